@@ -1,0 +1,1 @@
+//! Benchmarks: the same work on several directories, interleaved, as ratios

@@ -1,0 +1,130 @@
+//! One immutable buffer, and a part of one.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// Immutable, reference-counted bytes. Cloning shares them.
+#[derive(Clone, Default)]
+pub struct Block {
+    bytes: Arc<Vec<u8>>,
+}
+
+impl Block {
+    /// Freezes `bytes` into a block without copying them.
+    pub fn new(bytes: Vec<u8>) -> Block {
+        Block { bytes: Arc::new(bytes) }
+    }
+
+    /// Copies `bytes` into a new block.
+    pub fn copy_of(bytes: &[u8]) -> Block {
+        Block::new(bytes.to_vec())
+    }
+
+    /// All of the block as a slice.
+    pub fn whole(&self) -> Slice {
+        Slice { block: self.clone(), start: 0, len: self.len() }
+    }
+
+    /// The bytes `range` of the block.
+    ///
+    /// # Panics
+    /// If `range` does not lie inside the block.
+    pub fn slice(&self, range: Range<usize>) -> Slice {
+        self.whole().slice(range)
+    }
+
+    /// Gives the bytes back to edit if nobody else holds the block, else a copy of them.
+    pub fn into_vec(self) -> Vec<u8> {
+        Arc::try_unwrap(self.bytes).unwrap_or_else(|shared| shared.as_ref().clone())
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({} bytes)", self.len())
+    }
+}
+
+impl PartialEq for Block {
+    fn eq(&self, other: &Block) -> bool {
+        **self == **other
+    }
+}
+impl Eq for Block {}
+
+/// Part of a [`Block`], which it keeps alive.
+#[derive(Clone, Default)]
+pub struct Slice {
+    block: Block,
+    start: usize,
+    len: usize,
+}
+
+impl Slice {
+    /// The bytes `range` of this slice, counted from its start.
+    ///
+    /// # Panics
+    /// If `range` does not lie inside the slice.
+    pub fn slice(&self, range: Range<usize>) -> Slice {
+        assert!(range.start <= range.end && range.end <= self.len, "slice out of bounds");
+        Slice { block: self.block.clone(), start: self.start + range.start, len: range.end - range.start }
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.block[self.start..self.start + self.len]
+    }
+}
+
+impl From<Vec<u8>> for Slice {
+    fn from(bytes: Vec<u8>) -> Slice {
+        Block::new(bytes).whole()
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slice({} bytes)", self.len)
+    }
+}
+
+impl PartialEq for Slice {
+    fn eq(&self, other: &Slice) -> bool {
+        **self == **other
+    }
+}
+impl Eq for Slice {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_of_a_slice_counts_from_its_own_start() {
+        let block = Block::copy_of(b"abcdefgh");
+        assert_eq!(&*block.slice(2..7).slice(1..3), b"de");
+    }
+
+    #[test]
+    #[should_panic(expected = "slice out of bounds")]
+    fn a_slice_cannot_reach_past_its_end() {
+        Block::copy_of(b"abcd").slice(0..2).slice(1..3);
+    }
+
+    #[test]
+    fn freezing_and_thawing_an_unshared_block_does_not_copy() {
+        let bytes = vec![7u8; 100];
+        let address = bytes.as_ptr();
+        assert_eq!(Block::new(bytes).into_vec().as_ptr(), address);
+    }
+}

@@ -1,0 +1,2 @@
+//! The `weft` program.
+fn main() {}

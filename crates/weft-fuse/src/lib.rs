@@ -1,0 +1,1 @@
+//! FUSE protocol to vfs calls and back: transports, mounting

@@ -1,0 +1,114 @@
+//! One atomic change of a volume.
+
+use crate::row::{BlockDigest, BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Timestamp};
+use crate::{BlockId, Name};
+use std::ops::Range;
+use weft_block::Rope;
+
+/// All that one commit changes. Applied as one transaction: all of it or nothing.
+///
+/// A batch names each inode, each (parent, name) and each (inode, xattr name) at most once. Extents
+/// are changed in two steps: all `Clear`, then all `Put`; an (inode, index) is put at most once.
+/// A removed inode appears in no other change.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// The commit's number: one more than the last.
+    pub commit: CommitNo,
+    /// When it was made.
+    pub time: Timestamp,
+    /// Counters as they are after it.
+    pub counters: Counters,
+    /// Blocks to write before the rows that name them. Their ids are new and ascending.
+    pub blocks: Vec<NewBlock>,
+    /// Changes of `fileatt`.
+    pub inodes: Vec<InodeChange>,
+    /// Changes of `naming`.
+    pub names: Vec<NameChange>,
+    /// Changes of `extents`.
+    pub extents: Vec<ExtentChange>,
+    /// Changes of `xattr`.
+    pub xattrs: Vec<XattrChange>,
+}
+
+/// Numbers that live with the volume and change with each commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// The last operation that the volume contains.
+    pub op: OpNo,
+    /// The next number for an inode or a cookie (they share one sequence).
+    pub next_id: u64,
+    /// The next number for a block.
+    pub next_block: u64,
+    /// Raised at each mount: tells records of the intent log of one mount from another's.
+    pub epoch: u64,
+    /// Bytes stored by all inodes (the sum of `allocated`).
+    pub bytes_used: u64,
+    /// Inodes in the volume, the root included.
+    pub inodes_used: u64,
+}
+
+/// A block to be stored.
+#[derive(Clone, Debug)]
+pub struct NewBlock {
+    /// Its number.
+    pub id: BlockId,
+    /// Its bytes; not empty.
+    pub bytes: Rope,
+    /// BLAKE3 hash of its bytes.
+    pub digest: BlockDigest,
+}
+
+/// A change of one inode.
+#[derive(Clone, Debug)]
+pub enum InodeChange {
+    /// Insert the row or replace it.
+    Put(InodeRow),
+    /// Delete the row with its extents and extended attributes. Harmless if there is none.
+    Remove(Ino),
+}
+
+/// A change of one directory entry.
+#[derive(Clone, Debug)]
+pub enum NameChange {
+    /// Insert the row or replace the one with the same parent and name.
+    Put(NameRow),
+    /// Delete the row. Harmless if there is none.
+    Remove {
+        /// The directory.
+        parent: Ino,
+        /// The name in it.
+        name: Name,
+    },
+}
+
+/// A change of a file's map from block index to block.
+#[derive(Clone, Debug)]
+pub enum ExtentChange {
+    /// Forget the blocks of `range` (block indices).
+    Clear {
+        /// The file.
+        ino: Ino,
+        /// Indices; the end may be `u64::MAX`.
+        range: Range<u64>,
+    },
+    /// Index `index` is block `block`: one of this batch's, or one that some extent names already (shared).
+    Put {
+        /// The file.
+        ino: Ino,
+        /// Index: offset in the file divided by the block size.
+        index: u64,
+        /// The block; for one of this batch's own blocks `place` is not yet known and ignored.
+        block: BlockRef,
+    },
+}
+
+/// A change of one extended attribute.
+#[derive(Clone, Debug)]
+pub struct XattrChange {
+    /// The inode.
+    pub ino: Ino,
+    /// Full name with its namespace, such as `user.comment`.
+    pub name: Name,
+    /// The new value, or none to delete it.
+    pub value: Option<Vec<u8>>,
+}

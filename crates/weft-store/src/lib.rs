@@ -1,0 +1,24 @@
+//! Rows and blocks: what a volume keeps, and the one way to change it.
+//!
+//! A [`Store`] reads rows, reads blocks and applies one [`Batch`] atomically. It knows no rule of
+//! the file system: it could be tested with made-up rows. [`sqlite`] is the embedded
+//! implementation; [`log`] is the intent log that makes an fsync cost one append.
+//!
+//! The format (tables, columns, invariants) is `docs/format.md`.
+
+mod batch;
+mod error;
+pub mod log;
+mod name;
+mod row;
+pub mod sqlite;
+mod store;
+
+pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
+pub use error::{Error, ErrorKind, Result};
+pub use name::{InvalidName, NAME_BYTES_MAX, Name};
+pub use row::{
+    BlockDigest, BlockId, BlockRef, CommitNo, Cookie, Generation, Ino, InodeRow, Kind, NameRow, OpNo, Place,
+    Timestamp,
+};
+pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, VolumeOptions};

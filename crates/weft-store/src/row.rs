@@ -1,0 +1,222 @@
+//! What the rows of a volume say, as types.
+
+use crate::Name;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weft_block::Slice;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+        impl $name {
+            /// The number after this one.
+            #[must_use]
+            pub fn next(self) -> $name {
+                $name(self.0 + 1)
+            }
+        }
+    };
+}
+
+number! {
+    /// Inode number. Never used twice in the life of a volume. At most `i64::MAX`.
+    Ino
+}
+number! {
+    /// Number of an immutable block; grows with each block written.
+    BlockId
+}
+number! {
+    /// Number of a commit; the first commit of a volume is 1.
+    CommitNo
+}
+number! {
+    /// Number of a mutating operation; operations are numbered in the order they took effect.
+    OpNo
+}
+number! {
+    /// Position of an entry in its directory; unique in the directory and stable while the entry
+    /// lives there. Entries are listed in cookie order. Cookies 0, 1 and 2 are never given out.
+    Cookie
+}
+
+impl Ino {
+    /// The root directory.
+    pub const ROOT: Ino = Ino(1);
+}
+
+/// Distinguishes two inodes of the same number across a crash (for NFS handles).
+pub type Generation = u32;
+
+/// Nanoseconds since 1970-01-01T00:00:00Z; spans the years 1677 to 2262.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// From seconds and nanoseconds, clamped to the representable span.
+    pub fn from_parts(seconds: i64, nanoseconds: u32) -> Timestamp {
+        Timestamp(seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nanoseconds)))
+    }
+
+    /// Whole seconds, rounded down, and the nanoseconds after them.
+    pub fn parts(self) -> (i64, u32) {
+        let nanoseconds = self.0.rem_euclid(1_000_000_000);
+        (self.0.div_euclid(1_000_000_000), u32::try_from(nanoseconds).expect("below 10^9"))
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Timestamp {
+        let nanos = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => Timestamp(nanos(after)),
+            Err(before) => Timestamp(-nanos(before.duration())),
+        }
+    }
+}
+
+/// Kind of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Named pipe.
+    Fifo,
+    /// Unix socket.
+    Socket,
+    /// Character device.
+    CharDevice,
+    /// Block device.
+    BlockDevice,
+}
+
+impl Kind {
+    /// The `S_IFMT` bits of `st_mode` (POSIX `<sys/stat.h>`); also what the database stores.
+    pub fn mode_bits(self) -> u32 {
+        match self {
+            Kind::File => libc::S_IFREG,
+            Kind::Directory => libc::S_IFDIR,
+            Kind::Symlink => libc::S_IFLNK,
+            Kind::Fifo => libc::S_IFIFO,
+            Kind::Socket => libc::S_IFSOCK,
+            Kind::CharDevice => libc::S_IFCHR,
+            Kind::BlockDevice => libc::S_IFBLK,
+        }
+    }
+
+    /// The kind that the `S_IFMT` bits of `mode` name, if any.
+    pub fn from_mode(mode: u32) -> Option<Kind> {
+        Some(match mode & libc::S_IFMT {
+            libc::S_IFREG => Kind::File,
+            libc::S_IFDIR => Kind::Directory,
+            libc::S_IFLNK => Kind::Symlink,
+            libc::S_IFIFO => Kind::Fifo,
+            libc::S_IFSOCK => Kind::Socket,
+            libc::S_IFCHR => Kind::CharDevice,
+            libc::S_IFBLK => Kind::BlockDevice,
+            _ => return None,
+        })
+    }
+}
+
+/// One row of `fileatt`: an inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeRow {
+    /// Number.
+    pub ino: Ino,
+    /// Generation.
+    pub generation: Generation,
+    /// Kind; never changes.
+    pub kind: Kind,
+    /// Permission bits, `0o7777` at most.
+    pub permissions: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead here; for a directory 2 and one for each directory in it. 0: an orphan.
+    pub nlink: u32,
+    /// Device number of a device node (Linux `dev_t` as `stat` gives it, 32 bits), else 0.
+    pub rdev: u32,
+    /// Length in bytes; for a directory the number of its entries.
+    pub size: u64,
+    /// Bytes stored for the content.
+    pub allocated: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change of content or attributes.
+    pub ctime: Timestamp,
+    /// Creation.
+    pub btime: Timestamp,
+    /// The directory that holds this directory (the root holds itself); `Ino(0)` for other kinds.
+    pub parent: Ino,
+    /// Whether there are rows in `xattr` for it.
+    pub has_xattrs: bool,
+    /// All content of a small file (bytes past its end up to `size` read as zero; such a file has no
+    /// extents), or the target of a symbolic link.
+    pub inline: Option<Slice>,
+}
+
+/// One row of `naming`: an entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameRow {
+    /// The directory.
+    pub parent: Ino,
+    /// The name in it.
+    pub name: Name,
+    /// What it names.
+    pub ino: Ino,
+    /// Kind of what it names.
+    pub kind: Kind,
+    /// Its position in the directory.
+    pub cookie: Cookie,
+}
+
+/// BLAKE3 hash of a block's bytes.
+pub type BlockDigest = [u8; 32];
+
+/// Where a block's bytes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In the database, in the row of the block.
+    Database,
+    /// In a segment file.
+    Segment {
+        /// Number of the segment.
+        segment: u32,
+        /// Offset in it in bytes.
+        offset: u64,
+    },
+}
+
+/// A stored block: all that is needed to read and verify it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRef {
+    /// Its number.
+    pub id: BlockId,
+    /// Its length in bytes: at most the volume's block size; bytes past it read as zero.
+    pub length: u32,
+    /// Hash of its bytes.
+    pub digest: BlockDigest,
+    /// Where they are.
+    pub place: Place,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_before_1970_splits_into_rounded_down_seconds() {
+        assert_eq!(Timestamp(-1).parts(), (-1, 999_999_999));
+        assert_eq!(Timestamp::from_parts(-1, 999_999_999), Timestamp(-1));
+        assert_eq!(Timestamp::from_parts(i64::MAX, 0), Timestamp(i64::MAX));
+    }
+}

@@ -1,0 +1,132 @@
+//! The border between the file system and what keeps its rows.
+
+use crate::batch::{Batch, Counters};
+use crate::error::Result;
+use crate::name::Name;
+use crate::row::{BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use std::ops::Range;
+use weft_block::Block;
+
+/// What keeps a volume.
+///
+/// Reads give the state of some commit no older than the last one applied before the call. All
+/// methods may be called from any thread; `apply` from one at a time.
+pub trait Store: Send + Sync {
+    /// Options and counters as of the last commit.
+    fn header(&self) -> Result<Header>;
+
+    /// Up to `limit` inodes numbered `from` or above, ascending.
+    fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>>;
+
+    /// The entry `name` of the directory `parent`.
+    fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>>;
+
+    /// Up to `limit` entries of `parent` with a cookie above `after`, in cookie order.
+    fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>>;
+
+    /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
+
+    /// All extended attributes of `ino`, in name order.
+    fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>>;
+
+    /// Inodes that no name leads to: what was unlinked while open when the daemon ended.
+    fn orphans(&self) -> Result<Vec<Ino>>;
+
+    /// The bytes of a block, verified against its digest (`Corrupt` if they differ). `None` only
+    /// with `Patience::None` when the bytes would have to be waited for.
+    fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>>;
+
+    /// Applies `batch` whole, or fails and changes nothing.
+    fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied>;
+
+    /// Space of the place the volume lies in.
+    fn space(&self) -> Result<Space>;
+}
+
+/// Whether a read may wait for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Answer only from memory.
+    None,
+    /// Wait as long as it takes.
+    Forever,
+}
+
+/// Whether a commit must outlive a power cut when `apply` returns. Either way commits survive only
+/// as a prefix: none without all before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It survives the daemon's death now and a power cut a little later.
+    Eventual,
+    /// It, and all commits before it, survive anything from now on.
+    Durable,
+}
+
+/// What a successful `apply` tells.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    /// References to the batch's new blocks, in their order.
+    pub blocks: Vec<BlockRef>,
+}
+
+/// What a volume says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Version of the format.
+    pub format: u32,
+    /// Chosen when the volume was made.
+    pub options: VolumeOptions,
+    /// The last commit.
+    pub commit: CommitNo,
+    /// When the volume was made.
+    pub created: Timestamp,
+    /// Counters as of the last commit.
+    pub counters: Counters,
+}
+
+/// Options of a volume, chosen when it is made.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct VolumeOptions {
+    /// Bytes in a block: a power of two from 4 KiB to 4 MiB.
+    pub block_size: u32,
+    /// Files up to this many bytes lie in their inode's row; at most `block_size`.
+    pub inline_max: u32,
+    /// Where blocks lie.
+    pub home: BlockHome,
+    /// Most bytes the volume may store (`EDQUOT` beyond), if limited.
+    pub bytes_max: Option<u64>,
+    /// Most inodes the volume may hold (`EDQUOT` beyond), if limited.
+    pub inodes_max: Option<u64>,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> VolumeOptions {
+        VolumeOptions {
+            block_size: 64 << 10,
+            inline_max: 4 << 10,
+            home: BlockHome::Segments,
+            bytes_max: None,
+            inodes_max: None,
+        }
+    }
+}
+
+/// Where a volume's blocks lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BlockHome {
+    /// In rows of the database.
+    Database,
+    /// In append-only files beside the database.
+    Segments,
+}
+
+/// Space of the place a volume lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All of it in bytes.
+    pub bytes_total: u64,
+    /// Bytes that can still be written.
+    pub bytes_free: u64,
+}

@@ -1,0 +1,1 @@
+//! Test support: reference model, operation generator, fault-injecting stores

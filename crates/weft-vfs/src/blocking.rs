@@ -1,0 +1,33 @@
+//! Tells a transport that the current request is about to wait.
+//!
+//! A transport serves requests on few threads. Before an operation waits (for a disk, a commit, room
+//! for dirty data) it asks the thread's hook. The hook may arrange that another thread serves requests
+//! meanwhile and answer [`Answer::Wait`], or answer [`Answer::GiveUp`]: the operation then fails with
+//! `ErrorKind::WouldBlock`, having changed nothing, to be tried again on a thread that may wait.
+
+use std::cell::RefCell;
+
+/// What a hook decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Wait on this thread.
+    Wait,
+    /// Fail with `WouldBlock`.
+    GiveUp,
+}
+
+type Hook = Box<dyn Fn() -> Answer>;
+
+thread_local! {
+    static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+}
+
+/// Sets the hook of this thread; without one operations just wait. The hook must not call the vfs.
+pub fn set_hook(hook: impl Fn() -> Answer + 'static) {
+    HOOK.with(|slot| *slot.borrow_mut() = Some(Box::new(hook)));
+}
+
+/// Asks the hook of this thread.
+pub(crate) fn about_to_wait() -> Answer {
+    HOOK.with(|slot| slot.borrow().as_ref().map_or(Answer::Wait, |hook| hook()))
+}

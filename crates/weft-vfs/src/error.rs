@@ -1,0 +1,152 @@
+//! Errors of file-system operations: a kind with one errno each, the inode it is about, the source.
+
+use weft_store::{Ino, InvalidName};
+
+/// Result of an operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, in POSIX's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// No such entry or inode.
+    NotFound,
+    /// The entry is there already.
+    Exists,
+    /// A directory is needed.
+    NotDirectory,
+    /// A directory is not allowed.
+    IsDirectory,
+    /// The directory has entries.
+    NotEmpty,
+    /// The directory would come to lie below itself, or an argument makes no sense.
+    Invalid,
+    /// Not permitted for anyone.
+    NotPermitted,
+    /// Name longer than 255 bytes.
+    NameTooLong,
+    /// Offset or size past 2^63-1.
+    TooBig,
+    /// Too many links.
+    TooManyLinks,
+    /// No such extended attribute.
+    NoAttribute,
+    /// The value does not fit the buffer or the limits.
+    Range,
+    /// The attribute value or list is too large.
+    AttributeTooBig,
+    /// The offset is past the last data or the end.
+    NoData,
+    /// Not offered for this kind of inode.
+    NotSupported,
+    /// The disk under the volume is full.
+    NoSpace,
+    /// The volume's quota is used up.
+    QuotaExceeded,
+    /// The volume is mounted read-only.
+    ReadOnly,
+    /// The database or a disk failed.
+    Io,
+    /// Data read is not the data written.
+    Corrupt,
+    /// The inode is gone (stale handle).
+    Stale,
+    /// The operation would wait and the thread's hook did not allow it; nothing was changed.
+    WouldBlock,
+}
+
+impl ErrorKind {
+    /// The errno of this kind.
+    pub fn errno(self) -> i32 {
+        match self {
+            ErrorKind::NotFound => libc::ENOENT,
+            ErrorKind::Exists => libc::EEXIST,
+            ErrorKind::NotDirectory => libc::ENOTDIR,
+            ErrorKind::IsDirectory => libc::EISDIR,
+            ErrorKind::NotEmpty => libc::ENOTEMPTY,
+            ErrorKind::Invalid => libc::EINVAL,
+            ErrorKind::NotPermitted => libc::EPERM,
+            ErrorKind::NameTooLong => libc::ENAMETOOLONG,
+            ErrorKind::TooBig => libc::EFBIG,
+            ErrorKind::TooManyLinks => libc::EMLINK,
+            ErrorKind::NoAttribute => libc::ENODATA,
+            ErrorKind::Range => libc::ERANGE,
+            ErrorKind::AttributeTooBig => libc::E2BIG,
+            ErrorKind::NoData => libc::ENXIO,
+            ErrorKind::NotSupported => libc::EOPNOTSUPP,
+            ErrorKind::NoSpace => libc::ENOSPC,
+            ErrorKind::QuotaExceeded => libc::EDQUOT,
+            ErrorKind::ReadOnly => libc::EROFS,
+            ErrorKind::Io | ErrorKind::Corrupt => libc::EIO,
+            ErrorKind::Stale => libc::ESTALE,
+            ErrorKind::WouldBlock => libc::EAGAIN,
+        }
+    }
+}
+
+/// An error of an operation.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind:?}{}{}", at(.ino), because(.source))]
+pub struct Error {
+    kind: ErrorKind,
+    ino: Option<Ino>,
+    source: Option<weft_store::Error>,
+}
+
+fn at(ino: &Option<Ino>) -> String {
+    ino.map(|ino| format!(" at inode {}", ino.0)).unwrap_or_default()
+}
+
+fn because(source: &Option<weft_store::Error>) -> String {
+    source.as_ref().map(|source| format!(": {source}")).unwrap_or_default()
+}
+
+impl Error {
+    /// An error of `kind` about `ino`.
+    pub fn new(kind: ErrorKind, ino: Ino) -> Error {
+        Error { kind, ino: Some(ino), source: None }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The one errno of this error.
+    pub fn errno(&self) -> i32 {
+        self.kind.errno()
+    }
+
+    /// Says which inode it is about, if it does not yet.
+    #[must_use]
+    pub fn about(mut self, ino: Ino) -> Error {
+        self.ino.get_or_insert(ino);
+        self
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Error {
+        Error { kind, ino: None, source: None }
+    }
+}
+
+impl From<InvalidName> for Error {
+    fn from(error: InvalidName) -> Error {
+        match error {
+            InvalidName::TooLong => ErrorKind::NameTooLong.into(),
+            InvalidName::Reserved | InvalidName::BadByte => ErrorKind::Invalid.into(),
+        }
+    }
+}
+
+impl From<weft_store::Error> for Error {
+    fn from(source: weft_store::Error) -> Error {
+        use weft_store::ErrorKind as Store;
+        let kind = match source.kind() {
+            Store::Full => ErrorKind::NoSpace,
+            Store::Corrupt => ErrorKind::Corrupt,
+            Store::Conflict | Store::Unavailable | Store::Locked | Store::Unusable | Store::Bug => ErrorKind::Io,
+        };
+        Error { kind, ino: None, source: Some(source) }
+    }
+}

@@ -1,0 +1,24 @@
+//! The file system's semantics, once for every way in: inodes, names, attributes, data, write-back.
+//!
+//! An operation changes memory and returns; a committer thread turns all that changed since the last
+//! commit into one [`weft_store::Batch`]. The promise: *after a crash the tree is exactly the state
+//! after some prefix of the operations, which includes every operation acknowledged before the last
+//! successful [`Vfs::sync`]*. No FUSE or NFS type appears here.
+
+mod attributes;
+pub mod blocking;
+mod caller;
+mod clock;
+mod error;
+mod options;
+mod stats;
+mod volume;
+
+pub use attributes::{AllocateMode, Attributes, DirEntry, RenameMode, SetAttributes, SetTime, SetXattr, Statfs, Whence};
+pub use caller::{Caller, Holds, MakeNode};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, ErrorKind, Result};
+pub use options::{AtimePolicy, Options};
+pub use stats::Stats;
+pub use volume::Vfs;
+pub use weft_store::{Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};

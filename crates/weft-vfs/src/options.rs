@@ -1,0 +1,47 @@
+//! How a volume is mounted: bounds of memory, intervals, policies.
+
+use std::time::Duration;
+
+/// Options of a mount; nothing here changes what the volume is.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Longest time between a change and the commit that holds it.
+    pub commit_interval: Duration,
+    /// Most bytes of changes kept in memory; writers wait beyond.
+    pub dirty_bytes_max: u64,
+    /// Most bytes of cached inodes and names.
+    pub metadata_cache_bytes: u64,
+    /// Most bytes of cached blocks.
+    pub block_cache_bytes: u64,
+    /// When reading moves the access time.
+    pub atime: AtimePolicy,
+    /// Refuse every change with `ReadOnly`.
+    pub read_only: bool,
+    /// Commit on a thread of its own at each interval. Without it only `sync` and `commit` do (tests).
+    pub background_commits: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            commit_interval: Duration::from_secs(1),
+            dirty_bytes_max: 256 << 20,
+            metadata_cache_bytes: 256 << 20,
+            block_cache_bytes: 64 << 20,
+            atime: AtimePolicy::Relative,
+            read_only: false,
+            background_commits: true,
+        }
+    }
+}
+
+/// When reading moves the access time. Reads that the kernel answers from its own cache do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtimePolicy {
+    /// If it is not after mtime and ctime, or older than a day (`relatime`).
+    Relative,
+    /// Never (`noatime`).
+    Never,
+    /// Always (`strictatime`).
+    Always,
+}

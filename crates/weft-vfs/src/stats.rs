@@ -1,0 +1,42 @@
+//! Live counters of a mounted volume.
+
+/// A snapshot of the counters. Counts are since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// Mutating operations.
+    pub operations: u64,
+    /// Lookups of an inode in memory that found it.
+    pub inode_hits: u64,
+    /// Lookups of an inode that went to the database.
+    pub inode_misses: u64,
+    /// Lookups of a name in memory that found it, or found it absent.
+    pub name_hits: u64,
+    /// Lookups of a name that went to the database.
+    pub name_misses: u64,
+    /// Blocks read from memory.
+    pub block_hits: u64,
+    /// Blocks read from the store.
+    pub block_misses: u64,
+    /// Bytes of inodes and names in memory.
+    pub metadata_bytes: u64,
+    /// Bytes of blocks in memory.
+    pub block_bytes: u64,
+    /// Bytes of changes not yet committed.
+    pub dirty_bytes: u64,
+    /// Commits made.
+    pub commits: u64,
+    /// Commits that failed and were tried again.
+    pub commits_failed: u64,
+    /// Syncs answered by the intent log alone.
+    pub log_appends: u64,
+    /// Bytes read by operations.
+    pub bytes_read: u64,
+    /// Bytes written by operations.
+    pub bytes_written: u64,
+    /// Inodes in the volume.
+    pub inodes_used: u64,
+    /// Bytes stored in the volume.
+    pub bytes_used: u64,
+    /// Inodes held by protocols.
+    pub held_inodes: u64,
+}
