@@ -36,6 +36,16 @@ impl Name {
         }
     }
 
+    /// Checks the name of an extended attribute, which may hold `/` (xattr(7)).
+    pub fn of_xattr(bytes: &[u8]) -> Result<Name, InvalidName> {
+        match bytes {
+            b"" => Err(InvalidName::Reserved),
+            _ if bytes.len() > NAME_BYTES_MAX => Err(InvalidName::TooLong),
+            _ if bytes.contains(&0) => Err(InvalidName::BadByte),
+            _ => Ok(Name(bytes.into())),
+        }
+    }
+
     /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -39,7 +39,7 @@ impl Vfs {
     /// Up to `limit` entries after `after`; fewer only at the end.
     pub fn read_directory(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> { todo!() }
     /// The same with attributes; each inode is held once more if `caller.holds`.
-    pub fn read_directory_attributes(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<(DirEntry, Attributes)>> { todo!() }
+    pub fn read_directory_attributes(&self, caller: Caller, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<(DirEntry, Attributes)>> { todo!() }
 
     // attributes
     pub fn attributes(&self, ino: Ino) -> Result<Attributes> { todo!() }
