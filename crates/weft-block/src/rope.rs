@@ -100,11 +100,7 @@ impl From<Vec<u8>> for Rope {
 impl PartialEq for Rope {
     fn eq(&self, other: &Rope) -> bool {
         self.len == other.len
-            && self
-                .slices
-                .iter()
-                .flat_map(|slice| slice.iter())
-                .eq(other.slices.iter().flat_map(|slice| slice.iter()))
+            && self.slices.iter().flat_map(|slice| slice.iter()).eq(other.slices.iter().flat_map(|slice| slice.iter()))
     }
 }
 impl Eq for Rope {}

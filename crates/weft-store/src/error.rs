@@ -91,7 +91,10 @@ fn sqlite_kind(error: &rusqlite::Error) -> ErrorKind {
         Some(ErrorCode::DiskFull) => ErrorKind::Full,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ErrorKind::Corrupt,
         Some(
-            ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied
+            ErrorCode::SystemIoFailure
+            | ErrorCode::CannotOpen
+            | ErrorCode::ReadOnly
+            | ErrorCode::PermissionDenied
             | ErrorCode::OutOfMemory,
         ) => ErrorKind::Unavailable,
         Some(_) => ErrorKind::Bug,

@@ -18,7 +18,6 @@ pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock
 pub use error::{Error, ErrorKind, Result};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use row::{
-    BlockDigest, BlockId, BlockRef, CommitNo, Cookie, Generation, Ino, InodeRow, Kind, NameRow, OpNo, Place,
-    Timestamp,
+    BlockDigest, BlockId, BlockRef, CommitNo, Cookie, Generation, Ino, InodeRow, Kind, NameRow, OpNo, Place, Timestamp,
 };
 pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, VolumeOptions};

@@ -5,16 +5,30 @@
 //! after some prefix of the operations, which includes every operation acknowledged before the last
 //! successful [`Vfs::sync`]*. No FUSE or NFS type appears here.
 
+mod acl;
+mod apply;
 mod attributes;
 pub mod blocking;
+mod cache;
 mod caller;
 mod clock;
+mod commit;
+mod data;
 mod error;
+mod inode;
+mod journal;
+mod mutation;
+mod names;
+mod operations;
 mod options;
+mod state;
 mod stats;
+mod stop;
 mod volume;
 
-pub use attributes::{AllocateMode, Attributes, DirEntry, RenameMode, SetAttributes, SetTime, SetXattr, Statfs, Whence};
+pub use attributes::{
+    AllocateMode, Attributes, DirEntry, RenameMode, SetAttributes, SetTime, SetXattr, Statfs, Whence,
+};
 pub use caller::{Caller, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};

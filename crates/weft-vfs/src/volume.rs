@@ -1,78 +1,188 @@
-//! A mounted volume: every operation of the file system.
+//! A mounted volume: its parts, how it opens and closes, how operations run.
 
-use crate::attributes::{
-    AllocateMode, Attributes, DirEntry, RenameMode, SetAttributes, SetXattr, Statfs, Whence,
-};
-use crate::caller::{Caller, MakeNode};
+use crate::blocking::{Answer, about_to_wait};
+use crate::cache::BlockCache;
+use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::commit::ROWS_EAGER;
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
-use crate::stats::Stats;
+use crate::state::State;
+use crate::stop::{Miss, Stop};
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use weft_block::Rope;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weft_block::Block;
 use weft_store::log::IntentLog;
-use weft_store::{Cookie, Ino, Name, OpNo, Store};
+use weft_store::{CommitNo, Ino, OpNo, Store, Timestamp};
+
+mod load;
+mod open;
+mod report;
 
 /// A mounted volume. All methods may be called from any thread.
-pub struct Vfs {}
+///
+/// Dropping it without [`Vfs::close`] loses what was not synced, as a crash would.
+pub struct Vfs {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) options: Options,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) blocks: BlockCache,
+    pub(crate) zeros: Block,
+    pub(crate) block_size: u32,
+    /// Held by whoever commits; the number of the last commit.
+    pub(crate) committing: Mutex<CommitNo>,
+    pub(crate) log: Option<Mutex<Log>>,
+    /// Signalled when a commit has ended, well or badly.
+    pub(crate) room: Condvar,
+    /// Signalled when the committer should not wait for its interval.
+    pub(crate) wake: Condvar,
+    pub(crate) kicked: AtomicBool,
+    pub(crate) closing: AtomicBool,
+    pub(crate) commits: AtomicU64,
+    pub(crate) commits_failed: AtomicU64,
+    pub(crate) synced_at: AtomicU64,
+    pub(crate) log_appends: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+}
 
-#[allow(unused_variables, missing_docs)]
+/// The intent log.
+pub(crate) struct Log {
+    pub(crate) file: IntentLog,
+    /// Whether the other half still holds what no durable commit contains.
+    pub(crate) retired: bool,
+}
+
 impl Vfs {
-    /// Opens the volume in `store`: replays `log`, removes orphans, starts the committer.
-    pub fn open(store: Arc<dyn Store>, log: Option<IntentLog>, options: Options, clock: Arc<dyn Clock>) -> Result<Vfs> { todo!() }
-    /// Commits everything durably and stops. Dropping without it is a crash as far as uncommitted changes go.
-    pub fn close(&self) -> Result<()> { todo!() }
+    /// Now, by the volume's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
 
-    // names
-    pub fn lookup(&self, caller: Caller, parent: Ino, name: &[u8]) -> Result<Attributes> { todo!() }
-    /// The directory that holds directory `ino`.
-    pub fn parent(&self, caller: Caller, ino: Ino) -> Result<Attributes> { todo!() }
-    pub fn make(&self, caller: Caller, parent: Ino, name: &[u8], node: MakeNode) -> Result<Attributes> { todo!() }
-    /// A file without a name (O_TMPFILE); it is always held once, whatever `caller.holds`.
-    pub fn make_unnamed(&self, caller: Caller, parent: Ino, node: MakeNode) -> Result<Attributes> { todo!() }
-    pub fn make_symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Attributes> { todo!() }
-    pub fn read_symlink(&self, ino: Ino) -> Result<Vec<u8>> { todo!() }
-    pub fn link(&self, caller: Caller, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> { todo!() }
-    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> { todo!() }
-    pub fn remove_directory(&self, parent: Ino, name: &[u8]) -> Result<()> { todo!() }
-    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> { todo!() }
-    /// Up to `limit` entries after `after`; fewer only at the end.
-    pub fn read_directory(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> { todo!() }
-    /// The same with attributes; each inode is held once more if `caller.holds`.
-    pub fn read_directory_attributes(&self, caller: Caller, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<(DirEntry, Attributes)>> { todo!() }
+    /// Runs `operation` on the state, fetching what it lacks until it ends.
+    pub(crate) fn run<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+        loop {
+            let stop = match operation(&mut self.state.lock()) {
+                Ok(value) => return Ok(value),
+                Err(stop) => stop,
+            };
+            match stop {
+                Stop::Fail(error) => return Err(error),
+                Stop::Miss(miss) => self.fetch(&miss)?,
+            }
+        }
+    }
 
-    // attributes
-    pub fn attributes(&self, ino: Ino) -> Result<Attributes> { todo!() }
-    pub fn set_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> { todo!() }
-    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> { todo!() }
-    pub fn xattr_names(&self, ino: Ino) -> Result<Vec<Name>> { todo!() }
-    /// `kill_set_group_id`: setting an access ACL by one not in the file's group clears the set-group-id bit.
-    pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetXattr, kill_set_group_id: bool) -> Result<()> { todo!() }
-    pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> { todo!() }
+    /// Runs a changing `operation`, unless the volume is read-only.
+    pub(crate) fn change<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+        if self.options.read_only {
+            return Err(ErrorKind::ReadOnly.into());
+        }
+        self.run(|state| {
+            let result = operation(state);
+            if state.wants_commit() && !self.kicked.load(Ordering::Relaxed) {
+                self.kick();
+            }
+            result
+        })
+    }
 
-    // data
-    /// Up to `len` bytes at `offset`; fewer only at the end of the file.
-    pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> { todo!() }
-    /// Writes all of `data`. `kill_privileges` as in `SetAttributes`.
-    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<()> { todo!() }
-    pub fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> { todo!() }
-    pub fn seek(&self, ino: Ino, offset: u64, whence: Whence) -> Result<u64> { todo!() }
-    /// Copies up to `len` bytes, sharing whole blocks where they line up; tells how many.
-    pub fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> { todo!() }
+    /// Makes the committer commit now.
+    pub(crate) fn kick(&self) {
+        self.kicked.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
 
-    // durability
-    /// All operations before the call are durable when it returns.
-    pub fn sync(&self) -> Result<()> { todo!() }
-    /// Commits all changes to the store without forcing them to disk (tests, `weft stats`).
-    pub fn commit(&self) -> Result<()> { todo!() }
-    /// The last mutating operation, and the last one known durable.
-    pub fn progress(&self) -> (OpNo, OpNo) { todo!() }
+    /// Asks the thread's hook before waiting.
+    pub(crate) fn may_wait(&self) -> Result<()> {
+        match about_to_wait() {
+            Answer::Wait => Ok(()),
+            Answer::GiveUp => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
 
-    // the volume
-    pub fn statfs(&self) -> Result<Statfs> { todo!() }
-    pub fn stats(&self) -> Stats { todo!() }
+    fn fetch(&self, miss: &Miss) -> Result<()> {
+        match miss {
+            Miss::Room => {
+                self.may_wait()?;
+                self.wait_for_room()
+            }
+            Miss::Commit => {
+                self.may_wait()?;
+                self.commit()
+            }
+            Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => self.load(miss),
+        }
+    }
+
     /// Takes back `count` holds of `ino`. An inode without name and holds is deleted.
-    pub fn release(&self, ino: Ino, count: u64) { }
+    pub fn release(&self, ino: Ino, count: u64) {
+        let result = self.run(|state| state.release(ino, count));
+        if let Err(error) = result {
+            self.report("cannot delete an unlinked inode; it will go at the next mount", &error);
+        }
+    }
+
     /// Holds `ino` once more.
-    pub fn hold(&self, ino: Ino) { }
+    pub fn hold(&self, ino: Ino) {
+        *self.state.lock().holds.entry(ino).or_insert(0) += 1;
+    }
+
+    /// The last mutating operation, and the last one known durable.
+    pub fn progress(&self) -> (OpNo, OpNo) {
+        let state = self.state.lock();
+        (state.counters.op, state.durable)
+    }
+
+    /// Says on standard error what happened to the volume as a whole.
+    pub(crate) fn report(&self, what: &str, error: &Error) {
+        eprintln!("weft: {what}: {error}");
+    }
+}
+
+impl State {
+    /// Counts a hold of `ino` if the caller's protocol keeps count.
+    pub(crate) fn hold(&mut self, caller: Caller, ino: Ino) {
+        if caller.holds == Holds::Counted {
+            *self.holds.entry(ino).or_insert(0) += 1;
+        }
+    }
+
+    fn release(&mut self, ino: Ino, count: u64) -> Result<(), Stop> {
+        let left = self.holds.get(&ino).copied().unwrap_or(0).saturating_sub(count);
+        if left > 0 {
+            self.holds.insert(ino, left);
+            return Ok(());
+        }
+        if self.orphans.contains(&ino) && !self.keep_orphans {
+            self.inode(ino)?;
+            self.delete_inode(ino);
+        }
+        self.holds.remove(&ino);
+        Ok(())
+    }
+
+    /// Whether so much changed that the committer should not wait for its interval.
+    fn wants_commit(&self) -> bool {
+        self.dirty_bytes > self.dirty_bytes_max / 4 || self.dirty_inodes.len() + self.dirty_names.len() > ROWS_EAGER
+    }
+
+    /// Whether `bytes` more may be stored and `inodes` more made. `NoSpace`, `QuotaExceeded`.
+    pub(crate) fn may_grow(&self, bytes: u64, inodes: u64) -> Result<(), Stop> {
+        let beyond =
+            |used: u64, more: u64, max: Option<u64>| more > 0 && max.is_some_and(|max| used.saturating_add(more) > max);
+        if beyond(self.counters.bytes_used, bytes, self.volume.bytes_max)
+            || beyond(self.counters.inodes_used, inodes, self.volume.inodes_max)
+        {
+            return Err(ErrorKind::QuotaExceeded.into());
+        }
+        self.may_allocate(bytes)
+    }
+
+    /// Whether the place under the volume has room for `bytes` beside all that is dirty already.
+    pub(crate) fn may_allocate(&self, bytes: u64) -> Result<(), Stop> {
+        let needed = self.dirty_bytes.saturating_add(bytes).saturating_add(crate::commit::SPACE_RESERVED);
+        if needed > self.space_free { Err(ErrorKind::NoSpace.into()) } else { Ok(()) }
+    }
 }

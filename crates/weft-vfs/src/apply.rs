@@ -1,0 +1,49 @@
+//! Applies mutations to the state in memory.
+//!
+//! Each function first makes sure that all it needs is in memory (stopping if not), then changes it;
+//! past that point it cannot fail. The caller has checked that the mutation is allowed.
+
+mod attributes;
+mod content;
+mod entries;
+
+pub(crate) use attributes::CAPABILITY;
+pub(crate) use entries::{ACCESS_ACL, DEFAULT_ACL};
+
+use crate::mutation::Mutation;
+use crate::state::State;
+use crate::stop::Stop;
+
+impl State {
+    /// Applies `mutation`.
+    pub(crate) fn apply(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
+        match mutation {
+            Mutation::Make { parent, name, inode } => self.apply_make(*parent, name.as_ref(), inode),
+            Mutation::Link { ino, parent, name, cookie, time } => {
+                self.apply_link(*ino, (*parent, name), *cookie, *time)
+            }
+            Mutation::Remove { parent, name, time } => self.apply_remove(*parent, name, *time),
+            Mutation::Rename { from, to, exchange: false, cookie, time } => self.apply_rename(from, to, *cookie, *time),
+            Mutation::Rename { from, to, exchange: true, time, .. } => self.apply_exchange(from, to, *time),
+            Mutation::Attributes { ino, set, time } => self.apply_attributes(*ino, set, *time),
+            Mutation::Write { ino, offset, data, permissions, drop_capability, time } => {
+                self.apply_write(*ino, *offset, data)?;
+                self.apply_written(*ino, *permissions, *drop_capability, *time);
+                Ok(())
+            }
+            Mutation::Zero { ino, offset, len, size, time } => {
+                self.apply_zero(*ino, *offset..offset.saturating_add(*len), *size)?;
+                self.apply_written(*ino, None, false, *time);
+                Ok(())
+            }
+            Mutation::Share { from, to, count, size, time } => {
+                self.apply_share(*from, *to, *count, *size)?;
+                self.apply_written(to.0, None, false, *time);
+                Ok(())
+            }
+            Mutation::Xattr { ino, name, value, permissions, time } => {
+                self.apply_xattr(*ino, name, value.as_deref(), *permissions, *time)
+            }
+        }
+    }
+}

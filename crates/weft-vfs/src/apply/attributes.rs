@@ -1,0 +1,87 @@
+//! Applies changes of attributes and extended attributes.
+
+use super::entries::ACCESS_ACL;
+use crate::inode::{Inode, Xattrs};
+use crate::mutation::SetRow;
+use crate::state::State;
+use crate::stop::{Miss, Stop};
+use weft_store::{Ino, Name, Timestamp};
+
+/// Name of the file capability attribute (capabilities(7)).
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
+impl State {
+    /// The extended attributes of inode `ino`.
+    pub(crate) fn xattrs(&mut self, ino: Ino) -> Result<&mut Xattrs, Stop> {
+        let inode = self.inode(ino)?;
+        if inode.xattrs.is_none() && inode.row.has_xattrs {
+            return Err(Miss::Xattrs(ino).into());
+        }
+        Ok(inode.xattrs.get_or_insert_default())
+    }
+
+    pub(super) fn apply_attributes(&mut self, ino: Ino, set: &SetRow<'_>, time: Timestamp) -> Result<(), Stop> {
+        if set.access_acl.is_some() || set.drop_capability {
+            self.xattrs(ino)?;
+        }
+        if let Some(size) = set.size {
+            self.apply_size(ino, size)?;
+        }
+        let inode = self.inode(ino)?;
+        let row = &mut inode.row;
+        row.permissions = set.permissions.unwrap_or(row.permissions);
+        row.uid = set.uid.unwrap_or(row.uid);
+        row.gid = set.gid.unwrap_or(row.gid);
+        row.atime = set.atime.unwrap_or(row.atime);
+        row.mtime = set.mtime.unwrap_or(row.mtime);
+        row.ctime = time;
+        if let Some(acl) = &set.access_acl {
+            set_xattr(inode, Name::of_xattr(ACCESS_ACL).expect("a constant name"), Some(acl));
+        }
+        if set.drop_capability {
+            set_xattr(inode, Name::of_xattr(CAPABILITY).expect("a constant name"), None);
+        }
+        self.touch(ino);
+        Ok(())
+    }
+
+    pub(super) fn apply_xattr(
+        &mut self,
+        ino: Ino,
+        name: &Name,
+        value: Option<&[u8]>,
+        permissions: Option<u32>,
+        time: Timestamp,
+    ) -> Result<(), Stop> {
+        self.xattrs(ino)?;
+        let inode = self.inode(ino)?;
+        set_xattr(inode, name.clone(), value);
+        inode.row.permissions = permissions.unwrap_or(inode.row.permissions);
+        self.touch_ctime(ino, time);
+        self.inodes.reweigh(&ino);
+        Ok(())
+    }
+
+    /// What follows from a change of content: times, and privileges lost. The inode is in memory, and its
+    /// extended attributes are if `drop_capability`.
+    pub(super) fn apply_written(&mut self, ino: Ino, permissions: Option<u32>, drop_capability: bool, time: Timestamp) {
+        let inode = self.inodes.get(&ino).expect("a written inode is in memory");
+        inode.row.permissions = permissions.unwrap_or(inode.row.permissions);
+        inode.row.mtime = time;
+        inode.row.ctime = time;
+        if drop_capability {
+            set_xattr(inode, Name::of_xattr(CAPABILITY).expect("a constant name"), None);
+        }
+        self.touch(ino);
+    }
+}
+
+fn set_xattr(inode: &mut Inode, name: Name, value: Option<&[u8]>) {
+    let xattrs = inode.xattrs.get_or_insert_default();
+    match value {
+        Some(value) => xattrs.map.insert(name.clone(), value.to_vec()),
+        None => xattrs.map.remove(&name),
+    };
+    xattrs.changed.insert(name);
+    inode.row.has_xattrs = !xattrs.map.is_empty();
+}

@@ -1,0 +1,7 @@
+//! Bounded memory: a map that forgets what was not used lately, and the cache of blocks.
+
+mod block_cache;
+mod clock_map;
+
+pub(crate) use block_cache::BlockCache;
+pub(crate) use clock_map::{Cached, ClockMap};

@@ -1,0 +1,211 @@
+//! A hash map bounded by weight that evicts by the CLOCK algorithm (Corbató, 1968).
+//!
+//! A hand goes round the entries: one used since its last visit is spared once, a pinned one always.
+//! Invariant: `weight` is the sum of the weights recorded for the entries present.
+
+use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
+use std::hash::{BuildHasher, Hash};
+
+/// What can lie in a [`ClockMap`].
+pub(crate) trait Cached {
+    /// Whether it must stay.
+    fn is_pinned(&self) -> bool;
+    /// Bytes it takes, about.
+    fn weight(&self) -> usize;
+}
+
+/// Entries kept whatever they weigh, so that one operation finds all that it loaded.
+const ENTRIES_MIN: usize = 256;
+
+/// Entries looked at for one eviction, so that a map full of pinned entries costs no more.
+const STEPS_MAX: usize = 64;
+
+struct Slot<K, V> {
+    key: K,
+    value: V,
+    weight: usize,
+    used: bool,
+}
+
+/// The map.
+pub(crate) struct ClockMap<K, V> {
+    table: HashTable<usize>,
+    slots: Vec<Option<Slot<K, V>>>,
+    free: Vec<usize>,
+    hasher: DefaultHashBuilder,
+    hand: usize,
+    weight: usize,
+    weight_max: usize,
+}
+
+impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
+    /// An empty map for entries of `weight_max` bytes in all.
+    pub(crate) fn new(weight_max: usize) -> ClockMap<K, V> {
+        ClockMap {
+            table: HashTable::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            hasher: DefaultHashBuilder::default(),
+            hand: 0,
+            weight: 0,
+            weight_max,
+        }
+    }
+
+    /// Bytes of all entries, about.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    fn find<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<usize> {
+        let hash = self.hasher.hash_one(key);
+        let same = |&at: &usize| self.slots[at].as_ref().is_some_and(|slot| key.equivalent(&slot.key));
+        self.table.find(hash, same).copied()
+    }
+
+    /// The value of `key`, marked as used.
+    pub(crate) fn get<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
+        let at = self.find(key)?;
+        let slot = self.slots[at].as_mut()?;
+        slot.used = true;
+        Some(&mut slot.value)
+    }
+
+    /// The value of `key` as it is.
+    pub(crate) fn peek<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
+        self.slots[self.find(key)?].as_ref().map(|slot| &slot.value)
+    }
+
+    /// Sets the value of `key`.
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        let weight = value.weight();
+        self.weight += weight;
+        let slot = Slot { key, value, weight, used: true };
+        if let Some(at) = self.find(&slot.key) {
+            let old = self.slots[at].replace(slot);
+            self.weight -= old.map_or(0, |old| old.weight);
+            return;
+        }
+        let hash = self.hasher.hash_one(&slot.key);
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[at] = Some(slot);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.table.insert_unique(hash, at, |&at| {
+            hasher.hash_one(&slots[at].as_ref().expect("the table names only full slots").key)
+        });
+    }
+
+    /// Takes `key` out.
+    pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
+        let at = self.find(key)?;
+        self.take(at).map(|slot| slot.value)
+    }
+
+    fn take(&mut self, at: usize) -> Option<Slot<K, V>> {
+        let slot = self.slots[at].take()?;
+        let hash = self.hasher.hash_one(&slot.key);
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == at) {
+            entry.remove();
+        }
+        self.free.push(at);
+        self.weight -= slot.weight;
+        Some(slot)
+    }
+
+    /// Weighs the value of `key` anew after it grew or shrank.
+    pub(crate) fn reweigh<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) {
+        let Some(at) = self.find(key) else { return };
+        if let Some(slot) = &mut self.slots[at] {
+            let weight = slot.value.weight();
+            self.weight = self.weight - slot.weight + weight;
+            slot.weight = weight;
+        }
+    }
+
+    /// Takes out one entry if the map is over its bound and finds one to spare.
+    pub(crate) fn evict(&mut self) -> Option<(K, V)> {
+        if self.weight <= self.weight_max || self.table.len() <= ENTRIES_MIN {
+            return None;
+        }
+        for _ in 0..STEPS_MAX {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let Some(slot) = &mut self.slots[self.hand] else { continue };
+            if slot.value.is_pinned() {
+                continue;
+            }
+            if !std::mem::take(&mut slot.used) {
+                return self.take(self.hand).map(|slot| (slot.key, slot.value));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Entry {
+        pinned: bool,
+        weight: usize,
+    }
+
+    impl Cached for Entry {
+        fn is_pinned(&self) -> bool {
+            self.pinned
+        }
+        fn weight(&self) -> usize {
+            self.weight
+        }
+    }
+
+    fn filled(count: u64, pinned: impl Fn(u64) -> bool) -> ClockMap<u64, Entry> {
+        let mut map = ClockMap::new(10 * ENTRIES_MIN);
+        for key in 0..count {
+            map.insert(key, Entry { pinned: pinned(key), weight: 10 });
+            while map.evict().is_some() {}
+        }
+        map
+    }
+
+    #[test]
+    fn the_weight_stays_within_its_bound() {
+        let map = filled(10_000, |_| false);
+        assert!(map.weight() <= 10 * (ENTRIES_MIN + 1), "{}", map.weight());
+    }
+
+    #[test]
+    fn pinned_entries_stay_whatever_the_weight() {
+        let map = filled(5_000, |key| key % 10 == 0);
+        assert!((0..5_000).step_by(10).all(|key| map.peek(&key).is_some()));
+    }
+
+    #[test]
+    fn an_entry_in_use_outlives_idle_ones() {
+        let mut map = ClockMap::new(10 * ENTRIES_MIN);
+        map.insert(u64::MAX, Entry { pinned: false, weight: 10 });
+        for key in 0..5_000 {
+            map.insert(key, Entry { pinned: false, weight: 10 });
+            assert!(map.get(&u64::MAX).is_some(), "gone after {key}");
+            while map.evict().is_some() {}
+        }
+    }
+
+    #[test]
+    fn replacing_removing_and_reweighing_keep_the_sum() {
+        let mut map = ClockMap::new(1000);
+        map.insert(1u64, Entry { pinned: false, weight: 10 });
+        map.insert(1, Entry { pinned: false, weight: 30 });
+        map.insert(2, Entry { pinned: false, weight: 5 });
+        assert_eq!(map.weight(), 35);
+        map.get(&2).expect("present").weight = 7;
+        map.reweigh(&2);
+        assert_eq!(map.weight(), 37);
+        map.remove(&1);
+        assert_eq!(map.weight(), 7);
+    }
+}

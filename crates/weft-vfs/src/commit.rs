@@ -1,0 +1,199 @@
+//! Write-back: turns what changed in memory into one batch at a time.
+//!
+//! A commit takes a snapshot under the lock (rows copied, dirty pieces frozen), builds the batch and
+//! applies it without the lock, then notes under the lock what is clean. Commits run one at a time. If one
+//! fails, all that it held counts as changed again, and nothing is lost. Lock order: commit, log, state.
+
+mod build;
+mod snapshot;
+
+pub(crate) use snapshot::Snapshot;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::volume::{Log, Vfs};
+use std::sync::atomic::Ordering;
+use weft_store::{Durability, OpNo};
+
+/// Rows after which a commit does not wait for its interval.
+pub(crate) const ROWS_EAGER: usize = 50_000;
+
+/// Bytes under the volume left to the database and the log when there is no room for data any more.
+pub(crate) const SPACE_RESERVED: u64 = 4 << 20;
+
+/// Commits after a sync for which commits of the background are made durable, so that the next sync finds
+/// nothing but the intent log to write.
+const DURABLE_AFTER_SYNC: u64 = 8;
+
+impl Vfs {
+    /// All operations before the call are durable when it returns (POSIX fsync(), sync()). `NoSpace` or
+    /// `Io` when they cannot be made durable: they stay in memory and are tried again. `WouldBlock`.
+    pub fn sync(&self) -> Result<()> {
+        let target = {
+            let state = self.state.lock();
+            if state.durable >= state.counters.op {
+                return Ok(());
+            }
+            state.counters.op
+        };
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.may_wait()?;
+        self.synced_at.store(self.commits.load(Ordering::Relaxed), Ordering::Relaxed);
+        if self.log_operations(target)? {
+            return Ok(());
+        }
+        self.commit_until(target, Durability::Durable)
+    }
+
+    /// Appends to the intent log all operations not yet in it. False if a commit must do instead.
+    fn log_operations(&self, target: OpNo) -> Result<bool> {
+        let Some(log) = &self.log else { return Ok(false) };
+        let mut log = log.lock();
+        let (first, last, bytes) = {
+            let state = self.state.lock();
+            if state.durable >= target {
+                return Ok(true);
+            }
+            // A commit that a power cut may still undo lies below: the log cannot stand on it.
+            if state.committed > state.durable {
+                return Ok(false);
+            }
+            let Some(bytes) = state.journal.unlogged() else { return Ok(false) };
+            (state.durable.next(), state.counters.op, bytes)
+        };
+        if !log.file.fits(bytes.len()) {
+            return Ok(false);
+        }
+        if let Err(error) = log.file.append(first, last, &bytes) {
+            self.report("cannot append to the intent log; committing instead", &error.into());
+            return Ok(false);
+        }
+        let mut state = self.state.lock();
+        state.journal.mark_logged(bytes.len());
+        state.durable = last;
+        self.log_appends.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Commits all changes to the store. They survive the daemon's death, and a power cut a little later.
+    pub fn commit(&self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        let target = self.state.lock().counters.op;
+        self.commit_until(target, Durability::Eventual)
+    }
+
+    /// Commits until operation `target` is committed, or durable.
+    pub(crate) fn commit_until(&self, target: OpNo, durability: Durability) -> Result<()> {
+        let mut commit = self.committing.lock();
+        let done = {
+            let state = self.state.lock();
+            match durability {
+                Durability::Durable => state.durable >= target,
+                Durability::Eventual => state.committed >= target && state.dirty_bytes == 0,
+            }
+        };
+        if done { Ok(()) } else { self.commit_once(&mut commit, durability) }
+    }
+
+    /// Commits what is dirty, as the background does.
+    pub(crate) fn commit_in_background(&self) -> Result<()> {
+        let mut commit = self.committing.lock();
+        let since = self.commits.load(Ordering::Relaxed).saturating_sub(self.synced_at.load(Ordering::Relaxed));
+        let durability = if since < DURABLE_AFTER_SYNC { Durability::Durable } else { Durability::Eventual };
+        if self.state.lock().dirty_bytes == 0 {
+            return Ok(());
+        }
+        self.commit_once(&mut commit, durability)
+    }
+
+    pub(crate) fn commit_once(&self, last: &mut weft_store::CommitNo, durability: Durability) -> Result<()> {
+        let (mut snapshot, durability) = self.snapshot(durability);
+        snapshot.batch.commit = last.next();
+        snapshot.batch.time = self.now();
+        let applied = self.build(&mut snapshot).and_then(|()| Ok(self.store.apply(&snapshot.batch, durability)?));
+        let space = self.store.space();
+        let mut state = self.state.lock();
+        if let Ok(space) = space {
+            state.space_free = space.bytes_free;
+        }
+        let result = match applied {
+            Ok(applied) => {
+                *last = snapshot.batch.commit;
+                state.finish(&snapshot, &applied.blocks);
+                state.committed = snapshot.batch.counters.op;
+                if durability == Durability::Durable {
+                    state.durable = state.durable.max(state.committed);
+                }
+                self.commits.fetch_add(1, Ordering::Relaxed);
+                if snapshot.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
+            }
+            Err(error) => {
+                state.thaw(&snapshot);
+                state.failure = Some(error.kind());
+                self.commits_failed.fetch_add(1, Ordering::Relaxed);
+                Err(error)
+            }
+        };
+        drop(state);
+        self.after_commit(result.as_ref().err(), durability);
+        result
+    }
+
+    /// Takes the snapshot, and goes on in the other half of the log if this one has anything in it: the
+    /// commit must then be durable before the half is used again.
+    fn snapshot(&self, durability: Durability) -> (Snapshot, Durability) {
+        let mut log = self.log.as_ref().map(|log| log.lock());
+        let snapshot = self.state.lock().freeze();
+        let retired = log.as_mut().is_some_and(|log| log.retire());
+        let durability = if retired { Durability::Durable } else { durability };
+        (snapshot, durability)
+    }
+
+    fn after_commit(&self, error: Option<&Error>, durability: Durability) {
+        match error {
+            None => {
+                if durability == Durability::Durable
+                    && let Some(log) = &self.log
+                {
+                    log.lock().retired = false;
+                }
+            }
+            Some(error) => self.report("cannot commit; will try again", error),
+        }
+        self.room.notify_all();
+    }
+
+    /// Waits until there is room for more changes, as long as commits succeed.
+    pub(crate) fn wait_for_room(&self) -> Result<()> {
+        if !self.options.background_commits {
+            return self.commit();
+        }
+        let mut state = self.state.lock();
+        let seen = (state.finished, self.commits_failed.load(Ordering::Relaxed));
+        if state.dirty_bytes < state.dirty_bytes_max / 2 {
+            return Ok(());
+        }
+        self.kick();
+        while state.finished == seen.0 {
+            if self.commits_failed.load(Ordering::Relaxed) != seen.1 {
+                return Err(state.failure.unwrap_or(ErrorKind::Io).into());
+            }
+            self.room.wait(&mut state);
+        }
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Retires the current half if it has anything in it. True if a half waits for a durable commit.
+    fn retire(&mut self) -> bool {
+        if !self.retired && self.file.is_used() {
+            self.file.switch();
+            self.retired = true;
+        }
+        self.retired
+    }
+}

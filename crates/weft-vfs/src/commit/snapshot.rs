@@ -1,0 +1,303 @@
+//! What one commit takes from memory, and what becomes of it afterwards.
+
+use crate::data::Frozen;
+use crate::inode::{Changed, Inode};
+use crate::state::{ROW_BYTES, State};
+use std::ops::Range;
+use std::sync::Arc;
+use weft_block::Slice;
+use weft_store::{Batch, BlockId, BlockRef, ExtentChange, Ino, InodeChange, Name, NameChange, NameRow, XattrChange};
+
+/// A snapshot on its way into the store.
+pub(crate) struct Snapshot {
+    /// Its rows; blocks are built from `jobs`.
+    pub(crate) batch: Batch,
+    /// Blocks to build.
+    pub(crate) jobs: Vec<Job>,
+    /// Those whose base is damaged; they stay dirty.
+    pub(crate) damaged: Vec<Job>,
+    generation: Changed,
+    inodes: Vec<Ino>,
+    names: Vec<(Ino, Name)>,
+    shared: Vec<(Ino, u64, BlockId)>,
+    /// What it adds to `dirty_bytes`.
+    bytes: u64,
+}
+
+/// A block to be built from its base and what was written over it.
+pub(crate) struct Job {
+    pub(crate) ino: Ino,
+    pub(crate) index: u64,
+    pub(crate) id: BlockId,
+    /// Its length in bytes.
+    pub(crate) len: usize,
+    pub(crate) base: Option<BlockRef>,
+    pub(crate) pieces: Arc<Frozen>,
+}
+
+impl State {
+    /// Takes all that changed. What changes from now on belongs to the next commit.
+    pub(crate) fn freeze(&mut self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            batch: Batch::default(),
+            jobs: Vec::new(),
+            damaged: Vec::new(),
+            generation: self.generation,
+            inodes: std::mem::take(&mut self.dirty_inodes),
+            names: std::mem::take(&mut self.dirty_names),
+            shared: Vec::new(),
+            bytes: 0,
+        };
+        self.generation = Changed(self.generation.0 + 1);
+        snapshot.bytes = ROW_BYTES * (snapshot.inodes.len() + snapshot.names.len()) as u64;
+        let inodes = std::mem::take(&mut snapshot.inodes);
+        for ino in &inodes {
+            self.freeze_inode(*ino, &mut snapshot);
+        }
+        snapshot.inodes = inodes;
+        let names = std::mem::take(&mut snapshot.names);
+        for key in &names {
+            self.freeze_name(key, &mut snapshot);
+        }
+        snapshot.names = names;
+        self.journal.rotate();
+        snapshot.batch.counters = self.counters;
+        snapshot
+    }
+
+    fn freeze_name(&mut self, key: &(Ino, Name), snapshot: &mut Snapshot) {
+        let Some(slot) = self.names.get(key) else { return };
+        if slot.changed != snapshot.generation {
+            return;
+        }
+        let (parent, name) = (key.0, key.1.clone());
+        match slot.entry {
+            Some(entry) => {
+                slot.stored = true;
+                let row = NameRow { parent, name, ino: entry.ino, kind: entry.kind, cookie: entry.cookie };
+                snapshot.batch.names.push(NameChange::Put(row));
+            }
+            // Made and removed between two commits: the store never hears of it.
+            None if !slot.stored => slot.changed = Changed::CLEAN,
+            None => {
+                slot.stored = false;
+                snapshot.batch.names.push(NameChange::Remove { parent, name });
+            }
+        }
+    }
+
+    fn freeze_inode(&mut self, ino: Ino, snapshot: &mut Snapshot) {
+        let (block_size, inline_max) = (self.block_size(), u64::from(self.volume.inline_max));
+        let Some(inode) = self.inodes.get(&ino) else { return };
+        if inode.changed != snapshot.generation {
+            return;
+        }
+        if inode.dead {
+            snapshot.batch.inodes.push(InodeChange::Remove(ino));
+            return;
+        }
+        let bytes = freeze_inline(inode, inline_max, block_size);
+        self.counters.bytes_used = self.counters.bytes_used + bytes.taken_after - bytes.taken_before;
+        self.dirty_bytes -= bytes.clean;
+        freeze_extents(inode, block_size, &mut self.counters.next_block, snapshot);
+        if let Some(xattrs) = &mut inode.xattrs {
+            for name in std::mem::take(&mut xattrs.changed) {
+                let value = xattrs.map.get(&name).cloned();
+                snapshot.batch.xattrs.push(XattrChange { ino, name, value });
+            }
+        }
+        inode.stored = true;
+        snapshot.batch.inodes.push(InodeChange::Put(inode.row.clone()));
+        self.inodes.reweigh(&ino);
+    }
+
+    /// The snapshot is in the store; `blocks` are its new blocks.
+    pub(crate) fn finish(&mut self, snapshot: &Snapshot, blocks: &[BlockRef]) {
+        self.finished += 1;
+        self.failure = None;
+        self.dirty_bytes -= snapshot.bytes;
+        self.journal.committed();
+        for (job, block) in snapshot.jobs.iter().zip(blocks) {
+            self.install(job, *block);
+        }
+        for job in &snapshot.damaged {
+            self.thaw_job(job);
+            if self.inodes.get(&job.ino).is_some_and(|inode| !inode.dead) {
+                self.touch(job.ino);
+            }
+        }
+        for key in &snapshot.names {
+            let Some(slot) = self.names.get(key) else { continue };
+            if slot.changed == snapshot.generation {
+                slot.changed = Changed::CLEAN;
+            }
+        }
+        for ino in &snapshot.inodes {
+            let Some(inode) = self.inodes.get(ino) else { continue };
+            if let Some(directory) = &mut inode.directory {
+                directory.added.retain(|_, added| added.changed > snapshot.generation);
+                directory.removed.retain(|_, changed| *changed > snapshot.generation);
+            }
+            if let Some(data) = &mut inode.data {
+                data.clearing = crate::data::Ranges::default();
+            }
+            if inode.changed == snapshot.generation {
+                inode.changed = Changed::CLEAN;
+                if inode.dead {
+                    self.inodes.remove(ino);
+                } else {
+                    self.inodes.reweigh(ino);
+                }
+            }
+        }
+        self.evict();
+    }
+
+    /// Block `job` is stored as `block`: unless it was dropped meanwhile, it is now the base.
+    fn install(&mut self, job: &Job, block: BlockRef) {
+        let Some(data) = self.inodes.get(&job.ino).and_then(|inode| inode.data.as_mut()) else { return };
+        let Some(dirty) = data.dirty.get_mut(&job.index) else { return };
+        if !dirty.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, &job.pieces)) {
+            return;
+        }
+        dirty.frozen = None;
+        if dirty.pieces.is_empty() {
+            data.dirty.remove(&job.index);
+        }
+        data.extents.insert(job.index, block);
+    }
+
+    /// The snapshot did not get into the store: all in it counts as changed again.
+    pub(crate) fn thaw(&mut self, snapshot: &Snapshot) {
+        self.dirty_bytes -= snapshot.bytes;
+        for job in snapshot.jobs.iter().chain(&snapshot.damaged) {
+            self.thaw_job(job);
+        }
+        for key in &snapshot.names {
+            let generation = self.generation;
+            let Some(slot) = self.names.get(key) else { continue };
+            // Whether the store has it is no longer certain; deleting what is not there is harmless.
+            slot.stored = true;
+            if slot.changed == snapshot.generation {
+                slot.changed = generation;
+                self.dirty_names.push(key.clone());
+                self.dirty_bytes += ROW_BYTES;
+            }
+        }
+        for change in &snapshot.batch.xattrs {
+            if let Some(xattrs) = self.inodes.get(&change.ino).and_then(|inode| inode.xattrs.as_mut()) {
+                xattrs.changed.insert(change.name.clone());
+            }
+        }
+        for (ino, index, id) in &snapshot.shared {
+            if let Some(data) = self.inodes.get(ino).and_then(|inode| inode.data.as_mut())
+                && data.extents.get(index).is_some_and(|block| block.id == *id)
+            {
+                data.shared.insert(*index);
+            }
+        }
+        for ino in &snapshot.inodes {
+            let Some(inode) = self.inodes.get(ino) else { continue };
+            if let Some(data) = &mut inode.data {
+                let clearing = std::mem::take(&mut data.clearing);
+                data.cleared.add_all(&clearing);
+            }
+            if inode.changed == snapshot.generation {
+                self.touch(*ino);
+            }
+        }
+        self.thaw_directories(snapshot);
+    }
+
+    /// Entries of the failed commit stay over the store's listing until the next one succeeds.
+    fn thaw_directories(&mut self, snapshot: &Snapshot) {
+        let generation = self.generation;
+        for ino in &snapshot.inodes {
+            let Some(directory) = self.inodes.get(ino).and_then(|inode| inode.directory.as_mut()) else { continue };
+            directory.added.values_mut().for_each(|added| added.changed = generation);
+            directory.removed.values_mut().for_each(|changed| *changed = generation);
+        }
+    }
+
+    fn thaw_job(&mut self, job: &Job) {
+        let Some(data) = self.inodes.get(&job.ino).and_then(|inode| inode.data.as_mut()) else { return };
+        let Some(dirty) = data.dirty.get_mut(&job.index) else { return };
+        if dirty.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, &job.pieces)) {
+            dirty.frozen = None;
+            let before = dirty.pieces.bytes();
+            dirty.pieces.thaw(&job.pieces);
+            self.dirty_bytes += (dirty.pieces.bytes() - before) as u64;
+        }
+    }
+}
+
+/// How accounts change when content becomes inline.
+#[derive(Default)]
+struct Inlined {
+    clean: u64,
+    taken_before: u64,
+    taken_after: u64,
+}
+
+/// Makes the dirty content of a small file without stored blocks its inline content.
+fn freeze_inline(inode: &mut Inode, inline_max: u64, block_size: u64) -> Inlined {
+    let size = inode.row.size;
+    let Some(data) = &mut inode.data else { return Inlined::default() };
+    let small = size <= inline_max && size <= block_size;
+    if !small || !data.extents.is_empty() || !data.known.covers(0..1) || data.dirty.keys().any(|index| *index != 0) {
+        return Inlined::default();
+    }
+    let Some(mut dirty) = data.dirty.remove(&0) else { return Inlined::default() };
+    let clean = dirty.pieces.bytes() as u64;
+    let end = dirty.pieces.end();
+    let size = usize::try_from(size).expect("small");
+    let mut bytes = inode.row.inline.take().map(|old| old.to_vec()).unwrap_or_default();
+    let len = bytes.len().max(end).min(size);
+    let frozen = dirty.pieces.freeze();
+    let inline = frozen.whole(0..len).filter(|_| len > 0).unwrap_or_else(|| {
+        bytes.resize(len.max(end), 0);
+        for (start, piece) in frozen.within(0..len) {
+            bytes[start..start + piece.len()].copy_from_slice(&piece);
+        }
+        bytes.truncate(len);
+        Slice::from(bytes)
+    });
+    let taken_before = inode.row.allocated;
+    inode.row.allocated = inline.len() as u64;
+    inode.row.inline = (!inline.is_empty()).then_some(inline);
+    Inlined { clean, taken_before, taken_after: inode.row.allocated }
+}
+
+/// Freezes the dirty blocks of a file and lists the changes of its map.
+fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, snapshot: &mut Snapshot) {
+    let ino = inode.row.ino;
+    let size = inode.row.size;
+    let Some(data) = &mut inode.data else { return };
+    data.clearing = std::mem::take(&mut data.cleared);
+    let clear = |range: Range<u64>| ExtentChange::Clear { ino, range };
+    snapshot.batch.extents.extend(data.clearing.iter().map(clear));
+    for index in std::mem::take(&mut data.shared) {
+        let Some(block) = data.extents.get(&index).copied() else { continue };
+        snapshot.shared.push((ino, index, block.id));
+        if !data.dirty.contains_key(&index) {
+            snapshot.batch.extents.push(ExtentChange::Put { ino, index, block });
+        }
+    }
+    let indices: Vec<u64> = data.dirty.keys().copied().collect();
+    for index in indices {
+        let left = size.saturating_sub(index * block_size);
+        let end = (data.block_end(index, None) as u64).min(left);
+        let base = data.extents.get(&index).copied();
+        let Some(dirty) = data.dirty.get_mut(&index) else { continue };
+        let pieces = Arc::new(dirty.pieces.freeze());
+        snapshot.bytes += pieces.bytes() as u64;
+        if end == 0 {
+            data.dirty.remove(&index);
+            continue;
+        }
+        dirty.frozen = Some(pieces.clone());
+        let len = usize::try_from(end).expect("at most a block");
+        snapshot.jobs.push(Job { ino, index, id: BlockId(*next_block), len, base, pieces });
+        *next_block += 1;
+    }
+}

@@ -1,0 +1,152 @@
+//! One file's content in memory: known blocks, what was written over them, what changed in its map.
+//!
+//! A block reads as three layers: its base (a stored block, the inline content, or a hole), over it
+//! the frozen pieces of the commit in flight, over those the pieces written since.
+
+use super::{Frozen, Pieces, Ranges};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use weft_block::Slice;
+use weft_store::BlockRef;
+
+/// Content of a regular file, as far as it was looked at or changed.
+#[derive(Debug, Default)]
+pub(crate) struct FileData {
+    /// Stored blocks by index, as far as `known` goes.
+    pub(crate) extents: BTreeMap<u64, BlockRef>,
+    /// Indices for which `extents` tells the truth.
+    pub(crate) known: Ranges,
+    /// Blocks written since they were last stored.
+    pub(crate) dirty: BTreeMap<u64, DirtyBlock>,
+    /// Indices whose rows the next commit deletes before it puts any.
+    pub(crate) cleared: Ranges,
+    /// The same of the commit in flight.
+    pub(crate) clearing: Ranges,
+    /// Indices whose stored block came by sharing; the next commit puts their rows.
+    pub(crate) shared: BTreeSet<u64>,
+}
+
+/// What was written to one block.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyBlock {
+    /// Since the last snapshot.
+    pub(crate) pieces: Pieces,
+    /// Before it; its commit is in flight.
+    pub(crate) frozen: Option<Arc<Frozen>>,
+}
+
+/// What lies below the dirty layers of a block.
+#[derive(Clone, Debug)]
+pub(crate) enum Base {
+    /// Nothing: zeros.
+    Hole,
+    /// The inline content of the file.
+    Inline(Slice),
+    /// A stored block.
+    Stored(BlockRef),
+}
+
+impl Base {
+    /// Bytes it holds; past them it reads as zeros.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Base::Hole => 0,
+            Base::Inline(bytes) => bytes.len(),
+            Base::Stored(block) => block.length as usize,
+        }
+    }
+}
+
+/// The layers of one block.
+pub(crate) struct Layers<'a> {
+    /// The lowest.
+    pub(crate) base: Base,
+    /// Those above, if it was written to.
+    pub(crate) dirty: Option<&'a DirtyBlock>,
+}
+
+impl FileData {
+    /// Content of a file that has no extents in the store.
+    pub(crate) fn without_extents() -> FileData {
+        FileData { known: Ranges::all(), ..FileData::default() }
+    }
+
+    /// The layers of block `index` of a file with inline content `inline`.
+    pub(crate) fn layers(&self, index: u64, inline: Option<&Slice>) -> Layers<'_> {
+        let base = match (self.extents.get(&index), inline) {
+            (Some(block), _) => Base::Stored(*block),
+            (None, Some(bytes)) if index == 0 => Base::Inline(bytes.clone()),
+            (None, _) => Base::Hole,
+        };
+        Layers { base, dirty: self.dirty.get(&index) }
+    }
+
+    /// Bytes that block `index` will take when stored, but for the cut at the end of the file.
+    pub(crate) fn block_end(&self, index: u64, inline: Option<&Slice>) -> usize {
+        let layers = self.layers(index, inline);
+        let dirty = layers
+            .dirty
+            .map_or(0, |dirty| dirty.pieces.end().max(dirty.frozen.as_ref().map_or(0, |frozen| frozen.end())));
+        layers.base.len().max(dirty)
+    }
+
+    /// Takes in rows read from the store for `range`, unless memory knows better.
+    pub(crate) fn learn(&mut self, range: Range<u64>, rows: Vec<(u64, BlockRef)>) {
+        for (index, block) in rows {
+            let newer = self.known.contains(index) || self.cleared.contains(index) || self.clearing.contains(index);
+            if !newer {
+                self.extents.entry(index).or_insert(block);
+            }
+        }
+        self.known.add(range);
+    }
+
+    /// Writes to block `index`; tells how many more bytes are dirty.
+    pub(crate) fn write(&mut self, index: u64, start: usize, data: &[u8]) -> u64 {
+        let pieces = &mut self.dirty.entry(index).or_default().pieces;
+        let before = pieces.bytes();
+        pieces.write(start, data);
+        (pieces.bytes() - before) as u64
+    }
+
+    /// Makes blocks `range` holes; tells how many fewer bytes are dirty.
+    pub(crate) fn drop_blocks(&mut self, range: Range<u64>) -> u64 {
+        let mut clean = 0;
+        let in_flight = self.dirty.range(range.clone()).any(|(_, dirty)| dirty.frozen.is_some());
+        let stored = self.extents.range(range.clone()).map(|(index, _)| *index).collect::<Vec<_>>();
+        if in_flight || !stored.is_empty() || !self.known.covers(range.clone()) {
+            self.cleared.add(range.clone());
+        }
+        for index in stored {
+            self.extents.remove(&index);
+        }
+        for index in self.dirty.range(range.clone()).map(|(index, _)| *index).collect::<Vec<_>>() {
+            clean += self.dirty.remove(&index).map_or(0, |dirty| dirty.pieces.bytes());
+        }
+        self.shared.retain(|index| !range.contains(index));
+        self.known.add(range);
+        clean as u64
+    }
+
+    /// Makes bytes `range` of block `index` read as zeros, `end` being where its bytes end; tells how
+    /// many more bytes are dirty (fewer: negative).
+    pub(crate) fn zero(&mut self, index: u64, range: Range<usize>, end: usize) -> i64 {
+        let range = range.start..range.end.min(end);
+        if range.is_empty() {
+            return 0;
+        }
+        let zeros = vec![0; range.len()];
+        i64::try_from(self.write(index, range.start, &zeros)).expect("less than a block")
+    }
+
+    /// Whether nothing waits for a commit.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.dirty.is_empty() && self.cleared.is_empty() && self.clearing.is_empty() && self.shared.is_empty()
+    }
+
+    /// Memory taken, about, without the dirty bytes.
+    pub(crate) fn weight(&self) -> usize {
+        size_of::<FileData>() + self.extents.len() * (size_of::<BlockRef>() + 24) + self.dirty.len() * 96
+    }
+}

@@ -1,0 +1,198 @@
+//! What was written to one block since the last commit, without reading what was there before.
+
+use std::ops::Range;
+use weft_block::{Block, Slice};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    start: usize,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    fn end(&self) -> usize {
+        self.start + self.bytes.len()
+    }
+}
+
+/// Bytes at places of a block. Invariant: pieces are ascending, not empty and do not touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    list: Vec<Piece>,
+}
+
+impl Pieces {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.list.iter().map(|piece| piece.bytes.len()).sum()
+    }
+
+    /// Whether nothing is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Where the last piece ends; 0 without any.
+    pub(crate) fn end(&self) -> usize {
+        self.list.last().map_or(0, Piece::end)
+    }
+
+    /// Puts `data` at `start`, over what was there.
+    pub(crate) fn write(&mut self, start: usize, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        let end = start + data.len();
+        let from = self.list.partition_point(|piece| piece.end() < start);
+        let to = self.list.partition_point(|piece| piece.start <= end);
+        match &mut self.list[from..to] {
+            [] => self.list.insert(from, Piece { start, bytes: data.to_vec() }),
+            // The common case: appending to a piece, or writing inside it.
+            [only] if only.start <= start => overlay(&mut only.bytes, start - only.start, data),
+            touched => {
+                let first = touched[0].start.min(start);
+                let mut bytes = Vec::with_capacity(touched[touched.len() - 1].end().max(end) - first);
+                for piece in touched.iter() {
+                    bytes.resize(piece.start.max(first) - first, 0);
+                    bytes.extend_from_slice(&piece.bytes);
+                }
+                overlay(&mut bytes, start - first, data);
+                self.list.splice(from..to, [Piece { start: first, bytes }]);
+            }
+        }
+    }
+
+    /// Forgets all bytes at `end` and after.
+    pub(crate) fn truncate(&mut self, end: usize) {
+        self.list.retain(|piece| piece.start < end);
+        if let Some(last) = self.list.last_mut() {
+            last.bytes.truncate(end - last.start);
+        }
+    }
+
+    /// The parts of `range` held here, with their bytes, ascending.
+    pub(crate) fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &[u8])> {
+        let from = self.list.partition_point(|piece| piece.end() <= range.start);
+        self.list[from..].iter().take_while(move |piece| piece.start < range.end).map(move |piece| {
+            let start = piece.start.max(range.start);
+            let end = piece.end().min(range.end);
+            (start, &piece.bytes[start - piece.start..end - piece.start])
+        })
+    }
+
+    /// Gives all pieces away as immutable slices, without copying.
+    pub(crate) fn freeze(&mut self) -> Frozen {
+        let freeze = |piece: Piece| (piece.start, Block::new(piece.bytes).whole());
+        Frozen { list: std::mem::take(&mut self.list).into_iter().map(freeze).collect() }
+    }
+
+    /// Puts back below the present bytes what [`Pieces::freeze`] gave.
+    pub(crate) fn thaw(&mut self, frozen: &Frozen) {
+        let newer = std::mem::take(self);
+        for (start, bytes) in &frozen.list {
+            self.write(*start, bytes);
+        }
+        for piece in newer.list {
+            self.write(piece.start, &piece.bytes);
+        }
+    }
+}
+
+/// Puts `data` at `at` of `bytes`, which reaches at least there, growing it as needed.
+fn overlay(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
+    if at + data.len() > bytes.len() {
+        let inside = bytes.len().saturating_sub(at);
+        if inside == 0 {
+            bytes.resize(at, 0);
+        }
+        bytes[at..].copy_from_slice(&data[..inside]);
+        bytes.extend_from_slice(&data[inside..]);
+    } else {
+        bytes[at..at + data.len()].copy_from_slice(data);
+    }
+}
+
+/// Pieces on their way into a commit. Immutable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Frozen {
+    list: Vec<(usize, Slice)>,
+}
+
+impl Frozen {
+    /// One piece at the start of a block.
+    pub(crate) fn at_start(bytes: Slice) -> Frozen {
+        Frozen { list: if bytes.is_empty() { Vec::new() } else { vec![(0, bytes)] } }
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.list.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    /// Where the last piece ends; 0 without any.
+    pub(crate) fn end(&self) -> usize {
+        self.list.last().map_or(0, |(start, bytes)| start + bytes.len())
+    }
+
+    /// All bytes of `range` in one slice, if one piece holds them.
+    pub(crate) fn whole(&self, range: Range<usize>) -> Option<Slice> {
+        let (start, bytes) =
+            self.list.iter().find(|(start, bytes)| *start <= range.start && range.end <= start + bytes.len())?;
+        Some(bytes.slice(range.start - start..range.end - start))
+    }
+
+    /// The parts of `range` held here, ascending.
+    pub(crate) fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, Slice)> + '_ {
+        self.list.iter().filter_map(move |(start, bytes)| {
+            let from = range.start.max(*start);
+            let to = range.end.min(start + bytes.len());
+            (from < to).then(|| (from, bytes.slice(from - start..to - start)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(pieces: &Pieces, len: usize) -> Vec<Option<u8>> {
+        let mut bytes = vec![None; len];
+        for (start, part) in pieces.within(0..len) {
+            for (i, byte) in part.iter().enumerate() {
+                bytes[start + i] = Some(*byte);
+            }
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_read_like_a_plain_array(
+            writes in proptest::collection::vec((0usize..90, proptest::collection::vec(any::<u8>(), 0..30)), 0..12),
+            cut in 0usize..130,
+            frozen_after in 0usize..12,
+        ) {
+            let mut pieces = Pieces::default();
+            let mut plain = vec![None; 130];
+            let mut frozen = None;
+            for (i, (start, data)) in writes.iter().enumerate() {
+                if i == frozen_after {
+                    frozen = Some(pieces.freeze());
+                }
+                pieces.write(*start, data);
+                for (k, byte) in data.iter().enumerate() {
+                    plain[start + k] = Some(*byte);
+                }
+            }
+            if let Some(frozen) = frozen {
+                pieces.thaw(&frozen);
+            }
+            prop_assert_eq!(read(&pieces, 130), plain.clone());
+            pieces.truncate(cut);
+            plain[cut..].fill(None);
+            prop_assert_eq!(read(&pieces, 130), plain);
+            prop_assert!(pieces.list.windows(2).all(|pair| pair[0].end() < pair[1].start));
+        }
+    }
+}

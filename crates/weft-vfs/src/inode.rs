@@ -1,0 +1,136 @@
+//! An inode in memory, with what is known of its content, attributes and entries.
+
+use crate::attributes::Attributes;
+use crate::cache::Cached;
+use crate::data::FileData;
+use std::collections::{BTreeMap, BTreeSet};
+use weft_store::{Cookie, Ino, InodeRow, Kind, Name};
+
+/// Number of a snapshot taken for a commit. An item is dirty if it changed in a generation that has
+/// not been committed; `Generation(0)` marks a clean one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Changed(pub(crate) u64);
+
+impl Changed {
+    /// Nothing to commit.
+    pub(crate) const CLEAN: Changed = Changed(0);
+}
+
+/// An inode.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    /// Its row as the next commit would write it.
+    pub(crate) row: InodeRow,
+    /// When it last changed.
+    pub(crate) changed: Changed,
+    /// Whether the store has (or is being given) a row for it.
+    pub(crate) stored: bool,
+    /// Whether it was deleted; it then only waits for the commit that says so.
+    pub(crate) dead: bool,
+    /// Content of a regular file.
+    pub(crate) data: Option<Box<FileData>>,
+    /// Extended attributes, once looked at.
+    pub(crate) xattrs: Option<Box<Xattrs>>,
+    /// What is known of a directory's entries as a whole.
+    pub(crate) directory: Option<Box<Directory>>,
+}
+
+/// All extended attributes of an inode.
+#[derive(Debug, Default)]
+pub(crate) struct Xattrs {
+    /// Name to value.
+    pub(crate) map: BTreeMap<Name, Vec<u8>>,
+    /// Names whose rows the next commit writes or deletes.
+    pub(crate) changed: BTreeSet<Name>,
+}
+
+/// Entries of a directory that the store does not list yet, or lists still.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    /// Whether every entry is in memory, so that a name not there does not exist.
+    pub(crate) complete: bool,
+    /// Entries the store may not list.
+    pub(crate) added: BTreeMap<Cookie, Added>,
+    /// Cookies the store may list although they are gone.
+    pub(crate) removed: BTreeMap<Cookie, Changed>,
+}
+
+/// An entry the store may not list yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Added {
+    /// Its name.
+    pub(crate) name: Name,
+    /// What it names.
+    pub(crate) ino: Ino,
+    /// Kind of what it names.
+    pub(crate) kind: Kind,
+    /// When it was added.
+    pub(crate) changed: Changed,
+}
+
+impl Inode {
+    /// An inode just read from the store.
+    pub(crate) fn loaded(row: InodeRow) -> Inode {
+        Inode { row, changed: Changed::CLEAN, stored: true, dead: false, data: None, xattrs: None, directory: None }
+    }
+
+    /// Its attributes.
+    pub(crate) fn attributes(&self) -> Attributes {
+        let row = &self.row;
+        Attributes {
+            ino: row.ino,
+            generation: row.generation,
+            kind: row.kind,
+            permissions: row.permissions,
+            uid: row.uid,
+            gid: row.gid,
+            nlink: row.nlink,
+            rdev: row.rdev,
+            size: row.size,
+            allocated: row.allocated,
+            atime: row.atime,
+            mtime: row.mtime,
+            ctime: row.ctime,
+            btime: row.btime,
+        }
+    }
+
+    /// Its content, to look at or to change.
+    pub(crate) fn data(&mut self) -> &mut FileData {
+        let has_extents = self.row.inline.is_none() && self.row.allocated > 0;
+        self.data.get_or_insert_with(|| {
+            Box::new(if has_extents { FileData::default() } else { FileData::without_extents() })
+        })
+    }
+
+    /// Its directory part.
+    pub(crate) fn directory(&mut self) -> &mut Directory {
+        self.directory.get_or_insert_default()
+    }
+}
+
+impl Cached for Inode {
+    fn is_pinned(&self) -> bool {
+        self.changed != Changed::CLEAN
+    }
+
+    fn weight(&self) -> usize {
+        size_of::<Inode>()
+            + 64
+            + self.row.inline.as_ref().map_or(0, |bytes| bytes.len() + 64)
+            + self.data.as_ref().map_or(0, |data| data.weight())
+            + self.xattrs.as_ref().map_or(0, |xattrs| {
+                xattrs.map.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum()
+            })
+            + self.directory.as_ref().map_or(0, |_| size_of::<Directory>())
+    }
+}
+
+impl Cached for Box<Inode> {
+    fn is_pinned(&self) -> bool {
+        self.as_ref().is_pinned()
+    }
+    fn weight(&self) -> usize {
+        self.as_ref().weight()
+    }
+}

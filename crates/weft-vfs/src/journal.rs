@@ -1,0 +1,151 @@
+//! Operations since the last commit, encoded and ready for the intent log.
+//!
+//! Bounded: when too many bytes gather, the journal gives up until the next commit, and a sync must
+//! then commit. Two arenas: `previous` holds the operations of the commit in flight, `current` those after.
+
+use crate::mutation::{Mutation, encode};
+
+/// Most bytes one arena holds.
+pub(crate) const ARENA_BYTES_MAX: usize = 3 << 20;
+
+#[derive(Debug, Default)]
+struct Arena {
+    bytes: Vec<u8>,
+    /// How many of them are in the log.
+    logged: usize,
+    /// Whether operations are missing here.
+    incomplete: bool,
+}
+
+/// The journal.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    current: Arena,
+    previous: Arena,
+}
+
+impl Journal {
+    /// Adds the operation.
+    pub(crate) fn push(&mut self, mutation: &Mutation<'_>) {
+        let arena = &mut self.current;
+        if arena.incomplete {
+            return;
+        }
+        let data_bytes = if let Mutation::Write { data, .. } = mutation { data.len() } else { 0 };
+        if arena.bytes.len() + data_bytes > ARENA_BYTES_MAX {
+            *arena = Arena { incomplete: true, ..Arena::default() };
+            return;
+        }
+        let at = arena.bytes.len();
+        arena.bytes.extend_from_slice(&[0; 4]);
+        encode(mutation, &mut arena.bytes);
+        let len = u32::try_from(arena.bytes.len() - at - 4).expect("an arena is far below 4 GiB");
+        arena.bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
+    }
+
+    /// The encoded operations not yet in the log; none if some are missing.
+    pub(crate) fn unlogged(&self) -> Option<Vec<u8>> {
+        let whole = !self.previous.incomplete && !self.current.incomplete;
+        whole.then(|| {
+            let (old, new) = (&self.previous, &self.current);
+            [&old.bytes[old.logged..], &new.bytes[new.logged..]].concat()
+        })
+    }
+
+    /// All that `unlogged` gave is in the log, and nothing was pushed since.
+    pub(crate) fn mark_logged(&mut self, bytes: usize) {
+        let of_previous = bytes.min(self.previous.bytes.len() - self.previous.logged);
+        self.previous.logged += of_previous;
+        self.current.logged += bytes - of_previous;
+    }
+
+    /// A commit of all operations so far begins.
+    pub(crate) fn rotate(&mut self) {
+        let current = std::mem::take(&mut self.current);
+        let previous = &mut self.previous;
+        // The last commit failed: its operations are still here, and all logged ones come first.
+        previous.incomplete |= current.incomplete || previous.bytes.len() + current.bytes.len() > 2 * ARENA_BYTES_MAX;
+        if previous.incomplete {
+            *previous = Arena { incomplete: true, ..Arena::default() };
+            return;
+        }
+        if current.logged > 0 {
+            previous.logged = previous.bytes.len() + current.logged;
+        }
+        previous.bytes.extend_from_slice(&current.bytes);
+    }
+
+    /// The commit succeeded.
+    pub(crate) fn committed(&mut self) {
+        self.previous = Arena::default();
+    }
+}
+
+/// The operations in a log record, each still encoded; stops at the first that is cut.
+pub(crate) fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = bytes.split_first_chunk::<4>()?;
+        let (operation, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        bytes = rest;
+        Some(operation)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::borrow::Cow;
+    use weft_store::{Ino, Timestamp};
+
+    fn write(len: usize) -> Mutation<'static> {
+        Mutation::Write {
+            ino: Ino(2),
+            offset: 0,
+            data: Cow::Owned(vec![1; len]),
+            permissions: None,
+            drop_capability: false,
+            time: Timestamp(0),
+        }
+    }
+
+    fn count(journal: &Journal) -> Option<usize> {
+        journal.unlogged().map(|bytes| split(&bytes).count())
+    }
+
+    #[test]
+    fn operations_stay_until_their_commit_succeeded() {
+        let mut journal = Journal::default();
+        journal.push(&write(10));
+        journal.rotate();
+        journal.push(&write(10));
+        assert_eq!(count(&journal), Some(2));
+        journal.committed();
+        assert_eq!(count(&journal), Some(1));
+    }
+
+    #[test]
+    fn logged_operations_are_not_logged_twice_even_when_a_commit_fails() {
+        let mut journal = Journal::default();
+        journal.push(&write(10));
+        let logged = journal.unlogged().expect("whole").len();
+        journal.mark_logged(logged);
+        journal.rotate();
+        journal.push(&write(20));
+        assert_eq!(count(&journal), Some(1));
+        journal.rotate();
+        journal.push(&write(30));
+        assert_eq!(count(&journal), Some(2));
+    }
+
+    #[test]
+    fn too_many_bytes_make_it_give_up_until_the_next_commit() {
+        let mut journal = Journal::default();
+        journal.push(&write(ARENA_BYTES_MAX));
+        journal.push(&write(1));
+        assert_eq!(count(&journal), None);
+        journal.rotate();
+        assert_eq!(count(&journal), None);
+        journal.committed();
+        assert_eq!(count(&journal), Some(0));
+    }
+}

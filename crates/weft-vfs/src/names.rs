@@ -1,0 +1,61 @@
+//! Directory entries in memory.
+
+use crate::cache::Cached;
+use crate::inode::Changed;
+use hashbrown::Equivalent;
+use weft_store::{Cookie, Ino, Kind, Name};
+
+/// What an entry names, and where it stands in its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The inode.
+    pub(crate) ino: Ino,
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// The position.
+    pub(crate) cookie: Cookie,
+}
+
+/// What is known of one name in one directory.
+#[derive(Debug)]
+pub(crate) struct NameSlot {
+    /// What it names; none: the name is known not to exist.
+    pub(crate) entry: Option<Entry>,
+    /// When it last changed.
+    pub(crate) changed: Changed,
+    /// Whether the store has (or is being given) a row for it.
+    pub(crate) stored: bool,
+}
+
+impl Cached for NameSlot {
+    fn is_pinned(&self) -> bool {
+        self.changed != Changed::CLEAN
+    }
+    /// Slot, key and table entry, with a name of common length.
+    fn weight(&self) -> usize {
+        128
+    }
+}
+
+/// A name to look for.
+#[derive(Hash)]
+pub(crate) struct NameKey<'a>(pub(crate) Ino, pub(crate) &'a [u8]);
+
+impl Equivalent<(Ino, Name)> for NameKey<'_> {
+    fn equivalent(&self, key: &(Ino, Name)) -> bool {
+        self.0 == key.0 && self.1 == key.1.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hash::BuildHasher;
+
+    #[test]
+    fn a_borrowed_key_hashes_like_the_key_it_stands_for() {
+        let hasher = hashbrown::DefaultHashBuilder::default();
+        let name = Name::new(b"name").expect("a name");
+        assert_eq!(hasher.hash_one(&(Ino(7), name)), hasher.hash_one(&NameKey(Ino(7), b"name")));
+    }
+}

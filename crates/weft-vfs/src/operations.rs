@@ -1,0 +1,8 @@
+//! The operations, by subject. Each checks what POSIX demands, decides all that is to be decided (numbers,
+//! times, owners) and performs one mutation.
+
+mod attributes;
+mod content;
+mod directories;
+mod entries;
+mod xattrs;

@@ -1,0 +1,116 @@
+//! Attributes: reading and setting them; what follows from a change of owner, mode or content.
+
+use crate::acl::Acl;
+use crate::apply::{ACCESS_ACL, CAPABILITY};
+use crate::attributes::{Attributes, SetAttributes, SetTime};
+use crate::error::{ErrorKind, Result};
+use crate::mutation::{Mutation, SetRow};
+use crate::options::AtimePolicy;
+use crate::state::{ROW_BYTES, State};
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use std::borrow::Cow;
+use weft_store::{Ino, InodeRow, Kind, Timestamp};
+
+/// Largest size and offset: what `off_t` holds.
+pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
+
+const DAY: i64 = 24 * 3600 * 1_000_000_000;
+
+impl Vfs {
+    /// Attributes of inode `ino`. `Stale` if there is no such inode.
+    pub fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        self.run(|state| Ok(state.inode(ino)?.attributes()))
+    }
+
+    /// Sets attributes (POSIX chmod(), chown(), truncate(), utimensat()); tells them all as they are then.
+    /// `TooBig`, `IsDirectory` or `Invalid` for the size of anything but a file, `NoSpace`, `QuotaExceeded`.
+    pub fn set_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
+        let time = self.now();
+        if changes.size.is_some_and(|size| size > SIZE_MAX) {
+            return Err(ErrorKind::TooBig.into());
+        }
+        self.change(|state| {
+            if changes.size.is_none_or(|size| size > 0) {
+                state.room(ROW_BYTES)?;
+            }
+            if changes.size.is_some() {
+                state.file(ino)?;
+            }
+            let set = state.decide(ino, changes, time)?;
+            state.perform(&Mutation::Attributes { ino, set, time })?;
+            Ok(state.inode(ino)?.attributes())
+        })
+    }
+
+    /// Moves the access time of `ino` after a read, as the policy says. Not an operation of its own: it
+    /// goes with the next commit.
+    pub(crate) fn read_moves_atime(&self, ino: Ino) {
+        if self.options.read_only || self.options.atime == AtimePolicy::Never {
+            return;
+        }
+        let now = self.now();
+        let mut state = self.state.lock();
+        let Ok(inode) = state.inode(ino) else { return };
+        let row = &mut inode.row;
+        let due = row.atime <= row.mtime || row.atime <= row.ctime || now.0.saturating_sub(row.atime.0) >= DAY;
+        if row.atime != now && (due || self.options.atime == AtimePolicy::Always) {
+            row.atime = now;
+            state.touch(ino);
+        }
+    }
+}
+
+impl State {
+    fn decide(&mut self, ino: Ino, changes: SetAttributes, time: Timestamp) -> Result<SetRow<'static>, Stop> {
+        let row = &self.inode(ino)?.row;
+        let (kind, old, has_xattrs) = (row.kind, row.permissions, row.has_xattrs);
+        let owner_changes = changes.uid.is_some() || changes.gid.is_some();
+        let kills = kind == Kind::File && (changes.kill_privileges || owner_changes && changes.permissions.is_none());
+        let wanted = changes.permissions.map(|bits| bits & 0o7777);
+        let permissions = if kills { Some(without_privileges(wanted.unwrap_or(old))) } else { wanted };
+        let access_acl = match wanted {
+            Some(bits) if has_xattrs => self.acl_after_chmod(ino, bits)?,
+            _ => None,
+        };
+        let drop_capability = (owner_changes || changes.size.is_some()) && self.has_capability(ino)?;
+        let at = |set: SetTime| match set {
+            SetTime::Now => time,
+            SetTime::To(time) => time,
+        };
+        Ok(SetRow {
+            permissions: permissions.filter(|bits| wanted.is_some() || *bits != old),
+            uid: changes.uid,
+            gid: changes.gid,
+            size: changes.size,
+            atime: changes.atime.map(at),
+            mtime: changes.mtime.map(at).or(changes.size.map(|_| time)),
+            access_acl: access_acl.map(Cow::Owned),
+            drop_capability,
+        })
+    }
+
+    fn acl_after_chmod(&mut self, ino: Ino, permissions: u32) -> Result<Option<Vec<u8>>, Stop> {
+        let Some(value) = self.xattrs(ino)?.map.get(ACCESS_ACL) else { return Ok(None) };
+        Ok(Some(Acl::parse(value)?.with_permissions(permissions).to_bytes()))
+    }
+
+    /// Whether file `ino` has capabilities to lose.
+    pub(crate) fn has_capability(&mut self, ino: Ino) -> Result<bool, Stop> {
+        if !self.inode(ino)?.row.has_xattrs {
+            return Ok(false);
+        }
+        Ok(self.xattrs(ino)?.map.contains_key(CAPABILITY))
+    }
+}
+
+/// Permission bits without set-user-id, and without set-group-id where the group may execute.
+fn without_privileges(permissions: u32) -> u32 {
+    let group = if permissions & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
+    permissions & !(libc::S_ISUID | group)
+}
+
+/// New permission bits of a file that is written to by one without privileges; none if they stay.
+pub(crate) fn killed(row: &InodeRow) -> Option<u32> {
+    Some(without_privileges(row.permissions)).filter(|bits| *bits != row.permissions)
+}

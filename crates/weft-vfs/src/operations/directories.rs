@@ -1,0 +1,123 @@
+//! Listing directories: the store's entries in cookie order, corrected by what changed since.
+
+use crate::attributes::{Attributes, DirEntry};
+use crate::caller::Caller;
+use crate::error::{ErrorKind, Result};
+use crate::state::State;
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use std::ops::Bound;
+use weft_store::{Cookie, Ino, NameRow};
+
+impl Vfs {
+    /// Up to `limit` entries of directory `ino` after the one at `after` (`Cookie(0)`: from the start), in
+    /// cookie order; fewer only at the end. An entry that exists all the while is listed exactly once,
+    /// whatever else changes between the calls.
+    pub fn read_directory(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> {
+        let mut listed = Vec::new();
+        let mut after = after;
+        while listed.len() < limit {
+            let wanted = limit - listed.len();
+            let (page, more) = self.read_page(ino, after, wanted)?;
+            listed.extend(page);
+            match more {
+                Some(cookie) => after = cookie,
+                None => break,
+            }
+        }
+        self.read_moves_atime(ino);
+        Ok(listed)
+    }
+
+    /// One page: its entries, and where to go on unless this was the end.
+    fn read_page(&self, ino: Ino, after: Cookie, limit: usize) -> Result<(Vec<DirEntry>, Option<Cookie>)> {
+        loop {
+            let (finished, stored) = self.run(|state| {
+                let stored = state.directory(ino)?.stored;
+                Ok((state.finished, stored))
+            })?;
+            let rows = if stored { self.store.names(ino, after, limit)? } else { Vec::new() };
+            let page = self.run(|state| {
+                if state.finished != finished {
+                    return Ok(None);
+                }
+                state.merge(ino, after, &rows, limit).map(Some)
+            })?;
+            if let Some(page) = page {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The same with attributes. Each inode listed is held once more if `caller.holds`.
+    pub fn read_directory_attributes(
+        &self,
+        caller: Caller,
+        ino: Ino,
+        after: Cookie,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Attributes)>> {
+        let entries = self.read_directory(ino, after, limit)?;
+        let mut listed = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let attributes = self.run(|state| {
+                let attributes = state.inode(entry.ino)?.attributes();
+                state.hold(caller, entry.ino);
+                Ok(attributes)
+            });
+            match attributes {
+                Ok(attributes) => listed.push((entry, attributes)),
+                // Removed since it was listed.
+                Err(error) if error.kind() == ErrorKind::Stale => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(listed)
+    }
+}
+
+impl State {
+    /// The entries after `after` that `rows` (all of the store's up to its last one, `limit` or fewer at the
+    /// end) and memory give together.
+    fn merge(
+        &mut self,
+        ino: Ino,
+        after: Cookie,
+        rows: &[NameRow],
+        limit: usize,
+    ) -> Result<(Vec<DirEntry>, Option<Cookie>), Stop> {
+        let inode = self.directory(ino)?;
+        let at_end = rows.len() < limit;
+        let until = match rows.last() {
+            Some(last) if !at_end => Bound::Included(last.cookie),
+            _ => Bound::Unbounded,
+        };
+        let mut listed: Vec<DirEntry> = Vec::with_capacity(rows.len());
+        let overlay = inode.directory.as_deref();
+        let gone = |cookie: &Cookie| {
+            overlay.is_some_and(|known| known.removed.contains_key(cookie) || known.added.contains_key(cookie))
+        };
+        for row in rows.iter().filter(|row| !gone(&row.cookie)) {
+            listed.push(DirEntry { name: row.name.clone(), ino: row.ino, kind: row.kind, cookie: row.cookie });
+        }
+        let mut more = match until {
+            Bound::Included(cookie) => Some(cookie),
+            _ => None,
+        };
+        let mut added = 0;
+        if let Some(known) = overlay {
+            for (cookie, entry) in known.added.range((Bound::Excluded(after), until)).take(limit + 1) {
+                added += 1;
+                listed.push(DirEntry { name: entry.name.clone(), ino: entry.ino, kind: entry.kind, cookie: *cookie });
+            }
+        }
+        if added > 0 {
+            listed.sort_by_key(|entry| entry.cookie);
+        }
+        if listed.len() > limit {
+            listed.truncate(limit);
+            more = listed.last().map(|entry| entry.cookie);
+        }
+        Ok((listed, more))
+    }
+}

@@ -1,0 +1,256 @@
+//! Names: looking up, making, linking, removing, renaming.
+
+use crate::acl::Acl;
+use crate::apply::DEFAULT_ACL;
+use crate::attributes::{Attributes, RenameMode};
+use crate::caller::{Caller, MakeNode};
+use crate::error::{ErrorKind, Result};
+use crate::mutation::{Mutation, NewInode};
+use crate::names::Entry;
+use crate::state::{ROW_BYTES, State};
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use std::borrow::Cow;
+use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
+
+/// Most links of one inode.
+const LINKS_MAX: u32 = i32::MAX as u32;
+
+/// Longest target of a symbolic link in bytes (`PATH_MAX` with its NUL).
+const TARGET_BYTES_MAX: usize = 4095;
+
+const SET_GROUP_ID: u32 = libc::S_ISGID;
+
+impl Vfs {
+    /// Attributes of what `name` in directory `parent` names. `NotFound`, `NotDirectory`.
+    pub fn lookup(&self, caller: Caller, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        if name.len() > weft_store::NAME_BYTES_MAX {
+            return Err(ErrorKind::NameTooLong.into());
+        }
+        self.run(|state| {
+            let entry = state.existing(parent, name)?;
+            let attributes = state.inode(entry.ino)?.attributes();
+            state.hold(caller, entry.ino);
+            Ok(attributes)
+        })
+    }
+
+    /// The directory that holds directory `ino`; the root holds itself. `NotDirectory`.
+    pub fn parent(&self, caller: Caller, ino: Ino) -> Result<Attributes> {
+        self.run(|state| {
+            let parent = state.directory(ino)?.row.parent;
+            let attributes = state.inode(parent)?.attributes();
+            state.hold(caller, parent);
+            Ok(attributes)
+        })
+    }
+
+    /// Makes an inode of any kind but a symbolic link (POSIX open() with `O_CREAT | O_EXCL`, mkdir(),
+    /// mknod()). `Exists`, `NotFound` (the directory was removed), `NotDirectory`, `NameTooLong`, `NoSpace`,
+    /// `QuotaExceeded`, `ReadOnly`.
+    pub fn make(&self, caller: Caller, parent: Ino, name: &[u8], node: MakeNode) -> Result<Attributes> {
+        let name = Name::new(name)?;
+        let time = self.now();
+        self.change(|state| state.make(caller, parent, Some(&name), node, None, time))
+    }
+
+    /// Makes a file without a name (Linux `O_TMPFILE`). It is held once, whatever `caller.holds`.
+    pub fn make_unnamed(&self, caller: Caller, parent: Ino, node: MakeNode) -> Result<Attributes> {
+        let time = self.now();
+        let caller = Caller { holds: crate::Holds::Counted, ..caller };
+        self.change(|state| state.make(caller, parent, None, node, None, time))
+    }
+
+    /// Makes a symbolic link to `target`, any bytes (POSIX symlink()). As `make`, and `NotFound` for an
+    /// empty target, `NameTooLong` for one past 4095 bytes.
+    pub fn make_symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Attributes> {
+        let name = Name::new(name)?;
+        match target.len() {
+            0 => return Err(ErrorKind::NotFound.into()),
+            len if len > TARGET_BYTES_MAX => return Err(ErrorKind::NameTooLong.into()),
+            _ => {}
+        }
+        let time = self.now();
+        let node = MakeNode { kind: Kind::Symlink, permissions: 0o777, umask: 0, rdev: 0 };
+        self.change(|state| state.make(caller, parent, Some(&name), node, Some(target), time))
+    }
+
+    /// Where symbolic link `ino` points. `Invalid` if it is none.
+    pub fn read_symlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.run(|state| {
+            let row = &state.inode(ino)?.row;
+            if row.kind != Kind::Symlink {
+                return Err(ErrorKind::Invalid.into());
+            }
+            Ok(row.inline.as_ref().map(|target| target.to_vec()).unwrap_or_default())
+        })
+    }
+
+    /// Gives inode `ino` one more name (POSIX link()). `NotPermitted` for a directory, `TooManyLinks`,
+    /// `Exists`, `NotFound` (it lost its last name, other than an unnamed file).
+    pub fn link(&self, caller: Caller, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        let name = Name::new(name)?;
+        let time = self.now();
+        self.change(|state| {
+            state.room(2 * ROW_BYTES)?;
+            let row = &state.inode(ino)?.row;
+            match row.nlink {
+                _ if row.kind == Kind::Directory => return Err(ErrorKind::NotPermitted.into()),
+                LINKS_MAX.. => return Err(ErrorKind::TooManyLinks.into()),
+                _ => {}
+            }
+            state.linked_directory(parent)?;
+            state.absent(parent, &name)?;
+            let cookie = Cookie(state.next_id());
+            state.perform(&Mutation::Link { ino, parent, name: name.clone(), cookie, time })?;
+            state.hold(caller, ino);
+            Ok(state.inode(ino)?.attributes())
+        })
+    }
+
+    /// Removes a name of anything but a directory (POSIX unlink()). `IsDirectory`, `NotFound`.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let name = Name::new(name)?;
+        let time = self.now();
+        self.change(|state| {
+            if state.existing(parent, name.as_bytes())?.kind == Kind::Directory {
+                return Err(ErrorKind::IsDirectory.into());
+            }
+            state.perform(&Mutation::Remove { parent, name: name.clone(), time })
+        })
+    }
+
+    /// Removes an empty directory (POSIX rmdir()). `NotEmpty`, `NotDirectory`, `NotFound`.
+    pub fn remove_directory(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let name = Name::new(name)?;
+        let time = self.now();
+        self.change(|state| {
+            let entry = state.existing(parent, name.as_bytes())?;
+            if state.directory(entry.ino)?.row.size > 0 {
+                return Err(ErrorKind::NotEmpty.into());
+            }
+            state.perform(&Mutation::Remove { parent, name: name.clone(), time })
+        })
+    }
+
+    /// Moves a name (POSIX rename(), Linux renameat2()): names in the two directories, replacing what the
+    /// target names unless `mode` says otherwise. `Invalid` (a directory would come to lie below itself),
+    /// `NotEmpty`, `IsDirectory`, `NotDirectory`, `Exists` (`NoReplace`), `NotFound`.
+    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
+        let from = (from.0, Name::new(from.1)?);
+        let to = (to.0, Name::new(to.1)?);
+        let time = self.now();
+        self.change(|state| {
+            let moved = state.existing(from.0, from.1.as_bytes())?;
+            state.linked_directory(to.0)?;
+            let target = state.entry(to.0, to.1.as_bytes())?;
+            let exchange = mode == RenameMode::Exchange;
+            match (mode, target) {
+                (RenameMode::NoReplace, Some(_)) => return Err(ErrorKind::Exists.into()),
+                (RenameMode::Exchange, None) => return Err(ErrorKind::NotFound.into()),
+                // Two names of one inode: nothing happens (POSIX rename()).
+                (_, Some(target)) if target.ino == moved.ino => return Ok(()),
+                _ => {}
+            }
+            state.not_below(moved, to.0)?;
+            match target {
+                Some(target) if exchange => state.not_below(target, from.0)?,
+                Some(target) => state.replaceable(moved, target)?,
+                None => {}
+            }
+            let cookie = Cookie(state.next_id());
+            state.perform(&Mutation::Rename { from: from.clone(), to: to.clone(), exchange, cookie, time })
+        })
+    }
+}
+
+impl State {
+    fn make(
+        &mut self,
+        caller: Caller,
+        parent: Ino,
+        name: Option<&Name>,
+        node: MakeNode,
+        target: Option<&[u8]>,
+        time: Timestamp,
+    ) -> Result<Attributes, Stop> {
+        self.room(3 * ROW_BYTES)?;
+        self.may_grow(0, 1)?;
+        let directory = self.linked_directory(parent)?;
+        let (directory_gid, directory_bits) = (directory.row.gid, directory.row.permissions);
+        if let Some(name) = name {
+            self.absent(parent, name)?;
+        }
+        let default_acl = if node.kind == Kind::Symlink { None } else { self.default_acl(parent)? };
+        let mut permissions = node.permissions & 0o7777;
+        let mut access_acl = None;
+        match &default_acl {
+            Some(acl) => {
+                let acl = acl.clone().inherited(permissions);
+                permissions = permissions & !0o777 | acl.permissions();
+                access_acl = (!acl.is_minimal()).then(|| Cow::Owned(acl.to_bytes()));
+            }
+            None => permissions &= !node.umask,
+        }
+        let is_directory = node.kind == Kind::Directory;
+        let inherit_group = directory_bits & SET_GROUP_ID != 0;
+        if inherit_group && is_directory {
+            permissions |= SET_GROUP_ID;
+        }
+        let ino = Ino(self.next_id());
+        let inode = NewInode {
+            ino,
+            kind: node.kind,
+            permissions,
+            uid: caller.uid,
+            gid: if inherit_group { directory_gid } else { caller.gid },
+            rdev: node.rdev,
+            target: target.map(Cow::Borrowed),
+            access_acl,
+            default_acl: default_acl.filter(|_| is_directory).map(|acl| Cow::Owned(acl.to_bytes())),
+            time,
+        };
+        let name = name.map(|name| (name.clone(), Cookie(ino.0)));
+        self.perform(&Mutation::Make { parent, name, inode })?;
+        self.hold(caller, ino);
+        Ok(self.inode(ino)?.attributes())
+    }
+
+    fn default_acl(&mut self, parent: Ino) -> Result<Option<Acl>, Stop> {
+        if !self.directory(parent)?.row.has_xattrs {
+            return Ok(None);
+        }
+        let value = self.xattrs(parent)?.map.get(DEFAULT_ACL);
+        Ok(value.map(|value| Acl::parse(value)).transpose()?)
+    }
+
+    /// `Exists` if `name` is in `parent`.
+    fn absent(&mut self, parent: Ino, name: &Name) -> Result<(), Stop> {
+        match self.entry(parent, name.as_bytes())? {
+            Some(_) => Err(ErrorKind::Exists.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// `Invalid` if `directory` is a directory that holds `place`, at any depth, or is it.
+    fn not_below(&mut self, directory: Entry, place: Ino) -> Result<(), Stop> {
+        let mut at = place;
+        while directory.kind == Kind::Directory && at != Ino::ROOT {
+            if at == directory.ino {
+                return Err(ErrorKind::Invalid.into());
+            }
+            at = self.directory(at)?.row.parent;
+        }
+        Ok(())
+    }
+
+    /// Whether `moved` may replace `target` (POSIX rename()).
+    fn replaceable(&mut self, moved: Entry, target: Entry) -> Result<(), Stop> {
+        match (moved.kind == Kind::Directory, target.kind == Kind::Directory) {
+            (true, false) => Err(ErrorKind::NotDirectory.into()),
+            (false, true) => Err(ErrorKind::IsDirectory.into()),
+            (true, true) if self.directory(target.ino)?.row.size > 0 => Err(ErrorKind::NotEmpty.into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Extended attributes (xattr(7)), ACLs among them.
+
+use crate::acl::Acl;
+use crate::apply::{ACCESS_ACL, DEFAULT_ACL};
+use crate::attributes::SetXattr;
+use crate::error::{ErrorKind, Result};
+use crate::mutation::Mutation;
+use crate::state::{ROW_BYTES, State};
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use std::borrow::Cow;
+use weft_store::{Ino, Kind, Name};
+
+/// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
+const BYTES_MAX: usize = 64 << 10;
+
+impl Vfs {
+    /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace).
+    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let name = xattr_name(name)?;
+        self.run(|state| {
+            let value = state.xattrs(ino)?.map.get(&name).cloned();
+            value.ok_or_else(|| ErrorKind::NoAttribute.into())
+        })
+    }
+
+    /// Names of all extended attributes, ascending.
+    pub fn xattr_names(&self, ino: Ino) -> Result<Vec<Name>> {
+        self.run(|state| Ok(state.xattrs(ino)?.map.keys().cloned().collect()))
+    }
+
+    /// Sets an extended attribute (setxattr(2)). Setting an access ACL sets the permission bits that it
+    /// stands for; `kill_set_group_id` then clears the set-group-id bit, for a caller not in the file's group.
+    /// `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name), `NotSupported` (namespace), `NoSpace` (list full).
+    pub fn set_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: SetXattr,
+        kill_set_group_id: bool,
+    ) -> Result<()> {
+        let name = xattr_name(name)?;
+        if value.len() > BYTES_MAX {
+            return Err(ErrorKind::AttributeTooBig.into());
+        }
+        let time = self.now();
+        self.change(|state| {
+            state.room(ROW_BYTES + value.len() as u64)?;
+            state.may_grow(0, 0)?;
+            let map = &state.xattrs(ino)?.map;
+            match (mode, map.contains_key(&name)) {
+                (SetXattr::Create, true) => return Err(ErrorKind::Exists.into()),
+                (SetXattr::Replace, false) => return Err(ErrorKind::NoAttribute.into()),
+                _ => {}
+            }
+            let listed: usize = map.keys().map(|name| name.as_bytes().len() + 1).sum();
+            if !map.contains_key(&name) && listed + name.as_bytes().len() >= BYTES_MAX {
+                return Err(ErrorKind::NoSpace.into());
+            }
+            let (value, permissions) = state.follow_acl(ino, &name, value, kill_set_group_id)?;
+            state.perform(&Mutation::Xattr { ino, name: name.clone(), value, permissions, time })
+        })
+    }
+
+    /// Removes an extended attribute. `NoAttribute`.
+    pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let name = xattr_name(name)?;
+        let time = self.now();
+        self.change(|state| {
+            if !state.xattrs(ino)?.map.contains_key(&name) {
+                return Err(ErrorKind::NoAttribute.into());
+            }
+            state.perform(&Mutation::Xattr { ino, name: name.clone(), value: None, permissions: None, time })
+        })
+    }
+}
+
+impl State {
+    /// What to store under `name`, and the permission bits that follow if it is an access ACL.
+    #[expect(clippy::type_complexity, reason = "a pair used once")]
+    fn follow_acl<'a>(
+        &mut self,
+        ino: Ino,
+        name: &Name,
+        value: &'a [u8],
+        kill_set_group_id: bool,
+    ) -> Result<(Option<Cow<'a, [u8]>>, Option<u32>), Stop> {
+        let is_access = name.as_bytes() == ACCESS_ACL;
+        if !is_access && name.as_bytes() != DEFAULT_ACL {
+            return Ok((Some(Cow::Borrowed(value)), None));
+        }
+        let row = &self.inode(ino)?.row;
+        match row.kind {
+            Kind::Symlink => return Err(ErrorKind::NotSupported.into()),
+            Kind::Directory => {}
+            _ if is_access => {}
+            _ => return Err(ErrorKind::NotPermitted.into()),
+        }
+        if value.is_empty() {
+            return Ok((None, None));
+        }
+        let acl = Acl::parse(value)?;
+        let stored = Cow::Owned(acl.to_bytes());
+        if !is_access {
+            return Ok((Some(stored), None));
+        }
+        let killed = if kill_set_group_id { libc::S_ISGID } else { 0 };
+        let permissions = row.permissions & !0o777 & !killed | acl.permissions();
+        Ok(((!acl.is_minimal()).then_some(stored), Some(permissions)))
+    }
+}
+
+/// The name of an attribute in a namespace that is kept.
+fn xattr_name(name: &[u8]) -> Result<Name> {
+    let kept = [b"user.".as_slice(), b"trusted.", b"security."];
+    let in_namespace = kept.iter().any(|space| name.starts_with(space) && name.len() > space.len());
+    if !in_namespace && name != ACCESS_ACL && name != DEFAULT_ACL {
+        return Err(ErrorKind::NotSupported.into());
+    }
+    Name::of_xattr(name).map_err(|_| ErrorKind::Range.into())
+}

@@ -1,0 +1,276 @@
+//! All that a mounted volume keeps in memory, under one lock.
+//!
+//! Methods here never wait and never read the store: what is missing stops them with [`Miss`] before
+//! they have changed anything. Invariants: an item that changed since the last successful commit is
+//! never evicted; `dirty_inodes` and `dirty_names` list each item that changed in the current
+//! generation exactly once (an item listed but no longer changed is skipped).
+
+use crate::cache::ClockMap;
+use crate::error::ErrorKind;
+use crate::inode::{Added, Changed, Inode};
+use crate::journal::Journal;
+use crate::mutation::Mutation;
+use crate::names::{Entry, NameKey, NameSlot};
+use crate::options::Options;
+use crate::stop::{Miss, Stop};
+use rustc_hash::{FxHashMap, FxHashSet};
+use weft_store::{Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
+
+/// What a changed row takes in memory and in a commit, about.
+pub(crate) const ROW_BYTES: u64 = 256;
+
+/// The state.
+pub(crate) struct State {
+    pub(crate) volume: VolumeOptions,
+    pub(crate) inodes: ClockMap<Ino, Box<Inode>>,
+    pub(crate) names: ClockMap<(Ino, Name), NameSlot>,
+    /// How often each inode is held by protocols.
+    pub(crate) holds: FxHashMap<Ino, u64>,
+    /// Inodes without a name that live only while held.
+    pub(crate) orphans: FxHashSet<Ino>,
+    /// Whether orphans stay without holds (while the log is replayed).
+    pub(crate) keep_orphans: bool,
+    /// What changes now belongs to this generation.
+    pub(crate) generation: Changed,
+    pub(crate) dirty_inodes: Vec<Ino>,
+    pub(crate) dirty_names: Vec<(Ino, Name)>,
+    /// Bytes of changes, those of the commit in flight included.
+    pub(crate) dirty_bytes: u64,
+    pub(crate) dirty_bytes_max: u64,
+    pub(crate) counters: Counters,
+    pub(crate) journal: Journal,
+    /// The last operation in a commit.
+    pub(crate) committed: OpNo,
+    /// The last operation known to survive anything.
+    pub(crate) durable: OpNo,
+    /// Commits finished since the mount; a read of the store that spans one is done again.
+    pub(crate) finished: u64,
+    /// Why the last commit failed, until one succeeds.
+    pub(crate) failure: Option<ErrorKind>,
+    /// Bytes free under the volume when last looked at, and what was dirty then.
+    pub(crate) space_free: u64,
+    pub(crate) inode_hits: u64,
+    pub(crate) inode_misses: u64,
+    pub(crate) name_hits: u64,
+    pub(crate) name_misses: u64,
+    pub(crate) operations: u64,
+    pub(crate) bytes_written: u64,
+}
+
+impl State {
+    /// The state of a volume just opened.
+    pub(crate) fn new(header: &Header, options: &Options) -> State {
+        let half = usize::try_from(options.metadata_cache_bytes / 2).unwrap_or(usize::MAX);
+        let mut counters = header.counters;
+        // Below lie the root and the cookies of `.` and `..`.
+        counters.next_id = counters.next_id.max(16);
+        State {
+            volume: header.options.clone(),
+            inodes: ClockMap::new(half),
+            names: ClockMap::new(half),
+            holds: FxHashMap::default(),
+            orphans: FxHashSet::default(),
+            keep_orphans: false,
+            generation: Changed(1),
+            dirty_inodes: Vec::new(),
+            dirty_names: Vec::new(),
+            dirty_bytes: 0,
+            dirty_bytes_max: options.dirty_bytes_max,
+            counters,
+            journal: Journal::default(),
+            committed: counters.op,
+            durable: counters.op,
+            finished: 0,
+            failure: None,
+            space_free: u64::MAX,
+            inode_hits: 0,
+            inode_misses: 0,
+            name_hits: 0,
+            name_misses: 0,
+            operations: 0,
+            bytes_written: 0,
+        }
+    }
+
+    /// Bytes in a block.
+    pub(crate) fn block_size(&self) -> u64 {
+        u64::from(self.volume.block_size)
+    }
+
+    /// Applies `mutation` as the next operation.
+    pub(crate) fn perform(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
+        self.apply(mutation)?;
+        self.counters.op = self.counters.op.next();
+        self.operations += 1;
+        self.journal.push(mutation);
+        Ok(())
+    }
+
+    /// Inode `ino`. `Stale` if it was deleted.
+    pub(crate) fn inode(&mut self, ino: Ino) -> Result<&mut Inode, Stop> {
+        match self.inodes.get(&ino) {
+            Some(inode) if inode.dead => Err(ErrorKind::Stale.into()),
+            Some(inode) => {
+                self.inode_hits += 1;
+                Ok(inode)
+            }
+            None => Err(Miss::Inode(ino).into()),
+        }
+    }
+
+    /// Directory `ino`.
+    pub(crate) fn directory(&mut self, ino: Ino) -> Result<&mut Inode, Stop> {
+        let inode = self.inode(ino)?;
+        if inode.row.kind == Kind::Directory { Ok(inode) } else { Err(ErrorKind::NotDirectory.into()) }
+    }
+
+    /// Directory `ino`, which must still have a name to take entries.
+    pub(crate) fn linked_directory(&mut self, ino: Ino) -> Result<&mut Inode, Stop> {
+        let inode = self.directory(ino)?;
+        if inode.row.nlink == 0 { Err(ErrorKind::NotFound.into()) } else { Ok(inode) }
+    }
+
+    /// Regular file `ino`.
+    pub(crate) fn file(&mut self, ino: Ino) -> Result<&mut Inode, Stop> {
+        let inode = self.inode(ino)?;
+        match inode.row.kind {
+            Kind::File => Ok(inode),
+            Kind::Directory => Err(ErrorKind::IsDirectory.into()),
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+                Err(ErrorKind::Invalid.into())
+            }
+        }
+    }
+
+    /// What `name` in directory `parent` names, if anything.
+    pub(crate) fn entry(&mut self, parent: Ino, name: &[u8]) -> Result<Option<Entry>, Stop> {
+        let directory = self.directory(parent)?;
+        let complete = directory.directory.as_ref().is_some_and(|directory| directory.complete);
+        if let Some(slot) = self.names.get(&NameKey(parent, name)) {
+            self.name_hits += 1;
+            return Ok(slot.entry);
+        }
+        if complete {
+            self.name_hits += 1;
+            return Ok(None);
+        }
+        Err(Miss::Name(parent, Name::new(name)?).into())
+    }
+
+    /// What `name` in directory `parent` names. `NotFound` if nothing.
+    pub(crate) fn existing(&mut self, parent: Ino, name: &[u8]) -> Result<Entry, Stop> {
+        self.entry(parent, name)?.ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// Marks inode `ino`, which is in memory, as changed.
+    pub(crate) fn touch(&mut self, ino: Ino) {
+        let generation = self.generation;
+        let inode = self.inodes.get(&ino).expect("a changed inode is in memory");
+        if inode.changed != generation {
+            inode.changed = generation;
+            self.dirty_inodes.push(ino);
+            self.dirty_bytes += ROW_BYTES;
+        }
+    }
+
+    /// Notes that a directory, which is in memory, gained or lost an entry.
+    pub(crate) fn touch_directory(&mut self, ino: Ino, entries: i64, time: Timestamp) {
+        let inode = self.inodes.get(&ino).expect("a changed directory is in memory");
+        inode.row.size = inode.row.size.saturating_add_signed(entries);
+        inode.row.mtime = time;
+        inode.row.ctime = time;
+        self.touch(ino);
+    }
+
+    /// Moves the ctime of inode `ino`, which is in memory, and marks it as changed.
+    pub(crate) fn touch_ctime(&mut self, ino: Ino, time: Timestamp) {
+        self.inodes.get(&ino).expect("a changed inode is in memory").row.ctime = time;
+        self.touch(ino);
+    }
+
+    /// Puts `entry` under `name` in `parent`, whose inode is in memory, over what the name had.
+    pub(crate) fn put_name(&mut self, parent: Ino, name: &Name, entry: Entry) {
+        let generation = self.generation;
+        let old = self.set_slot(parent, name, Some(entry));
+        let directory = self.inodes.get(&parent).expect("the parent is in memory").directory();
+        if let Some(cookie) = old.map(|old| old.cookie).filter(|cookie| *cookie != entry.cookie) {
+            directory.added.remove(&cookie);
+            directory.removed.insert(cookie, generation);
+        }
+        let added = Added { name: name.clone(), ino: entry.ino, kind: entry.kind, changed: generation };
+        directory.added.insert(entry.cookie, added);
+    }
+
+    /// Takes `name` out of `parent`, whose inode is in memory.
+    pub(crate) fn remove_name(&mut self, parent: Ino, name: &Name) {
+        let generation = self.generation;
+        let Some(old) = self.set_slot(parent, name, None) else { return };
+        let directory = self.inodes.get(&parent).expect("the parent is in memory").directory();
+        directory.added.remove(&old.cookie);
+        directory.removed.insert(old.cookie, generation);
+    }
+
+    fn set_slot(&mut self, parent: Ino, name: &Name, entry: Option<Entry>) -> Option<Entry> {
+        let generation = self.generation;
+        let key = NameKey(parent, name.as_bytes());
+        if self.names.peek(&key).is_none() {
+            // Whether the store has the name is not known here; deleting a row that is not there is harmless.
+            let complete =
+                self.inodes.peek(&parent).and_then(|inode| inode.directory.as_ref()).is_some_and(|d| d.complete);
+            let slot = NameSlot { entry: None, changed: Changed::CLEAN, stored: !complete };
+            self.names.insert((parent, name.clone()), slot);
+        }
+        let slot = self.names.get(&key).expect("just made sure");
+        let old = std::mem::replace(&mut slot.entry, entry);
+        if slot.changed != generation {
+            slot.changed = generation;
+            self.dirty_names.push((parent, name.clone()));
+            self.dirty_bytes += ROW_BYTES;
+        }
+        old
+    }
+
+    /// Deletes inode `ino`, which is in memory and which nothing needs any more.
+    pub(crate) fn delete_inode(&mut self, ino: Ino) {
+        self.orphans.remove(&ino);
+        let inode = self.inodes.get(&ino).expect("a deleted inode is in memory");
+        inode.dead = true;
+        let data = inode.data.take();
+        let (stored, allocated) = (inode.stored, inode.row.allocated);
+        inode.row.inline = None;
+        let clean = data.map_or(0, |data| data.dirty.values().map(|dirty| dirty.pieces.bytes() as u64).sum());
+        self.dirty_bytes -= clean;
+        self.counters.inodes_used -= 1;
+        self.counters.bytes_used -= allocated;
+        if stored {
+            self.touch(ino);
+        } else {
+            self.inodes.remove(&ino);
+        }
+    }
+
+    /// Forgets what was not used lately, as the bounds demand.
+    pub(crate) fn evict(&mut self) {
+        while let Some(((parent, _), slot)) = self.names.evict() {
+            if slot.entry.is_some()
+                && let Some(directory) = self.inodes.get(&parent).and_then(|inode| inode.directory.as_mut())
+            {
+                directory.complete = false;
+            }
+        }
+        while self.inodes.evict().is_some() {}
+    }
+
+    /// Stops until there is room for `bytes` more of changes.
+    pub(crate) fn room(&self, bytes: u64) -> Result<(), Stop> {
+        if self.dirty_bytes > 0 && self.dirty_bytes + bytes > self.dirty_bytes_max {
+            return Err(Miss::Room.into());
+        }
+        Ok(())
+    }
+
+    /// The next number for an inode or a cookie.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.counters.next_id
+    }
+}

@@ -1,0 +1,55 @@
+//! Why an operation on the state in memory stops: an error, or something to fetch first.
+
+use crate::error::{Error, ErrorKind};
+use std::ops::Range;
+use weft_store::{Ino, InvalidName, Name};
+
+/// What an operation must have before it can go on. It has changed nothing yet and is tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    /// This inode from the store.
+    Inode(Ino),
+    /// This entry from the store.
+    Name(Ino, Name),
+    /// This part of a file's map from the store.
+    Extents(Ino, Range<u64>),
+    /// This inode's extended attributes from the store.
+    Xattrs(Ino),
+    /// Room for more dirty data.
+    Room,
+    /// A commit of what is dirty.
+    Commit,
+}
+
+/// Why an operation stops.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It cannot go on yet.
+    Miss(Miss),
+    /// It fails.
+    Fail(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Fail(error)
+    }
+}
+
+impl From<ErrorKind> for Stop {
+    fn from(kind: ErrorKind) -> Stop {
+        Stop::Fail(kind.into())
+    }
+}
+
+impl From<InvalidName> for Stop {
+    fn from(error: InvalidName) -> Stop {
+        Stop::Fail(error.into())
+    }
+}
+
+impl From<Miss> for Stop {
+    fn from(miss: Miss) -> Stop {
+        Stop::Miss(miss)
+    }
+}

@@ -1,0 +1,105 @@
+//! Fetches from the store what an operation lacks.
+//!
+//! A read that spans the end of a commit may be older than what the commit made clean, so it is thrown
+//! away and the operation asks again. Otherwise what changed meanwhile is still in memory, and wins.
+
+use super::Vfs;
+use crate::error::{ErrorKind, Result};
+use crate::inode::{Changed, Inode, Xattrs};
+use crate::names::{Entry, NameKey, NameSlot};
+use crate::state::State;
+use crate::stop::Miss;
+use std::ops::Range;
+use weft_store::{BlockRef, Ino, InodeRow, Name, NameRow};
+
+/// Inodes read at once: numbers near each other were made together and are used together.
+const INODES_READ: usize = 32;
+
+impl Vfs {
+    pub(super) fn load(&self, miss: &Miss) -> Result<()> {
+        match miss {
+            Miss::Inode(ino) => self.load_inodes(*ino),
+            Miss::Name(parent, name) => self.reading(
+                || Ok(self.store.name(*parent, name)?),
+                |state, row| {
+                    state.learn_name(*parent, name, row);
+                },
+            ),
+            Miss::Extents(ino, range) => self.reading(
+                || Ok(self.store.extents(*ino, range.clone())?),
+                |state, rows| {
+                    state.learn_extents(*ino, range.clone(), rows);
+                },
+            ),
+            Miss::Xattrs(ino) => {
+                self.reading(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.learn_xattrs(*ino, rows))
+            }
+            Miss::Room | Miss::Commit => Ok(()),
+        }
+    }
+
+    fn load_inodes(&self, ino: Ino) -> Result<()> {
+        let mut found = false;
+        self.reading(
+            || {
+                let rows = self.store.inodes(ino, INODES_READ)?;
+                found = rows.first().is_some_and(|row| row.ino == ino);
+                Ok(rows)
+            },
+            |state, rows| {
+                for row in rows {
+                    state.learn_inode(row);
+                }
+                state.inode_misses += 1;
+            },
+        )?;
+        let known = found || self.state.lock().inodes.peek(&ino).is_some();
+        if known { Ok(()) } else { Err(crate::Error::new(ErrorKind::Stale, ino)) }
+    }
+
+    fn reading<T>(&self, read: impl FnOnce() -> Result<T>, learn: impl FnOnce(&mut State, T)) -> Result<()> {
+        let finished = self.state.lock().finished;
+        let rows = read()?;
+        let mut state = self.state.lock();
+        if state.finished == finished {
+            learn(&mut state, rows);
+            state.evict();
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn learn_inode(&mut self, row: InodeRow) {
+        if self.inodes.peek(&row.ino).is_none() {
+            if row.nlink == 0 {
+                self.orphans.insert(row.ino);
+            }
+            self.inodes.insert(row.ino, Box::new(Inode::loaded(row)));
+        }
+    }
+
+    fn learn_name(&mut self, parent: Ino, name: &Name, row: Option<NameRow>) {
+        self.name_misses += 1;
+        if self.names.peek(&NameKey(parent, name.as_bytes())).is_some() {
+            return;
+        }
+        let stored = row.is_some();
+        let entry = row.map(|row| Entry { ino: row.ino, kind: row.kind, cookie: row.cookie });
+        self.names.insert((parent, name.clone()), NameSlot { entry, changed: Changed::CLEAN, stored });
+    }
+
+    fn learn_extents(&mut self, ino: Ino, range: Range<u64>, rows: Vec<(u64, BlockRef)>) {
+        if let Some(inode) = self.inodes.get(&ino).filter(|inode| !inode.dead) {
+            inode.data().learn(range, rows);
+            self.inodes.reweigh(&ino);
+        }
+    }
+
+    fn learn_xattrs(&mut self, ino: Ino, rows: Vec<(Name, Vec<u8>)>) {
+        if let Some(inode) = self.inodes.get(&ino).filter(|inode| inode.xattrs.is_none()) {
+            inode.xattrs = Some(Box::new(Xattrs { map: rows.into_iter().collect(), ..Xattrs::default() }));
+            self.inodes.reweigh(&ino);
+        }
+    }
+}

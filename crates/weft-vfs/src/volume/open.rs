@@ -1,0 +1,178 @@
+//! Opening a volume: replaying the intent log, removing orphans, starting the committer; and closing it.
+
+use super::{Log, Vfs};
+use crate::cache::BlockCache;
+use crate::clock::Clock;
+use crate::error::{ErrorKind, Result};
+use crate::journal;
+use crate::mutation;
+use crate::options::Options;
+use crate::state::State;
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use weft_block::Block;
+use weft_store::log::{IntentLog, Record};
+use weft_store::{Durability, Store};
+
+impl Vfs {
+    /// Opens the volume in `store`: applies again what `log` has beyond the last commit, deletes inodes
+    /// that were open without a name, and starts the committer.
+    pub fn open(
+        store: Arc<dyn Store>,
+        log: Option<IntentLog>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Vfs>> {
+        let header = store.header()?;
+        let records = match &log {
+            Some(log) => log.records(header.counters.epoch)?,
+            None => Vec::new(),
+        };
+        let mut state = State::new(&header, &options);
+        state.space_free = store.space()?.bytes_free;
+        let vfs = Arc::new(Vfs {
+            blocks: BlockCache::new(options.block_cache_bytes),
+            zeros: Block::new(vec![0; header.options.block_size as usize]),
+            block_size: header.options.block_size,
+            committing: Mutex::new(header.commit),
+            log: log.map(|file| Mutex::new(Log { file, retired: false })),
+            state: Mutex::new(state),
+            store,
+            options,
+            clock,
+            room: Condvar::new(),
+            wake: Condvar::new(),
+            kicked: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            commits: AtomicU64::new(0),
+            commits_failed: AtomicU64::new(0),
+            // As if the last sync were long ago.
+            synced_at: AtomicU64::new(0),
+            log_appends: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+        });
+        vfs.recover(&records)?;
+        if vfs.options.background_commits && !vfs.options.read_only {
+            start_committer(&vfs)?;
+        }
+        Ok(vfs)
+    }
+
+    fn recover(&self, records: &[Record]) -> Result<()> {
+        let read_only = self.options.read_only;
+        self.state.lock().keep_orphans = true;
+        self.replay(records)?;
+        self.delete_orphans()?;
+        if read_only {
+            return Ok(());
+        }
+        let epoch = {
+            let mut state = self.state.lock();
+            state.counters.epoch += 1;
+            state.counters.epoch
+        };
+        let mut last = self.committing.lock();
+        self.commit_once(&mut last, Durability::Durable)?;
+        if let Some(log) = &self.log {
+            log.lock().file.start(epoch)?;
+        }
+        Ok(())
+    }
+
+    /// Applies the operations that follow the last commit, as far as they follow without a gap.
+    fn replay(&self, records: &[Record]) -> Result<()> {
+        for record in records {
+            let mut op = record.first;
+            for operation in journal::split(&record.bytes) {
+                let next = self.state.lock().counters.op.next();
+                if op > next {
+                    return Ok(());
+                }
+                if op == next {
+                    let mut bytes = operation;
+                    let Some(mutation) = mutation::decode(&mut bytes) else {
+                        return Err(ErrorKind::Corrupt.into());
+                    };
+                    self.run(|state| state.perform(&mutation))?;
+                }
+                op = op.next();
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_orphans(&self) -> Result<()> {
+        let stored = self.store.orphans()?;
+        let orphans = {
+            let mut state = self.state.lock();
+            state.keep_orphans = false;
+            let state = &mut *state;
+            // A stored orphan may have been given a name by the log.
+            let nameless =
+                |ino: &weft_store::Ino| state.inodes.peek(ino).is_none_or(|inode| inode.row.nlink == 0 && !inode.dead);
+            state.orphans.extend(stored.into_iter().filter(nameless).collect::<Vec<_>>());
+            state.orphans.iter().copied().collect::<Vec<_>>()
+        };
+        for ino in orphans {
+            self.release(ino, 0);
+        }
+        Ok(())
+    }
+
+    /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then keeps
+    /// what it has in memory, and closing may be tried again.
+    pub fn close(&self) -> Result<()> {
+        if !self.options.read_only {
+            let target = {
+                let state = self.state.lock();
+                state.counters.op
+            };
+            // Changes that are no operations (access times, deleted orphans) go along.
+            if self.state.lock().dirty_bytes > 0 {
+                let mut last = self.committing.lock();
+                self.commit_once(&mut last, Durability::Durable)?;
+            }
+            self.commit_until(target, Durability::Durable)?;
+        }
+        self.closing.store(true, Ordering::Relaxed);
+        self.wake.notify_all();
+        Ok(())
+    }
+}
+
+impl Drop for Vfs {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.wake.notify_all();
+    }
+}
+
+fn start_committer(vfs: &Arc<Vfs>) -> Result<()> {
+    let weak = Arc::downgrade(vfs);
+    let started = thread::Builder::new().name("weft-commit".into()).spawn(move || commit_loop(&weak));
+    started.map(|_| ()).map_err(|_| ErrorKind::Io.into())
+}
+
+/// Commits at each interval, or sooner when kicked, until the volume closes or is dropped.
+fn commit_loop(vfs: &Weak<Vfs>) {
+    while let Some(vfs) = vfs.upgrade() {
+        {
+            let mut state = vfs.state.lock();
+            if !vfs.kicked.load(Ordering::Relaxed) && !vfs.closing.load(Ordering::Relaxed) {
+                vfs.wake.wait_for(&mut state, vfs.options.commit_interval);
+            }
+        }
+        if vfs.closing.load(Ordering::Relaxed) {
+            return;
+        }
+        vfs.kicked.store(false, Ordering::Relaxed);
+        // What failed was reported, stays dirty and is tried again.
+        let failed = vfs.commit_in_background().is_err();
+        if failed {
+            let mut state = vfs.state.lock();
+            vfs.wake.wait_for(&mut state, vfs.options.commit_interval);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a mounted volume tells of itself.
+
+use super::Vfs;
+use crate::attributes::Statfs;
+use crate::error::Result;
+use crate::stats::Stats;
+use std::sync::atomic::Ordering;
+
+/// Inodes a volume without a quota is said to hold: there is no bound but the space.
+const INODES_MAX: u64 = 1 << 32;
+
+impl Vfs {
+    /// Space and inodes, as statvfs() tells them: of the quota if there is one, and of the place the volume
+    /// lies in.
+    pub fn statfs(&self) -> Result<Statfs> {
+        let space = self.store.space()?;
+        let mut state = self.state.lock();
+        state.space_free = space.bytes_free;
+        let free = space.bytes_free.saturating_sub(state.dirty_bytes);
+        let used = state.counters.bytes_used;
+        let (total, free) = match state.volume.bytes_max {
+            Some(max) => (max, free.min(max.saturating_sub(used))),
+            None => (space.bytes_total, free),
+        };
+        let inodes_total = state.volume.inodes_max.unwrap_or(INODES_MAX);
+        Ok(Statfs {
+            block_size: self.block_size,
+            bytes_total: total,
+            bytes_free: free,
+            inodes_total,
+            inodes_free: inodes_total.saturating_sub(state.counters.inodes_used),
+        })
+    }
+
+    /// Counters since the mount.
+    pub fn stats(&self) -> Stats {
+        let state = self.state.lock();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            operations: state.operations,
+            inode_hits: state.inode_hits,
+            inode_misses: state.inode_misses,
+            name_hits: state.name_hits,
+            name_misses: state.name_misses,
+            block_hits: count(&self.blocks.hits),
+            block_misses: count(&self.blocks.misses),
+            metadata_bytes: (state.inodes.weight() + state.names.weight()) as u64,
+            block_bytes: self.blocks.bytes(),
+            dirty_bytes: state.dirty_bytes,
+            commits: count(&self.commits),
+            commits_failed: count(&self.commits_failed),
+            log_appends: count(&self.log_appends),
+            bytes_read: count(&self.bytes_read),
+            bytes_written: state.bytes_written,
+            inodes_used: state.counters.inodes_used,
+            bytes_used: state.counters.bytes_used,
+            held_inodes: state.holds.len() as u64,
+        }
+    }
+}
