@@ -125,6 +125,7 @@ mod tests {
     fn freezing_and_thawing_an_unshared_block_does_not_copy() {
         let bytes = vec![7u8; 100];
         let address = bytes.as_ptr();
-        assert_eq!(Block::new(bytes).into_vec().as_ptr(), address);
+        let thawed = Block::new(bytes).into_vec();
+        assert_eq!(thawed.as_ptr(), address);
     }
 }

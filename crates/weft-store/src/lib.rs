@@ -9,6 +9,7 @@
 mod batch;
 mod error;
 pub mod log;
+pub mod memory;
 mod name;
 mod row;
 pub mod sqlite;
@@ -21,3 +22,11 @@ pub use row::{
     BlockDigest, BlockId, BlockRef, CommitNo, Cookie, Generation, Ino, InodeRow, Kind, NameRow, OpNo, Place, Timestamp,
 };
 pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, VolumeOptions};
+
+/// Version of the volume format that this program reads and writes.
+pub const FORMAT: u32 = 1;
+
+/// The digest of a block's bytes: their BLAKE3 hash.
+pub fn digest(bytes: &[u8]) -> BlockDigest {
+    *blake3::hash(bytes).as_bytes()
+}

@@ -164,6 +164,31 @@ pub struct InodeRow {
     pub inline: Option<Slice>,
 }
 
+impl InodeRow {
+    /// The root directory of a new volume.
+    pub fn new_root(uid: u32, gid: u32, time: Timestamp) -> InodeRow {
+        InodeRow {
+            ino: Ino::ROOT,
+            generation: 0,
+            kind: Kind::Directory,
+            permissions: 0o755,
+            uid,
+            gid,
+            nlink: 2,
+            rdev: 0,
+            size: 0,
+            allocated: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            parent: Ino::ROOT,
+            has_xattrs: false,
+            inline: None,
+        }
+    }
+}
+
 /// One row of `naming`: an entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameRow {

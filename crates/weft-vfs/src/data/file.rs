@@ -140,11 +140,6 @@ impl FileData {
         i64::try_from(self.write(index, range.start, &zeros)).expect("less than a block")
     }
 
-    /// Whether nothing waits for a commit.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.dirty.is_empty() && self.cleared.is_empty() && self.clearing.is_empty() && self.shared.is_empty()
-    }
-
     /// Memory taken, about, without the dirty bytes.
     pub(crate) fn weight(&self) -> usize {
         size_of::<FileData>() + self.extents.len() * (size_of::<BlockRef>() + 24) + self.dirty.len() * 96

@@ -1,5 +1,7 @@
 //! Sets of numbers kept as ranges.
 
+#![expect(clippy::single_range_in_vec_init, reason = "lists of ranges are what is meant")]
+
 use std::ops::Range;
 
 /// A set of numbers. Invariant: ranges are ascending, not empty and do not touch.
@@ -12,11 +14,6 @@ impl Ranges {
     /// All numbers from 0 to `u64::MAX - 1`.
     pub(crate) fn all() -> Ranges {
         Ranges { list: vec![0..u64::MAX] }
-    }
-
-    /// Whether the set is empty.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
     }
 
     /// The ranges, ascending.

@@ -218,7 +218,7 @@ impl Vfs {
     fn copy_step(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
         let block_size = u64::from(self.block_size);
         let time = self.now();
-        if from.1 % block_size == 0 && to.1 % block_size == 0 {
+        if from.1.is_multiple_of(block_size) && to.1.is_multiple_of(block_size) {
             let shared = self.change(|state| state.share(from, to, len, time))?;
             if shared > 0 {
                 return Ok(shared);
