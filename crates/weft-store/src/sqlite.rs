@@ -1,26 +1,107 @@
 //! The embedded store: metadata in SQLite, blocks in segment files or in the same database.
+//!
+//! One connection writes; a few read, each inside an open read transaction that ends with the next commit
+//! (a transaction for every read would cost more than the read). `docs/format.md` says what lies where.
 
-use crate::{Result, Store, VolumeOptions};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod apply;
+mod extents;
+mod layout;
+mod open;
+mod read;
+mod readers;
+mod schema;
+mod segments;
 
-/// An open volume: exclusively held until dropped.
-pub struct Volume {
-    /// Its rows and blocks.
-    pub store: Arc<dyn Store>,
-    /// Where its intent log lies.
-    pub log_path: PathBuf,
+pub use layout::Layout;
+pub use open::{Volume, create, open};
+
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::row::{BlockRef, Cookie, Ino, InodeRow, NameRow, Place};
+use crate::store::{Applied, Durability, Header, Patience, Space, Store};
+use crate::{Name, digest};
+use parking_lot::Mutex;
+use readers::Readers;
+use segments::Segments;
+use std::fs::File;
+use std::ops::Range;
+use weft_block::Block;
+
+/// A volume in SQLite, held by this process until dropped.
+pub struct SqliteStore {
+    layout: Layout,
+    header: Mutex<Header>,
+    writer: Mutex<apply::Writer>,
+    readers: Readers,
+    segments: Option<Segments>,
+    /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
+    /// SQLite has it open (its POSIX locks would go).
+    _hold: File,
 }
 
-/// Makes a volume at `path` (nothing may be there yet but an empty directory): a directory for
-/// `BlockHome::Segments`, one file for `BlockHome::Database`. It has a root directory owned by
-/// `uid`:`gid` with permissions 0755, made by commit 1.
-pub fn create(_path: &Path, _options: &VolumeOptions, _uid: u32, _gid: u32) -> Result<()> {
-    todo!()
-}
+impl Store for SqliteStore {
+    fn header(&self) -> Result<Header> {
+        Ok(self.header.lock().clone())
+    }
 
-/// Opens the volume at `path` and holds it. Errors: `Locked`, `Unusable` (no such path, not a volume, newer
-/// format, no permission).
-pub fn open(_path: &Path) -> Result<Volume> {
-    todo!()
+    fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
+        self.readers.with(|connection| read::inodes(connection, from, limit))
+    }
+
+    fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+        self.readers.with(|connection| read::name(connection, parent, name))
+    }
+
+    fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.readers.with(|connection| read::names(connection, parent, after, limit))
+    }
+
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.readers.with(|connection| read::extents(connection, ino, &range))
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+        self.readers.with(|connection| read::xattrs(connection, ino))
+    }
+
+    fn orphans(&self) -> Result<Vec<Ino>> {
+        self.readers.with(read::orphans)
+    }
+
+    fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+        let bytes = match block.place {
+            Place::Database => self.readers.with(|connection| read::block_bytes(connection, block.id))?,
+            Place::Segment { segment, offset } => {
+                let segments = self.segments.as_ref().ok_or_else(|| {
+                    Error::Corrupt(format!("block {} lies in a segment, but the volume has none", block.id.0))
+                })?;
+                match segments.read(segment, offset, block.length as usize, patience)? {
+                    Some(bytes) => bytes,
+                    None => return Ok(None),
+                }
+            }
+        };
+        if bytes.len() != block.length as usize || digest(&bytes) != block.digest {
+            let (id, place) = (block.id.0, block.place);
+            return Err(Error::Corrupt(format!("block {id} at {place:?} has other bytes than were written")));
+        }
+        Ok(Some(Block::new(bytes)))
+    }
+
+    fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied> {
+        let mut writer = self.writer.lock();
+        let applied = writer.apply(batch, durability, self.segments.as_ref())?;
+        {
+            let mut header = self.header.lock();
+            header.commit = batch.commit;
+            header.counters = batch.counters;
+        }
+        self.readers.end_transactions();
+        writer.after_commit(durability, self.segments.as_ref());
+        Ok(applied)
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.layout.space()
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use weft_store::memory::MemoryStore;
-use weft_store::{BlockHome, Cookie, Ino, Kind, Store, VolumeOptions};
+use weft_store::{BlockHome, Cookie, Ino, Kind, Store, Timestamp, VolumeOptions, sqlite};
 use weft_vfs::{Caller, MakeNode, ManualClock, Options, RenameMode, SetAttributes, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -21,7 +21,22 @@ fn open(store: Arc<dyn Store>) -> Arc<Vfs> {
 #[test]
 fn what_was_written_reads_back_before_and_after_a_commit_and_a_remount() {
     let store = Arc::new(store());
-    let vfs = open(store.clone());
+    written_reads_back(|| store.clone());
+}
+
+#[test]
+fn the_same_on_sqlite_with_blocks_in_either_home() {
+    for home in [BlockHome::Database, BlockHome::Segments] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("volume");
+        let options = VolumeOptions { block_size: 4096, inline_max: 100, home, ..VolumeOptions::default() };
+        sqlite::create(&path, &options, (0, 0), Timestamp(0)).expect("created");
+        written_reads_back(|| sqlite::open(&path).expect("opened").store);
+    }
+}
+
+fn written_reads_back<S: Store + 'static>(store: impl Fn() -> Arc<S>) {
+    let vfs = open(store());
     let directory = vfs.make(Caller::ROOT, Ino::ROOT, b"directory", DIRECTORY).expect("made").ino;
     let mut written = Vec::new();
     for len in [0usize, 1, 99, 100, 101, 4095, 4096, 4097, 100_000] {
@@ -44,7 +59,7 @@ fn what_was_written_reads_back_before_and_after_a_commit_and_a_remount() {
     check(&vfs);
     vfs.close().expect("closed");
     drop(vfs);
-    check(&open(store));
+    check(&open(store()));
 }
 
 #[test]

@@ -1,0 +1,349 @@
+//! Commits: blocks first, then one transaction with everything, then the space of dead blocks.
+//!
+//! Space is given back only after the commit that freed it is durable: until then a power cut may bring
+//! back the rows that name it. `freed` remembers it across crashes.
+
+use super::extents::{Freed, References, split};
+use super::read::{sql, unsigned};
+use super::segments::{Segments, Tail};
+use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
+use crate::error::{Error, Result};
+use crate::row::{BlockRef, CommitNo, InodeRow, NameRow, Place};
+use crate::store::{Applied, Durability};
+use rusqlite::Connection;
+
+/// Bytes of write-ahead log after which it is copied into the database.
+const WAL_BYTES_MAX: u64 = 32 << 20;
+
+/// Commits kept in `commits` while history is off.
+const COMMITS_KEPT: u64 = 1024;
+
+/// The one connection that writes.
+pub(super) struct Writer {
+    connection: Connection,
+    tail: Tail,
+    /// Rows of `freed` up to this number are punched and can go.
+    punched: i64,
+    /// Space freed by commits that are not durable yet.
+    waiting: Vec<(i64, u32, u64, u64)>,
+}
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot write the database", source }
+}
+
+impl Writer {
+    /// Takes over a volume: cuts off what no commit names, and punches what dead blocks left.
+    pub(super) fn open(connection: Connection, segments: Option<&Segments>) -> Result<Writer> {
+        let tail = connection.query_row("SELECT id, length FROM segments ORDER BY id DESC LIMIT 1", (), |row| {
+            Ok(Tail { segment: row.get(0)?, length: unsigned(row, 1)? })
+        });
+        let tail = match tail {
+            Ok(tail) => tail,
+            Err(rusqlite::Error::QueryReturnedNoRows) => Tail { segment: 1, length: 0 },
+            Err(error) => return Err(failed(error)),
+        };
+        let mut writer = Writer { connection, tail, punched: 0, waiting: Vec::new() };
+        if let Some(segments) = segments {
+            segments.recover(tail)?;
+            writer.waiting = writer.freed_rows()?;
+            writer.checkpoint()?;
+            writer.punch(segments);
+        }
+        Ok(writer)
+    }
+
+    fn freed_rows(&self) -> Result<Vec<(i64, u32, u64, u64)>> {
+        let mut statement =
+            self.connection.prepare("SELECT id, segment, position, length FROM freed ORDER BY id").map_err(failed)?;
+        let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, unsigned(row, 2)?, unsigned(row, 3)?)));
+        rows.map_err(failed)?.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        batch: &Batch,
+        durability: Durability,
+        segments: Option<&Segments>,
+    ) -> Result<Applied> {
+        let (blocks, tail) = self.write_blocks(&batch.blocks, segments)?;
+        let synchronous = match durability {
+            Durability::Eventual => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
+            Durability::Durable => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
+        };
+        self.connection.execute_batch(synchronous).map_err(failed)?;
+        let freed = self.write_rows(batch, &blocks, tail).and_then(|freed| {
+            self.connection.execute_batch("COMMIT").map_err(failed)?;
+            Ok(freed)
+        });
+        match freed {
+            Ok(freed) => {
+                self.tail = tail;
+                self.waiting.extend(freed);
+                Ok(Applied { blocks })
+            }
+            Err(error) => {
+                if !self.connection.is_autocommit() {
+                    // The error that led here says more than one of the rollback would.
+                    let _ = self.connection.execute_batch("ROLLBACK");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn write_blocks(&self, blocks: &[NewBlock], segments: Option<&Segments>) -> Result<(Vec<BlockRef>, Tail)> {
+        let (places, tail) = match segments {
+            Some(segments) if !blocks.is_empty() => segments.append(self.tail, blocks)?,
+            Some(_) => (Vec::new(), self.tail),
+            None => (vec![Place::Database; blocks.len()], self.tail),
+        };
+        let reference = |(block, place): (&NewBlock, Place)| {
+            let length = u32::try_from(block.bytes.len()).map_err(|_| Error::Bug("a block past 4 GiB".into()))?;
+            Ok(BlockRef { id: block.id, length, digest: block.digest, place })
+        };
+        let references = blocks.iter().zip(places).map(reference).collect::<Result<Vec<_>>>()?;
+        Ok((references, tail))
+    }
+
+    fn write_rows(&self, batch: &Batch, blocks: &[BlockRef], tail: Tail) -> Result<Vec<(i64, u32, u64, u64)>> {
+        let connection = &self.connection;
+        let mut references = References::default();
+        self.write_inodes(batch, &mut references)?;
+        self.write_names(batch)?;
+        let (clears, puts) = split(&batch.extents);
+        for (ino, range) in clears {
+            references.clear(connection, ino, &range)?;
+        }
+        references.put(connection, batch.commit, &puts)?;
+        references.insert(connection, blocks)?;
+        self.write_bytes(batch, blocks)?;
+        self.write_xattrs(batch)?;
+        let freed = references.settle(connection)?;
+        let waiting = self.write_segments(blocks, &freed, tail)?;
+        self.write_counters(batch)?;
+        Ok(waiting)
+    }
+
+    fn write_inodes(&self, batch: &Batch, references: &mut References) -> Result<()> {
+        let connection = &self.connection;
+        let mut puts = Vec::new();
+        for change in &batch.inodes {
+            match change {
+                InodeChange::Put(row) => puts.push(row),
+                InodeChange::Remove(ino) => {
+                    for statement in ["DELETE FROM fileatt WHERE ino = ?1", "DELETE FROM xattr WHERE ino = ?1"] {
+                        let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+                        statement.execute((sql(ino.0),)).map_err(failed)?;
+                    }
+                    references.clear(connection, *ino, &(0..u64::MAX))?;
+                }
+            }
+        }
+        puts.sort_unstable_by_key(|row| row.ino);
+        puts.into_iter().try_for_each(|row| put_inode(connection, batch.commit, row))
+    }
+
+    fn write_names(&self, batch: &Batch) -> Result<()> {
+        let mut remove =
+            self.connection.prepare_cached("DELETE FROM naming WHERE parent = ?1 AND name = ?2").map_err(failed)?;
+        let mut puts: Vec<&NameRow> = Vec::new();
+        for change in &batch.names {
+            match change {
+                NameChange::Put(row) => puts.push(row),
+                NameChange::Remove { parent, name } => {
+                    remove.execute((sql(parent.0), name.as_bytes())).map_err(failed)?;
+                }
+            }
+        }
+        puts.sort_unstable_by(|a, b| (a.parent, &a.name).cmp(&(b.parent, &b.name)));
+        let statement = "INSERT INTO naming (parent, name, ino, kind, cookie, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+                         ON CONFLICT (parent, name) DO UPDATE SET ino = excluded.ino, kind = excluded.kind, \
+                         cookie = excluded.cookie, since = excluded.since";
+        let mut put = self.connection.prepare_cached(statement).map_err(failed)?;
+        for row in puts {
+            let (parent, name) = (sql(row.parent.0), row.name.as_bytes());
+            let values = (parent, name, sql(row.ino.0), row.kind.mode_bits(), sql(row.cookie.0), sql(batch.commit.0));
+            put.execute(values).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn write_bytes(&self, batch: &Batch, blocks: &[BlockRef]) -> Result<()> {
+        let statement = "INSERT INTO block_bytes (id, bytes) VALUES (?1, ?2)";
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        for (new, stored) in batch.blocks.iter().zip(blocks) {
+            if stored.place == Place::Database {
+                let bytes = new.bytes.contiguous();
+                statement.execute((sql(new.id.0), &bytes[..])).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_xattrs(&self, batch: &Batch) -> Result<()> {
+        let put = "INSERT INTO xattr (ino, name, value, since) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value, since = excluded.since";
+        let mut put = self.connection.prepare_cached(put).map_err(failed)?;
+        let mut remove =
+            self.connection.prepare_cached("DELETE FROM xattr WHERE ino = ?1 AND name = ?2").map_err(failed)?;
+        for change in &batch.xattrs {
+            let (ino, name) = (sql(change.ino.0), change.name.as_bytes());
+            match &change.value {
+                Some(value) => put.execute((ino, name, value, sql(batch.commit.0))).map_err(failed)?,
+                None => remove.execute((ino, name)).map_err(failed)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Accounts for the space of new and dead blocks; gives the rows of `freed`.
+    fn write_segments(&self, blocks: &[BlockRef], freed: &Freed, tail: Tail) -> Result<Vec<(i64, u32, u64, u64)>> {
+        let connection = &self.connection;
+        let mut live = std::collections::BTreeMap::<u32, (i64, u64)>::new();
+        for block in blocks {
+            if let Place::Segment { segment, offset } = block.place {
+                let entry = live.entry(segment).or_default();
+                entry.0 += sql(super::segments::taken(u64::from(block.length)));
+                entry.1 = entry.1.max(offset + u64::from(block.length));
+            }
+        }
+        for ((segment, _), length) in freed {
+            live.entry(*segment).or_default().0 -= sql(*length);
+        }
+        let put = "INSERT INTO segments (id, length, live) VALUES (?1, ?2, ?3) \
+                   ON CONFLICT (id) DO UPDATE SET live = live + excluded.live, length = max(length, excluded.length)";
+        let mut put = connection.prepare_cached(put).map_err(failed)?;
+        for (segment, (change, end)) in live {
+            put.execute((segment, sql(end), change)).map_err(failed)?;
+        }
+        let forget = "DELETE FROM segments WHERE live <= 0 AND id < ?1";
+        connection.prepare_cached(forget).map_err(failed)?.execute((tail.segment,)).map_err(failed)?;
+        connection
+            .prepare_cached("DELETE FROM freed WHERE id <= ?1")
+            .map_err(failed)?
+            .execute((self.punched,))
+            .map_err(failed)?;
+        let mut insert = connection
+            .prepare_cached("INSERT INTO freed (segment, position, length) VALUES (?1, ?2, ?3)")
+            .map_err(failed)?;
+        let mut waiting = Vec::with_capacity(freed.len());
+        for ((segment, offset), length) in freed {
+            insert.execute((segment, sql(*offset), sql(*length))).map_err(failed)?;
+            waiting.push((connection.last_insert_rowid(), *segment, *offset, *length));
+        }
+        Ok(waiting)
+    }
+
+    fn write_counters(&self, batch: &Batch) -> Result<()> {
+        let counters = &batch.counters;
+        let statement = "UPDATE volume SET number = ?1, op = ?2, next_id = ?3, next_block = ?4, epoch = ?5, \
+                         bytes_used = ?6, inodes_used = ?7 WHERE id = 1 AND number = ?1 - 1";
+        let changed = self
+            .connection
+            .prepare_cached(statement)
+            .map_err(failed)?
+            .execute((
+                sql(batch.commit.0),
+                sql(counters.op.0),
+                sql(counters.next_id),
+                sql(counters.next_block),
+                sql(counters.epoch),
+                sql(counters.bytes_used),
+                sql(counters.inodes_used),
+            ))
+            .map_err(failed)?;
+        if changed != 1 {
+            return Err(Error::Bug(format!("commit {} does not follow the last one", batch.commit.0)));
+        }
+        self.connection
+            .prepare_cached("INSERT INTO commits (number, time, op) VALUES (?1, ?2, ?3)")
+            .map_err(failed)?
+            .execute((sql(batch.commit.0), batch.time.0, sql(counters.op.0)))
+            .map_err(failed)?;
+        self.connection
+            .prepare_cached("DELETE FROM commits WHERE number <= ?1")
+            .map_err(failed)?
+            .execute((sql(batch.commit.0.saturating_sub(COMMITS_KEPT)),))
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    /// After a commit that succeeded: keeps the write-ahead log short and gives back space. What fails here
+    /// is tried again after the next commit.
+    pub(super) fn after_commit(&mut self, durability: Durability, segments: Option<&Segments>) {
+        let mut durable = durability == Durability::Durable;
+        if self.wal_bytes() > WAL_BYTES_MAX {
+            durable |= self.checkpoint().is_ok();
+        }
+        if durable && let Some(segments) = segments {
+            self.punch(segments);
+        }
+    }
+
+    fn wal_bytes(&self) -> u64 {
+        let wal = self.connection.path().map(|path| format!("{path}-wal"));
+        wal.and_then(|wal| std::fs::metadata(wal).ok()).map_or(0, |metadata| metadata.len())
+    }
+
+    /// Copies the write-ahead log into the database, durably, as far as readers allow.
+    fn checkpoint(&self) -> Result<()> {
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(failed)
+    }
+
+    fn punch(&mut self, segments: &Segments) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (row, segment, offset, length) in &waiting {
+            if segments.punch(*segment, *offset, *length).is_err() {
+                break;
+            }
+            self.punched = *row;
+        }
+        let mut emptied: Vec<u32> = waiting.iter().map(|(_, segment, ..)| *segment).collect();
+        emptied.dedup();
+        for segment in emptied.into_iter().filter(|segment| *segment < self.tail.segment) {
+            let known = "SELECT count(*) FROM segments WHERE id = ?1";
+            if self.connection.query_row(known, (segment,), |row| row.get(0)) == Ok(0i64) {
+                // An empty file left behind does no harm.
+                let _ = segments.delete(segment);
+            }
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Best effort: what is not copied now is copied at the next opening.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
+    }
+}
+
+/// Inserts or replaces an inode's row.
+pub(super) fn put_inode(connection: &Connection, commit: CommitNo, row: &InodeRow) -> Result<()> {
+    let statement = "INSERT OR REPLACE INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
+                     atime, mtime, ctime, btime, parent, has_xattrs, since, inline) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    statement
+        .execute(rusqlite::params![
+            sql(row.ino.0),
+            row.generation,
+            row.kind.mode_bits() | row.permissions,
+            row.uid,
+            row.gid,
+            row.nlink,
+            row.rdev,
+            sql(row.size),
+            sql(row.allocated),
+            row.atime.0,
+            row.mtime.0,
+            row.ctime.0,
+            row.btime.0,
+            sql(row.parent.0),
+            row.has_xattrs,
+            sql(commit.0),
+            row.inline.as_deref(),
+        ])
+        .map_err(failed)?;
+    Ok(())
+}

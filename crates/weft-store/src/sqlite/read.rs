@@ -1,0 +1,151 @@
+//! Reading rows. A value that no Weft writes is damage, never a default.
+
+use crate::Name;
+use crate::error::{Error, Result};
+use crate::row::{BlockId, BlockRef, Cookie, Ino, InodeRow, Kind, NameRow, Place, Timestamp};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row};
+use std::ops::Range;
+use weft_block::Slice;
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot read the database", source }
+}
+
+/// A number as SQLite holds it. Numbers past `i64::MAX` do not occur; range ends are cut there.
+pub(super) fn sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}
+
+fn unsigned32(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
+    let value: i64 = row.get(column)?;
+    u32::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}
+
+fn bad(column: usize, what: &str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Blob, what.into())
+}
+
+fn all<T>(
+    connection: &Connection,
+    statement: &str,
+    parameters: impl rusqlite::Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>> {
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    let rows = statement.query_map(parameters, read).map_err(failed)?;
+    rows.collect::<rusqlite::Result<Vec<T>>>().map_err(failed)
+}
+
+fn inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
+    let mode = unsigned32(row, 2)?;
+    let time = |column| row.get(column).map(Timestamp);
+    Ok(InodeRow {
+        ino: Ino(unsigned(row, 0)?),
+        generation: unsigned32(row, 1)?,
+        kind: Kind::from_mode(mode).ok_or_else(|| bad(2, "mode of no kind"))?,
+        permissions: mode & 0o7777,
+        uid: unsigned32(row, 3)?,
+        gid: unsigned32(row, 4)?,
+        nlink: unsigned32(row, 5)?,
+        rdev: unsigned32(row, 6)?,
+        size: unsigned(row, 7)?,
+        allocated: unsigned(row, 8)?,
+        atime: time(9)?,
+        mtime: time(10)?,
+        ctime: time(11)?,
+        btime: time(12)?,
+        parent: Ino(unsigned(row, 13)?),
+        has_xattrs: row.get(14)?,
+        inline: match row.get_ref(15)? {
+            ValueRef::Null => None,
+            value => Some(Slice::from(value.as_blob().map_err(|_| bad(15, "inline content is no blob"))?.to_vec())),
+        },
+    })
+}
+
+pub(super) fn inodes(connection: &Connection, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
+    let statement = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
+                     atime, mtime, ctime, btime, parent, has_xattrs, inline \
+                     FROM fileatt WHERE ino >= ?1 ORDER BY ino LIMIT ?2";
+    all(connection, statement, (sql(from.0), sql(limit as u64)), inode_row)
+}
+
+fn kind(row: &Row<'_>, column: usize) -> rusqlite::Result<Kind> {
+    Kind::from_mode(unsigned32(row, column)?).ok_or_else(|| bad(column, "no kind"))
+}
+
+pub(super) fn name(connection: &Connection, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+    let statement = "SELECT ino, kind, cookie FROM naming WHERE parent = ?1 AND name = ?2";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    let read = |row: &Row<'_>| {
+        let (ino, kind, cookie) = (Ino(unsigned(row, 0)?), kind(row, 1)?, Cookie(unsigned(row, 2)?));
+        Ok(NameRow { parent, name: name.clone(), ino, kind, cookie })
+    };
+    statement.query_row((sql(parent.0), name.as_bytes()), read).optional().map_err(failed)
+}
+
+pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+    let statement = "SELECT cookie, ino, kind, name FROM naming INDEXED BY naming_order \
+                     WHERE parent = ?1 AND cookie > ?2 ORDER BY cookie LIMIT ?3";
+    all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
+        let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
+        let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
+        Ok(NameRow {
+            parent,
+            name,
+            ino: Ino(unsigned(row, 1)?),
+            kind: kind(row, 2)?,
+            cookie: Cookie(unsigned(row, 0)?),
+        })
+    })
+}
+
+/// The block that columns from `first` on (id, length, digest, segment, position) tell of.
+fn block_ref(row: &Row<'_>, first: usize) -> rusqlite::Result<BlockRef> {
+    let digest = row.get_ref(first + 2)?.as_blob().map_err(|_| bad(first + 2, "digest is no blob"))?;
+    let place = match row.get::<_, Option<u32>>(first + 3)? {
+        None => Place::Database,
+        Some(segment) => Place::Segment { segment, offset: unsigned(row, first + 4)? },
+    };
+    Ok(BlockRef {
+        id: BlockId(unsigned(row, first)?),
+        length: unsigned32(row, first + 1)?,
+        digest: digest.try_into().map_err(|_| bad(first + 2, "digest is not of 32 bytes"))?,
+        place,
+    })
+}
+
+pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    let statement = "SELECT e.idx, e.block, b.length, b.digest, b.segment, b.position \
+                     FROM extents e LEFT JOIN blocks b ON b.id = e.block \
+                     WHERE e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 ORDER BY e.idx";
+    all(connection, statement, (sql(ino.0), sql(range.start), sql(range.end)), |row| {
+        Ok((unsigned(row, 0)?, block_ref(row, 1)?))
+    })
+}
+
+pub(super) fn xattrs(connection: &Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+    let statement = "SELECT name, value FROM xattr WHERE ino = ?1 ORDER BY name";
+    all(connection, statement, (sql(ino.0),), |row| {
+        let name = row.get_ref(0)?.as_blob().map_err(|_| bad(0, "name is no blob"))?;
+        Ok((Name::of_xattr(name).map_err(|_| bad(0, "not a name"))?, row.get(1)?))
+    })
+}
+
+pub(super) fn orphans(connection: &Connection) -> Result<Vec<Ino>> {
+    let statement = "SELECT ino FROM fileatt WHERE nlink = 0 ORDER BY ino";
+    all(connection, statement, (), |row| unsigned(row, 0).map(Ino))
+}
+
+pub(super) fn block_bytes(connection: &Connection, id: BlockId) -> Result<Vec<u8>> {
+    let statement = "SELECT bytes FROM block_bytes WHERE id = ?1";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    let found = statement.query_row((sql(id.0),), |row| row.get(0)).optional().map_err(failed)?;
+    found.ok_or_else(|| Error::Corrupt(format!("the bytes of block {} are missing", id.0)))
+}

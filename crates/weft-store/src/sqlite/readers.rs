@@ -1,0 +1,75 @@
+//! Connections that read.
+//!
+//! Each keeps a read transaction open between reads. A commit ends those of idle connections, so that none
+//! holds back a checkpoint; one in use then is refreshed when it comes back or is taken again.
+
+use super::open::connect;
+use crate::error::{Error, Result};
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most idle connections kept.
+const IDLE_MAX: usize = 8;
+
+/// The pool.
+pub(super) struct Readers {
+    database: PathBuf,
+    idle: Mutex<Vec<Reader>>,
+    commits: AtomicU64,
+}
+
+struct Reader {
+    connection: Connection,
+    /// `commits` when its transaction began.
+    commits: u64,
+    in_transaction: bool,
+}
+
+impl Readers {
+    pub(super) fn new(database: PathBuf) -> Readers {
+        Readers { database, idle: Mutex::new(Vec::new()), commits: AtomicU64::new(0) }
+    }
+
+    /// Runs `read` on a connection that sees every commit made before the call.
+    pub(super) fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let taken = self.idle.lock().pop();
+        let mut reader = match taken {
+            Some(reader) => reader,
+            None => Reader { connection: connect(&self.database, 8)?, commits: 0, in_transaction: false },
+        };
+        let commits = self.commits.load(Ordering::Acquire);
+        if reader.in_transaction && reader.commits != commits {
+            reader.end()?;
+        }
+        if !reader.in_transaction {
+            reader.connection.execute_batch("BEGIN").map_err(|source| Error::Sqlite { what: "cannot read", source })?;
+            reader.in_transaction = true;
+            reader.commits = commits;
+        }
+        let result = read(&reader.connection);
+        if result.is_err() || self.commits.load(Ordering::Acquire) != reader.commits {
+            reader.end()?;
+        }
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(reader);
+        }
+        result
+    }
+
+    /// A commit was made: lets go of what idle connections still see.
+    pub(super) fn end_transactions(&self) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
+        // One that cannot end its transaction is of no more use.
+        self.idle.lock().retain_mut(|reader| !reader.in_transaction || reader.end().is_ok());
+    }
+}
+
+impl Reader {
+    fn end(&mut self) -> Result<()> {
+        self.in_transaction = false;
+        self.connection.execute_batch("COMMIT").map_err(|source| Error::Sqlite { what: "cannot end a read", source })
+    }
+}

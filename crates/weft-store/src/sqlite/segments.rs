@@ -1,0 +1,288 @@
+//! Segment files: blocks appended one after another, read at their place, punched out when dead.
+//!
+//! A block of 4096 bytes or more starts at a multiple of 4096, so that punching it gives all of it back.
+//! What a failed commit appended is written over by the next one: nothing names it.
+
+use crate::batch::NewBlock;
+use crate::error::{Error, Result};
+use crate::row::Place;
+use crate::store::Patience;
+use parking_lot::Mutex;
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
+use std::fs::{File, OpenOptions};
+use std::io::{IoSlice, IoSliceMut};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Alignment of large blocks, and what a file system can punch.
+pub(super) const PAGE: u64 = 4096;
+
+/// Bytes after which a new segment is begun.
+const SEGMENT_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes written before the kernel is told to start writing them to disk.
+const WRITE_OUT_BYTES: u64 = 8 << 20;
+
+/// Bytes read ahead of a sequential reader.
+const READ_AHEAD_BYTES: u64 = 4 << 20;
+
+/// Segment files kept open.
+const OPEN_MAX: usize = 64;
+
+/// The segments of a volume.
+pub(super) struct Segments {
+    directory: PathBuf,
+    open: Mutex<Vec<Open>>,
+}
+
+struct Open {
+    id: u32,
+    file: Arc<File>,
+    /// Where a sequential reader would go on, and how far ahead was asked for.
+    next: u64,
+    ahead: u64,
+}
+
+/// Where the next block goes. Kept by the writer; changed only by commits that succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tail {
+    pub(super) segment: u32,
+    pub(super) length: u64,
+}
+
+/// Bytes that a block of `length` bytes takes in its segment.
+pub(super) fn taken(length: u64) -> u64 {
+    if length < PAGE { length } else { length.next_multiple_of(PAGE) }
+}
+
+impl Segments {
+    pub(super) fn new(directory: PathBuf) -> Segments {
+        Segments { directory, open: Mutex::new(Vec::new()) }
+    }
+
+    fn path(&self, id: u32) -> PathBuf {
+        self.directory.join(format!("{id:08}.seg"))
+    }
+
+    fn io(&self, what: &'static str, id: u32, source: impl Into<std::io::Error>) -> Error {
+        Error::Io { what, path: self.path(id), source: source.into() }
+    }
+
+    /// The file of segment `id`; made if `make`.
+    fn file(&self, id: u32, make: bool) -> Result<Arc<File>> {
+        let mut open = self.open.lock();
+        if let Some(found) = open.iter().find(|open| open.id == id) {
+            return Ok(found.file.clone());
+        }
+        let path = self.path(id);
+        let is_new = make && !path.exists();
+        let opened = OpenOptions::new().read(true).write(true).create(make).truncate(false).open(&path);
+        let file = match opened {
+            Ok(file) => Arc::new(file),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::Corrupt(format!("segment file {} is missing", path.display())));
+            }
+            Err(error) => return Err(self.io("cannot open", id, error)),
+        };
+        if is_new {
+            sync_directory(&self.directory)?;
+        }
+        if open.len() >= OPEN_MAX {
+            open.remove(0);
+        }
+        open.push(Open { id, file: file.clone(), next: 0, ahead: 0 });
+        Ok(file)
+    }
+
+    /// Appends `blocks` after `tail` and makes them durable; tells where each lies and the new tail.
+    pub(super) fn append(&self, tail: Tail, blocks: &[NewBlock]) -> Result<(Vec<Place>, Tail)> {
+        let (places, end) = assign(tail, blocks);
+        let mut from = 0;
+        while from < blocks.len() {
+            let segment = segment_of(places[from]).0;
+            let same = places[from..].iter().take_while(|place| segment_of(**place).0 == segment).count();
+            self.write(segment, &blocks[from..from + same], &places[from..from + same])?;
+            from += same;
+        }
+        Ok((places, end))
+    }
+
+    fn write(&self, segment: u32, blocks: &[NewBlock], places: &[Place]) -> Result<()> {
+        let file = self.file(segment, true)?;
+        let zeros = [0; PAGE as usize];
+        let mut run = Run { file: &file, start: segment_of(places[0]).1, slices: Vec::new(), bytes: 0 };
+        for (block, place) in blocks.iter().zip(places) {
+            let (_, offset) = segment_of(*place);
+            let gap = usize::try_from(offset - run.start - run.bytes).expect("less than a page");
+            if gap > 0 {
+                run.push(&zeros[..gap]);
+            }
+            for slice in block.bytes.slices() {
+                run.push(slice);
+            }
+            if run.bytes >= WRITE_OUT_BYTES || run.slices.len() >= 512 {
+                run.flush().map_err(|error| self.io("cannot append to", segment, error))?;
+            }
+        }
+        run.flush().map_err(|error| self.io("cannot append to", segment, error))?;
+        file.sync_data().map_err(|error| self.io("cannot sync", segment, error))
+    }
+
+    /// `length` bytes at `offset` of a segment; none if they would have to be waited for.
+    pub(super) fn read(&self, segment: u32, offset: u64, length: usize, patience: Patience) -> Result<Option<Vec<u8>>> {
+        let file = self.file(segment, false)?;
+        let mut bytes = vec![0; length];
+        let flags = match patience {
+            Patience::None => ReadWriteFlags::NOWAIT,
+            Patience::Forever => ReadWriteFlags::empty(),
+        };
+        self.read_ahead(segment, &file, offset, length as u64);
+        let mut at = 0;
+        while at < length {
+            let read = preadv2(&*file, &mut [IoSliceMut::new(&mut bytes[at..])], offset + at as u64, flags);
+            match read {
+                Ok(0) => return Err(Error::Corrupt(format!("{} is too short", self.path(segment).display()))),
+                Ok(count) => at += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::OPNOTSUPP) if patience == Patience::None => return Ok(None),
+                Err(error) => return Err(self.io("cannot read", segment, error)),
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Keeps the disk busy ahead of a reader that goes forward.
+    fn read_ahead(&self, segment: u32, file: &File, offset: u64, length: u64) {
+        let wanted = {
+            let mut open = self.open.lock();
+            let Some(open) = open.iter_mut().find(|open| open.id == segment) else { return };
+            let sequential = offset >= open.next && offset < open.next + PAGE;
+            open.next = offset + length;
+            if !sequential {
+                open.ahead = open.next;
+                return;
+            }
+            if open.ahead > open.next + READ_AHEAD_BYTES / 2 {
+                return;
+            }
+            let from = open.ahead.max(open.next);
+            open.ahead = open.next + READ_AHEAD_BYTES;
+            from..open.ahead
+        };
+        // Only advice: reading works without it.
+        let _ = fadvise(file, wanted.start, std::num::NonZeroU64::new(wanted.end - wanted.start), Advice::WillNeed);
+    }
+
+    /// Gives the space of `length` bytes at `offset` back to the file system.
+    pub(super) fn punch(&self, segment: u32, offset: u64, length: u64) -> Result<()> {
+        if !self.path(segment).exists() {
+            return Ok(());
+        }
+        let file = self.file(segment, false)?;
+        match fallocate(&*file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length) {
+            // Where the file system cannot punch, the space comes back with the segment.
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(self.io("cannot punch", segment, error)),
+        }
+    }
+
+    /// Deletes the file of a segment that holds nothing.
+    pub(super) fn delete(&self, segment: u32) -> Result<()> {
+        self.open.lock().retain(|open| open.id != segment);
+        match std::fs::remove_file(self.path(segment)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.io("cannot delete", segment, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// After a crash: cuts off what was appended after the last commit.
+    pub(super) fn recover(&self, tail: Tail) -> Result<()> {
+        let path = self.path(tail.segment);
+        if path.exists() {
+            let file = self.file(tail.segment, false)?;
+            let size = file.metadata().map_err(|error| self.io("cannot look at", tail.segment, error))?.len();
+            if size > tail.length {
+                file.set_len(tail.length).map_err(|error| self.io("cannot cut", tail.segment, error))?;
+            }
+        }
+        let mut next = tail.segment + 1;
+        while self.path(next).exists() {
+            self.delete(next)?;
+            next += 1;
+        }
+        Ok(())
+    }
+}
+
+/// A run of bytes for one place of a file.
+struct Run<'a> {
+    file: &'a File,
+    start: u64,
+    slices: Vec<IoSlice<'a>>,
+    bytes: u64,
+}
+
+impl<'a> Run<'a> {
+    fn push(&mut self, bytes: &'a [u8]) {
+        self.slices.push(IoSlice::new(bytes));
+        self.bytes += bytes.len() as u64;
+    }
+
+    fn flush(&mut self) -> Result<(), Errno> {
+        let mut slices = std::mem::take(&mut self.slices);
+        let mut rest = slices.as_mut_slice();
+        let (start, mut at) = (self.start, self.start);
+        while !rest.is_empty() {
+            let count = rest.len().min(1024);
+            match pwritev(self.file, &rest[..count], at) {
+                Ok(written) => {
+                    at += written as u64;
+                    IoSlice::advance_slices(&mut rest, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.start = at;
+        self.bytes = 0;
+        start_write_out(self.file, start, at - start);
+        Ok(())
+    }
+}
+
+/// Lets the kernel begin to write `length` bytes at `start` to disk, so that the sync at the end is short.
+fn start_write_out(file: &File, start: u64, length: u64) {
+    use std::os::fd::AsRawFd;
+    let (start, length) = (start.cast_signed(), length.cast_signed());
+    // SAFETY: the call takes no pointers, and the descriptor is open.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), start, length, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+fn segment_of(place: Place) -> (u32, u64) {
+    match place {
+        Place::Segment { segment, offset } => (segment, offset),
+        Place::Database => unreachable!("appended blocks lie in segments"),
+    }
+}
+
+fn assign(mut tail: Tail, blocks: &[NewBlock]) -> (Vec<Place>, Tail) {
+    let mut places = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let length = block.bytes.len() as u64;
+        let mut offset = if length < PAGE { tail.length } else { tail.length.next_multiple_of(PAGE) };
+        if offset + length > SEGMENT_BYTES_MAX && tail.length > 0 {
+            tail.segment += 1;
+            offset = 0;
+        }
+        places.push(Place::Segment { segment: tail.segment, offset });
+        tail.length = offset + length;
+    }
+    (places, tail)
+}
+
+pub(super) fn sync_directory(path: &Path) -> Result<()> {
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(|source| Error::Io { what: "cannot sync", path: path.into(), source })
+}
