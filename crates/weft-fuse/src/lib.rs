@@ -1,1 +1,21 @@
-//! FUSE protocol to vfs calls and back: transports, mounting
+//! The FUSE protocol to `vfs` calls and back: nothing of what the file system means lives here.
+//!
+//! `protocol` knows the bytes, `dispatch` the translation, `transport` how requests arrive and replies leave,
+//! `mount` how the kernel is asked for a mount point.
+
+mod dispatch;
+mod log;
+mod mount;
+mod protocol;
+mod session;
+mod transport;
+
+pub use mount::{MountError, MountOptions, unmount};
+pub use session::{Placement, Session, SessionOptions, Unmounter};
+
+/// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.
+pub fn fuzz_request(vfs: &std::sync::Arc<weft_vfs::Vfs>, bytes: &[u8]) {
+    let server = dispatch::Server::new(vfs.clone(), session::SessionOptions::default());
+    let mut reply = protocol::Reply::default();
+    server.serve(bytes, &mut reply);
+}

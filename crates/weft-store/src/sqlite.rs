@@ -31,8 +31,9 @@ use weft_block::Block;
 pub struct SqliteStore {
     layout: Layout,
     header: Mutex<Header>,
-    writer: Mutex<apply::Writer>,
+    /// Closed before the writer, whose last checkpoint would else wait for what they see.
     readers: Readers,
+    writer: Mutex<apply::Writer>,
     segments: Option<Segments>,
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
     /// SQLite has it open (its POSIX locks would go).

@@ -1,0 +1,163 @@
+//! From a request to the operation it asks for, and to the reply.
+
+mod content;
+mod directories;
+mod entries;
+mod init;
+mod inodes;
+mod xattrs;
+
+use crate::log;
+use crate::protocol::{Body, Header, Opcode, Reply, Request};
+use crate::session::SessionOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Vfs};
+
+/// Why a request fails.
+pub(crate) enum Failure {
+    /// The operation failed.
+    Vfs(Error),
+    /// This errno.
+    Errno(i32),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Vfs(error)
+    }
+}
+
+impl Failure {
+    fn errno(&self) -> i32 {
+        match self {
+            Failure::Vfs(error) => error.errno(),
+            Failure::Errno(errno) => *errno,
+        }
+    }
+}
+
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The reply is made, if there is one.
+    Done,
+    /// It would wait, on a thread that must not; nothing was changed.
+    WouldBlock,
+}
+
+/// Serves requests of one mount.
+pub(crate) struct Server {
+    pub(crate) vfs: Arc<Vfs>,
+    pub(crate) options: SessionOptions,
+    /// Whether the kernel said goodbye.
+    pub(crate) destroyed: AtomicBool,
+    /// Requests by opcode.
+    counts: [AtomicU64; 64],
+}
+
+impl Server {
+    pub(crate) fn new(vfs: Arc<Vfs>, options: SessionOptions) -> Server {
+        Server { vfs, options, destroyed: AtomicBool::new(false), counts: [const { AtomicU64::new(0) }; 64] }
+    }
+
+    /// Requests served so far, by name.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let all =
+            Opcode::ALL.iter().map(|opcode| (opcode.name(), self.counts[*opcode as usize].load(Ordering::Relaxed)));
+        all.filter(|(_, count)| *count > 0)
+    }
+
+    /// Serves the request in `bytes`.
+    pub(crate) fn serve(&self, bytes: &[u8], reply: &mut Reply) -> Served {
+        reply.begin();
+        let Some(request) = Request::parse(bytes) else {
+            reply.cancel();
+            return Served::Done;
+        };
+        let header = request.header;
+        let Some(opcode) = Opcode::from_number(header.opcode) else {
+            reply.finish(header.unique, libc::ENOSYS);
+            return Served::Done;
+        };
+        let outcome = self.dispatch(opcode, &header, request.body, reply);
+        let errno = match outcome {
+            None => libc::EINVAL,
+            Some(Ok(())) => 0,
+            Some(Err(Failure::Vfs(error))) if error.kind() == ErrorKind::WouldBlock => return Served::WouldBlock,
+            Some(Err(failure)) => {
+                if let Failure::Vfs(error) = &failure {
+                    log::failed(opcode.name(), header.nodeid, error);
+                }
+                failure.errno()
+            }
+        };
+        self.counts[opcode as usize].fetch_add(1, Ordering::Relaxed);
+        reply.finish(header.unique, errno);
+        Served::Done
+    }
+
+    /// None: the arguments are cut short.
+    fn dispatch(&self, opcode: Opcode, header: &Header, body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let ino = Ino(header.nodeid);
+        let caller = Caller { uid: header.uid, gid: header.gid, holds: Holds::Counted };
+        match opcode {
+            Opcode::Init => self.init(body, reply),
+            Opcode::Lookup => self.lookup(caller, ino, body, reply),
+            Opcode::Forget => self.forget(ino, body, reply),
+            Opcode::BatchForget => self.batch_forget(body, reply),
+            Opcode::Getattr => Some(self.getattr(ino, reply)),
+            Opcode::Setattr => self.setattr(ino, body, reply),
+            Opcode::Readlink => Some(self.readlink(ino, reply)),
+            Opcode::Symlink => self.symlink(caller, ino, body, reply),
+            Opcode::Mknod => self.mknod(caller, ino, body, reply),
+            Opcode::Mkdir => self.mkdir(caller, ino, body, reply),
+            Opcode::Tmpfile => self.tmpfile(caller, ino, body, reply),
+            Opcode::Unlink => self.unlink(ino, body),
+            Opcode::Rmdir => self.rmdir(ino, body),
+            Opcode::Rename => self.rename(ino, body),
+            Opcode::Rename2 => self.rename2(ino, body),
+            Opcode::Link => self.link(caller, ino, body, reply),
+            Opcode::Read => self.read(ino, body, reply),
+            Opcode::Write => self.write(ino, body, reply),
+            Opcode::Fallocate => self.fallocate(ino, body),
+            Opcode::Lseek => self.lseek(ino, body, reply),
+            Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy_file_range(opcode, ino, body, reply),
+            Opcode::Fsync | Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
+            Opcode::Statfs => Some(self.statfs(reply)),
+            Opcode::Setxattr => self.setxattr(ino, body),
+            Opcode::Getxattr => self.getxattr(ino, body, reply),
+            Opcode::Listxattr => self.listxattr(ino, body, reply),
+            Opcode::Removexattr => self.removexattr(ino, body),
+            Opcode::Readdir => self.readdir(ino, body, reply),
+            Opcode::Readdirplus => self.readdirplus(caller, ino, body, reply),
+            Opcode::Release | Opcode::Releasedir => Some(Ok(())),
+            Opcode::Destroy => {
+                self.destroyed.store(true, Ordering::Release);
+                Some(Ok(()))
+            }
+            // Nothing that waits here can be hurried, and the kernel needs no answer.
+            Opcode::Interrupt | Opcode::NotifyReply => {
+                reply.cancel();
+                Some(Ok(()))
+            }
+            Opcode::Ioctl => Some(Err(Failure::Errno(libc::ENOTTY))),
+            // The kernel then does these itself: opens need no state here, locks are its own.
+            Opcode::Open
+            | Opcode::Opendir
+            | Opcode::Create
+            | Opcode::Flush
+            | Opcode::Access
+            | Opcode::Getlk
+            | Opcode::Setlk
+            | Opcode::Setlkw
+            | Opcode::Bmap
+            | Opcode::Poll
+            | Opcode::SetupMapping
+            | Opcode::RemoveMapping
+            | Opcode::Statx => Some(Err(Failure::Errno(libc::ENOSYS))),
+        }
+    }
+}

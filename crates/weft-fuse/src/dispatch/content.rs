@@ -1,0 +1,75 @@
+//! Requests about the content of files.
+
+use super::{Failure, Outcome, Server};
+use crate::protocol::flags::WRITE_KILL_SUIDGID;
+use crate::protocol::{Body, DATA_BYTES_MAX, Opcode, Reply};
+use weft_vfs::{AllocateMode, Ino, Whence};
+
+impl Server {
+    pub(super) fn read(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        body.skip(8)?;
+        let (offset, size) = (body.u64()?, body.u32()? as usize);
+        Some(
+            self.vfs
+                .read(ino, offset, size.min(DATA_BYTES_MAX))
+                .map_err(Failure::from)
+                .map(|data| reply.set_data(data)),
+        )
+    }
+
+    pub(super) fn write(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        body.skip(8)?;
+        let (offset, size, flags) = (body.u64()?, body.u32()?, body.u32()?);
+        body.skip(16)?;
+        let data = body.bytes(size as usize)?;
+        let kill = flags & WRITE_KILL_SUIDGID != 0;
+        Some(self.vfs.write(ino, offset, data, kill).map_err(Failure::from).map(|()| {
+            reply.u32(size);
+            reply.u32(0);
+        }))
+    }
+
+    pub(super) fn fallocate(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        body.skip(8)?;
+        let (offset, len) = (body.u64()?, body.u64()?);
+        let flags = body.u32()?.cast_signed();
+        let keep = libc::FALLOC_FL_KEEP_SIZE;
+        let mode = match flags {
+            0 => AllocateMode::Extend,
+            f if f == keep => AllocateMode::KeepSize,
+            f if f == libc::FALLOC_FL_PUNCH_HOLE | keep => AllocateMode::PunchHole,
+            f if f == libc::FALLOC_FL_ZERO_RANGE => AllocateMode::ZeroRange,
+            f if f == libc::FALLOC_FL_ZERO_RANGE | keep => AllocateMode::ZeroRangeKeepSize,
+            _ => return Some(Err(Failure::Errno(libc::EOPNOTSUPP))),
+        };
+        Some(self.vfs.allocate(ino, offset, len, mode).map_err(Failure::from))
+    }
+
+    pub(super) fn lseek(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        body.skip(8)?;
+        let offset = body.u64()?;
+        let whence = match body.u32()?.cast_signed() {
+            libc::SEEK_DATA => Whence::Data,
+            libc::SEEK_HOLE => Whence::Hole,
+            _ => return Some(Err(Failure::Errno(libc::EINVAL))),
+        };
+        Some(self.vfs.seek(ino, offset, whence).map_err(Failure::from).map(|found| reply.u64(found)))
+    }
+
+    pub(super) fn copy_file_range(
+        &self,
+        opcode: Opcode,
+        ino: Ino,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Option<Outcome> {
+        body.skip(8)?;
+        let from = (ino, body.u64()?);
+        let to = Ino(body.u64()?);
+        body.skip(8)?;
+        let (to, len) = ((to, body.u64()?), body.u64()?);
+        // The older reply holds 32 bits.
+        let len = if opcode == Opcode::CopyFileRange { len.min(1 << 30) } else { len };
+        Some(self.vfs.copy_range(from, to, len).map_err(Failure::from).map(|copied| reply.u64(copied)))
+    }
+}

@@ -1,0 +1,109 @@
+//! Requests about names.
+
+use super::{Failure, Outcome, Server};
+use crate::protocol::flags::FOPEN_KEEP_CACHE;
+use crate::protocol::{Body, Reply};
+use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode};
+
+impl Server {
+    fn reply_entry(&self, result: weft_vfs::Result<Attributes>, reply: &mut Reply) -> Outcome {
+        reply.entry_out(&result?, self.options.valid);
+        Ok(())
+    }
+
+    pub(super) fn lookup(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let name = body.string()?;
+        let result = match name {
+            // Asked for by kernel NFS exports.
+            b"." => self.vfs.attributes(parent).inspect(|_| self.vfs.hold(parent)),
+            b".." => self.vfs.parent(caller, parent),
+            name => self.vfs.lookup(caller, parent, name),
+        };
+        Some(match result {
+            // The kernel remembers that there is nothing.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                reply.no_entry(self.options.valid);
+                Ok(())
+            }
+            result => self.reply_entry(result, reply),
+        })
+    }
+
+    pub(super) fn mknod(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let (mode, rdev, umask) = (body.u32()?, body.u32()?, body.u32()?);
+        body.skip(4)?;
+        let name = body.string()?;
+        let Some(kind) = Kind::from_mode(mode) else { return Some(Err(Failure::Errno(libc::EINVAL))) };
+        let node = MakeNode { kind, permissions: mode & 0o7777, umask, rdev };
+        Some(self.reply_entry(self.vfs.make(caller, parent, name, node), reply))
+    }
+
+    pub(super) fn mkdir(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let (mode, umask) = (body.u32()?, body.u32()?);
+        let name = body.string()?;
+        let node = MakeNode { kind: Kind::Directory, permissions: mode & 0o7777, umask, rdev: 0 };
+        Some(self.reply_entry(self.vfs.make(caller, parent, name, node), reply))
+    }
+
+    pub(super) fn tmpfile(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Option<Outcome> {
+        let (_, mode, umask) = (body.u32()?, body.u32()?, body.u32()?);
+        let node = MakeNode { kind: Kind::File, permissions: mode & 0o7777, umask, rdev: 0 };
+        let outcome = self.reply_entry(self.vfs.make_unnamed(caller, parent, node), reply);
+        reply.u64(0);
+        reply.u32(FOPEN_KEEP_CACHE);
+        reply.u32(0);
+        Some(outcome)
+    }
+
+    pub(super) fn symlink(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Option<Outcome> {
+        let (name, target) = (body.string()?, body.string()?);
+        Some(self.reply_entry(self.vfs.make_symlink(caller, parent, name, target), reply))
+    }
+
+    pub(super) fn link(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let ino = Ino(body.u64()?);
+        let name = body.string()?;
+        Some(self.reply_entry(self.vfs.link(caller, ino, parent, name), reply))
+    }
+
+    pub(super) fn unlink(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        let name = body.string()?;
+        Some(self.vfs.unlink(parent, name).map_err(Failure::from))
+    }
+
+    pub(super) fn rmdir(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        let name = body.string()?;
+        Some(self.vfs.remove_directory(parent, name).map_err(Failure::from))
+    }
+
+    pub(super) fn rename(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        let to = Ino(body.u64()?);
+        let (old, new) = (body.string()?, body.string()?);
+        Some(self.vfs.rename((parent, old), (to, new), RenameMode::Replace).map_err(Failure::from))
+    }
+
+    pub(super) fn rename2(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        let (to, flags) = (Ino(body.u64()?), body.u32()?);
+        body.skip(4)?;
+        let (old, new) = (body.string()?, body.string()?);
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Some(Err(Failure::Errno(libc::EINVAL))),
+        };
+        Some(self.vfs.rename((parent, old), (to, new), mode).map_err(Failure::from))
+    }
+}

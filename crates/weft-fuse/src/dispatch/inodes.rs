@@ -1,0 +1,81 @@
+//! Requests about inodes as such.
+
+use super::{Failure, Outcome, Server};
+use crate::protocol::flags::fattr;
+use crate::protocol::{Body, Reply};
+use weft_vfs::{Ino, SetAttributes, SetTime, Timestamp};
+
+impl Server {
+    pub(super) fn forget(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        reply.cancel();
+        self.vfs.release(ino, body.u64()?);
+        Some(Ok(()))
+    }
+
+    pub(super) fn batch_forget(&self, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        reply.cancel();
+        let count = body.u32()?;
+        body.skip(4)?;
+        for _ in 0..count {
+            let ino = Ino(body.u64()?);
+            self.vfs.release(ino, body.u64()?);
+        }
+        Some(Ok(()))
+    }
+
+    pub(super) fn getattr(&self, ino: Ino, reply: &mut Reply) -> Outcome {
+        let attributes = self.vfs.attributes(ino)?;
+        reply.attr_out(&attributes, self.options.valid);
+        Ok(())
+    }
+
+    pub(super) fn setattr(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let valid = body.u32()?;
+        body.skip(12)?;
+        let size = body.u64()?;
+        body.skip(8)?;
+        let (atime, mtime, _ctime) = (body.u64()?, body.u64()?, body.u64()?);
+        let (atime_nanos, mtime_nanos, _) = (body.u32()?, body.u32()?, body.u32()?);
+        let mode = body.u32()?;
+        body.skip(4)?;
+        let (uid, gid) = (body.u32()?, body.u32()?);
+        let has = |bit: u32| valid & bit != 0;
+        let time = |set: u32, now: u32, seconds: u64, nanos: u32| match (has(now), has(set)) {
+            (true, _) => Some(SetTime::Now),
+            (_, true) => Some(SetTime::To(Timestamp::from_parts(seconds.cast_signed(), nanos))),
+            _ => None,
+        };
+        let changes = SetAttributes {
+            permissions: has(fattr::MODE).then_some(mode & 0o7777),
+            uid: has(fattr::UID).then_some(uid),
+            gid: has(fattr::GID).then_some(gid),
+            size: has(fattr::SIZE).then_some(size),
+            atime: time(fattr::ATIME, fattr::ATIME_NOW, atime, atime_nanos),
+            mtime: time(fattr::MTIME, fattr::MTIME_NOW, mtime, mtime_nanos),
+            kill_privileges: has(fattr::KILL_SUIDGID),
+        };
+        Some(self.vfs.set_attributes(ino, changes).map_err(Failure::from).map(|attributes| {
+            reply.attr_out(&attributes, self.options.valid);
+        }))
+    }
+
+    pub(super) fn readlink(&self, ino: Ino, reply: &mut Reply) -> Outcome {
+        reply.raw(&self.vfs.read_symlink(ino)?);
+        Ok(())
+    }
+
+    pub(super) fn statfs(&self, reply: &mut Reply) -> Outcome {
+        let stat = self.vfs.statfs()?;
+        let unit = 4096;
+        reply.u64(stat.bytes_total / unit);
+        reply.u64(stat.bytes_free / unit);
+        reply.u64(stat.bytes_free / unit);
+        reply.u64(stat.inodes_total);
+        reply.u64(stat.inodes_free);
+        for value in [4096, 255, 4096, 0] {
+            reply.u32(value);
+        }
+        reply.raw(&[0; 24]);
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Requests about extended attributes. The root has one more, which tells the mount's counters.
+
+use super::{Failure, Outcome, Server};
+use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
+use crate::protocol::{Body, Reply};
+use weft_vfs::{Ino, SetXattr};
+
+/// The attribute of the root that tells counters as JSON.
+const STATS: &[u8] = b"user.weft.stats";
+
+impl Server {
+    pub(super) fn setxattr(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        let (size, flags, more) = (body.u32()?, body.u32()?, body.u32()?);
+        body.skip(4)?;
+        let name = body.string()?;
+        let value = body.bytes(size as usize)?;
+        let mode = match flags.cast_signed() {
+            0 => SetXattr::Any,
+            libc::XATTR_CREATE => SetXattr::Create,
+            libc::XATTR_REPLACE => SetXattr::Replace,
+            _ => return Some(Err(Failure::Errno(libc::EINVAL))),
+        };
+        let kill = more & SETXATTR_ACL_KILL_SGID != 0;
+        Some(self.vfs.set_xattr(ino, name, value, mode, kill).map_err(Failure::from))
+    }
+
+    pub(super) fn getxattr(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let size = body.u32()?;
+        body.skip(4)?;
+        let name = body.string()?;
+        if ino == Ino::ROOT && name == STATS {
+            return Some(sized(reply, size, self.stats().as_bytes()));
+        }
+        Some(self.vfs.xattr(ino, name).map_err(Failure::from).and_then(|value| sized(reply, size, &value)))
+    }
+
+    pub(super) fn listxattr(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let size = body.u32()?;
+        Some(self.vfs.xattr_names(ino).map_err(Failure::from).and_then(|names| {
+            let mut list = Vec::new();
+            for name in names {
+                list.extend_from_slice(name.as_bytes());
+                list.push(0);
+            }
+            sized(reply, size, &list)
+        }))
+    }
+
+    pub(super) fn removexattr(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        let name = body.string()?;
+        Some(self.vfs.remove_xattr(ino, name).map_err(Failure::from))
+    }
+
+    /// Counters of the volume and of this mount as JSON.
+    fn stats(&self) -> String {
+        let requests: serde_json::Map<String, serde_json::Value> =
+            self.counts().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        let stats = serde_json::json!({
+            "pid": std::process::id(),
+            "transport": self.options.transport_name,
+            "volume": self.vfs.stats(),
+            "requests": requests,
+        });
+        stats.to_string()
+    }
+}
+
+/// The value, or its size where the caller asks for that (`size` 0).
+fn sized(reply: &mut Reply, size: u32, value: &[u8]) -> Outcome {
+    let len = u32::try_from(value.len()).map_err(|_| Failure::Errno(libc::E2BIG))?;
+    match size {
+        0 => {
+            reply.u32(len);
+            reply.u32(0);
+        }
+        size if size < len => return Err(Failure::Errno(libc::ERANGE)),
+        _ => reply.raw(value),
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! What the daemon says on standard error about requests that failed for no fault of the caller.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use weft_vfs::{Error, ErrorKind};
+
+/// Lines after which only every 1000th is printed: a broken disk must not fill another.
+const LINES_MAX: u64 = 1000;
+
+static LINES: AtomicU64 = AtomicU64::new(0);
+
+/// Says what failed, unless it is an answer that programs expect.
+pub(crate) fn failed(what: &str, ino: u64, error: &Error) {
+    if !matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) {
+        return;
+    }
+    let line = LINES.fetch_add(1, Ordering::Relaxed);
+    if line < LINES_MAX || line.is_multiple_of(1000) {
+        eprintln!("weft: {what} of inode {ino} failed: {error}");
+    }
+}

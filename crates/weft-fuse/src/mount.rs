@@ -1,0 +1,188 @@
+//! Asks the kernel for a mount point: by mount(2) as root, by `fusermount3` otherwise.
+
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, IoSliceMut};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Options of a mount point.
+#[derive(Clone, Debug, Default)]
+pub struct MountOptions {
+    /// What `mount` and `df` show as the source.
+    pub source: String,
+    /// Whether other users may use it; always so when root mounts.
+    pub allow_other: bool,
+    /// Whether the kernel refuses changes.
+    pub read_only: bool,
+    /// Whether set-user-id programs and device nodes on it work; only root may ask for it.
+    pub suid_and_devices: bool,
+    /// Whether programs on it may run.
+    pub no_exec: bool,
+}
+
+/// Why a mount or unmount failed, in one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The directory is not there or not a directory.
+    #[error("cannot mount at {}: {source}; make the directory first", path.display())]
+    Directory {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: Error,
+    },
+    /// Something is mounted there.
+    #[error("{} is already a mount point; unmount it first ('weft umount {}')", .0.display(), .0.display())]
+    InUse(PathBuf),
+    /// `/dev/fuse` cannot be opened.
+    #[error("cannot open /dev/fuse: {0}; load the kernel's fuse module, or ask for access to it")]
+    Device(Error),
+    /// `fusermount3` is needed and not installed.
+    #[error("mounting as an ordinary user needs fusermount3; install the fuse3 package, or mount as root")]
+    NoHelper,
+    /// `fusermount3` refused.
+    #[error("fusermount3 refused: {0}")]
+    Helper(String),
+    /// The kernel refused.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Refused {
+        /// Mount at or unmount.
+        what: &'static str,
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: Error,
+    },
+}
+
+impl MountError {
+    pub(crate) fn no_directory(path: &Path, source: Error) -> MountError {
+        MountError::Directory { path: path.into(), source }
+    }
+}
+
+/// Mounts at `directory`, an absolute path without links; gives the device to serve.
+pub(crate) fn mount(directory: &Path, options: &MountOptions) -> Result<File, MountError> {
+    let metadata = directory.metadata().map_err(|source| MountError::no_directory(directory, source))?;
+    if !metadata.is_dir() {
+        return Err(MountError::no_directory(directory, Error::from(ErrorKind::NotADirectory)));
+    }
+    if is_mount_point(directory) {
+        return Err(MountError::InUse(directory.into()));
+    }
+    if rustix::process::geteuid().is_root() {
+        mount_directly(directory, options)
+    } else {
+        mount_by_helper(directory, options)
+    }
+}
+
+/// Whether something is mounted exactly at `directory` (proc_pid_mountinfo(5)).
+fn is_mount_point(directory: &Path) -> bool {
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let wanted = escape(directory);
+    mounts.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&wanted))
+}
+
+/// A path as `mountinfo` writes it.
+fn escape(path: &Path) -> Vec<u8> {
+    let mut escaped = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+            byte => escaped.push(*byte),
+        }
+    }
+    escaped
+}
+
+fn mount_directly(directory: &Path, options: &MountOptions) -> Result<File, MountError> {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
+    let data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other,max_read={}",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+        crate::protocol::DATA_BYTES_MAX,
+    );
+    let mut flags = 0;
+    for (set, flag) in [
+        (options.read_only, libc::MS_RDONLY),
+        (!options.suid_and_devices, libc::MS_NOSUID | libc::MS_NODEV),
+        (options.no_exec, libc::MS_NOEXEC),
+    ] {
+        if set {
+            flags |= flag;
+        }
+    }
+    let refused = |source| MountError::Refused { what: "mount at", path: directory.into(), source };
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| refused(Error::from(ErrorKind::InvalidInput)));
+    let (source, target) = (text(options.source.as_bytes())?, text(directory.as_os_str().as_bytes())?);
+    let data = text(data.as_bytes())?;
+    // SAFETY: all pointers are to NUL-terminated strings that outlive the call.
+    let result =
+        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), c"fuse.weft".as_ptr(), flags, data.as_ptr().cast()) };
+    if result == 0 { Ok(device) } else { Err(refused(Error::last_os_error())) }
+}
+
+fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, MountError> {
+    let refused = |source| MountError::Refused { what: "mount at", path: directory.into(), source };
+    let (ours, theirs) = UnixStream::pair().map_err(refused)?;
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).map_err(|error| refused(error.into()))?;
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list =
+        format!("fsname={source},subtype=weft,default_permissions,max_read={}", crate::protocol::DATA_BYTES_MAX);
+    for (set, option) in
+        [(options.allow_other, ",allow_other"), (options.read_only, ",ro"), (options.no_exec, ",noexec")]
+    {
+        if set {
+            list.push_str(option);
+        }
+    }
+    let mut command = Command::new("fusermount3");
+    command.arg("-o").arg(list).arg("--").arg(directory);
+    command.env("_FUSE_COMMFD", theirs.as_fd().as_raw_fd().to_string());
+    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).output().map_err(|_| MountError::NoHelper)?;
+    drop(theirs);
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(MountError::Helper(message.trim().trim_start_matches("fusermount3: ").to_owned()));
+    }
+    receive(&ours).map_err(refused)
+}
+
+/// The descriptor that `fusermount3` sends.
+fn receive(socket: &UnixStream) -> Result<File, Error> {
+    let mut byte = [0];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut data = [IoSliceMut::new(&mut byte)];
+    rustix::net::recvmsg(socket, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    descriptors.map(|fd: OwnedFd| File::from(fd)).ok_or_else(|| Error::other("fusermount3 sent no descriptor"))
+}
+
+/// Unmounts `directory`; if `lazily`, as soon as nothing uses it any more.
+pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
+    let refused = |source| MountError::Refused { what: "unmount", path: directory.into(), source };
+    if rustix::process::geteuid().is_root() {
+        let flags = if lazily { rustix::mount::UnmountFlags::DETACH } else { rustix::mount::UnmountFlags::empty() };
+        return rustix::mount::unmount(directory, flags).map_err(|error| refused(error.into()));
+    }
+    let mut command = Command::new("fusermount3");
+    command.arg(if lazily { "-uz" } else { "-u" }).arg("--").arg(directory);
+    let output = command.stdin(Stdio::null()).output().map_err(|_| MountError::NoHelper)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(MountError::Helper(message.trim().trim_start_matches("fusermount3: ").to_owned()))
+}

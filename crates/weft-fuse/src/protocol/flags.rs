@@ -1,0 +1,43 @@
+//! Bits of the protocol.
+
+/// INIT: the lower word.
+pub(crate) mod init {
+    pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
+    pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const DONT_MASK: u64 = 1 << 6;
+    pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
+    pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub(crate) const ASYNC_DIO: u64 = 1 << 15;
+    pub(crate) const NO_OPEN_SUPPORT: u64 = 1 << 17;
+    pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const POSIX_ACL: u64 = 1 << 20;
+    pub(crate) const MAX_PAGES: u64 = 1 << 22;
+    pub(crate) const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub(crate) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
+    pub(crate) const INIT_EXT: u64 = 1 << 30;
+}
+
+/// SETATTR: which attributes are meant.
+pub(crate) mod fattr {
+    pub(crate) const MODE: u32 = 1 << 0;
+    pub(crate) const UID: u32 = 1 << 1;
+    pub(crate) const GID: u32 = 1 << 2;
+    pub(crate) const SIZE: u32 = 1 << 3;
+    pub(crate) const ATIME: u32 = 1 << 4;
+    pub(crate) const MTIME: u32 = 1 << 5;
+    pub(crate) const ATIME_NOW: u32 = 1 << 7;
+    pub(crate) const MTIME_NOW: u32 = 1 << 8;
+    pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// WRITE: the writer may not keep set-user-id and set-group-id.
+pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+
+/// SETXATTR: setting this ACL clears set-group-id.
+pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+
+/// OPEN: what the page cache holds stays valid.
+pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;

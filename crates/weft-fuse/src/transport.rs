@@ -1,0 +1,4 @@
+//! How requests arrive and replies leave: the FUSE device.
+
+pub(crate) mod device;
+mod placement;

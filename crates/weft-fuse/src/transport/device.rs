@@ -1,0 +1,171 @@
+//! Requests over `/dev/fuse`, served by one thread at a time.
+//!
+//! More than one reader costs metadata rate, so one thread reads and serves; when an operation is about to
+//! wait, that thread's hook gives the reading role to a spare one and waits. Threads are bounded; when all
+//! wait, requests queue in the kernel. Invariant: at most one thread has the role.
+
+use super::placement::Follower;
+use crate::dispatch::Server;
+use crate::protocol::{REQUEST_BYTES_MAX, Reply};
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::IoSlice;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use weft_vfs::blocking::{Answer, set_hook};
+
+/// Most threads that serve, waiting ones included.
+const THREADS_MAX: usize = 32;
+
+/// The device of one mount.
+pub(crate) struct Device {
+    file: File,
+    server: Arc<Server>,
+    roles: Mutex<Roles>,
+    /// Signalled when the role is free or all is over.
+    free: Condvar,
+}
+
+#[derive(Default)]
+struct Roles {
+    reading: bool,
+    threads: usize,
+    spare: usize,
+    ended: Option<Result<(), Errno>>,
+}
+
+/// What reading a request gave.
+enum Read {
+    Request(usize),
+    Nothing,
+    Ended(Result<(), Errno>),
+}
+
+impl Device {
+    pub(crate) fn new(file: File, server: Arc<Server>) -> Arc<Device> {
+        Arc::new(Device { file, server, roles: Mutex::new(Roles::default()), free: Condvar::new() })
+    }
+
+    /// Serves until the mount is gone. The error, if any, is why it ended otherwise.
+    pub(crate) fn run(self: &Arc<Device>) -> Result<(), Errno> {
+        self.roles.lock().threads = 1;
+        self.serve();
+        let mut roles = self.roles.lock();
+        while roles.threads > 0 {
+            self.free.wait(&mut roles);
+        }
+        roles.ended.unwrap_or(Ok(()))
+    }
+
+    fn serve(self: &Arc<Device>) {
+        let role = Rc::new(Cell::new(false));
+        self.install_hook(role.clone());
+        let mut buffer = vec![0; REQUEST_BYTES_MAX];
+        let mut reply = Reply::default();
+        let mut follower = Follower::new(self.server.options.placement);
+        while self.take_role(&role) {
+            while role.get() {
+                match self.read(&mut buffer) {
+                    Read::Request(len) => {
+                        follower.follow(&buffer[..len]);
+                        self.server.serve(&buffer[..len], &mut reply);
+                        self.send(&reply);
+                    }
+                    Read::Nothing => {}
+                    Read::Ended(how) => self.end(&role, how),
+                }
+            }
+        }
+        let mut roles = self.roles.lock();
+        roles.threads -= 1;
+        self.free.notify_all();
+    }
+
+    /// Before this thread waits, another takes over reading.
+    fn install_hook(self: &Arc<Device>, role: Rc<Cell<bool>>) {
+        let device = Arc::downgrade(self);
+        set_hook(move || {
+            if role.replace(false)
+                && let Some(device) = device.upgrade()
+            {
+                device.give_role();
+            }
+            Answer::Wait
+        });
+    }
+
+    fn give_role(self: &Arc<Device>) {
+        let mut roles = self.roles.lock();
+        roles.reading = false;
+        if roles.spare > 0 || roles.threads >= THREADS_MAX {
+            self.free.notify_one();
+            return;
+        }
+        roles.threads += 1;
+        let device = self.clone();
+        let started = thread::Builder::new().name("weft-fuse".into()).spawn(move || device.serve());
+        if started.is_err() {
+            // Requests wait until this thread is back.
+            roles.threads -= 1;
+        }
+    }
+
+    /// Waits for the role; false when all is over.
+    fn take_role(&self, role: &Cell<bool>) -> bool {
+        let mut roles = self.roles.lock();
+        roles.spare += 1;
+        while roles.reading && roles.ended.is_none() {
+            self.free.wait(&mut roles);
+        }
+        roles.spare -= 1;
+        if roles.ended.is_some() {
+            return false;
+        }
+        roles.reading = true;
+        role.set(true);
+        true
+    }
+
+    fn end(&self, role: &Cell<bool>, how: Result<(), Errno>) {
+        role.set(false);
+        let mut roles = self.roles.lock();
+        roles.reading = false;
+        roles.ended = Some(how);
+        self.free.notify_all();
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> Read {
+        match rustix::io::read(&self.file, buffer) {
+            Ok(0) => Read::Ended(Ok(())),
+            Ok(len) => Read::Request(len),
+            // The request was taken back, or a signal came.
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => Read::Nothing,
+            // Unmounted, or the connection was aborted.
+            Err(Errno::NODEV | Errno::CONNABORTED) => Read::Ended(Ok(())),
+            Err(error) => Read::Ended(Err(error)),
+        }
+    }
+
+    fn send(&self, reply: &Reply) {
+        if !reply.is_wanted() {
+            return;
+        }
+        let data = reply.data();
+        let result = if data.is_empty() {
+            rustix::io::write(&self.file, reply.head())
+        } else {
+            let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(1 + data.slices().len());
+            parts.push(IoSlice::new(reply.head()));
+            parts.extend(data.slices().iter().map(|slice| IoSlice::new(slice)));
+            rustix::io::writev(&self.file, &parts)
+        };
+        match result {
+            // The requester was killed meanwhile, or the mount is gone: the next read tells.
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::INTR) => {}
+            Err(error) => eprintln!("weft: the kernel refused a reply: {error}"),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Where the serving thread runs: on the processor of the program it serves.
+//!
+//! Waking a thread on another, idle processor takes far longer than a request does, so a thread that serves
+//! one program at a time is best on that program's processor. Every now and then it looks where the requester
+//! last ran and moves there.
+
+use crate::protocol::Request;
+use crate::session::Placement;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::time::{Duration, Instant};
+
+/// Requests between two looks at the clock.
+const REQUESTS: u32 = 32;
+
+/// Shortest time between two looks at the requester.
+const PERIOD: Duration = Duration::from_millis(1);
+
+/// Keeps the calling thread where its placement says.
+pub(super) struct Follower {
+    placement: Placement,
+    processor: Option<usize>,
+    requests: u32,
+    looked: Option<Instant>,
+}
+
+impl Follower {
+    /// For the calling thread.
+    pub(super) fn new(placement: Placement) -> Follower {
+        let mut follower = Follower { placement, processor: None, requests: 0, looked: None };
+        if let Placement::Processor(processor) = placement {
+            follower.move_to(processor);
+        }
+        follower
+    }
+
+    /// Looks, if it is time to, where the sender of `request` runs.
+    pub(super) fn follow(&mut self, request: &[u8]) {
+        self.requests += 1;
+        if self.placement != Placement::Follow || (self.requests < REQUESTS && self.looked.is_some()) {
+            return;
+        }
+        self.requests = 0;
+        #[expect(clippy::disallowed_methods, reason = "paces itself; nothing depends on what time it is")]
+        let now = Instant::now();
+        if self.looked.is_some_and(|looked| now.duration_since(looked) < PERIOD) {
+            return;
+        }
+        self.looked = Some(now);
+        let requester = Request::parse(request).map(|request| request.header.pid);
+        if let Some(processor) = requester.filter(|pid| *pid != 0).and_then(last_processor)
+            && self.processor != Some(processor)
+        {
+            self.move_to(processor);
+        }
+    }
+
+    fn move_to(&mut self, processor: usize) {
+        let mut set = CpuSet::new();
+        if processor < CpuSet::MAX_CPU {
+            set.set(processor);
+        }
+        // Where it may not go it serves just as rightly.
+        if sched_setaffinity(None, &set).is_ok() {
+            self.processor = Some(processor);
+        }
+    }
+}
+
+/// The processor a thread last ran on (proc_pid_stat(5), field 39).
+fn last_processor(pid: u32) -> Option<usize> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, the command, may hold blanks and parentheses; the third follows the last one.
+    let (_, after_command) = stat.rsplit_once(')')?;
+    after_command.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_thread_last_ran_on_a_processor_that_exists() {
+        let processor = last_processor(std::process::id()).expect("a number");
+        assert!(processor < CpuSet::MAX_CPU);
+    }
+}
