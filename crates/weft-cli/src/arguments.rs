@@ -1,0 +1,194 @@
+//! What the program takes: one definition for parsing, help, man pages and completions.
+
+use crate::size;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// A file system whose files are rows in a SQL database
+#[derive(Parser)]
+#[command(name = "weft", version, max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Make a volume
+    Init(Init),
+    /// Mount a volume
+    Mount(Mount),
+    /// Unmount a volume, and wait until all of it is committed
+    Umount(Umount),
+    /// Tell a volume's size, counts and options
+    Info(Info),
+    /// Tell the counters and cache hit rates of a mounted volume
+    Stats(Stats),
+    /// Print a completion script
+    Completions {
+        /// For this shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write all of them
+    Man {
+        /// Write one page for each command into this directory
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// Where blocks lie.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Blocks {
+    /// In append-only files beside the database: the volume is a directory
+    Segments,
+    /// In the database: the volume is one portable file
+    Database,
+}
+
+#[derive(Args)]
+pub struct Init {
+    /// The volume to make: nothing, or an empty directory, may be there
+    pub volume: PathBuf,
+    /// Where blocks lie
+    #[arg(long, value_enum, default_value_t = Blocks::Segments)]
+    pub blocks: Blocks,
+    /// Bytes in a block: a power of two from 4K to 4M
+    #[arg(long, value_parser = size::parse, default_value = "64K", value_name = "SIZE")]
+    pub block_size: u64,
+    /// Files up to this size lie in their inode's row
+    #[arg(long, value_parser = size::parse, default_value = "4K", value_name = "SIZE")]
+    pub inline: u64,
+    /// Most bytes the volume may store
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub size_max: Option<u64>,
+    /// Most files, directories and others the volume may hold
+    #[arg(long, value_name = "COUNT")]
+    pub inodes_max: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct Mount {
+    /// The volume
+    pub volume: PathBuf,
+    /// The directory to mount it at
+    pub directory: PathBuf,
+    /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec,
+    /// allow_other, and any long option below with its value (commit-interval=5)
+    #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
+    pub options: Vec<String>,
+    /// Stay in the foreground, messages on standard error
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Refuse every change
+    #[arg(long)]
+    pub read_only: bool,
+    /// Longest time in seconds between a change and its commit
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub commit_interval: f64,
+    /// Most bytes of changes kept in memory
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "256M")]
+    pub dirty_max: u64,
+    /// Most bytes of cached inodes and names
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "256M")]
+    pub metadata_cache: u64,
+    /// Most bytes of cached blocks; 0 switches the cache off
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "64M")]
+    pub block_cache: u64,
+    /// Never move access times
+    #[arg(long, conflicts_with = "strictatime")]
+    pub noatime: bool,
+    /// Move access times at each read that reaches the daemon
+    #[arg(long)]
+    pub strictatime: bool,
+    /// Where the serving thread runs: follow (on the processor of the program it serves), free, or a
+    /// processor's number
+    #[arg(long, value_name = "WHERE", default_value = "follow")]
+    pub placement: String,
+    /// Write messages to this file (default: weft.log in the volume, or VOLUME.log)
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Umount {
+    /// Where it is mounted
+    pub directory: PathBuf,
+    /// Unmount even if it is in use; it goes when the last user does
+    #[arg(short, long)]
+    pub lazy: bool,
+}
+
+#[derive(Args)]
+pub struct Info {
+    /// The volume, not mounted
+    pub volume: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Check {
+    /// The volume, not mounted
+    pub volume: PathBuf,
+    /// Repair what can be: counts are set right, what no name leads to moves to lost+found
+    #[arg(long)]
+    pub repair: bool,
+    /// Read all data too, and compare it with its digests
+    #[arg(long)]
+    pub read_data: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Import {
+    /// The directory to copy
+    pub directory: PathBuf,
+    /// The volume, and after a colon the directory in it
+    #[arg(value_name = "VOLUME[:PATH]")]
+    pub target: String,
+    /// Replace files that are there
+    #[arg(long)]
+    pub overwrite: bool,
+    /// A summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Export {
+    /// The volume, and after a colon the directory in it
+    #[arg(value_name = "VOLUME[:PATH]")]
+    pub source: String,
+    /// The directory to copy to
+    pub directory: PathBuf,
+    /// A summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Convert {
+    /// The volume, not mounted; it stays as it is
+    pub volume: PathBuf,
+    /// The volume to make
+    pub new: PathBuf,
+    /// Where the new one's blocks lie
+    #[arg(long, value_enum)]
+    pub blocks: Blocks,
+}
+
+#[derive(Args)]
+pub struct Stats {
+    /// Where it is mounted
+    pub directory: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Again every second, until interrupted
+    #[arg(long)]
+    pub watch: bool,
+}

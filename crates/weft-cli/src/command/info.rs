@@ -1,0 +1,65 @@
+//! `weft info`.
+
+use crate::arguments::Info;
+use crate::size::show;
+use anyhow::Result;
+use std::process::ExitCode;
+use weft_store::{BlockHome, Header, Store, sqlite};
+
+/// Tells what a volume is.
+pub fn run(arguments: &Info) -> Result<ExitCode> {
+    let volume = super::mount::open_store(&arguments.volume)?;
+    let header = volume.store.header()?;
+    let on_disk = space_taken(&volume.layout);
+    drop(volume);
+    if arguments.json {
+        println!("{:#}", as_json(&header, on_disk));
+    } else {
+        print(&header, on_disk);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Bytes that the volume's files take on disk.
+fn space_taken(layout: &sqlite::Layout) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let mut files = vec![layout.database.clone(), layout.log.clone()];
+    if let Some(segments) = &layout.segments
+        && let Ok(entries) = std::fs::read_dir(segments)
+    {
+        files.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
+}
+
+fn as_json(header: &Header, on_disk: u64) -> serde_json::Value {
+    serde_json::json!({
+        "format": header.format,
+        "options": header.options,
+        "created_nanoseconds": header.created.0,
+        "commit": header.commit.0,
+        "operation": header.counters.op.0,
+        "inodes": header.counters.inodes_used,
+        "bytes": header.counters.bytes_used,
+        "bytes_on_disk": on_disk,
+    })
+}
+
+fn print(header: &Header, on_disk: u64) {
+    let limit = |limit: Option<u64>, show: &dyn Fn(u64) -> String| limit.map_or("none".into(), show);
+    let home = match header.options.home {
+        BlockHome::Segments => "segment files",
+        BlockHome::Database => "the database",
+    };
+    println!("format      {}", header.format);
+    println!("blocks      {} each, in {home}", show(u64::from(header.options.block_size)));
+    println!("inline      files up to {}", show(u64::from(header.options.inline_max)));
+    println!(
+        "inodes      {} (limit {})",
+        header.counters.inodes_used,
+        limit(header.options.inodes_max, &|n| n.to_string())
+    );
+    println!("content     {} (limit {})", show(header.counters.bytes_used), limit(header.options.bytes_max, &show));
+    println!("on disk     {}", show(on_disk));
+    println!("commit      {}", header.commit.0);
+}

@@ -1,0 +1,73 @@
+//! `weft stats`.
+
+use crate::arguments::Stats;
+use crate::size::show;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Tells a mount's counters.
+pub fn run(arguments: &Stats) -> Result<ExitCode> {
+    loop {
+        let stats = read(&arguments.directory)?;
+        if arguments.json {
+            println!("{stats}");
+        } else {
+            print(&stats);
+        }
+        if !arguments.watch {
+            return Ok(ExitCode::SUCCESS);
+        }
+        #[expect(clippy::disallowed_methods, reason = "the user asked for one look each second")]
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// What the daemon of the mount at `directory` says of itself.
+pub fn read(directory: &Path) -> Result<Value> {
+    let mut buffer = vec![0; 64 << 10];
+    let len = rustix::fs::getxattr(directory, "user.weft.stats", &mut buffer)
+        .with_context(|| format!("{} is not the mount point of a Weft volume", directory.display()))?;
+    serde_json::from_slice(&buffer[..len]).context("the daemon's answer cannot be read")
+}
+
+fn print(stats: &Value) {
+    let volume = &stats["volume"];
+    let number = |name: &str| volume[name].as_u64().unwrap_or(0);
+    let rate = |name: &str| {
+        let (hits, misses) = (number(&format!("{name}_hits")), number(&format!("{name}_misses")));
+        match hits + misses {
+            0 => format!("{name:<12}not used"),
+            all => format!("{name:<12}{} of {all} found in memory ({} %)", hits, hits * 100 / all),
+        }
+    };
+    println!("daemon      process {}, transport {}", stats["pid"], stats["transport"].as_str().unwrap_or("?"));
+    println!("content     {} inodes, {}", number("inodes_used"), show(number("bytes_used")));
+    println!(
+        "operations  {} changes, {} read, {} written",
+        number("operations"),
+        show(number("bytes_read")),
+        show(number("bytes_written"))
+    );
+    println!(
+        "commits     {} made, {} failed, {} syncs by the log alone",
+        number("commits"),
+        number("commits_failed"),
+        number("log_appends")
+    );
+    println!(
+        "memory      {} changed, {} metadata, {} blocks",
+        show(number("dirty_bytes")),
+        show(number("metadata_bytes")),
+        show(number("block_bytes"))
+    );
+    for name in ["inode", "name", "block"] {
+        println!("{}", rate(name));
+    }
+    if let Some(requests) = stats["requests"].as_object() {
+        let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        println!("requests    {}", list.join(", "));
+    }
+}

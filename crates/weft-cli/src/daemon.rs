@@ -1,0 +1,114 @@
+//! Going to the background, and what signals do there.
+
+use anyhow::{Context, Result, bail};
+use std::fs::OpenOptions;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Which of the two processes this is after [`split`].
+pub enum Side {
+    /// The one the user started: exit with this.
+    Front(ExitCode),
+    /// The daemon: it must say how starting went.
+    Daemon(Starting),
+}
+
+/// What the waiting front process is told.
+pub struct Starting {
+    pipe: PipeWriter,
+}
+
+/// Splits off a daemon. Must be called before any thread is started or database opened: neither survives
+/// a fork. The front process waits until the daemon serves or fails.
+pub fn split() -> Result<Side> {
+    let (read, write) = std::io::pipe().context("cannot make a pipe")?;
+    // SAFETY: no other thread runs yet, so the child may do what it likes.
+    match unsafe { libc::fork() } {
+        -1 => bail!("cannot start the daemon: {}", std::io::Error::last_os_error()),
+        0 => {
+            drop(read);
+            rustix::process::setsid().context("cannot start a session")?;
+            Ok(Side::Daemon(Starting { pipe: write }))
+        }
+        _ => {
+            drop(write);
+            Ok(Side::Front(wait(read)))
+        }
+    }
+}
+
+fn wait(mut pipe: PipeReader) -> ExitCode {
+    let mut said = String::new();
+    let read = pipe.read_to_string(&mut said);
+    match (read, said.as_str()) {
+        (Ok(_), "ok") => ExitCode::SUCCESS,
+        (Ok(_), "") | (Err(_), _) => {
+            eprintln!("weft: the daemon ended before it served");
+            ExitCode::FAILURE
+        }
+        (Ok(_), error) => {
+            eprintln!("weft: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Starting {
+    /// The daemon serves: leaves the terminal, and writes messages to `log` from now on.
+    pub fn succeeded(mut self, log: &Path) -> Result<()> {
+        let log = OpenOptions::new().create(true).append(true).open(log);
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
+        // A volume on read-only storage has no log; messages are then lost.
+        let messages = log.unwrap_or(null.try_clone().context("cannot copy a descriptor")?);
+        rustix::process::chdir("/").context("cannot leave the directory")?;
+        rustix::stdio::dup2_stdin(&null).context("cannot leave the terminal")?;
+        rustix::stdio::dup2_stdout(&messages).context("cannot leave the terminal")?;
+        rustix::stdio::dup2_stderr(&messages).context("cannot leave the terminal")?;
+        self.pipe.write_all(b"ok").context("cannot tell that the daemon serves")
+    }
+
+    /// Starting failed.
+    pub fn failed(mut self, error: &anyhow::Error) {
+        // If nobody waits any more, nobody is to be told.
+        let _ = self.pipe.write_all(format!("{error:#}").as_bytes());
+    }
+}
+
+/// Blocks SIGTERM, SIGINT and SIGHUP for this thread and those it starts; they are then awaited by
+/// [`await_signal`]. Must be called before threads are started.
+pub fn block_signals() -> libc::sigset_t {
+    // SAFETY: an all-zero sigset_t is valid for sigemptyset to fill in, and the pointers are to locals.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        set
+    }
+}
+
+/// Waits for one of the blocked signals.
+pub fn await_signal(set: &libc::sigset_t) {
+    let mut signal = 0;
+    // SAFETY: both pointers are valid for the call.
+    unsafe { libc::sigwait(std::ptr::from_ref(set), &raw mut signal) };
+}
+
+/// Waits until process `pid` is gone.
+pub fn await_end(pid: u32) -> Result<()> {
+    let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) else { bail!("{pid} is no process") };
+    // SAFETY: the call takes no pointers; the descriptor it gives is owned here.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw_nonzero().get(), 0) };
+    if fd < 0 {
+        return Ok(()); // Gone already.
+    }
+    // SAFETY: pidfd_open gave this descriptor to this process alone.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).context("a descriptor")?) };
+    let mut waited = [rustix::event::PollFd::from_borrowed_fd(pidfd.as_fd(), rustix::event::PollFlags::IN)];
+    while let Err(rustix::io::Errno::INTR) = rustix::event::poll(&mut waited, None) {}
+    Ok(())
+}
