@@ -47,8 +47,9 @@ impl Writer {
         if let Some(segments) = segments {
             segments.recover(tail)?;
             writer.waiting = writer.freed_rows()?;
-            writer.checkpoint()?;
-            writer.punch(segments);
+            if writer.checkpoint()? {
+                writer.punch(segments);
+            }
         }
         Ok(writer)
     }
@@ -204,8 +205,9 @@ impl Writer {
         for block in blocks {
             if let Place::Segment { segment, offset } = block.place {
                 let entry = live.entry(segment).or_default();
-                entry.0 += sql(super::segments::taken(u64::from(block.length)));
-                entry.1 = entry.1.max(offset + u64::from(block.length));
+                let taken = super::segments::taken(u64::from(block.length));
+                entry.0 += sql(taken);
+                entry.1 = entry.1.max(offset + taken);
             }
         }
         for ((segment, _), length) in freed {
@@ -274,7 +276,7 @@ impl Writer {
     pub(super) fn after_commit(&mut self, durability: Durability, segments: Option<&Segments>) {
         let mut durable = durability == Durability::Durable;
         if self.wal_bytes() > WAL_BYTES_MAX {
-            durable |= self.checkpoint().is_ok();
+            durable |= self.checkpoint().unwrap_or(false);
         }
         if durable && let Some(segments) = segments {
             self.punch(segments);
@@ -286,9 +288,11 @@ impl Writer {
         wal.and_then(|wal| std::fs::metadata(wal).ok()).map_or(0, |metadata| metadata.len())
     }
 
-    /// Copies the write-ahead log into the database, durably, as far as readers allow.
-    fn checkpoint(&self) -> Result<()> {
-        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(failed)
+    /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells whether all of
+    /// it was: SQLite syncs nothing when readers leave it nothing to copy.
+    fn checkpoint(&self) -> Result<bool> {
+        let all = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get(2)?);
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed)
     }
 
     fn punch(&mut self, segments: &Segments) {

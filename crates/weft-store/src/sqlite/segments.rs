@@ -277,7 +277,8 @@ fn assign(mut tail: Tail, blocks: &[NewBlock]) -> (Vec<Place>, Tail) {
             offset = 0;
         }
         places.push(Place::Segment { segment: tail.segment, offset });
-        tail.length = offset + length;
+        // Nothing else may lie in the last page of a large block: it is punched with it.
+        tail.length = offset + taken(length);
     }
     (places, tail)
 }
@@ -285,4 +286,48 @@ fn assign(mut tail: Tail, blocks: &[NewBlock]) -> (Vec<Place>, Tail) {
 pub(super) fn sync_directory(path: &Path) -> Result<()> {
     let synced = File::open(path).and_then(|directory| directory.sync_all());
     synced.map_err(|source| Error::Io { what: "cannot sync", path: path.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::BlockId;
+    use weft_block::Rope;
+
+    fn blocks(lengths: &[usize]) -> Vec<NewBlock> {
+        let block = |(i, length): (usize, &usize)| {
+            let byte = u8::try_from(i + 1).expect("few blocks");
+            let bytes = vec![byte; *length];
+            NewBlock { id: BlockId(i as u64 + 1), digest: crate::digest(&bytes), bytes: Rope::from(bytes) }
+        };
+        lengths.iter().enumerate().map(block).collect()
+    }
+
+    #[test]
+    fn punching_a_block_leaves_its_neighbours_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let segments = Segments::new(directory.path().to_path_buf());
+        let lengths = [5000, 100, 70, 4096, 1, 65536, 9];
+        let start = Tail { segment: 1, length: 0 };
+        for dead in 0..lengths.len() {
+            let (places, _) = segments.append(start, &blocks(&lengths)).expect("appended");
+            let (segment, offset) = segment_of(places[dead]);
+            segments.punch(segment, offset, taken(lengths[dead] as u64)).expect("punched");
+            for (i, (place, length)) in places.iter().zip(lengths).enumerate() {
+                let (segment, offset) = segment_of(*place);
+                let read = segments.read(segment, offset, length, Patience::Forever).expect("read").expect("waited");
+                let byte = if i == dead { 0 } else { u8::try_from(i + 1).expect("few blocks") };
+                assert_eq!(read, vec![byte; length], "block {i} after {dead} was punched");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_segment_is_followed_by_the_next_one() {
+        let start = Tail { segment: 3, length: SEGMENT_BYTES_MAX - 4096 };
+        let (places, tail) = assign(start, &blocks(&[4096, 10]));
+        assert_eq!(segment_of(places[0]), (3, SEGMENT_BYTES_MAX - 4096));
+        assert_eq!(segment_of(places[1]), (4, 0));
+        assert_eq!(tail, Tail { segment: 4, length: 10 });
+    }
 }
