@@ -1,0 +1,83 @@
+# Every routine of the project. `make help` lists them.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+SBINDIR ?= /sbin
+WEFT := target/release/weft
+TOOLS := target/tools
+
+.PHONY: help build run test check lint doc deny soak bench install uninstall clean packages tools
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+## build      the program, in target/release/weft
+build: cargo
+	$(CARGO) build --release --locked -p weft-cli
+
+cargo:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup, then try again" >&2; exit 1; }
+.PHONY: cargo
+
+## run        build, make a volume, mount it, show it working, unmount it
+run: build
+	tests/demo $(WEFT)
+
+## packages   install what the tests need from Debian (as root, or with sudo)
+packages:
+	tests/install-packages
+
+## tools      install the public test suites into target/tools
+tools: cargo
+	@test -x $(TOOLS)/bin/pjdfstest || $(CARGO) install --quiet --locked --root $(TOOLS) pjdfstest@0.2.2
+	@test -x $(TOOLS)/bin/fsx || $(CARGO) install --quiet --locked --root $(TOOLS) fsx@0.3.2
+
+## test       install what the tests need, run them all, end with a summary
+test: packages tools build
+	tests/run
+
+## soak       the same for hours: more cases, more rounds (WEFT_SOAK=factor)
+soak: packages tools build
+	WEFT_SOAK=$${WEFT_SOAK:-20} tests/run
+
+## bench      compare a volume with the file system under it (DIR=where to work)
+bench: build
+	tests/bench $(WEFT) $(or $(DIR),/var/tmp)
+
+## lint       formatting, clippy, file lengths
+lint: cargo
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	tests/tidy
+
+## doc        the libraries' documentation
+doc: cargo
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+## deny       licences, advisories, who may use what
+deny: cargo
+	@test -x $(TOOLS)/bin/cargo-deny || $(CARGO) install --quiet --locked --root $(TOOLS) cargo-deny
+	$(TOOLS)/bin/cargo-deny check
+
+## check      lint, doc, deny and test
+check: lint doc deny test
+
+## install    the program, manual pages, completions and mount helpers below PREFIX
+install: build
+	install -D -m 755 $(WEFT) $(DESTDIR)$(PREFIX)/bin/weft
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR)
+	$(WEFT) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	$(WEFT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft
+	ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/mount.weft
+	ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/mount.fuse.weft
+
+## uninstall  what install put there
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/weft $(DESTDIR)$(PREFIX)/share/man/man1/weft*.1 \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft \
+	    $(DESTDIR)$(SBINDIR)/mount.weft $(DESTDIR)$(SBINDIR)/mount.fuse.weft
+
+## clean      what was built
+clean:
+	$(CARGO) clean

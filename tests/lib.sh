@@ -1,0 +1,58 @@
+# For suites: a private place with a volume mounted in it, cleaned up however the suite ends.
+# A suite prints one line "ok NAME", "not ok NAME" or "skipped NAME: WHY" for each thing it tests.
+set -uo pipefail
+root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
+weft="$root/target/release/weft"
+tools="$root/target/tools/bin"
+soak=${WEFT_SOAK:-1}
+PATH="$PATH:/usr/sbin:/sbin"
+place=$(mktemp -d "${TMPDIR:-/tmp}/weft-suite.XXXXXX")
+chmod 755 "$place"
+volume="$place/volume.weft"
+mnt="$place/mnt"
+mkdir "$mnt"
+
+clean_up() {
+    cd /
+    pkill -9 -f "$place/" 2>/dev/null
+    for directory in "$mnt" "$place"/mnt-* "$place/disk"; do
+        mountpoint -q "$directory" && umount -l "$directory"
+    done
+    [ -f "$place/disk.img" ] && losetup -j "$place/disk.img" | cut -d: -f1 | xargs -r losetup -d
+    rm -rf "$place"
+}
+trap clean_up EXIT
+
+ok() { echo "ok $*"; }
+not_ok() { echo "not ok $*"; }
+skip() { echo "skipped $*"; }
+
+# verdict NAME COMMAND...: ok if the command succeeds, else what it said.
+verdict() {
+    local name=$1 said
+    shift
+    if said=$("$@" 2>&1); then ok "$name"; else not_ok "$name"; printf '%s\n' "$said" | tail -30 | sed 's/^/    /'; fi
+}
+
+# needs COMMAND...: skips the suite unless all are there.
+needs() {
+    local command
+    for command in "$@"; do
+        command -v "$command" >/dev/null || { skip "$(basename "$0"): $command is missing"; exit 0; }
+    done
+}
+
+needs_mounts() {
+    [ -w /dev/fuse ] || { skip "$(basename "$0"): no access to /dev/fuse"; exit 0; }
+    [ "$(id -u)" = 0 ] || command -v fusermount3 >/dev/null || { skip "$(basename "$0"): needs root or fusermount3"; exit 0; }
+}
+
+needs_root() {
+    [ "$(id -u)" = 0 ] || { skip "$(basename "$0"): needs root"; exit 0; }
+}
+
+start() { "$weft" init "$volume" "$@" >/dev/null && mount_it; }
+mount_it() { timeout 60 "$weft" mount "$volume" "$mnt" "$@"; }
+unmount_it() { timeout 120 "$weft" umount "$mnt"; }
+daemon_pid() { "$weft" stats --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
+check_it() { timeout 300 "$weft" check --read-data "$volume"; }
