@@ -8,10 +8,11 @@ mod inodes;
 mod xattrs;
 
 use crate::log;
+use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
 use crate::session::SessionOptions;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Vfs};
 
 /// Why a request fails.
@@ -54,13 +55,34 @@ pub(crate) struct Server {
     pub(crate) options: SessionOptions,
     /// Whether the kernel said goodbye.
     pub(crate) destroyed: AtomicBool,
+    /// Tells the kernel of changes that it cannot infer.
+    notifier: OnceLock<Notifier>,
     /// Requests by opcode.
     counts: [AtomicU64; 64],
 }
 
 impl Server {
     pub(crate) fn new(vfs: Arc<Vfs>, options: SessionOptions) -> Server {
-        Server { vfs, options, destroyed: AtomicBool::new(false), counts: [const { AtomicU64::new(0) }; 64] }
+        Server {
+            vfs,
+            options,
+            destroyed: AtomicBool::new(false),
+            notifier: OnceLock::new(),
+            counts: [const { AtomicU64::new(0) }; 64],
+        }
+    }
+
+    /// Says where to tell the kernel of changes. Once.
+    pub(crate) fn set_notifier(&self, notifier: Notifier) {
+        // A second one would be for the same mount.
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// The kernel must ask for the attributes of `ino` again.
+    fn attributes_changed(&self, ino: Ino) {
+        if let Some(notifier) = self.notifier.get() {
+            notifier.attributes_changed(ino);
+        }
     }
 
     /// Requests served so far, by name.

@@ -6,6 +6,7 @@
 mod dispatch;
 mod log;
 mod mount;
+mod notify;
 mod protocol;
 mod session;
 mod transport;

@@ -2,6 +2,7 @@
 
 use crate::dispatch::Server;
 use crate::mount::{self, MountError, MountOptions};
+use crate::notify::Notifier;
 use crate::transport::device::Device;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +54,8 @@ impl Session {
         let directory = directory.canonicalize().map_err(|source| MountError::no_directory(directory, source))?;
         let file = mount::mount(&directory, mount)?;
         let server = Arc::new(Server::new(vfs, options));
+        let copy = file.try_clone().map_err(MountError::Device)?;
+        server.set_notifier(Notifier::new(copy));
         Ok(Session { device: Device::new(file, server), directory })
     }
 

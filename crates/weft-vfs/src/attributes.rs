@@ -90,6 +90,15 @@ pub enum AllocateMode {
     ZeroRangeKeepSize,
 }
 
+/// What a write did to the file's privileges (set-user-id, set-group-id).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privileges {
+    /// They are as they were.
+    Kept,
+    /// They are gone: whoever caches the permission bits must be told.
+    Dropped,
+}
+
 /// What `seek` looks for (Linux lseek(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {

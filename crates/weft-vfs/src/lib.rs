@@ -27,7 +27,7 @@ mod stop;
 mod volume;
 
 pub use attributes::{
-    AllocateMode, Attributes, DirEntry, RenameMode, SetAttributes, SetTime, SetXattr, Statfs, Whence,
+    AllocateMode, Attributes, DirEntry, Privileges, RenameMode, SetAttributes, SetTime, SetXattr, Statfs, Whence,
 };
 pub use caller::{Caller, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};

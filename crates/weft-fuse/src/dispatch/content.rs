@@ -3,7 +3,7 @@
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::WRITE_KILL_SUIDGID;
 use crate::protocol::{Body, DATA_BYTES_MAX, Opcode, Reply};
-use weft_vfs::{AllocateMode, Ino, Whence};
+use weft_vfs::{AllocateMode, Ino, Privileges, Whence};
 
 impl Server {
     pub(super) fn read(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
@@ -23,7 +23,10 @@ impl Server {
         body.skip(16)?;
         let data = body.bytes(size as usize)?;
         let kill = flags & WRITE_KILL_SUIDGID != 0;
-        Some(self.vfs.write(ino, offset, data, kill).map_err(Failure::from).map(|()| {
+        Some(self.vfs.write(ino, offset, data, kill).map_err(Failure::from).map(|privileges| {
+            if privileges == Privileges::Dropped {
+                self.attributes_changed(ino);
+            }
             reply.u32(size);
             reply.u32(0);
         }))

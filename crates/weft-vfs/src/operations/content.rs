@@ -1,7 +1,7 @@
 //! Content: reading, writing, allocating, seeking, copying.
 
 use super::attributes::{SIZE_MAX, killed};
-use crate::attributes::{AllocateMode, Whence};
+use crate::attributes::{AllocateMode, Privileges, Whence};
 use crate::blocking::{Answer, about_to_wait};
 use crate::data::{Base, FileData};
 use crate::error::{ErrorKind, Result};
@@ -110,13 +110,13 @@ impl Vfs {
 
     /// Writes all of `data` at `offset` of file `ino` (POSIX pwrite()). `kill_privileges` as in
     /// [`crate::SetAttributes`]. `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
-    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<()> {
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
         let len = data.len() as u64;
         if offset.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
             return Err(ErrorKind::TooBig.into());
         }
         if data.is_empty() {
-            return Ok(());
+            return Ok(Privileges::Kept);
         }
         let time = self.now();
         self.change(|state| {
@@ -126,7 +126,8 @@ impl Vfs {
             let permissions = if kill_privileges { killed(row) } else { None };
             let drop_capability = row.has_xattrs && state.has_capability(ino)?;
             let data = Cow::Borrowed(data);
-            state.perform(&Mutation::Write { ino, offset, data, permissions, drop_capability, time })
+            state.perform(&Mutation::Write { ino, offset, data, permissions, drop_capability, time })?;
+            Ok(if permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
         })
     }
 
