@@ -50,7 +50,7 @@ impl Vfs {
     fn log_operations(&self, target: OpNo) -> Result<bool> {
         let Some(log) = &self.log else { return Ok(false) };
         let mut log = log.lock();
-        let (first, last, bytes) = {
+        let (first, last, unlogged) = {
             let state = self.state.lock();
             if state.durable >= target {
                 return Ok(true);
@@ -59,19 +59,19 @@ impl Vfs {
             if state.committed > state.durable {
                 return Ok(false);
             }
-            let Some(bytes) = state.journal.unlogged() else { return Ok(false) };
-            (state.durable.next(), state.counters.op, bytes)
+            let Some(unlogged) = state.journal.unlogged() else { return Ok(false) };
+            (state.durable.next(), state.counters.op, unlogged)
         };
-        if !log.file.fits(bytes.len()) {
+        if !log.file.fits(unlogged.bytes.len()) {
             return Ok(false);
         }
-        if let Err(error) = log.file.append(first, last, &bytes) {
+        if let Err(error) = log.file.append(first, last, &unlogged.bytes) {
             self.report("cannot append to the intent log; committing instead", &error.into());
             return Ok(false);
         }
         let mut state = self.state.lock();
-        state.journal.mark_logged(bytes.len());
-        state.durable = last;
+        state.journal.mark_logged(&unlogged);
+        state.durable = state.durable.max(last);
         self.log_appends.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }

@@ -17,6 +17,14 @@ struct Arena {
     incomplete: bool,
 }
 
+/// Operations to be logged.
+#[derive(Debug)]
+pub(crate) struct Unlogged {
+    /// Encoded.
+    pub(crate) bytes: Vec<u8>,
+    of_current: usize,
+}
+
 /// The journal.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
@@ -44,19 +52,21 @@ impl Journal {
     }
 
     /// The encoded operations not yet in the log; none if some are missing.
-    pub(crate) fn unlogged(&self) -> Option<Vec<u8>> {
+    pub(crate) fn unlogged(&self) -> Option<Unlogged> {
         let whole = !self.previous.incomplete && !self.current.incomplete;
         whole.then(|| {
             let (old, new) = (&self.previous, &self.current);
-            [&old.bytes[old.logged..], &new.bytes[new.logged..]].concat()
+            let bytes = [&old.bytes[old.logged..], &new.bytes[new.logged..]].concat();
+            Unlogged { bytes, of_current: new.bytes.len() - new.logged }
         })
     }
 
-    /// All that `unlogged` gave is in the log, and nothing was pushed since.
-    pub(crate) fn mark_logged(&mut self, bytes: usize) {
-        let of_previous = bytes.min(self.previous.bytes.len() - self.previous.logged);
-        self.previous.logged += of_previous;
-        self.current.logged += bytes - of_previous;
+    /// All that `unlogged` gave is in the log. Since then the commit in flight may have ended, and operations
+    /// may have been pushed, but no commit has begun.
+    pub(crate) fn mark_logged(&mut self, unlogged: &Unlogged) {
+        self.previous.logged = self.previous.bytes.len();
+        // Too many pushes since may have emptied it.
+        self.current.logged = (self.current.logged + unlogged.of_current).min(self.current.bytes.len());
     }
 
     /// A commit of all operations so far begins.
@@ -109,7 +119,7 @@ mod tests {
     }
 
     fn count(journal: &Journal) -> Option<usize> {
-        journal.unlogged().map(|bytes| split(&bytes).count())
+        journal.unlogged().map(|unlogged| split(&unlogged.bytes).count())
     }
 
     #[test]
@@ -127,14 +137,27 @@ mod tests {
     fn logged_operations_are_not_logged_twice_even_when_a_commit_fails() {
         let mut journal = Journal::default();
         journal.push(&write(10));
-        let logged = journal.unlogged().expect("whole").len();
-        journal.mark_logged(logged);
+        let unlogged = journal.unlogged().expect("whole");
+        journal.mark_logged(&unlogged);
         journal.rotate();
         journal.push(&write(20));
         assert_eq!(count(&journal), Some(1));
         journal.rotate();
         journal.push(&write(30));
         assert_eq!(count(&journal), Some(2));
+    }
+
+    #[test]
+    fn a_commit_may_end_while_its_operations_are_being_logged() {
+        let mut journal = Journal::default();
+        journal.push(&write(1000));
+        journal.rotate();
+        journal.push(&write(10));
+        let unlogged = journal.unlogged().expect("whole");
+        journal.committed();
+        journal.push(&write(20));
+        journal.mark_logged(&unlogged);
+        assert_eq!(count(&journal), Some(1));
     }
 
     #[test]
