@@ -22,6 +22,10 @@ pub enum Command {
     Umount(Umount),
     /// Tell a volume's size, counts and options
     Info(Info),
+    /// Copy a directory into a volume that is not mounted
+    Import(Import),
+    /// Copy from a volume that is not mounted into a new directory
+    Export(Export),
     /// Tell the counters and cache hit rates of a mounted volume
     Stats(Stats),
     /// Print a completion script

@@ -1,10 +1,13 @@
 //! The commands, one file each.
 
+mod export;
+mod import;
 mod info;
 mod init;
 pub mod mount;
 mod pages;
 mod stats;
+mod transfer;
 mod umount;
 
 use crate::arguments::{Blocks, Command};
@@ -19,6 +22,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Mount(arguments) => mount::run(arguments),
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { dir } => pages::man(dir.as_deref()),

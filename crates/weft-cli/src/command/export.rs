@@ -1,0 +1,190 @@
+//! `weft export`: copies from a volume to a new directory, straight from the file system without a mount.
+
+use super::transfer::{CHUNK_BYTES, Place, Progress, Sender, in_parallel, os};
+use crate::arguments::Export;
+use anyhow::{Context, Result, bail};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft_vfs::{Attributes, Caller, Cookie, ErrorKind, Ino, Kind, Vfs, Whence};
+
+/// Entries listed at once.
+const PAGE: usize = 1024;
+
+/// Copies from a volume.
+pub fn run(arguments: &Export) -> Result<ExitCode> {
+    let to = &arguments.directory;
+    match std::fs::create_dir(to) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let empty = std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
+            if !empty {
+                bail!("{} already exists and is not an empty directory", to.display());
+            }
+        }
+        made => made.with_context(|| format!("cannot make {}", to.display()))?,
+    }
+    let place = Place::open(&arguments.source, true)?;
+    let mut from = place.vfs.attributes(Ino::ROOT)?;
+    for name in &place.path {
+        let looked_up = place.vfs.lookup(Caller::ROOT, from.ino, name);
+        from = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
+    }
+    let progress = Progress::new();
+    let export = Exporter { vfs: &place.vfs, progress: &progress };
+    let mut directories = Vec::new();
+    in_parallel(
+        |files| export.walk(from, to, files, &mut directories),
+        |(path, attributes)| export.content(&path, &attributes),
+    )?;
+    directories.iter().rev().try_for_each(|(path, attributes)| export.attributes(path, attributes))?;
+    progress.finish("exported", arguments.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+type File = (PathBuf, Attributes);
+
+struct Exporter<'a> {
+    vfs: &'a Vfs,
+    progress: &'a Progress,
+}
+
+impl Exporter<'_> {
+    fn walk(&self, from: Attributes, to: &Path, files: &Sender<'_, File>, directories: &mut Vec<File>) -> Result<()> {
+        let mut links = HashMap::new();
+        let mut waiting = vec![(to.to_path_buf(), from.ino)];
+        directories.push((to.to_path_buf(), from));
+        while let Some((directory, ino)) = waiting.pop() {
+            let mut after = Cookie(0);
+            loop {
+                let page = self.vfs.read_directory_attributes(Caller::ROOT, ino, after, PAGE)?;
+                let Some((last, _)) = page.last() else { break };
+                after = last.cookie;
+                for (entry, attributes) in page {
+                    let path = directory.join(os(entry.name.as_bytes()));
+                    let made = self.entry(&path, &attributes, &mut links);
+                    if !made.with_context(|| format!("cannot export {}", path.display()))? {
+                        continue;
+                    }
+                    match attributes.kind {
+                        Kind::Directory => {
+                            directories.push((path.clone(), attributes));
+                            waiting.push((path, attributes.ino));
+                        }
+                        Kind::File => {
+                            if !files.send((path, attributes))? {
+                                return Ok(());
+                            }
+                        }
+                        _ => self.attributes(&path, &attributes)?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one entry. False: it was one more name of something exported before.
+    fn entry(&self, path: &Path, attributes: &Attributes, links: &mut HashMap<Ino, PathBuf>) -> Result<bool> {
+        if attributes.kind != Kind::Directory && attributes.nlink > 1 {
+            if let Some(first) = links.get(&attributes.ino) {
+                std::fs::hard_link(first, path)?;
+                return Ok(false);
+            }
+            links.insert(attributes.ino, path.into());
+        }
+        let special = |kind| rustix::fs::mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, u64::from(attributes.rdev));
+        match attributes.kind {
+            Kind::Directory => {
+                self.progress.directory();
+                std::fs::create_dir(path)?;
+            }
+            Kind::File => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;
+            }
+            Kind::Symlink => {
+                let target = self.vfs.read_symlink(attributes.ino)?;
+                std::os::unix::fs::symlink(os(&target), path)?;
+            }
+            Kind::Fifo => special(FileType::Fifo)?,
+            Kind::Socket => special(FileType::Socket)?,
+            Kind::CharDevice => special(FileType::CharacterDevice)?,
+            Kind::BlockDevice => special(FileType::BlockDevice)?,
+        }
+        if !matches!(attributes.kind, Kind::File | Kind::Directory) {
+            self.progress.other();
+        }
+        Ok(true)
+    }
+
+    /// Copies a file's content, its holes left out, then its attributes.
+    fn content(&self, path: &Path, attributes: &Attributes) -> Result<()> {
+        self.copy(path, attributes).with_context(|| format!("cannot export {}", path.display()))?;
+        self.attributes(path, attributes)?;
+        self.progress.file(attributes.size);
+        Ok(())
+    }
+
+    fn copy(&self, path: &Path, attributes: &Attributes) -> Result<()> {
+        let file = rustix::fs::openat(CWD, path, OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let (ino, size) = (attributes.ino, attributes.size);
+        let mut at = 0;
+        while at < size {
+            at = match self.vfs.seek(ino, at, Whence::Data) {
+                Ok(data) => data,
+                Err(error) if error.kind() == ErrorKind::NoData => break,
+                Err(error) => return Err(error.into()),
+            };
+            let end = self.vfs.seek(ino, at, Whence::Hole)?;
+            while at < end {
+                let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+                let bytes = self.vfs.read(ino, at, wanted)?;
+                for slice in bytes.slices() {
+                    write_all(&file, slice, at)?;
+                    at += slice.len() as u64;
+                }
+            }
+        }
+        Ok(rustix::fs::ftruncate(&file, size)?)
+    }
+
+    fn attributes(&self, path: &Path, attributes: &Attributes) -> Result<()> {
+        self.set(path, attributes).with_context(|| format!("cannot set the attributes of {}", path.display()))
+    }
+
+    fn set(&self, path: &Path, attributes: &Attributes) -> Result<()> {
+        let owner = (rustix::fs::Uid::from_raw(attributes.uid), rustix::fs::Gid::from_raw(attributes.gid));
+        match rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW) {
+            // Only root gives files away; an ordinary user gets what they may have.
+            Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
+            result => result?,
+        }
+        if attributes.kind != Kind::Symlink {
+            rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(attributes.permissions), AtFlags::empty())?;
+        }
+        for name in self.vfs.xattr_names(attributes.ino)? {
+            let value = self.vfs.xattr(attributes.ino, name.as_bytes())?;
+            if let Err(error) = rustix::fs::lsetxattr(path, name.as_bytes(), &value, XattrFlags::empty()) {
+                let name = String::from_utf8_lossy(name.as_bytes()).into_owned();
+                self.progress.skip(path, &format!("attribute {name} cannot be set there: {error}"));
+            }
+        }
+        let time = |time: weft_vfs::Timestamp| {
+            let (seconds, nanoseconds) = time.parts();
+            Timespec { tv_sec: seconds, tv_nsec: i64::from(nanoseconds) }
+        };
+        let times = Timestamps { last_access: time(attributes.atime), last_modification: time(attributes.mtime) };
+        Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+}
+
+fn write_all(file: &rustix::fd::OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<()> {
+    while !bytes.is_empty() {
+        let written = rustix::io::pwrite(file, bytes, at)?;
+        bytes = &bytes[written..];
+        at += written as u64;
+    }
+    Ok(())
+}

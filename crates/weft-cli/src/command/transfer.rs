@@ -1,0 +1,174 @@
+//! What import and export share: naming a place in a volume, workers, progress, counting.
+
+use super::mount::{close_volume, open_volume};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use weft_store::sqlite::Volume;
+use weft_vfs::{Options, Vfs};
+
+/// Bytes copied at a time.
+pub const CHUNK_BYTES: usize = 1 << 20;
+
+/// Files waiting to be copied, at most.
+const QUEUE_MAX: usize = 256;
+
+/// An open volume and the directory in it that was named.
+pub struct Place {
+    pub volume: Volume,
+    pub vfs: Arc<Vfs>,
+    pub path: Vec<Vec<u8>>,
+}
+
+impl Place {
+    /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it exists.
+    pub fn open(named: &str, read_only: bool) -> Result<Place> {
+        let (volume, path) = match named.split_once(':') {
+            Some((volume, path)) if !Path::new(named).exists() => (volume, path),
+            _ => (named, ""),
+        };
+        let options = Options { read_only, ..Options::default() };
+        let (volume, vfs) = open_volume(&PathBuf::from(volume), options)?;
+        let mut parts = Vec::new();
+        for part in path.as_bytes().split(|byte| *byte == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => bail!("a path in a volume cannot hold '..': {path}"),
+                part => parts.push(part.to_vec()),
+            }
+        }
+        Ok(Place { volume, vfs, path: parts })
+    }
+
+    /// Commits all and lets go.
+    pub fn close(self) -> Result<()> {
+        close_volume(&self.volume, &self.vfs)
+    }
+}
+
+/// Counts of a transfer, and its progress at a terminal.
+pub struct Progress {
+    bar: ProgressBar,
+    files: AtomicU64,
+    directories: AtomicU64,
+    others: AtomicU64,
+    bytes: AtomicU64,
+    skipped: AtomicU64,
+}
+
+impl Progress {
+    pub fn new() -> Progress {
+        // Draws nothing unless standard error is a terminal.
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}").expect("a constant template");
+        bar.set_style(style);
+        let zero = || AtomicU64::new(0);
+        Progress { bar, files: zero(), directories: zero(), others: zero(), bytes: zero(), skipped: zero() }
+    }
+
+    pub fn file(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let files = self.files.fetch_add(1, Ordering::Relaxed) + 1;
+        if files.is_multiple_of(64) {
+            let copied = crate::size::show(self.bytes.load(Ordering::Relaxed));
+            self.bar.set_message(format!("{files} files, {copied}"));
+            self.bar.tick();
+        }
+    }
+
+    pub fn directory(&self) {
+        self.directories.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn other(&self) {
+        self.others.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Something that cannot be kept there, such as an attribute the file system refuses: said, and counted.
+    pub fn skip(&self, path: &Path, why: &str) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+        self.bar.suspend(|| eprintln!("weft: {}: {why}", path.display()));
+    }
+
+    /// Prints the summary.
+    pub fn finish(&self, what: &str, json: bool) {
+        self.bar.finish_and_clear();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (files, directories, others) = (count(&self.files), count(&self.directories), count(&self.others));
+        let (bytes, skipped) = (count(&self.bytes), count(&self.skipped));
+        if json {
+            let summary = serde_json::json!({
+                "files": files, "directories": directories, "others": others, "bytes": bytes, "attributes_skipped": skipped,
+            });
+            println!("{summary}");
+        } else {
+            let size = crate::size::show(bytes);
+            println!("{what} {files} files ({size}), {directories} directories, {others} others");
+        }
+    }
+}
+
+/// Runs `produce` on this thread and `consume` for each item it sends on a few others. The first error stops all.
+pub fn in_parallel<T: Send>(
+    produce: impl FnOnce(&Sender<T>) -> Result<()>,
+    consume: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    let (send, receive) = sync_channel::<T>(QUEUE_MAX);
+    let receive = Mutex::new(receive);
+    let stopped = AtomicBool::new(false);
+    let failure = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(item) = next(&receive) {
+                    // After a failure the rest is taken and dropped, so that the producer does not wait.
+                    if stopped.load(Ordering::Relaxed) {
+                        continue;
+                    }
+                    if let Err(error) = consume(item) {
+                        stopped.store(true, Ordering::Relaxed);
+                        failure.lock().get_or_insert(error);
+                    }
+                }
+            });
+        }
+        let sender = Sender { send, stopped: &stopped };
+        let produced = produce(&sender);
+        drop(sender);
+        produced
+    })?;
+    failure.into_inner().map_or(Ok(()), Err)
+}
+
+fn next<T>(receive: &Mutex<Receiver<T>>) -> Option<T> {
+    receive.lock().recv().ok()
+}
+
+/// Sends work to the workers.
+pub struct Sender<'a, T> {
+    send: SyncSender<T>,
+    stopped: &'a AtomicBool,
+}
+
+impl<T> Sender<'_, T> {
+    /// Sends one item. False: a worker failed, there is no need for more.
+    pub fn send(&self, item: T) -> Result<bool> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.send.send(item).ok().context("the workers are gone")?;
+        Ok(true)
+    }
+}
+
+/// A name in a directory as the system's functions take it.
+pub fn os(name: &[u8]) -> &OsStr {
+    OsStr::from_bytes(name)
+}
