@@ -7,6 +7,8 @@ mod init;
 mod inodes;
 mod xattrs;
 
+pub(crate) use init::{Offer, Way};
+
 use crate::log;
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
@@ -30,7 +32,7 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    fn errno(&self) -> i32 {
+    pub(crate) fn errno(&self) -> i32 {
         match self {
             Failure::Vfs(error) => error.errno(),
             Failure::Errno(errno) => *errno,
@@ -57,6 +59,8 @@ pub(crate) struct Server {
     pub(crate) destroyed: AtomicBool,
     /// Tells the kernel of changes that it cannot infer.
     notifier: OnceLock<Notifier>,
+    /// Whether requests come over io_uring.
+    pub(crate) over_rings: AtomicBool,
     /// Requests by opcode.
     counts: [AtomicU64; 64],
 }
@@ -68,6 +72,7 @@ impl Server {
             options,
             destroyed: AtomicBool::new(false),
             notifier: OnceLock::new(),
+            over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
         }
     }
@@ -92,13 +97,9 @@ impl Server {
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// Serves the request in `bytes`.
-    pub(crate) fn serve(&self, bytes: &[u8], reply: &mut Reply) -> Served {
+    /// Serves `request`.
+    pub(crate) fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Served {
         reply.begin();
-        let Some(request) = Request::parse(bytes) else {
-            reply.cancel();
-            return Served::Done;
-        };
         let header = request.header;
         let Some(opcode) = Opcode::from_number(header.opcode) else {
             reply.finish(header.unique, libc::ENOSYS);
@@ -126,7 +127,8 @@ impl Server {
         let ino = Ino(header.nodeid);
         let caller = Caller { uid: header.uid, gid: header.gid, holds: Holds::Counted };
         match opcode {
-            Opcode::Init => self.init(body, reply),
+            // A second one is nothing the kernel sends.
+            Opcode::Init => Some(self.init(&Offer::parse(body)?, Way::Device, reply)),
             Opcode::Lookup => self.lookup(caller, ino, body, reply),
             Opcode::Forget => self.forget(ino, body, reply),
             Opcode::BatchForget => self.batch_forget(body, reply),

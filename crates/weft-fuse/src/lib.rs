@@ -12,11 +12,12 @@ mod session;
 mod transport;
 
 pub use mount::{MountError, MountOptions, unmount};
-pub use session::{Placement, Session, SessionOptions, Unmounter};
+pub use session::{Placement, Session, SessionOptions, Transport, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.
 pub fn fuzz_request(vfs: &std::sync::Arc<weft_vfs::Vfs>, bytes: &[u8]) {
     let server = dispatch::Server::new(vfs.clone(), session::SessionOptions::default());
-    let mut reply = protocol::Reply::default();
-    server.serve(bytes, &mut reply);
+    if let Some(request) = protocol::Request::parse(bytes) {
+        server.serve(&request, &mut protocol::Reply::default());
+    }
 }

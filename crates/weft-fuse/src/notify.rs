@@ -1,6 +1,7 @@
 //! Notices to the kernel about changes that its caches would miss.
 
 use std::fs::File;
+use std::sync::Arc;
 use weft_vfs::Ino;
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
@@ -8,12 +9,12 @@ const INVALIDATE_INODE: i32 = 2;
 
 /// Sends notices for one mount.
 pub(crate) struct Notifier {
-    device: File,
+    device: Arc<File>,
 }
 
 impl Notifier {
     /// Sends over `device`.
-    pub(crate) fn new(device: File) -> Notifier {
+    pub(crate) fn new(device: Arc<File>) -> Notifier {
         Notifier { device }
     }
 

@@ -4,6 +4,9 @@ use crate::dispatch::Server;
 use crate::mount::{self, MountError, MountOptions};
 use crate::notify::Notifier;
 use crate::transport::device::Device;
+use crate::transport::handshake::shake_hands;
+use crate::transport::uring::Rings;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +17,29 @@ use weft_vfs::Vfs;
 pub struct SessionOptions {
     /// How long the kernel may answer from what it was told. Only this daemon changes the volume, so it is long.
     pub valid: Duration,
-    /// Where the serving thread runs.
+    /// How requests come.
+    pub transport: Transport,
+    /// Where the thread runs that serves the device.
     pub placement: Placement,
-    /// Name of the transport, for the counters.
-    pub transport_name: &'static str,
 }
 
 impl Default for SessionOptions {
     fn default() -> SessionOptions {
-        SessionOptions { valid: Duration::from_secs(24 * 3600), placement: Placement::Follow, transport_name: "device" }
+        SessionOptions {
+            valid: Duration::from_secs(24 * 3600),
+            transport: Transport::Automatic,
+            placement: Placement::Follow,
+        }
     }
+}
+
+/// How requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Over io_uring if the kernel offers that, else over the device.
+    Automatic,
+    /// Over `/dev/fuse`.
+    Device,
 }
 
 /// Where the serving thread runs.
@@ -37,9 +53,20 @@ pub enum Placement {
     Processor(usize),
 }
 
-/// A volume mounted at a directory.
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Placement::Follow => f.write_str("follow"),
+            Placement::Free => f.write_str("free"),
+            Placement::Processor(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+/// A volume mounted at a directory. Dropping it unmounts, if nobody has yet.
 pub struct Session {
     device: Arc<Device>,
+    rings: Option<Rings>,
     directory: PathBuf,
 }
 
@@ -52,21 +79,43 @@ impl Session {
         options: SessionOptions,
     ) -> Result<Session, MountError> {
         let directory = directory.canonicalize().map_err(|source| MountError::no_directory(directory, source))?;
-        let file = mount::mount(&directory, mount)?;
+        let file = Arc::new(mount::mount(&directory, mount)?);
         let server = Arc::new(Server::new(vfs, options));
-        let copy = file.try_clone().map_err(MountError::Device)?;
-        server.set_notifier(Notifier::new(copy));
-        Ok(Session { device: Device::new(file, server), directory })
+        server.set_notifier(Notifier::new(file.clone()));
+        let rings = shake_hands(&file, &server).map_err(|source| {
+            // What cannot be served must not stay.
+            let _ = mount::unmount(&directory, true);
+            MountError::Refused { what: "mount at", path: directory.clone(), source }
+        })?;
+        Ok(Session { device: Device::new(file, server, rings.is_some()), rings, directory })
     }
 
     /// Serves until the file system is unmounted.
-    pub fn run(&self) -> std::io::Result<()> {
-        Ok(self.device.run()?)
+    pub fn run(mut self) -> std::io::Result<()> {
+        if let Some(rings) = &self.rings {
+            rings.start();
+        }
+        let result = self.device.run();
+        if result.is_err() {
+            // Else the queues would be served for ever.
+            let _ = mount::unmount(&self.directory, true);
+        }
+        self.rings = None;
+        Ok(result?)
     }
 
     /// What unmounts this, from any thread.
     pub fn unmounter(&self) -> Unmounter {
         Unmounter { directory: self.directory.clone() }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.device.has_ended() {
+            // There is nobody to tell; the kernel aborts what is left when the device closes.
+            let _ = mount::unmount(&self.directory, true);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The handshake.
 
-use super::{Outcome, Server};
+use super::{Failure, Outcome, Server};
 use crate::protocol::flags::init;
 use crate::protocol::{Body, DATA_BYTES_MAX, MAJOR, MINOR, Reply};
 
@@ -26,20 +26,63 @@ const WANTED: u64 = init::ASYNC_READ
 /// Requests that may wait in the kernel in the background (read-ahead, write-back).
 const BACKGROUND_MAX: u16 = 64;
 
+/// Oldest protocol spoken (Linux 5.4): the first with everything that replies here say.
+const MINOR_MIN: u32 = 31;
+
+/// What the kernel says of itself (`struct fuse_init_in`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    major: u32,
+    minor: u32,
+    readahead: u32,
+    flags: u64,
+}
+
+impl Offer {
+    /// None if the arguments are cut short.
+    pub(crate) fn parse(mut body: Body<'_>) -> Option<Offer> {
+        let (major, minor, readahead, low) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
+        let high = if u64::from(low) & init::INIT_EXT != 0 { body.u32()? } else { 0 };
+        Some(Offer { major, minor, readahead, flags: u64::from(low) | u64::from(high) << 32 })
+    }
+
+    /// Whether an answer ends the handshake: a kernel of a later major version asks once more.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.major <= MAJOR
+    }
+
+    /// Whether requests may come over io_uring.
+    pub(crate) fn has_rings(&self) -> bool {
+        self.flags & init::OVER_IO_URING != 0
+    }
+}
+
+/// How requests will come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Over the device alone.
+    Device,
+    /// Over io_uring, those without a reply over the device.
+    Rings,
+}
+
 impl Server {
-    pub(super) fn init(&self, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let (major, minor) = (body.u32()?, body.u32()?);
-        if major != MAJOR || minor < 31 {
-            return Some(Err(super::Failure::Errno(libc::EPROTO)));
+    /// Answers INIT.
+    pub(crate) fn init(&self, offer: &Offer, way: Way, reply: &mut Reply) -> Outcome {
+        if offer.major < MAJOR || offer.major == MAJOR && offer.minor < MINOR_MIN {
+            return Err(Failure::Errno(libc::EPROTO));
         }
-        let readahead = body.u32()?;
-        let low = body.u32()?;
-        let high = body.u32().unwrap_or(0);
-        let offered = u64::from(low) | u64::from(high) << 32;
-        let agreed = offered & WANTED;
         reply.u32(MAJOR);
-        reply.u32(MINOR.min(minor));
-        reply.u32(readahead);
+        if offer.major > MAJOR {
+            // The kernel asks again, in words of this version.
+            reply.u32(MINOR);
+            reply.raw(&[0; 56]);
+            return Ok(());
+        }
+        let rings = if way == Way::Rings { init::OVER_IO_URING } else { 0 };
+        let agreed = offer.flags & (WANTED | rings);
+        reply.u32(MINOR.min(offer.minor));
+        reply.u32(offer.readahead);
         reply.u32(u32::try_from(agreed & u64::from(u32::MAX)).expect("masked"));
         reply.u16(BACKGROUND_MAX);
         reply.u16(BACKGROUND_MAX / 4 * 3);
@@ -49,6 +92,6 @@ impl Server {
         reply.u16(0);
         reply.u32(u32::try_from(agreed >> 32).expect("shifted"));
         reply.raw(&[0; 28]);
-        Some(Ok(()))
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
+use std::sync::atomic::Ordering;
 use weft_vfs::{Ino, SetXattr};
 
 /// The attribute of the root that tells counters as JSON.
@@ -57,7 +58,8 @@ impl Server {
             self.counts().map(|(name, count)| (name.to_owned(), count.into())).collect();
         let stats = serde_json::json!({
             "pid": std::process::id(),
-            "transport": self.options.transport_name,
+            "transport": if self.over_rings.load(Ordering::Relaxed) { "io_uring" } else { "device" },
+            "placement": self.options.placement.to_string(),
             "volume": self.vfs.stats(),
             "requests": requests,
         });

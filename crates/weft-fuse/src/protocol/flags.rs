@@ -1,6 +1,6 @@
 //! Bits of the protocol.
 
-/// INIT: the lower word.
+/// INIT: what kernel and daemon can do.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
@@ -18,6 +18,7 @@ pub(crate) mod init {
     pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// SETATTR: which attributes are meant.

@@ -22,29 +22,45 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The request that `bytes` hold, as the kernel wrote them; none if they are too short.
+    /// The request that `bytes` hold, as the device gives them; none if they are too short.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
-        let mut body = Body(bytes);
+        let (header, len) = Header::parse(bytes)?;
+        Some(Request { header, body: Body { bytes: bytes.get(HEADER_BYTES..len)?, then: None } })
+    }
+
+    /// The request whose header, fixed arguments and what follows them lie apart, as a ring gives them.
+    pub(crate) fn of_parts(header: &[u8], fixed: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
+        let (header, _) = Header::parse(header)?;
+        Some(Request { header, body: Body { bytes: fixed, then: Some(rest) } })
+    }
+}
+
+impl Header {
+    /// The header, and the length of the request without extensions (which lie at its end; none is asked for).
+    fn parse(bytes: &[u8]) -> Option<(Header, usize)> {
+        let mut body = Body { bytes, then: None };
         let len = body.u32()? as usize;
         let opcode = body.u32()?;
         let (unique, nodeid) = (body.u64()?, body.u64()?);
         let (uid, gid, pid) = (body.u32()?, body.u32()?, body.u32()?);
         let extensions = usize::from(body.u16()?) * 8;
         body.u16()?;
-        // Extensions, if any, lie behind the arguments; none is asked for.
-        let body = Body(bytes.get(HEADER_BYTES..len.checked_sub(extensions)?)?);
-        Some(Request { header: Header { opcode, unique, nodeid, uid, gid, pid }, body })
+        Some((Header { opcode, unique, nodeid, uid, gid, pid }, len.checked_sub(extensions)?))
     }
 }
 
-/// Arguments not yet taken.
+/// Arguments not yet taken: first those of fixed length, then names and data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Body<'a>(pub(crate) &'a [u8]);
+pub(crate) struct Body<'a> {
+    bytes: &'a [u8],
+    /// Where names and data lie, if not behind the fixed arguments.
+    then: Option<&'a [u8]>,
+}
 
 impl<'a> Body<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
+        let (taken, rest) = self.bytes.split_first_chunk::<N>()?;
+        self.bytes = rest;
         Some(*taken)
     }
 
@@ -60,24 +76,32 @@ impl<'a> Body<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// Passes over `bytes` bytes.
+    /// Passes over `bytes` bytes of fixed arguments.
     pub(crate) fn skip(&mut self, bytes: usize) -> Option<()> {
-        self.0 = self.0.get(bytes..)?;
+        self.bytes = self.bytes.get(bytes..)?;
         Some(())
     }
 
     /// The next bytes up to a NUL.
     pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
-        let end = self.0.iter().position(|byte| *byte == 0)?;
-        let string = &self.0[..end];
-        self.0 = &self.0[end + 1..];
+        self.go_on();
+        let end = self.bytes.iter().position(|byte| *byte == 0)?;
+        let string = &self.bytes[..end];
+        self.bytes = &self.bytes[end + 1..];
         Some(string)
     }
 
     /// The next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
+        self.go_on();
+        let (taken, rest) = self.bytes.split_at_checked(len)?;
+        self.bytes = rest;
         Some(taken)
+    }
+
+    fn go_on(&mut self) {
+        if let Some(rest) = self.then.take() {
+            self.bytes = rest;
+        }
     }
 }

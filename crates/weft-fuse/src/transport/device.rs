@@ -6,7 +6,8 @@
 
 use super::placement::Follower;
 use crate::dispatch::Server;
-use crate::protocol::{REQUEST_BYTES_MAX, Reply};
+use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
+use crate::session::Placement;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -15,15 +16,21 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 use weft_vfs::blocking::{Answer, set_hook};
 
 /// Most threads that serve, waiting ones included.
 const THREADS_MAX: usize = 32;
 
+/// How often the kernel is asked which inodes it forgot, when nothing else comes over the device.
+const FORGET_PERIOD: Duration = Duration::from_millis(10);
+
 /// The device of one mount.
 pub(crate) struct Device {
-    file: File,
+    file: Arc<File>,
     server: Arc<Server>,
+    /// Whether only requests without a reply come here.
+    beside_rings: bool,
     roles: Mutex<Roles>,
     /// Signalled when the role is free or all is over.
     free: Condvar,
@@ -45,8 +52,14 @@ enum Read {
 }
 
 impl Device {
-    pub(crate) fn new(file: File, server: Arc<Server>) -> Arc<Device> {
-        Arc::new(Device { file, server, roles: Mutex::new(Roles::default()), free: Condvar::new() })
+    pub(crate) fn new(file: Arc<File>, server: Arc<Server>, beside_rings: bool) -> Arc<Device> {
+        let roles = Mutex::new(Roles::default());
+        Arc::new(Device { file, server, beside_rings, roles, free: Condvar::new() })
+    }
+
+    /// Whether the mount is gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.roles.lock().ended.is_some()
     }
 
     /// Serves until the mount is gone. The error, if any, is why it ended otherwise.
@@ -65,15 +78,12 @@ impl Device {
         self.install_hook(role.clone());
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         let mut reply = Reply::default();
-        let mut follower = Follower::new(self.server.options.placement);
+        let placement = if self.beside_rings { Placement::Free } else { self.server.options.placement };
+        let mut follower = Follower::new(placement);
         while self.take_role(&role) {
             while role.get() {
                 match self.read(&mut buffer) {
-                    Read::Request(len) => {
-                        follower.follow(&buffer[..len]);
-                        self.server.serve(&buffer[..len], &mut reply);
-                        self.send(&reply);
-                    }
+                    Read::Request(len) => self.serve_one(&buffer[..len], &mut reply, &mut follower),
                     Read::Nothing => {}
                     Read::Ended(how) => self.end(&role, how),
                 }
@@ -82,6 +92,26 @@ impl Device {
         let mut roles = self.roles.lock();
         roles.threads -= 1;
         self.free.notify_all();
+    }
+
+    fn serve_one(&self, bytes: &[u8], reply: &mut Reply, follower: &mut Follower) {
+        let Some(request) = Request::parse(bytes) else {
+            eprintln!("weft: the kernel sent a request of {} bytes that makes no sense", bytes.len());
+            return;
+        };
+        follower.follow(request.header.pid);
+        self.server.serve(&request, reply);
+        if reply.is_wanted() {
+            self.send(reply);
+        } else if self.beside_rings {
+            self.let_more_come();
+        }
+    }
+
+    /// Forgetting is not urgent, and a reader that waits for it is woken, on another processor, for each.
+    fn let_more_come(&self) {
+        #[expect(clippy::disallowed_methods, reason = "there is no event for `enough have come`")]
+        thread::sleep(FORGET_PERIOD);
     }
 
     /// Before this thread waits, another takes over reading.
@@ -150,9 +180,6 @@ impl Device {
     }
 
     fn send(&self, reply: &Reply) {
-        if !reply.is_wanted() {
-            return;
-        }
         let data = reply.data();
         let result = if data.is_empty() {
             rustix::io::write(&self.file, reply.head())

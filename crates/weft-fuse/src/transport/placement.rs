@@ -4,7 +4,6 @@
 //! one program at a time is best on that program's processor. Every now and then it looks where the requester
 //! last ran and moves there.
 
-use crate::protocol::Request;
 use crate::session::Placement;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::time::{Duration, Instant};
@@ -33,21 +32,20 @@ impl Follower {
         follower
     }
 
-    /// Looks, if it is time to, where the sender of `request` runs.
-    pub(super) fn follow(&mut self, request: &[u8]) {
+    /// Looks, if it is time to, where thread `pid`, which sent a request, runs. The kernel itself is 0.
+    pub(super) fn follow(&mut self, pid: u32) {
         self.requests += 1;
         if self.placement != Placement::Follow || (self.requests < REQUESTS && self.looked.is_some()) {
             return;
         }
         self.requests = 0;
-        #[expect(clippy::disallowed_methods, reason = "paces itself; nothing depends on what time it is")]
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now.duration_since(looked) < PERIOD) {
             return;
         }
         self.looked = Some(now);
-        let requester = Request::parse(request).map(|request| request.header.pid);
-        if let Some(processor) = requester.filter(|pid| *pid != 0).and_then(last_processor)
+        if pid != 0
+            && let Some(processor) = last_processor(pid)
             && self.processor != Some(processor)
         {
             self.move_to(processor);

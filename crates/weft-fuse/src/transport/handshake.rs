@@ -1,0 +1,46 @@
+//! The first exchange with the kernel: what each side can do, and which way requests come.
+
+use super::uring::Rings;
+use crate::dispatch::{Offer, Server, Way};
+use crate::protocol::{Opcode, REQUEST_BYTES_MAX, Reply, Request};
+use crate::session::Transport;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Answers the kernel's INIT, which waits in the device since the mount. Tells the queues that were agreed on.
+pub(crate) fn shake_hands(device: &Arc<File>, server: &Arc<Server>) -> io::Result<Option<Rings>> {
+    let mut buffer = vec![0; REQUEST_BYTES_MAX];
+    let mut reply = Reply::default();
+    loop {
+        let len = rustix::io::read(device, &mut buffer)?;
+        let offer = Request::parse(&buffer[..len])
+            .filter(|request| Opcode::from_number(request.header.opcode) == Some(Opcode::Init))
+            .and_then(|request| Some((request.header.unique, Offer::parse(request.body)?)));
+        let Some((unique, offer)) = offer else {
+            return Err(io::Error::other("the kernel did not begin with INIT"));
+        };
+        let rings = prepare(&offer, device, server);
+        let way = if rings.is_some() { Way::Rings } else { Way::Device };
+        reply.begin();
+        let outcome = server.init(&offer, way, &mut reply);
+        reply.finish(unique, outcome.as_ref().map_or_else(|failure| failure.errno(), |()| 0));
+        rustix::io::write(device, reply.head())?;
+        if outcome.is_err() {
+            return Err(io::Error::other("the kernel's FUSE protocol is older than 7.31 (Linux 5.4)"));
+        }
+        if offer.is_settled() {
+            server.over_rings.store(rings.is_some(), Ordering::Relaxed);
+            return Ok(rings);
+        }
+    }
+}
+
+/// Queues, if they are offered and wanted. Where they cannot be had the device does.
+fn prepare(offer: &Offer, device: &Arc<File>, server: &Arc<Server>) -> Option<Rings> {
+    if server.options.transport != Transport::Automatic || !offer.has_rings() {
+        return None;
+    }
+    Rings::prepare(device, server).ok()
+}

@@ -1,0 +1,151 @@
+//! The queue of one processor: its ring, its entries, and the thread that serves them.
+//!
+//! The kernel puts a request into an entry of the queue of the processor that the requester runs on. The
+//! queue's thread serves it there, so no other processor need be woken, and must not wait: what would wait
+//! goes to the queue's workers and comes back with its reply.
+
+use super::entry::Entry;
+use super::workers::{Placed, Workers};
+use crate::dispatch::{Served, Server};
+use crate::protocol::{DATA_BYTES_MAX, Reply};
+use io_uring::squeue::Entry128;
+use io_uring::{IoUring, cqueue, opcode, types};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use weft_vfs::blocking::{Answer, set_hook};
+
+/// Marks completions of the workers' bell.
+const BELL: u64 = u64::MAX;
+
+pub(super) struct Queue {
+    ring: IoUring<Entry128, cqueue::Entry>,
+    number: u16,
+    server: Arc<Server>,
+    /// Those that the kernel has; none where a worker has it or it is gone.
+    entries: Vec<Option<Entry>>,
+    gone: usize,
+    workers: Workers,
+    reply: Reply,
+    /// What this thread answers when a request would wait.
+    answer: Rc<Cell<Answer>>,
+}
+
+impl Queue {
+    /// A queue of the calling thread, for processor `number`. The kernel does not know of it yet.
+    pub(super) fn new(device: BorrowedFd<'_>, number: u16, entries: usize, server: Arc<Server>) -> io::Result<Queue> {
+        // One command for each entry and the bell; completions are never more than those.
+        let size = u32::try_from(entries + 1).expect("few entries").next_power_of_two();
+        let ring: IoUring<Entry128, cqueue::Entry> =
+            IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(size)?;
+        ring.submitter().register_files(&[device.as_raw_fd()])?;
+        let entries = (0..entries).map(|_| Entry::new(DATA_BYTES_MAX).map(Some)).collect::<Result<_, _>>()?;
+        let answer = Rc::new(Cell::new(Answer::GiveUp));
+        let hook = answer.clone();
+        set_hook(move || hook.get());
+        let workers = Workers::new(server.clone())?;
+        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply: Reply::default(), answer })
+    }
+
+    /// Makes the queue known to the kernel, and serves it until the mount is gone.
+    pub(super) fn serve(&mut self) -> io::Result<()> {
+        self.register()?;
+        self.await_bell()?;
+        let mut completed = Vec::new();
+        while self.gone < self.entries.len() {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            completed.extend(self.ring.completion());
+            for (i, completion) in completed.drain(..).enumerate() {
+                if i > 0 {
+                    // Nobody waits for a reply while the next request is served.
+                    self.ring.submit()?;
+                }
+                self.complete(&completion)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn register(&mut self) -> io::Result<()> {
+        let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut buffers = vec![[none; 2]; self.entries.len()];
+        for (place, buffers) in buffers.iter_mut().enumerate() {
+            let entry = self.entries[place].as_ref().expect("all entries are here at first");
+            let command = entry.register(buffers, self.number);
+            self.push(command.user_data(place as u64))?;
+        }
+        // The kernel reads `buffers` here and not later.
+        self.ring.submit()?;
+        Ok(())
+    }
+
+    fn await_bell(&mut self) -> io::Result<()> {
+        let bell = types::Fd(self.workers.bell().as_raw_fd());
+        let poll = opcode::PollAdd::new(bell, libc::POLLIN as u32).build().user_data(BELL);
+        self.push(poll.into())
+    }
+
+    fn push(&mut self, command: Entry128) -> io::Result<()> {
+        // SAFETY: commands name memory of entries, which live as long as the ring's thread serves, and
+        // `buffers` of `register`, which the kernel reads when the command is submitted.
+        let pushed = unsafe { self.ring.submission().push(&command) };
+        pushed.map_err(io::Error::other)
+    }
+
+    fn complete(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+        if completion.user_data() == BELL {
+            for (place, entry) in self.workers.take() {
+                self.commit(place, entry)?;
+            }
+            return self.await_bell();
+        }
+        let place = usize::try_from(completion.user_data()).expect("a place");
+        let entry = self.entries[place].take().expect("the kernel had it");
+        if completion.result() < 0 {
+            // The mount is gone, or rings are not wanted after all.
+            self.gone += 1;
+            return Ok(());
+        }
+        self.serve_entry((place, entry))
+    }
+
+    fn serve_entry(&mut self, (place, mut entry): Placed) -> io::Result<()> {
+        if self.server.serve_entry(&mut entry, &mut self.reply) == Served::Done {
+            return self.commit(place, entry);
+        }
+        if let Err((place, mut entry)) = self.workers.hand((place, entry)) {
+            self.answer.set(Answer::Wait);
+            self.server.serve_entry(&mut entry, &mut self.reply);
+            self.answer.set(Answer::GiveUp);
+            return self.commit(place, entry);
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, place: usize, entry: Entry) -> io::Result<()> {
+        let command = entry.commit(self.number).user_data(place as u64);
+        self.entries[place] = Some(entry);
+        self.push(command)
+    }
+}
+
+impl Server {
+    /// Serves the request in `entry` and puts the reply there, unless it would block.
+    pub(super) fn serve_entry(&self, entry: &mut Entry, reply: &mut Reply) -> Served {
+        let Some(request) = entry.request() else {
+            entry.put_error(libc::EIO);
+            return Served::Done;
+        };
+        let served = self.serve(&request, reply);
+        if served == Served::Done {
+            entry.put(reply);
+        }
+        served
+    }
+}

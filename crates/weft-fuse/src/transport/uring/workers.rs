@@ -1,0 +1,114 @@
+//! Threads that may wait, for requests of one queue that its own thread must not wait for.
+
+use super::entry::Entry;
+use crate::dispatch::Server;
+use crate::protocol::Reply;
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+/// An entry and its place in the queue.
+pub(super) type Placed = (usize, Entry);
+
+/// The workers of one queue. At most as many as the queue has entries, made when needed.
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    server: Arc<Server>,
+    jobs: Mutex<Jobs>,
+    /// Signalled when there is a job, or no more will come.
+    work: Condvar,
+    done: Mutex<Vec<Placed>>,
+    /// Written when something was put into `done`.
+    bell: OwnedFd,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Placed>,
+    idle: usize,
+    closed: bool,
+}
+
+impl Workers {
+    pub(super) fn new(server: Arc<Server>) -> rustix::io::Result<Workers> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Shared { server, jobs: Mutex::default(), work: Condvar::new(), done: Mutex::default(), bell };
+        Ok(Workers { shared: Arc::new(shared), threads: Vec::new() })
+    }
+
+    /// Readable when there is something to [`Workers::take`].
+    pub(super) fn bell(&self) -> &OwnedFd {
+        &self.shared.bell
+    }
+
+    /// Has the request served and the reply put. Gives it back if there is no thread for it.
+    pub(super) fn hand(&mut self, job: Placed) -> Result<(), Placed> {
+        let mut jobs = self.shared.jobs.lock();
+        if jobs.idle > jobs.waiting.len() {
+            jobs.waiting.push_back(job);
+            self.shared.work.notify_one();
+            return Ok(());
+        }
+        // The new thread inherits the processor of this one, where it is woken fastest.
+        let shared = self.shared.clone();
+        match thread::Builder::new().name("weft-fuse-wait".into()).spawn(move || shared.work()) {
+            Ok(thread) => self.threads.push(thread),
+            Err(_) if self.threads.is_empty() => return Err(job),
+            Err(_) => {}
+        }
+        jobs.waiting.push_back(job);
+        Ok(())
+    }
+
+    /// Entries whose replies are put.
+    pub(super) fn take(&self) -> Vec<Placed> {
+        // Emptied first: what is put in after the bell was cleared rings it again.
+        let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
+        std::mem::take(&mut *self.shared.done.lock())
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.shared.jobs.lock().closed = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut reply = Reply::default();
+        while let Some((place, mut entry)) = self.next() {
+            self.server.serve_entry(&mut entry, &mut reply);
+            self.done.lock().push((place, entry));
+            // It cannot fail but by overflow, and then it rings already.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn next(&self) -> Option<Placed> {
+        let mut jobs = self.jobs.lock();
+        loop {
+            if let Some(job) = jobs.waiting.pop_front() {
+                return Some(job);
+            }
+            if jobs.closed {
+                return None;
+            }
+            jobs.idle += 1;
+            self.work.wait(&mut jobs);
+            jobs.idle -= 1;
+        }
+    }
+}
