@@ -1,1 +1,14 @@
-//! Test support: reference model, operation generator, fault-injecting stores
+//! Support for tests: a reference file system that is obviously right, generated operations, stores that
+//! fail and crash on demand.
+
+mod compare;
+mod faults;
+mod model;
+mod operations;
+mod run;
+
+pub use compare::compare;
+pub use faults::CrashStore;
+pub use model::{Model, Node, NodeId};
+pub use operations::{Operation, Step, operations};
+pub use run::{BLOCK_BYTES, Driver};

@@ -84,7 +84,8 @@ impl State {
     pub(super) fn apply_zero(&mut self, ino: Ino, range: Range<u64>, size: u64) -> Result<(), Stop> {
         let block_size = self.block_size();
         let old_size = self.file(ino)?.row.size;
-        let range = range.start..range.end.min(old_size.max(size));
+        let end = range.end.min(old_size.max(size));
+        let range = range.start.min(end)..end;
         let indices = range.start / block_size..range.end.div_ceil(block_size);
         self.know_extents(ino, indices.clone())?;
         self.spill_inline(ino, size);

@@ -1,0 +1,92 @@
+//! Compares a whole tree with the model's.
+
+use crate::model::{Model, NodeId, ROOT};
+use std::collections::{BTreeMap, HashMap};
+use weft_vfs::{Caller, Cookie, Ino, Kind, Vfs};
+
+/// The first difference between the two trees, if any.
+pub fn compare(vfs: &Vfs, model: &Model) -> Result<(), String> {
+    let mut seen = HashMap::new();
+    directory(vfs, model, Ino::ROOT, ROOT, "", &mut seen)
+}
+
+fn directory(
+    vfs: &Vfs,
+    model: &Model,
+    ino: Ino,
+    id: NodeId,
+    path: &str,
+    seen: &mut HashMap<NodeId, Ino>,
+) -> Result<(), String> {
+    node(vfs, model, ino, id, path)?;
+    let mut listed = BTreeMap::new();
+    let mut after = Cookie(0);
+    loop {
+        let page = vfs.read_directory(ino, after, 3).map_err(|error| format!("{path}: {error}"))?;
+        let Some(last) = page.last() else { break };
+        after = last.cookie;
+        for entry in page {
+            if listed.insert(entry.name.as_bytes().to_vec(), entry.ino).is_some() {
+                return Err(format!("{path}: {:?} is listed twice", entry.name));
+            }
+        }
+    }
+    let expected = &model.nodes[id].entries;
+    if !listed.keys().eq(expected.keys()) {
+        let show = |names: Vec<&Vec<u8>>| {
+            names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
+        };
+        let (found, wanted) = (show(listed.keys().collect()), show(expected.keys().collect()));
+        return Err(format!("{path}: lists {found:?}, should list {wanted:?}"));
+    }
+    for (name, id) in expected {
+        let path = format!("{path}/{}", String::from_utf8_lossy(name));
+        let found = vfs.lookup(Caller::ROOT, ino, name).map_err(|error| format!("{path}: {error}"))?;
+        if found.ino != listed[name] {
+            return Err(format!("{path}: lookup and listing differ"));
+        }
+        if *seen.entry(*id).or_insert(found.ino) != found.ino {
+            return Err(format!("{path}: two names of one file lead to two"));
+        }
+        if model.nodes[*id].kind == Kind::Directory && found.kind == Kind::Directory {
+            let parent = vfs.parent(Caller::ROOT, found.ino).map_err(|error| format!("{path}: {error}"))?;
+            if parent.ino != ino {
+                return Err(format!("{path}: its .. is another directory"));
+            }
+            directory(vfs, model, found.ino, *id, &path, seen)?;
+        } else {
+            node(vfs, model, found.ino, *id, &path)?;
+        }
+    }
+    Ok(())
+}
+
+fn node(vfs: &Vfs, model: &Model, ino: Ino, id: NodeId, path: &str) -> Result<(), String> {
+    let expected = &model.nodes[id];
+    let failed = |error: weft_vfs::Error| format!("{path}: {error}");
+    let found = vfs.attributes(ino).map_err(failed)?;
+    let size = if expected.kind == Kind::Directory { expected.entries.len() } else { expected.content.len() };
+    let wanted = (expected.kind, expected.permissions, expected.nlink, size as u64);
+    let got = (found.kind, found.permissions, found.nlink, found.size);
+    if got != wanted {
+        return Err(format!("{path}: is {got:?}, should be {wanted:?}"));
+    }
+    let content = match expected.kind {
+        Kind::File => vfs.read(ino, 0, expected.content.len() + 100).map_err(failed)?.to_vec(),
+        Kind::Symlink => vfs.read_symlink(ino).map_err(failed)?,
+        _ => Vec::new(),
+    };
+    if content != expected.content {
+        let at = content.iter().zip(&expected.content).position(|(a, b)| a != b);
+        return Err(format!("{path}: content differs at {at:?} (length {})", content.len()));
+    }
+    let names = vfs.xattr_names(ino).map_err(failed)?;
+    let mut xattrs = BTreeMap::new();
+    for name in names {
+        xattrs.insert(name.as_bytes().to_vec(), vfs.xattr(ino, name.as_bytes()).map_err(failed)?);
+    }
+    if xattrs != expected.xattrs {
+        return Err(format!("{path}: extended attributes are {xattrs:?}, should be {:?}", expected.xattrs));
+    }
+    Ok(())
+}

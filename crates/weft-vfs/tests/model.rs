@@ -1,0 +1,40 @@
+//! Random operations on a volume and on the reference file system, side by side: every result and the whole
+//! tree must agree; after a crash the tree must be the model's at some operation not before the last sync.
+
+use proptest::prelude::*;
+use weft_testkit::{Driver, Step, operations};
+
+fn agree(steps: &[Step], log: bool) -> Result<(), TestCaseError> {
+    let mut driver = Driver::new(log);
+    for (i, step) in steps.iter().enumerate() {
+        driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
+    }
+    for step in [Step::Compare, Step::Remount] {
+        driver.step(&step).map_err(|error| TestCaseError::fail(format!("at the end, {step:?}: {error}")))?;
+    }
+    Ok(())
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config(1500))]
+
+    #[test]
+    fn a_volume_does_what_the_reference_does(steps in operations(80, false)) {
+        agree(&steps, true)?;
+    }
+
+    #[test]
+    fn after_any_crash_the_tree_is_a_prefix_that_holds_all_that_was_synced(steps in operations(80, true)) {
+        agree(&steps, true)?;
+    }
+
+    #[test]
+    fn the_same_without_an_intent_log(steps in operations(60, true)) {
+        agree(&steps, false)?;
+    }
+}
