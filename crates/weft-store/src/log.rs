@@ -43,16 +43,17 @@ pub struct IntentLog {
 
 impl IntentLog {
     /// Opens the log at `path` for a mount, making it (with zeros written, so that an append changes no
-    /// file-system metadata) when there is none or it is smaller than `bytes`.
+    /// file-system metadata) when there is none or it is smaller than `bytes` and holds no record.
     pub fn open(path: &Path, bytes: u64) -> Result<IntentLog> {
         let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
-        let size = file.metadata().map_err(io)?.len();
-        if size < bytes {
-            // What it holds stays where it is as long as the halves are read with the size it had.
+        let mut size = file.metadata().map_err(io)?.len();
+        // Where the second half begins depends on the size: one that may hold records keeps it.
+        if size < bytes && !holds_records(&file, size).map_err(io)? {
             fill(&file, size, bytes).map_err(io)?;
+            size = bytes;
         }
-        let half_bytes = size.max(bytes) / 2;
+        let half_bytes = size / 2;
         Ok(IntentLog { file, path: path.into(), half_bytes, epoch: 0, half: 0, used: 0, buffer: Vec::new() })
     }
 
@@ -180,6 +181,20 @@ fn checksum(header: &[u8; HEADER_BYTES], bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header[16..]), bytes)
 }
 
+/// Whether a half of a log of `size` bytes begins with a record of any mount.
+fn holds_records(file: &File, size: u64) -> std::io::Result<bool> {
+    let mut start = [0; MAGIC.len()];
+    for half in [0, size / 2] {
+        if half + MAGIC.len() as u64 <= size {
+            file.read_exact_at(&mut start, half)?;
+            if start == MAGIC {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 fn fill(file: &File, from: u64, to: u64) -> std::io::Result<()> {
     let zeros = vec![0; 1 << 20];
     let mut at = from;
@@ -246,6 +261,17 @@ mod tests {
         }
         assert!(log.append(OpNo(op), OpNo(op), &[2; 1000]).is_err());
         assert_eq!(numbers(&log, 7).len() as u64, op - 1);
+    }
+
+    #[test]
+    fn a_log_with_records_keeps_its_size_when_a_larger_one_is_asked_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut log = log(&directory);
+        log.append(OpNo(1), OpNo(1), b"one").expect("appended");
+        log.switch();
+        log.append(OpNo(2), OpNo(2), b"two").expect("appended");
+        let reopened = IntentLog::open(&directory.path().join("log"), 4 * BYTES).expect("opens");
+        assert_eq!(numbers(&reopened, 7), [(1, 1), (2, 2)]);
     }
 
     proptest! {

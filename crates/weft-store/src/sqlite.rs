@@ -4,6 +4,8 @@
 //! (a transaction for every read would cost more than the read). `docs/format.md` says what lies where.
 
 mod apply;
+mod check;
+mod convert;
 mod extents;
 mod layout;
 mod open;
@@ -12,6 +14,8 @@ mod readers;
 mod schema;
 mod segments;
 
+pub use check::{CheckOptions, Finding, Outcome, Progress, Repair, check};
+pub use convert::convert;
 pub use layout::Layout;
 pub use open::{Volume, create, open};
 

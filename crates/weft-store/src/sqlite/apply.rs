@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::row::{BlockRef, CommitNo, InodeRow, NameRow, Place};
 use crate::store::{Applied, Durability};
 use rusqlite::Connection;
+use std::path::{Path, PathBuf};
 
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
@@ -21,6 +22,8 @@ const COMMITS_KEPT: u64 = 1024;
 /// The one connection that writes.
 pub(super) struct Writer {
     connection: Connection,
+    /// SQLite's write-ahead log.
+    wal: PathBuf,
     tail: Tail,
     /// Rows of `freed` up to this number are punched and can go.
     punched: i64,
@@ -34,7 +37,7 @@ fn failed(source: rusqlite::Error) -> Error {
 
 impl Writer {
     /// Takes over a volume: cuts off what no commit names, and punches what dead blocks left.
-    pub(super) fn open(connection: Connection, segments: Option<&Segments>) -> Result<Writer> {
+    pub(super) fn open(connection: Connection, database: &Path, segments: Option<&Segments>) -> Result<Writer> {
         let tail = connection.query_row("SELECT id, length FROM segments ORDER BY id DESC LIMIT 1", (), |row| {
             Ok(Tail { segment: row.get(0)?, length: unsigned(row, 1)? })
         });
@@ -43,7 +46,9 @@ impl Writer {
             Err(rusqlite::Error::QueryReturnedNoRows) => Tail { segment: 1, length: 0 },
             Err(error) => return Err(failed(error)),
         };
-        let mut writer = Writer { connection, tail, punched: 0, waiting: Vec::new() };
+        let mut wal = database.as_os_str().to_owned();
+        wal.push("-wal");
+        let mut writer = Writer { connection, wal: wal.into(), tail, punched: 0, waiting: Vec::new() };
         if let Some(segments) = segments {
             segments.recover(tail)?;
             writer.waiting = writer.freed_rows()?;
@@ -158,16 +163,7 @@ impl Writer {
             }
         }
         puts.sort_unstable_by(|a, b| (a.parent, &a.name).cmp(&(b.parent, &b.name)));
-        let statement = "INSERT INTO naming (parent, name, ino, kind, cookie, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
-                         ON CONFLICT (parent, name) DO UPDATE SET ino = excluded.ino, kind = excluded.kind, \
-                         cookie = excluded.cookie, since = excluded.since";
-        let mut put = self.connection.prepare_cached(statement).map_err(failed)?;
-        for row in puts {
-            let (parent, name) = (sql(row.parent.0), row.name.as_bytes());
-            let values = (parent, name, sql(row.ino.0), row.kind.mode_bits(), sql(row.cookie.0), sql(batch.commit.0));
-            put.execute(values).map_err(failed)?;
-        }
-        Ok(())
+        puts.into_iter().try_for_each(|row| put_name(&self.connection, batch.commit, row))
     }
 
     fn write_bytes(&self, batch: &Batch, blocks: &[BlockRef]) -> Result<()> {
@@ -284,8 +280,7 @@ impl Writer {
     }
 
     fn wal_bytes(&self) -> u64 {
-        let wal = self.connection.path().map(|path| format!("{path}-wal"));
-        wal.and_then(|wal| std::fs::metadata(wal).ok()).map_or(0, |metadata| metadata.len())
+        std::fs::metadata(&self.wal).map_or(0, |metadata| metadata.len())
     }
 
     /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells whether all of
@@ -348,6 +343,18 @@ pub(super) fn put_inode(connection: &Connection, commit: CommitNo, row: &InodeRo
             sql(commit.0),
             row.inline.as_deref(),
         ])
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Inserts a directory entry, or replaces the one of the same parent and name.
+pub(super) fn put_name(connection: &Connection, commit: CommitNo, row: &NameRow) -> Result<()> {
+    let statement = "INSERT INTO naming (parent, name, ino, kind, cookie, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+                     ON CONFLICT (parent, name) DO UPDATE SET ino = excluded.ino, kind = excluded.kind, \
+                     cookie = excluded.cookie, since = excluded.since";
+    let mut put = connection.prepare_cached(statement).map_err(failed)?;
+    let (parent, name) = (sql(row.parent.0), row.name.as_bytes());
+    put.execute((parent, name, sql(row.ino.0), row.kind.mode_bits(), sql(row.cookie.0), sql(commit.0)))
         .map_err(failed)?;
     Ok(())
 }

@@ -95,11 +95,15 @@ impl References {
                 let offset = if segment.is_some() { unsigned(row, 3)? } else { 0 };
                 Ok((row.get::<_, i64>(0)?, unsigned(row, 1)?, segment, offset))
             };
-            let (refs, length, segment, offset) =
-                update.query_row((sql(id.0), change), read).map_err(|error| match error {
-                    rusqlite::Error::QueryReturnedNoRows => Error::Corrupt(format!("block {} has no row", id.0)),
-                    error => failed(error),
-                })?;
+            let (refs, length, segment, offset) = match update.query_row((sql(id.0), change), read) {
+                Ok(row) => row,
+                // A damaged volume. Deleting the file that named it must still be possible.
+                Err(rusqlite::Error::QueryReturnedNoRows) if change < 0 => continue,
+                Err(rusqlite::Error::QueryReturnedNoRows) => {
+                    return Err(Error::Corrupt(format!("block {} has no row", id.0)));
+                }
+                Err(error) => return Err(failed(error)),
+            };
             if refs > 0 {
                 continue;
             }

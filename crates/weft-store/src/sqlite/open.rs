@@ -74,11 +74,16 @@ fn prepare(layout: &Layout) -> Result<bool> {
         }
         Err(error) => return Err(io("cannot make", path)(error)),
     };
-    std::fs::create_dir(segments).map_err(io("cannot make", segments))?;
+    std::fs::create_dir(segments).map_err(|error| {
+        if made {
+            let _ = std::fs::remove_dir(path);
+        }
+        io("cannot make", segments)(error)
+    })?;
     Ok(made)
 }
 
-fn remove(layout: &Layout, made_directory: bool) {
+pub(super) fn remove(layout: &Layout, made_directory: bool) {
     // Best effort: the error that led here is what the user must see.
     for suffix in ["", "-wal", "-shm"] {
         let mut path = layout.database.as_os_str().to_owned();
@@ -86,7 +91,7 @@ fn remove(layout: &Layout, made_directory: bool) {
         let _ = std::fs::remove_file(path);
     }
     if let Some(segments) = &layout.segments {
-        let _ = std::fs::remove_dir(segments);
+        let _ = std::fs::remove_dir_all(segments);
         let _ = std::fs::remove_file(&layout.hold);
         if made_directory {
             let _ = std::fs::remove_dir(&layout.volume);
@@ -137,7 +142,7 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     sync_directory(parent.unwrap_or(Path::new(".")))
 }
 
-fn home_name(home: BlockHome) -> &'static str {
+pub(super) fn home_name(home: BlockHome) -> &'static str {
     match home {
         BlockHome::Database => "database",
         BlockHome::Segments => "segments",
@@ -170,9 +175,9 @@ pub fn open(path: &Path) -> Result<Volume> {
     check_file(&layout)?;
     let hold = hold(&layout)?;
     let connection = connect(&layout.database, 32)?;
-    let header = header(&connection)?;
+    let header = read_header(&connection)?;
     let segments = layout.segments.clone().map(Segments::new);
-    let writer = Writer::open(connection, segments.as_ref())?;
+    let writer = Writer::open(connection, &layout.database, segments.as_ref())?;
     let readers = Readers::new(layout.database.clone());
     let store = SqliteStore {
         layout: layout.clone(),
@@ -226,7 +231,7 @@ pub(super) fn hold(layout: &Layout) -> Result<File> {
     }
 }
 
-fn header(connection: &Connection) -> Result<Header> {
+pub(super) fn read_header(connection: &Connection) -> Result<Header> {
     let read = |row: &rusqlite::Row<'_>| {
         let home: String = row.get(3)?;
         let limit = |column| -> rusqlite::Result<Option<u64>> {

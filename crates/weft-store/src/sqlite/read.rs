@@ -107,7 +107,7 @@ pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: 
 }
 
 /// The block that columns from `first` on (id, length, digest, segment, position) tell of.
-fn block_ref(row: &Row<'_>, first: usize) -> rusqlite::Result<BlockRef> {
+pub(super) fn block_ref(row: &Row<'_>, first: usize) -> rusqlite::Result<BlockRef> {
     let digest = row.get_ref(first + 2)?.as_blob().map_err(|_| bad(first + 2, "digest is no blob"))?;
     let place = match row.get::<_, Option<u32>>(first + 3)? {
         None => Place::Database,

@@ -153,6 +153,12 @@ impl Segments {
         Ok(Some(bytes))
     }
 
+    /// Bytes in the file of a segment; `Corrupt` if there is none.
+    pub(super) fn size(&self, segment: u32) -> Result<u64> {
+        let metadata = self.file(segment, false)?.metadata();
+        metadata.map(|metadata| metadata.len()).map_err(|error| self.io("cannot look at", segment, error))
+    }
+
     /// Keeps the disk busy ahead of a reader that goes forward.
     fn read_ahead(&self, segment: u32, file: &File, offset: u64, length: u64) {
         let wanted = {

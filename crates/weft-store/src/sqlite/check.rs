@@ -1,0 +1,314 @@
+//! Checking a volume that nobody has mounted: every invariant of `docs/format.md`, and repair.
+//!
+//! Nearly all is asked in SQL: a [`rules::Rule`] is a query for what breaks an invariant, with the statements
+//! that put it right. Repair is one transaction and one commit of the volume. It deletes no content: inodes
+//! that no name leads to get one in `/lost+found`, and a file with damaged blocks is reported and left alone.
+
+mod blocks;
+mod content;
+mod lost;
+mod names;
+mod rules;
+
+use super::layout::Layout;
+use super::open::{check_file, connect, hold, read_header};
+use super::segments::Segments;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::IntentLog;
+use crate::store::Header;
+use rules::Rule;
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use std::fmt;
+use std::path::Path;
+
+/// Most findings told of one rule; the rest are only counted.
+const FINDINGS_MAX: usize = 1000;
+
+/// Ids left free for the operations that still wait in the intent log.
+const LOG_IDS: u64 = 1 << 32;
+
+/// Whether to put right what can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// Only look; nothing is changed.
+    No,
+    /// Put it right, in one transaction.
+    Yes,
+}
+
+/// What to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Whether to put right what can be.
+    pub repair: Repair,
+    /// Read every block, and compare it with its digest.
+    pub read_data: bool,
+}
+
+/// How far a check or a conversion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done now.
+    pub step: &'static str,
+    /// How much of it is done.
+    pub done: u64,
+    /// How much there is of it.
+    pub total: u64,
+}
+
+/// How a finding stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Worth knowing, and no damage.
+    Note,
+    /// An invariant is broken.
+    Damaged,
+    /// It was broken, and was put right.
+    Repaired,
+}
+
+/// Something a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file or directory it is about; none for the volume as a whole. Bytes, as names are; an inode that
+    /// no name leads to is `#` and its number.
+    pub path: Option<Vec<u8>>,
+    /// What is wrong.
+    pub what: String,
+    /// Whether that is damage, and whether it was repaired.
+    pub outcome: Outcome,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}: ", String::from_utf8_lossy(path))?;
+        }
+        f.write_str(&self.what)?;
+        match self.outcome {
+            Outcome::Note => f.write_str(" (no damage)"),
+            Outcome::Damaged => Ok(()),
+            Outcome::Repaired => f.write_str(" (repaired)"),
+        }
+    }
+}
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot check the database", source }
+}
+
+/// Checks the volume at `path`, which it holds meanwhile. Errors: those of [`super::open`], and what keeps the
+/// check from going on; damage is a finding, not an error.
+pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+    let layout = Layout::find(path)?;
+    check_file(&layout)?;
+    let _hold = hold(&layout)?;
+    let connection = connect(&layout.database, 64)?;
+    connection.execute_batch("PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE").map_err(failed)?;
+    let mut checker = Checker { connection, layout, options, findings: Vec::new(), progress };
+    match checker.run() {
+        Ok(()) => {}
+        // What cannot even be read is damage like any other.
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            checker.connection.execute_batch("ROLLBACK").map_err(failed)?;
+            checker.findings.iter_mut().filter(|f| f.outcome == Outcome::Repaired).for_each(|f| {
+                f.outcome = Outcome::Damaged;
+            });
+            checker.volume_finding(format!("{error}; the check could not go on"));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(checker.findings)
+}
+
+/// One check under way, in a transaction. It puts right what it can even if that was not asked for, so that
+/// one damage is not reported again by every rule it upsets, and then rolls back.
+struct Checker<'a> {
+    connection: Connection,
+    layout: Layout,
+    options: CheckOptions,
+    findings: Vec<Finding>,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Checker<'_> {
+    fn run(&mut self) -> Result<()> {
+        let step = |this: &mut Self, step, done| (this.progress)(Progress { step, done, total: 6 });
+        step(self, "database", 0);
+        if !self.database()? {
+            return Ok(());
+        }
+        let header = read_header(&self.connection)?;
+        self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
+        self.apply_rules(rules::VALUES)?;
+        self.find_log(&header)?;
+        step(self, "names", 1);
+        self.names()?;
+        step(self, "lost inodes", 2);
+        self.lost(&header)?;
+        step(self, "content", 3);
+        self.links()?;
+        self.content()?;
+        step(self, "blocks", 4);
+        self.blocks(&header)?;
+        step(self, "counters", 5);
+        self.apply_rules(rules::COUNTERS)?;
+        step(self, "counters", 6);
+        if self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired) {
+            self.connection.execute_batch(rules::NEW_COMMIT).map_err(failed)?;
+            self.connection.execute_batch("COMMIT").map_err(failed)
+        } else {
+            self.connection.execute_batch("ROLLBACK").map_err(failed)
+        }
+    }
+
+    /// SQLite's own invariants. False if they do not hold: nothing said of the rows would be worth much.
+    fn database(&mut self) -> Result<bool> {
+        let damaged = self.integrity()?;
+        if damaged.is_empty() {
+            return Ok(true);
+        }
+        // An index can be made anew from its table.
+        let whole = self.options.repair == Repair::Yes
+            && self.connection.execute_batch("REINDEX").is_ok()
+            && self.integrity()?.is_empty();
+        let outcome = if whole { Outcome::Repaired } else { Outcome::Damaged };
+        let findings =
+            damaged.into_iter().map(|what| Finding { path: None, what: format!("database: {what}"), outcome });
+        self.findings.extend(findings);
+        if !whole {
+            self.connection.execute_batch("ROLLBACK").map_err(failed)?;
+        }
+        Ok(whole)
+    }
+
+    fn integrity(&self) -> Result<Vec<String>> {
+        let mut statement = self.connection.prepare("PRAGMA integrity_check(100)").map_err(failed)?;
+        let rows = statement.query_map((), |row| row.get::<_, String>(0)).map_err(failed)?;
+        let rows = rows.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?;
+        Ok(rows.into_iter().filter(|row| row != "ok").collect())
+    }
+
+    /// Operations that wait in the intent log are no damage; ids they may use must stay free.
+    fn find_log(&mut self, header: &Header) -> Result<()> {
+        if !self.layout.log.exists() {
+            return Ok(());
+        }
+        let records = IntentLog::open(&self.layout.log, 0)?.records(header.counters.epoch)?;
+        let Some(last) = records.last().map(|record| record.last).filter(|last| *last > header.counters.op) else {
+            return Ok(());
+        };
+        let count = last.0 - header.counters.op.0;
+        self.note(format!("{count} operations wait in the intent log; the next mount applies them"));
+        let statement = "UPDATE volume SET next_id = next_id + ?1";
+        self.connection.execute(statement, (super::read::sql(LOG_IDS),)).map_err(failed)?;
+        Ok(())
+    }
+
+    fn note(&mut self, what: String) {
+        self.findings.push(Finding { path: None, what, outcome: Outcome::Note });
+    }
+
+    fn volume_finding(&mut self, what: String) {
+        self.findings.push(Finding { path: None, what, outcome: Outcome::Damaged });
+    }
+
+    /// What becomes of damage that this check can put right.
+    fn repaired(&self) -> Outcome {
+        match self.options.repair {
+            Repair::Yes => Outcome::Repaired,
+            Repair::No => Outcome::Damaged,
+        }
+    }
+
+    fn find(&mut self, ino: i64, what: String, outcome: Outcome) -> Result<()> {
+        let path = Some(self.path(ino, None)?);
+        self.findings.push(Finding { path, what, outcome });
+        Ok(())
+    }
+
+    fn apply_rules(&mut self, rules: &[Rule]) -> Result<()> {
+        rules.iter().try_for_each(|rule| self.apply_rule(rule).map(|_| ()))
+    }
+
+    /// Reports what breaks `rule`, puts it right, and tells how much it was.
+    fn apply_rule(&mut self, rule: &Rule) -> Result<usize> {
+        let outcome = match (rule.is_note, rule.repair) {
+            (true, _) => Outcome::Note,
+            (false, []) => Outcome::Damaged,
+            (false, _) => self.repaired(),
+        };
+        let mut found = Vec::new();
+        let mut count = 0;
+        {
+            let mut statement = self.connection.prepare(rule.offenders).map_err(failed)?;
+            let mut rows = statement.query(()).map_err(failed)?;
+            while let Some(row) = rows.next().map_err(failed)? {
+                count += 1;
+                if count <= FINDINGS_MAX {
+                    found.push((row.get::<_, Option<i64>>(0).unwrap_or(None), bytes(row, 1), text(row, 2)));
+                }
+            }
+        }
+        for (ino, name, what) in found {
+            let path = ino.map(|ino| self.path(ino, name.as_deref())).transpose()?;
+            self.findings.push(Finding { path, what, outcome });
+        }
+        if count > FINDINGS_MAX {
+            let what = format!("and {} more of the same kind", count - FINDINGS_MAX);
+            self.findings.push(Finding { path: None, what, outcome });
+        }
+        if count > 0 {
+            for statement in rule.repair {
+                self.connection.execute_batch(statement).map_err(failed)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The path of inode `ino`, and of `name` in it.
+    fn path(&self, ino: i64, name: Option<&[u8]>) -> Result<Vec<u8>> {
+        let mut parts: Vec<Vec<u8>> = name.map(<[u8]>::to_vec).into_iter().collect();
+        let statement = "SELECT parent, name FROM reached WHERE ino = ?1";
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let mut at = ino;
+        while at != 1 {
+            let step = statement.query_row((at,), |row| Ok((row.get::<_, i64>(0)?, bytes(row, 1))));
+            match step {
+                Ok((parent, name)) => {
+                    parts.push(name.unwrap_or_default());
+                    at = parent;
+                }
+                Err(rusqlite::Error::QueryReturnedNoRows) => {
+                    parts.push(format!("#{at}").into_bytes());
+                    parts.reverse();
+                    return Ok(parts.join(&b'/'));
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        parts.push(Vec::new());
+        parts.reverse();
+        let path = parts.join(&b'/');
+        Ok(if path.is_empty() { b"/".to_vec() } else { path })
+    }
+
+    fn segments(&self) -> Option<Segments> {
+        self.layout.segments.clone().map(Segments::new)
+    }
+}
+
+/// The bytes of a column, whatever its type; none for NULL.
+fn bytes(row: &rusqlite::Row<'_>, column: usize) -> Option<Vec<u8>> {
+    match row.get_ref(column).ok()? {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string().into_bytes()),
+        ValueRef::Real(number) => Some(number.to_string().into_bytes()),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes.to_vec()),
+    }
+}
+
+fn text(row: &rusqlite::Row<'_>, column: usize) -> String {
+    String::from_utf8_lossy(&bytes(row, column).unwrap_or_default()).into_owned()
+}

@@ -1,0 +1,171 @@
+//! Rules about blocks and segments, and reading all data.
+
+use super::rules::{Rule, rule};
+use super::{Checker, Progress, failed};
+use crate::error::{ErrorKind, Result};
+use crate::row::{BlockId, Place};
+use crate::sqlite::read::{self, sql, unsigned};
+use crate::sqlite::segments::Segments;
+use crate::store::{BlockHome, Header, Patience};
+use crate::{Error, digest};
+
+const BLOCKS: &[Rule] = &[
+    rule(
+        "SELECT NULL, NULL, printf('block %d is named %d times, its row says %d', b.id, r.refs, b.refs) \
+         FROM blocks b JOIN refs_of r ON r.block = b.id WHERE r.refs <> b.refs",
+        &["UPDATE blocks SET refs = (SELECT refs FROM refs_of r WHERE r.block = blocks.id) \
+           WHERE id IN (SELECT block FROM refs_of)"],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('block %d does not lie where the volume keeps its blocks', id) FROM blocks \
+         WHERE (segment IS NULL) <> (SELECT home = 'database' FROM volume)",
+        &[],
+    ),
+];
+
+/// Bytes a block takes in a segment: `segments::taken` in SQL.
+const SEGMENTS: &[Rule] = &[
+    rule(
+        "SELECT NULL, NULL, printf('block %d lies over the one after it, in segment %d at %d', id, segment, position) \
+         FROM (SELECT id, segment, position, length, lead(position) OVER (PARTITION BY segment ORDER BY position) \
+         AS next FROM blocks WHERE segment IS NOT NULL) \
+         WHERE position + CASE WHEN length < 4096 THEN length ELSE (length + 4095) / 4096 * 4096 END > next",
+        &[],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('segment %d: %d bytes live up to %d, its row says otherwise', u.segment, u.live, u.end) \
+         FROM (SELECT segment, sum(CASE WHEN length < 4096 THEN length ELSE (length + 4095) / 4096 * 4096 END) AS live, \
+         max(position + length) AS end FROM blocks WHERE segment IS NOT NULL GROUP BY segment) u \
+         LEFT JOIN segments s ON s.id = u.segment WHERE s.id IS NULL OR s.live <> u.live OR s.length < u.end",
+        &["INSERT INTO segments (id, live, length) \
+           SELECT segment, sum(CASE WHEN length < 4096 THEN length ELSE (length + 4095) / 4096 * 4096 END), \
+           max(position + CASE WHEN length < 4096 THEN length ELSE (length + 4095) / 4096 * 4096 END) \
+           FROM blocks WHERE segment IS NOT NULL GROUP BY segment \
+           ON CONFLICT (id) DO UPDATE SET live = excluded.live, length = max(length, excluded.length)"],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('segment %d holds nothing, its row says %d bytes', id, live) FROM segments \
+         WHERE live <> 0 AND id NOT IN (SELECT segment FROM blocks WHERE segment IS NOT NULL)",
+        &["UPDATE segments SET live = 0 WHERE id NOT IN (SELECT segment FROM blocks WHERE segment IS NOT NULL)"],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('space to give back in segment %d at %d belongs to block %d', f.segment, f.position, b.id) \
+         FROM freed f JOIN blocks b ON b.segment = f.segment \
+         AND b.position < f.position + f.length AND b.position + b.length > f.position",
+        &["DELETE FROM freed WHERE EXISTS (SELECT 1 FROM blocks b WHERE b.segment = freed.segment \
+           AND b.position < freed.position + freed.length AND b.position + b.length > freed.position)"],
+    ),
+];
+
+/// Files that name a block which is gone or damaged.
+const FILES: &[Rule] = &[rule(
+    "SELECT e.ino, NULL, printf('bytes %d to %d are damaged: block %d %s', e.idx * v.block_size, \
+     e.idx * v.block_size + coalesce(b.length, v.block_size) - 1, e.block, coalesce(bad.why, 'has no row')) \
+     FROM volume v CROSS JOIN extents e LEFT JOIN blocks b ON b.id = e.block LEFT JOIN bad ON bad.block = e.block \
+     WHERE b.id IS NULL OR bad.block IS NOT NULL",
+    &[],
+)];
+
+const MISSING_BYTES: &str = "INSERT INTO bad SELECT b.id, CASE WHEN y.id IS NULL THEN 'has no bytes' \
+    ELSE 'has another length than its row says' END FROM blocks b LEFT JOIN block_bytes y ON y.id = b.id \
+    WHERE b.segment IS NULL AND (y.id IS NULL OR typeof(y.bytes) <> 'blob' OR length(y.bytes) <> b.length)";
+
+/// Blocks verified between two reports of progress.
+const REPORTED: u64 = 256;
+
+struct Stored {
+    id: BlockId,
+    length: usize,
+    digest: Vec<u8>,
+    place: Place,
+}
+
+impl Checker<'_> {
+    pub(super) fn blocks(&mut self, header: &Header) -> Result<()> {
+        let refs = "INSERT INTO refs_of SELECT block, count(*) FROM extents GROUP BY block";
+        self.connection.execute_batch(refs).map_err(failed)?;
+        self.apply_rules(BLOCKS)?;
+        match header.options.home {
+            BlockHome::Segments => {
+                self.apply_rules(SEGMENTS)?;
+                self.segment_files()?;
+            }
+            BlockHome::Database => self.connection.execute_batch(MISSING_BYTES).map_err(failed)?,
+        }
+        if self.options.read_data {
+            self.read_data()?;
+        }
+        self.apply_rules(FILES)
+    }
+
+    /// Blocks past the end of their segment's file, or in one that is not there.
+    fn segment_files(&mut self) -> Result<()> {
+        let Some(segments) = self.segments() else { return Ok(()) };
+        let used = "SELECT DISTINCT segment FROM blocks WHERE segment IS NOT NULL";
+        let mut statement = self.connection.prepare(used).map_err(failed)?;
+        let used = statement.query_map((), |row| row.get::<_, u32>(0)).map_err(failed)?;
+        for segment in used.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)? {
+            let (why, size) = match segments.size(segment) {
+                Ok(size) => ("lies past the end of its segment", size),
+                Err(error) if error.kind() == ErrorKind::Corrupt => ("lies in a segment that is gone", 0),
+                Err(error) => return Err(error),
+            };
+            let statement = "INSERT INTO bad SELECT id, ?3 FROM blocks WHERE segment = ?1 AND position + length > ?2";
+            self.connection.execute(statement, (segment, sql(size), why)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Reads every block that is there, and compares it with its digest.
+    fn read_data(&mut self) -> Result<()> {
+        let segments = self.segments();
+        let count = "SELECT count(*) FROM blocks";
+        let total = self.connection.query_row(count, (), |row| unsigned(row, 0)).map_err(failed)?;
+        let all = "SELECT id, length, digest, segment, position FROM blocks WHERE id NOT IN (SELECT block FROM bad) \
+                   ORDER BY segment, position, id";
+        let mut statement = self.connection.prepare(all).map_err(failed)?;
+        let mut rows = statement.query(()).map_err(failed)?;
+        let (mut done, mut bad) = (0, Vec::new());
+        while let Some(row) = rows.next().map_err(failed)? {
+            // What cannot be read as a block's row was reported by a rule.
+            let Ok(block) = stored(row) else { continue };
+            if let Some(why) = self.damage(&block, segments.as_ref())? {
+                bad.push((block.id, why));
+            }
+            done += 1;
+            if done % REPORTED == 0 {
+                (self.progress)(Progress { step: "data", done, total });
+            }
+        }
+        for (id, why) in bad {
+            self.connection.execute("INSERT INTO bad VALUES (?1, ?2)", (sql(id.0), why)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the bytes of a block.
+    fn damage(&self, block: &Stored, segments: Option<&Segments>) -> Result<Option<String>> {
+        let read = match (block.place, segments) {
+            (Place::Database, _) => read::block_bytes(&self.connection, block.id).map(Some),
+            (Place::Segment { segment, offset }, Some(segments)) => {
+                segments.read(segment, offset, block.length, Patience::Forever)
+            }
+            (Place::Segment { .. }, None) => return Ok(None),
+        };
+        match read {
+            Ok(bytes) if bytes.as_deref().is_some_and(|bytes| digest(bytes)[..] == block.digest) => Ok(None),
+            Ok(_) => Ok(Some("has other bytes than were written".into())),
+            Err(error @ (Error::Corrupt(_) | Error::Io { .. })) => Ok(Some(format!("cannot be read: {error}"))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn stored(row: &rusqlite::Row<'_>) -> rusqlite::Result<Stored> {
+    let place = match row.get(3)? {
+        None => Place::Database,
+        Some(segment) => Place::Segment { segment, offset: unsigned(row, 4)? },
+    };
+    let length = row.get::<_, u32>(1)? as usize;
+    Ok(Stored { id: BlockId(unsigned(row, 0)?), length, digest: row.get(2)?, place })
+}

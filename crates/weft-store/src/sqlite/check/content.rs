@@ -1,0 +1,97 @@
+//! Rules about what inodes hold: content in their row or in blocks, and extended attributes.
+
+use super::rules::{Rule, rule};
+use super::{Checker, failed};
+use crate::error::Result;
+
+const RULES: &[Rule] = &[
+    rule(
+        "SELECT f.ino, NULL, 'it has blocks, which only files have' FROM content_of c JOIN fileatt f ON f.ino = c.ino \
+         WHERE f.mode & 61440 <> 32768",
+        &[],
+    ),
+    rule(
+        "SELECT f.ino, NULL, 'it has blocks beside content in its row' FROM content_of c \
+         JOIN fileatt f ON f.ino = c.ino WHERE f.inline IS NOT NULL",
+        &[],
+    ),
+    rule(
+        "SELECT ino, NULL, 'its row has content, which only files and symbolic links have' FROM fileatt \
+         WHERE inline IS NOT NULL AND mode & 61440 NOT IN (32768, 40960)",
+        &[],
+    ),
+    rule(
+        "SELECT ino, NULL, 'the symbolic link has no target' FROM fileatt \
+         WHERE mode & 61440 = 40960 AND coalesce(length(inline), 0) = 0",
+        &[],
+    ),
+    rule(
+        "SELECT ino, NULL, printf('its target has %d bytes, its size is %d', length(inline), size) FROM fileatt \
+         WHERE mode & 61440 = 40960 AND size <> length(inline)",
+        &["UPDATE fileatt SET size = length(inline), since = (SELECT number + 1 FROM volume) \
+           WHERE mode & 61440 = 40960 AND size <> length(inline)"],
+    ),
+    rule(
+        "SELECT ino, NULL, printf('its row holds %d bytes of content, more than the threshold', length(inline)) \
+         FROM fileatt WHERE mode & 61440 = 32768 AND length(inline) > (SELECT inline_max FROM volume)",
+        &[],
+    ),
+    rule(
+        "SELECT ino, NULL, printf('its row holds %d bytes of content, its size is %d', length(inline), size) \
+         FROM fileatt WHERE mode & 61440 = 32768 AND length(inline) > size",
+        &["UPDATE fileatt SET size = length(inline), since = (SELECT number + 1 FROM volume) \
+           WHERE mode & 61440 = 32768 AND length(inline) > size"],
+    ),
+    rule(
+        "SELECT ino, NULL, printf('block index %s is none a file can have', idx) FROM extents \
+         WHERE typeof(idx) <> 'integer' OR idx < 0 \
+         OR idx >= 9223372036854775807 / (SELECT block_size FROM volume)",
+        &[],
+    ),
+    rule(
+        "SELECT f.ino, NULL, printf('its blocks reach byte %d, its size is %d', c.end, f.size) \
+         FROM content_of c JOIN fileatt f ON f.ino = c.ino WHERE f.mode & 61440 = 32768 AND c.end > f.size",
+        &["UPDATE fileatt SET size = (SELECT end FROM content_of c WHERE c.ino = fileatt.ino), \
+           since = (SELECT number + 1 FROM volume) WHERE mode & 61440 = 32768 \
+           AND size < (SELECT end FROM content_of c WHERE c.ino = fileatt.ino)"],
+    ),
+    rule(
+        "SELECT f.ino, NULL, printf('it stores %d bytes and says %d', \
+         coalesce(length(f.inline), 0) + coalesce(c.bytes, 0), f.allocated) \
+         FROM fileatt f LEFT JOIN content_of c ON c.ino = f.ino \
+         WHERE f.allocated <> coalesce(length(f.inline), 0) + coalesce(c.bytes, 0)",
+        &["UPDATE fileatt SET allocated = coalesce(length(inline), 0) \
+           + coalesce((SELECT bytes FROM content_of c WHERE c.ino = fileatt.ino), 0)"],
+    ),
+    rule(
+        "SELECT ino, NULL, printf('attribute %s has no inode', CAST(name AS TEXT)) FROM xattr \
+         WHERE NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = xattr.ino)",
+        &["DELETE FROM xattr WHERE NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = xattr.ino)"],
+    ),
+    rule(
+        "SELECT ino, NULL, 'it has an attribute of a name or value that no Weft writes' FROM xattr \
+         WHERE typeof(name) <> 'blob' OR length(name) NOT BETWEEN 1 AND 255 OR instr(name, x'00') > 0 \
+         OR typeof(value) <> 'blob'",
+        &[],
+    ),
+    rule(
+        "SELECT ino, NULL, 'whether it has extended attributes is not what its row says' FROM fileatt f \
+         WHERE has_xattrs <> EXISTS (SELECT 1 FROM xattr x WHERE x.ino = f.ino)",
+        &["UPDATE fileatt SET has_xattrs = EXISTS (SELECT 1 FROM xattr x WHERE x.ino = fileatt.ino)"],
+    ),
+];
+
+const SUM: &str = "
+INSERT INTO content_of
+    SELECT e.ino, sum(coalesce(b.length, 0)), max(e.idx * v.block_size + coalesce(b.length, 1))
+    FROM volume v CROSS JOIN extents e LEFT JOIN blocks b ON b.id = e.block
+    WHERE typeof(e.idx) = 'integer' AND e.idx >= 0 AND e.idx < 9223372036854775807 / v.block_size
+    GROUP BY e.ino;
+";
+
+impl Checker<'_> {
+    pub(super) fn content(&mut self) -> Result<()> {
+        self.connection.execute_batch(SUM).map_err(failed)?;
+        self.apply_rules(RULES)
+    }
+}

@@ -1,0 +1,197 @@
+//! What nothing leads to any more: it gets a name in `/lost+found`.
+
+use super::{Checker, failed};
+use crate::digest;
+use crate::error::Result;
+use crate::row::{CommitNo, Cookie, Ino, InodeRow, Kind, NameRow, Timestamp};
+use crate::sqlite::apply::{put_inode, put_name};
+use crate::sqlite::read::{self, sql};
+use crate::store::Header;
+use crate::{Error, Name};
+use rusqlite::OptionalExtension;
+
+/// Inodes of no name that are no orphans, or orphans that hold entries.
+const NAMELESS: &str = "SELECT ino FROM fileatt f WHERE ino <> 1 \
+    AND ino NOT IN (SELECT ino FROM reached) AND ino NOT IN (SELECT ino FROM names_of) \
+    AND (nlink > 0 OR ino IN (SELECT ino FROM in_directory)) ORDER BY ino";
+
+/// What still is not reached then lies in a cycle of directories.
+const IN_CYCLE: &str = "SELECT f.ino FROM fileatt f JOIN names_of n ON n.ino = f.ino \
+    WHERE f.ino NOT IN (SELECT ino FROM reached) ORDER BY f.mode & 61440 <> 16384, f.ino LIMIT 1";
+
+impl Checker<'_> {
+    /// Finds what nothing leads to, and moves it to lost+found. Ends with `reached` as it then is.
+    pub(super) fn lost(&mut self, header: &Header) -> Result<()> {
+        self.lost_rows(header)?;
+        self.lost_bytes()?;
+        self.lost_blocks(header)?;
+        loop {
+            self.reach()?;
+            self.count_names()?;
+            let nameless = self.numbers(NAMELESS)?;
+            for ino in &nameless {
+                self.find(
+                    *ino,
+                    format!("no name leads to inode {ino}; its place is /lost+found/#{ino}"),
+                    self.repaired(),
+                )?;
+                self.rescue(*ino, header)?;
+            }
+            if !nameless.is_empty() {
+                continue;
+            }
+            let Some(ino) = self.numbers(IN_CYCLE)?.first().copied() else { return Ok(()) };
+            let what = format!("directory {ino} lies in itself; its place is /lost+found/#{ino}");
+            self.find(ino, what, self.repaired())?;
+            self.connection.execute("DELETE FROM naming WHERE ino = ?1", (ino,)).map_err(failed)?;
+            self.rescue(ino, header)?;
+        }
+    }
+
+    fn numbers(&self, statement: &str) -> Result<Vec<i64>> {
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let rows = statement.query_map((), |row| row.get(0)).map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    /// Files whose row is gone but whose blocks are there.
+    fn lost_rows(&mut self, header: &Header) -> Result<()> {
+        let lost = self.numbers("SELECT DISTINCT ino FROM extents WHERE ino NOT IN (SELECT ino FROM fileatt)")?;
+        for ino in lost {
+            let what = format!("the row of inode {ino} is gone, its content is not");
+            self.find(ino, what, self.repaired())?;
+            self.make_file(ino, header)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks of the database whose row is gone but whose bytes are there.
+    fn lost_bytes(&mut self) -> Result<()> {
+        let lost = self.numbers("SELECT id FROM block_bytes WHERE id NOT IN (SELECT id FROM blocks) ORDER BY id")?;
+        for id in lost {
+            let bytes = "SELECT bytes FROM block_bytes WHERE id = ?1";
+            let bytes: Vec<u8> = self.connection.query_row(bytes, (id,), |row| row.get(0)).map_err(failed)?;
+            let row = "INSERT INTO blocks (id, refs, length, digest) VALUES (?1, 0, ?2, ?3)";
+            let row = (row, (id, sql(bytes.len() as u64), digest(&bytes)));
+            self.connection.execute(row.0, row.1).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks that no file names become a file, in the order they were written.
+    fn lost_blocks(&mut self, header: &Header) -> Result<()> {
+        let lost = self.numbers("SELECT id FROM blocks WHERE id NOT IN (SELECT block FROM extents) ORDER BY id")?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let ino = self.next_id()?;
+        let what = format!("{} blocks belong to no file; together they are inode {ino}", lost.len());
+        self.findings.push(super::Finding { path: None, what, outcome: self.repaired() });
+        let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
+        for (index, block) in lost.into_iter().enumerate() {
+            let values = (ino, sql(index as u64), block, sql(header.commit.next().0));
+            self.connection.prepare_cached(statement).map_err(failed)?.execute(values).map_err(failed)?;
+            self.connection.execute("UPDATE blocks SET refs = 1 WHERE id = ?1", (block,)).map_err(failed)?;
+        }
+        self.make_file(ino, header)
+    }
+
+    /// A row for a file of which only extents are known.
+    fn make_file(&self, ino: i64, header: &Header) -> Result<()> {
+        let statement = "SELECT max(e.idx * ?2 + coalesce(b.length, 1)), sum(coalesce(b.length, 0)) \
+                         FROM extents e LEFT JOIN blocks b ON b.id = e.block WHERE e.ino = ?1";
+        let read = |row: &rusqlite::Row<'_>| Ok((read::unsigned(row, 0)?, read::unsigned(row, 1)?));
+        let (size, allocated) =
+            self.connection.query_row(statement, (ino, header.options.block_size), read).map_err(failed)?;
+        let row = InodeRow {
+            kind: Kind::File,
+            permissions: 0o600,
+            nlink: 1,
+            parent: Ino(0),
+            size,
+            allocated,
+            ..self.new_row(ino)?
+        };
+        put_inode(&self.connection, header.commit.next(), &row)
+    }
+
+    fn new_row(&self, ino: i64) -> Result<InodeRow> {
+        let time = "SELECT coalesce((SELECT max(time) FROM commits), created) FROM volume";
+        let time = self.connection.query_row(time, (), |row| row.get(0)).map_err(failed)?;
+        Ok(InodeRow { ino: number(ino)?, ..InodeRow::new_root(0, 0, Timestamp(time)) })
+    }
+
+    fn next_id(&self) -> Result<i64> {
+        let statement = "UPDATE volume SET next_id = next_id + 1 RETURNING next_id - 1";
+        self.connection.query_row(statement, (), |row| row.get(0)).map_err(failed)
+    }
+
+    /// Names inode `ino` in lost+found.
+    fn rescue(&mut self, ino: i64, header: &Header) -> Result<()> {
+        let commit = header.commit.next();
+        let home = self.lost_and_found(commit)?;
+        let mode = "SELECT mode FROM fileatt WHERE ino = ?1";
+        let mode = self.connection.query_row(mode, (ino,), |row| row.get(0)).map_err(failed)?;
+        let kind = Kind::from_mode(mode).ok_or_else(|| Error::Corrupt(format!("inode {ino} is of no kind")))?;
+        let name = Name::new(format!("#{ino}").as_bytes()).expect("short, and without a slash");
+        let name = self.free_name(home, name)?;
+        self.link(commit, &NameRow { parent: number(home)?, name, ino: number(ino)?, kind, cookie: Cookie(0) })
+    }
+
+    /// Adds the entry `row`, with a new cookie, and counts it in its directory and its inode.
+    fn link(&self, commit: CommitNo, row: &NameRow) -> Result<()> {
+        let cookie = Cookie(number(self.next_id()?)?.0);
+        put_name(&self.connection, commit, &NameRow { cookie, ..row.clone() })?;
+        let (parent, ino, is_directory) = (sql(row.parent.0), sql(row.ino.0), row.kind == Kind::Directory);
+        let directory = "UPDATE fileatt SET size = size + 1, nlink = nlink + ?2, since = ?3 WHERE ino = ?1";
+        self.connection.execute(directory, (parent, is_directory, sql(commit.0))).map_err(failed)?;
+        let inode = match row.kind {
+            Kind::Directory => "UPDATE fileatt SET parent = ?2, since = ?3, nlink = max(nlink, 2) WHERE ino = ?1",
+            _ => "UPDATE fileatt SET nlink = 1, parent = 0 * ?2, since = ?3 WHERE ino = ?1",
+        };
+        self.connection.execute(inode, (ino, parent, sql(commit.0))).map_err(failed)?;
+        Ok(())
+    }
+
+    /// `name`, or with a number after it if the directory `parent` has it already.
+    fn free_name(&self, parent: i64, name: Name) -> Result<Name> {
+        let taken = "SELECT 1 FROM naming WHERE parent = ?1 AND name = ?2";
+        let mut candidate = name.clone();
+        for n in 1u32.. {
+            let found = self.connection.query_row(taken, (parent, candidate.as_bytes()), |_| Ok(())).optional();
+            if found.map_err(failed)?.is_none() {
+                break;
+            }
+            let mut bytes = name.as_bytes().to_vec();
+            bytes.extend_from_slice(format!(".{n}").as_bytes());
+            candidate = Name::new(&bytes).expect("short, and without a slash");
+        }
+        Ok(candidate)
+    }
+
+    /// The directory /lost+found, made if there is none.
+    fn lost_and_found(&mut self, commit: CommitNo) -> Result<i64> {
+        let name = Name::new(b"lost+found").expect("a valid name");
+        let found = "SELECT n.ino FROM naming n JOIN fileatt f ON f.ino = n.ino \
+                     WHERE n.parent = 1 AND n.name = ?1 AND f.mode & 61440 = 16384";
+        let found = self.connection.query_row(found, (name.as_bytes(),), |row| row.get(0)).optional();
+        if let Some(ino) = found.map_err(failed)? {
+            return Ok(ino);
+        }
+        let ino = self.next_id()?;
+        let row = InodeRow { permissions: 0o700, ..self.new_row(ino)? };
+        put_inode(&self.connection, commit, &row)?;
+        let counted = "UPDATE volume SET inodes_used = inodes_used + 1";
+        self.connection.execute(counted, ()).map_err(failed)?;
+        let name = self.free_name(1, name)?;
+        self.link(
+            commit,
+            &NameRow { parent: Ino::ROOT, name, ino: row.ino, kind: Kind::Directory, cookie: Cookie(0) },
+        )?;
+        Ok(ino)
+    }
+}
+
+fn number(ino: i64) -> Result<Ino> {
+    u64::try_from(ino).map(Ino).map_err(|_| Error::Corrupt(format!("inode number {ino}")))
+}

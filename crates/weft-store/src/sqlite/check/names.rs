@@ -1,0 +1,144 @@
+//! Rules about directory entries: what they name, that they form a tree, and what directories say of them.
+
+use super::rules::{Rule, rule};
+use super::{Checker, failed};
+use crate::error::Result;
+
+/// Entries of nothing, in nothing, or of the wrong kind.
+const ENTRIES: &[Rule] = &[
+    rule(
+        "SELECT parent, name, 'the entry lies in an inode that is not there or no directory' FROM naming \
+         WHERE NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.parent AND f.mode & 61440 = 16384)",
+        &["DELETE FROM naming WHERE NOT EXISTS \
+           (SELECT 1 FROM fileatt f WHERE f.ino = naming.parent AND f.mode & 61440 = 16384)"],
+    ),
+    rule(
+        "SELECT parent, name, printf('the entry names inode %d, which is not there', ino) FROM naming \
+         WHERE NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino)",
+        &["DELETE FROM naming WHERE NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino)"],
+    ),
+    rule(
+        "SELECT parent, name, 'the entry names the root directory' FROM naming WHERE ino = 1",
+        &["DELETE FROM naming WHERE ino = 1"],
+    ),
+    rule(
+        "SELECT n.parent, n.name, printf('the entry says kind %o, the inode %o', n.kind, f.mode & 61440) \
+         FROM naming n JOIN fileatt f ON f.ino = n.ino WHERE n.kind <> f.mode & 61440",
+        &["UPDATE naming SET kind = (SELECT mode & 61440 FROM fileatt f WHERE f.ino = naming.ino), \
+           since = (SELECT number + 1 FROM volume) \
+           WHERE kind <> (SELECT mode & 61440 FROM fileatt f WHERE f.ino = naming.ino)"],
+    ),
+    rule(
+        "SELECT parent, CAST('#name-' || cookie AS BLOB), 'its name was no name a file can have' FROM naming \
+         WHERE typeof(name) <> 'blob' OR length(name) NOT BETWEEN 1 AND 255 OR name IN (x'2e', x'2e2e') \
+         OR instr(name, x'2f') > 0 OR instr(name, x'00') > 0",
+        &["UPDATE OR REPLACE naming SET name = CAST('#name-' || cookie AS BLOB) \
+           WHERE typeof(name) <> 'blob' OR length(name) NOT BETWEEN 1 AND 255 OR name IN (x'2e', x'2e2e') \
+           OR instr(name, x'2f') > 0 OR instr(name, x'00') > 0"],
+    ),
+    rule(
+        "SELECT parent, name, printf('position %d in the directory is taken twice or reserved', cookie) \
+         FROM naming n WHERE cookie < 3 OR EXISTS \
+         (SELECT 1 FROM naming m WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino < n.ino) OR EXISTS \
+         (SELECT 1 FROM naming m WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino = n.ino AND m.name < n.name)",
+        &[
+            "CREATE TEMP TABLE moved AS SELECT parent, name, row_number() OVER (ORDER BY parent, name) - 1 \
+             + (SELECT next_id FROM volume) AS cookie FROM naming n WHERE cookie < 3 OR EXISTS \
+             (SELECT 1 FROM naming m WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino < n.ino) OR EXISTS \
+             (SELECT 1 FROM naming m WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino = n.ino AND m.name < n.name)",
+            "UPDATE naming SET cookie = moved.cookie FROM moved \
+             WHERE naming.parent = moved.parent AND naming.name = moved.name",
+            "UPDATE volume SET next_id = next_id + (SELECT count(*) FROM moved); DROP TABLE moved",
+        ],
+    ),
+    rule(
+        "SELECT parent, name, 'the directory has another name already' FROM naming n \
+         WHERE kind = 16384 AND EXISTS (SELECT 1 FROM reached r WHERE r.ino = n.ino \
+         AND (r.parent, r.name) <> (n.parent, n.name))",
+        &["DELETE FROM naming WHERE kind = 16384 AND EXISTS (SELECT 1 FROM reached r WHERE r.ino = naming.ino \
+           AND (r.parent, r.name) <> (naming.parent, naming.name))"],
+    ),
+];
+
+/// What inodes say of their names.
+const LINKS: &[Rule] = &[
+    rule(
+        "SELECT f.ino, NULL, printf('it says its directory is inode %d, which is %d', f.parent, r.parent) \
+         FROM fileatt f JOIN reached r ON r.ino = f.ino WHERE f.mode & 61440 = 16384 AND f.parent <> r.parent",
+        &["UPDATE fileatt SET parent = (SELECT parent FROM reached r WHERE r.ino = fileatt.ino), \
+           since = (SELECT number + 1 FROM volume) WHERE mode & 61440 = 16384 \
+           AND EXISTS (SELECT 1 FROM reached r WHERE r.ino = fileatt.ino AND r.parent <> fileatt.parent)"],
+    ),
+    rule(
+        "SELECT ino, NULL, 'it says what directory it is in, which only directories do' \
+         FROM fileatt WHERE mode & 61440 <> 16384 AND parent <> 0",
+        &["UPDATE fileatt SET parent = 0 WHERE mode & 61440 <> 16384 AND parent <> 0"],
+    ),
+    rule(
+        "SELECT f.ino, NULL, printf('it has %d names, its link count is %d', n.names, f.nlink) \
+         FROM fileatt f JOIN names_of n ON n.ino = f.ino WHERE f.mode & 61440 <> 16384 AND f.nlink <> n.names",
+        &["UPDATE fileatt SET nlink = (SELECT names FROM names_of n WHERE n.ino = fileatt.ino) \
+           WHERE mode & 61440 <> 16384 AND ino IN (SELECT ino FROM names_of)"],
+    ),
+    rule(
+        "SELECT f.ino, NULL, printf('its link count is %d and should be %d', f.nlink, 2 + coalesce(d.directories, 0)) \
+         FROM fileatt f JOIN reached r ON r.ino = f.ino LEFT JOIN in_directory d ON d.ino = f.ino \
+         WHERE f.mode & 61440 = 16384 AND f.nlink <> 2 + coalesce(d.directories, 0)",
+        &[
+            "UPDATE fileatt SET nlink = 2 + coalesce((SELECT directories FROM in_directory d WHERE d.ino = fileatt.ino), 0) \
+           WHERE mode & 61440 = 16384 AND ino IN (SELECT ino FROM reached)",
+        ],
+    ),
+    rule(
+        "SELECT f.ino, NULL, printf('it has %d entries and says %d', coalesce(d.entries, 0), f.size) \
+         FROM fileatt f LEFT JOIN in_directory d ON d.ino = f.ino \
+         WHERE f.mode & 61440 = 16384 AND f.size <> coalesce(d.entries, 0)",
+        &["UPDATE fileatt SET size = coalesce((SELECT entries FROM in_directory d WHERE d.ino = fileatt.ino), 0) \
+           WHERE mode & 61440 = 16384"],
+    ),
+];
+
+/// All entries that the root leads to. UNION ends at entries met before, so that a cycle ends too. For a
+/// directory with two names, the one its own row tells of comes first.
+const REACH: &str = "
+DELETE FROM reached;
+INSERT OR IGNORE INTO reached
+    WITH RECURSIVE tree (ino, parent, name) AS (
+        SELECT 1, 1, x''
+        UNION
+        SELECT n.ino, n.parent, n.name FROM tree JOIN naming n ON n.parent = tree.ino
+    )
+    SELECT t.ino, t.parent, t.name FROM tree t LEFT JOIN fileatt f ON f.ino = t.ino
+    ORDER BY t.ino, t.name <> x'', coalesce(f.parent <> t.parent, 1);
+";
+
+const COUNT: &str = "
+DELETE FROM names_of;
+INSERT INTO names_of SELECT ino, count(*) FROM naming GROUP BY ino;
+DELETE FROM in_directory;
+INSERT INTO in_directory SELECT parent, count(*), sum(kind = 16384) FROM naming GROUP BY parent;
+";
+
+impl Checker<'_> {
+    /// The entries. Ends with `reached` as they are.
+    pub(super) fn names(&mut self) -> Result<()> {
+        self.reach()?;
+        self.apply_rules(ENTRIES)?;
+        self.reach()
+    }
+
+    /// What inodes say of their names, once no name changes any more.
+    pub(super) fn links(&mut self) -> Result<()> {
+        self.reach()?;
+        self.count_names()?;
+        self.apply_rules(LINKS)
+    }
+
+    pub(super) fn count_names(&self) -> Result<()> {
+        self.connection.execute_batch(COUNT).map_err(failed)
+    }
+
+    pub(super) fn reach(&self) -> Result<()> {
+        self.connection.execute_batch(REACH).map_err(failed)
+    }
+}

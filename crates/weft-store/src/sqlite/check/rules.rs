@@ -1,0 +1,127 @@
+//! The invariants as queries.
+//!
+//! A query gives a row for each thing that breaks its rule: the inode it is about (or NULL), a name in it (or
+//! NULL), and a text. Repairs run after all rows were reported.
+
+/// An invariant of the format.
+pub(super) struct Rule {
+    /// Whether what is found is worth knowing only.
+    pub(super) is_note: bool,
+    /// What breaks it.
+    pub(super) offenders: &'static str,
+    /// Puts it right; none where that could lose something.
+    pub(super) repair: &'static [&'static str],
+}
+
+/// A rule that damage breaks.
+pub(super) const fn rule(offenders: &'static str, repair: &'static [&'static str]) -> Rule {
+    Rule { is_note: false, offenders, repair }
+}
+
+/// Working tables: how each inode is reached, and what rows add up to.
+pub(super) const SCRATCH: &str = "
+CREATE TEMP TABLE reached (ino INTEGER PRIMARY KEY, parent INTEGER NOT NULL, name BLOB NOT NULL);
+CREATE TEMP TABLE names_of (ino INTEGER PRIMARY KEY, names INTEGER NOT NULL);
+CREATE TEMP TABLE in_directory (ino INTEGER PRIMARY KEY, entries INTEGER NOT NULL, directories INTEGER NOT NULL);
+CREATE TEMP TABLE content_of (ino INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, end INTEGER NOT NULL);
+CREATE TEMP TABLE refs_of (block INTEGER PRIMARY KEY, refs INTEGER NOT NULL);
+CREATE TEMP TABLE bad (block INTEGER PRIMARY KEY, why TEXT NOT NULL);
+";
+
+/// A repair is a commit of its own, at the time of the one before.
+pub(super) const NEW_COMMIT: &str = "
+UPDATE volume SET number = number + 1;
+INSERT OR REPLACE INTO commits (number, time, op)
+    SELECT number, coalesce((SELECT max(time) FROM commits), created), op FROM volume;
+";
+
+/// What single rows hold.
+pub(super) const VALUES: &[Rule] = &[
+    rule(
+        "SELECT NULL, NULL, printf('the next id would be %d, but %d is taken', next_id, n) FROM volume, \
+         (SELECT max(15, coalesce((SELECT max(ino) FROM fileatt), 0), coalesce((SELECT max(cookie) FROM naming), 0), \
+         coalesce((SELECT max(ino) FROM extents), 0)) AS n) WHERE next_id <= n",
+        &["UPDATE volume SET next_id = 1 + max(15, coalesce((SELECT max(ino) FROM fileatt), 0), \
+           coalesce((SELECT max(cookie) FROM naming), 0), coalesce((SELECT max(ino) FROM extents), 0))"],
+    ),
+    rule(
+        "SELECT NULL, NULL, 'the root directory has no row' WHERE NOT EXISTS (SELECT 1 FROM fileatt WHERE ino = 1)",
+        &["INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, \
+           btime, parent, has_xattrs, since) SELECT 1, 0, 16877, 0, 0, 2, 0, 0, 0, created, created, created, \
+           created, 1, 0, number + 1 FROM volume"],
+    ),
+    rule("SELECT 1, NULL, 'the root is not a directory' FROM fileatt WHERE ino = 1 AND mode & 61440 <> 16384", &[]),
+    rule(
+        "SELECT ino, NULL, 'its row holds what no Weft writes' FROM fileatt WHERE ino < 1 \
+         OR typeof(mode) <> 'integer' OR mode & 61440 NOT IN (4096, 8192, 16384, 24576, 32768, 40960, 49152) \
+         OR mode NOT BETWEEN 0 AND 65535 \
+         OR typeof(generation) <> 'integer' OR generation NOT BETWEEN 0 AND 4294967295 \
+         OR typeof(uid) <> 'integer' OR uid NOT BETWEEN 0 AND 4294967295 \
+         OR typeof(gid) <> 'integer' OR gid NOT BETWEEN 0 AND 4294967295 \
+         OR typeof(nlink) <> 'integer' OR nlink NOT BETWEEN 0 AND 4294967295 \
+         OR typeof(rdev) <> 'integer' OR rdev NOT BETWEEN 0 AND 4294967295 \
+         OR typeof(size) <> 'integer' OR size < 0 OR typeof(allocated) <> 'integer' OR allocated < 0 \
+         OR typeof(atime) <> 'integer' OR typeof(mtime) <> 'integer' OR typeof(ctime) <> 'integer' \
+         OR typeof(btime) <> 'integer' OR typeof(parent) <> 'integer' OR parent < 0 \
+         OR typeof(has_xattrs) <> 'integer' OR typeof(since) <> 'integer' \
+         OR typeof(inline) NOT IN ('null', 'blob') OR typeof(digest) NOT IN ('null', 'blob')",
+        &[],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('block %d has a row that no Weft writes', id) FROM blocks WHERE id < 1 \
+         OR typeof(refs) <> 'integer' OR typeof(length) <> 'integer' \
+         OR length NOT BETWEEN 1 AND (SELECT block_size FROM volume) \
+         OR typeof(digest) <> 'blob' OR length(digest) <> 32 OR typeof(segment) NOT IN ('null', 'integer') \
+         OR typeof(position) NOT IN ('null', 'integer') OR (segment IS NULL) <> (position IS NULL) OR position < 0",
+        &[],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('row %d of table %s is of a commit that was never made', key, tab) FROM (\
+         SELECT 'fileatt' AS tab, ino AS key, since FROM fileatt \
+         UNION ALL SELECT 'naming', cookie, since FROM naming \
+         UNION ALL SELECT 'extents', ino, since FROM extents UNION ALL SELECT 'xattr', ino, since FROM xattr) \
+         WHERE typeof(since) = 'integer' AND since > (SELECT number FROM volume)",
+        &[
+            "UPDATE fileatt SET since = (SELECT number + 1 FROM volume) WHERE since > (SELECT number FROM volume)",
+            "UPDATE naming SET since = (SELECT number + 1 FROM volume) WHERE since > (SELECT number FROM volume)",
+            "UPDATE extents SET since = (SELECT number + 1 FROM volume) WHERE since > (SELECT number FROM volume)",
+            "UPDATE xattr SET since = (SELECT number + 1 FROM volume) WHERE since > (SELECT number FROM volume)",
+        ],
+    ),
+];
+
+/// What the volume counts. They come last: repairs before change the counts.
+pub(super) const COUNTERS: &[Rule] = &[
+    rule(
+        "SELECT NULL, NULL, printf('the volume counts %d inodes, it has %d', inodes_used, n) \
+         FROM volume, (SELECT count(*) AS n FROM fileatt) WHERE inodes_used <> n",
+        &["UPDATE volume SET inodes_used = (SELECT count(*) FROM fileatt)"],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('the volume counts %d bytes of content, it has %d', bytes_used, n) \
+         FROM volume, (SELECT coalesce(sum(allocated), 0) AS n FROM fileatt) WHERE bytes_used <> n",
+        &["UPDATE volume SET bytes_used = (SELECT coalesce(sum(allocated), 0) FROM fileatt)"],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('the next block would be %d, but %d is taken', next_block, n) FROM volume, \
+         (SELECT coalesce(max(id), 0) AS n FROM blocks) WHERE next_block <= n",
+        &["UPDATE volume SET next_block = 1 + (SELECT max(id) FROM blocks)"],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('commit %d, the last one, has no row', number) FROM volume \
+         WHERE NOT EXISTS (SELECT 1 FROM commits WHERE commits.number = volume.number)",
+        &["INSERT INTO commits (number, time, op) \
+           SELECT number, coalesce((SELECT max(time) FROM commits), created), op FROM volume"],
+    ),
+    rule(
+        "SELECT NULL, NULL, printf('commit %d is later than the last one', commits.number) FROM commits, volume \
+         WHERE commits.number > volume.number",
+        &["DELETE FROM commits WHERE number > (SELECT number FROM volume)"],
+    ),
+    Rule {
+        is_note: true,
+        offenders: "SELECT ino, NULL, 'deleted while it was open; the next mount removes it' \
+                    FROM fileatt WHERE nlink = 0",
+        repair: &[],
+    },
+];

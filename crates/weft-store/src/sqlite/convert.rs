@@ -1,0 +1,198 @@
+//! Rewriting a volume with the other home for its blocks.
+//!
+//! The rows are copied by SQLite, the blocks one after another, each verified. The new database calls itself a
+//! volume only once it is whole, so that what an interruption leaves is never taken for one.
+
+use super::check::Progress;
+use super::layout::Layout;
+use super::open::{check_file, connect, create, hold, read_header, remove};
+use super::read::{self, sql, unsigned};
+use super::schema::APPLICATION_ID;
+use super::segments::{Segments, Tail, taken};
+use crate::batch::NewBlock;
+use crate::digest;
+use crate::error::{Error, Result};
+use crate::log::IntentLog;
+use crate::row::{BlockId, BlockRef, Place, Timestamp};
+use crate::store::{BlockHome, Header, Patience, VolumeOptions};
+use rusqlite::Connection;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use weft_block::{Block, Rope};
+
+/// Tables copied as they are. `segments` and `freed` tell of the old home only.
+const TABLES: [&str; 10] = [
+    "volume",
+    "commits",
+    "fileatt",
+    "naming",
+    "extents",
+    "xattr",
+    "fileatt_history",
+    "naming_history",
+    "extents_history",
+    "xattr_history",
+];
+
+/// Bytes of blocks copied in one transaction.
+const CHUNK_BYTES: u64 = 32 << 20;
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot copy the database", source }
+}
+
+/// Writes the volume at `path`, which must not be mounted and stays as it is, anew at `new`, with its blocks at
+/// `home`. Every block is verified on the way: `Corrupt` if one is damaged. Leaves nothing behind if it fails.
+pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    let layout = Layout::find(path)?;
+    check_file(&layout)?;
+    let _hold = hold(&layout)?;
+    let old = connect(&layout.database, 8)?;
+    let header = read_header(&old)?;
+    refuse_waiting_operations(&layout, &header)?;
+    let options = VolumeOptions { home, ..header.options.clone() };
+    create(new, &options, (0, 0), Timestamp(0))?;
+    let target = Layout::of(new, home);
+    let copied = hold(&target).and_then(|_hold| {
+        let new = connect(&target.database, 32)?;
+        copy_rows(&new, &layout, home)?;
+        Copy { old, from: layout.segments.clone().map(Segments::new), new: &new, progress }.blocks(&target)?;
+        let whole = "PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)";
+        new.execute_batch(whole).map_err(failed)?;
+        new.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+        new.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)?;
+        new.close().map_err(|(_, source)| failed(source))
+    });
+    if copied.is_err() {
+        remove(&target, true);
+    }
+    copied
+}
+
+/// What was synced but not committed is in no row yet.
+fn refuse_waiting_operations(layout: &Layout, header: &Header) -> Result<()> {
+    if !layout.log.exists() {
+        return Ok(());
+    }
+    let records = IntentLog::open(&layout.log, 0)?.records(header.counters.epoch)?;
+    match records.last() {
+        Some(record) if record.last > header.counters.op => Err(Error::Unusable(format!(
+            "{} was not unmounted cleanly and has operations in its intent log; mount and unmount it first",
+            layout.volume.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A path as SQLite takes it: its bytes.
+struct Bytes<'a>(&'a Path);
+
+impl ToSql for Bytes<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0.as_os_str().as_bytes())))
+    }
+}
+
+fn copy_rows(new: &Connection, old: &Layout, home: BlockHome) -> Result<()> {
+    new.pragma_update(None, "application_id", 0).map_err(failed)?;
+    new.execute("ATTACH DATABASE ?1 AS old", (Bytes(&old.database),)).map_err(failed)?;
+    new.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+    for table in TABLES {
+        let copy = format!("DELETE FROM main.{table}; INSERT INTO main.{table} SELECT * FROM old.{table}");
+        new.execute_batch(&copy).map_err(failed)?;
+    }
+    new.execute("UPDATE volume SET home = ?1", (super::open::home_name(home),)).map_err(failed)?;
+    new.execute_batch("COMMIT; DETACH DATABASE old").map_err(failed)
+}
+
+/// Blocks on their way.
+struct Copy<'a> {
+    old: Connection,
+    from: Option<Segments>,
+    new: &'a Connection,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Copy<'_> {
+    fn blocks(&mut self, target: &Layout) -> Result<()> {
+        let into = target.segments.clone().map(Segments::new);
+        let total = "SELECT count(*) FROM blocks";
+        let total = self.old.query_row(total, (), |row| unsigned(row, 0)).map_err(failed)?;
+        let (mut last, mut done) = (BlockId(0), 0);
+        let mut tail = Tail { segment: 1, length: 0 };
+        loop {
+            (self.progress)(Progress { step: "blocks", done, total });
+            let chunk = self.chunk(last)?;
+            let Some((block, _)) = chunk.last() else { return Ok(()) };
+            last = block.id;
+            done += chunk.len() as u64;
+            tail = self.store(&chunk, into.as_ref(), tail)?;
+        }
+    }
+
+    /// The next blocks after `last`, with how often each is referred to.
+    fn chunk(&self, last: BlockId) -> Result<Vec<(NewBlock, i64)>> {
+        let next = "SELECT id, length, digest, segment, position, refs FROM blocks WHERE id > ?1 ORDER BY id";
+        let mut statement = self.old.prepare_cached(next).map_err(failed)?;
+        let mut rows = statement.query((sql(last.0),)).map_err(failed)?;
+        let (mut blocks, mut bytes) = (Vec::new(), 0);
+        while bytes < CHUNK_BYTES
+            && let Some(row) = rows.next().map_err(failed)?
+        {
+            let block = read::block_ref(row, 0).map_err(failed)?;
+            let refs = row.get(5).map_err(failed)?;
+            bytes += u64::from(block.length);
+            let content = Rope::from(Block::new(self.content(&block)?).whole());
+            blocks.push((NewBlock { id: block.id, bytes: content, digest: block.digest }, refs));
+        }
+        Ok(blocks)
+    }
+
+    fn content(&self, block: &BlockRef) -> Result<Vec<u8>> {
+        let bytes = match (block.place, &self.from) {
+            (Place::Database, _) => Some(read::block_bytes(&self.old, block.id)?),
+            (Place::Segment { segment, offset }, Some(segments)) => {
+                segments.read(segment, offset, block.length as usize, Patience::Forever)?
+            }
+            (Place::Segment { .. }, None) => None,
+        };
+        match bytes {
+            Some(bytes) if bytes.len() == block.length as usize && digest(&bytes) == block.digest => Ok(bytes),
+            _ => Err(Error::Corrupt(format!("block {} is damaged; 'weft check' tells whose it is", block.id.0))),
+        }
+    }
+
+    fn store(&self, chunk: &[(NewBlock, i64)], into: Option<&Segments>, tail: Tail) -> Result<Tail> {
+        let blocks: Vec<NewBlock> = chunk.iter().map(|(block, _)| block.clone()).collect();
+        let (places, tail) = match into {
+            Some(segments) => segments.append(tail, &blocks)?,
+            None => (vec![Place::Database; blocks.len()], tail),
+        };
+        self.new.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        let row = "INSERT INTO blocks (id, refs, length, digest, segment, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let mut row = self.new.prepare_cached(row).map_err(failed)?;
+        let bytes = "INSERT INTO block_bytes (id, bytes) VALUES (?1, ?2)";
+        let mut bytes = self.new.prepare_cached(bytes).map_err(failed)?;
+        let segment = "INSERT INTO segments (id, length, live) VALUES (?1, ?2, ?3) ON CONFLICT (id) \
+                       DO UPDATE SET length = max(length, excluded.length), live = live + excluded.live";
+        let mut segment_row = self.new.prepare_cached(segment).map_err(failed)?;
+        for ((block, refs), place) in chunk.iter().zip(places) {
+            let (id, length) = (sql(block.id.0), block.bytes.len() as u64);
+            let place = match place {
+                Place::Database => {
+                    bytes.execute((id, &block.bytes.contiguous()[..])).map_err(failed)?;
+                    (None, None)
+                }
+                Place::Segment { segment, offset } => {
+                    let end = sql(offset + taken(length));
+                    segment_row.execute((segment, end, sql(taken(length)))).map_err(failed)?;
+                    (Some(segment), Some(sql(offset)))
+                }
+            };
+            row.execute((id, refs, sql(length), block.digest.as_slice(), place.0, place.1)).map_err(failed)?;
+        }
+        self.new.execute_batch("COMMIT; PRAGMA wal_checkpoint(PASSIVE)").map_err(failed)?;
+        Ok(tail)
+    }
+}
