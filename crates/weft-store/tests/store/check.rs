@@ -1,0 +1,211 @@
+//! What a check finds and repairs.
+
+use crate::contract::{HOMES, new_volume};
+use crate::sample::{self, CLONE, DIRECTORY, LARGE, SMALL, SUBDIRECTORY};
+use std::path::{Path, PathBuf};
+use weft_store::sqlite::{CheckOptions, Finding, Outcome, Repair, check, open};
+use weft_store::{BlockHome, Cookie, Ino, Name, Patience, Store};
+
+/// A volume with the sample in it.
+pub fn sample_volume(directory: &tempfile::TempDir, home: BlockHome) -> PathBuf {
+    let path = new_volume(directory, home);
+    sample::fill(&*open(&path).expect("opened").store);
+    path
+}
+
+/// The database of a volume.
+pub fn database(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join("meta.sqlite") } else { path.into() }
+}
+
+/// Checks all of a volume.
+pub fn look(path: &Path, repair: Repair) -> Vec<Finding> {
+    check(path, CheckOptions { repair, read_data: true }, &mut |_| {}).expect("checked")
+}
+
+fn damage(findings: &[Finding]) -> Vec<String> {
+    findings.iter().filter(|finding| finding.outcome != Outcome::Note).map(ToString::to_string).collect()
+}
+
+fn edit(path: &Path, statements: &str) {
+    let connection = rusqlite::Connection::open(database(path)).expect("opened");
+    connection.execute_batch(statements).expect("edited");
+}
+
+/// Breaks the sample by `statements`, and checks that it is found as `expected`, that looking alone changes
+/// nothing, and that a repair leaves nothing more to repair.
+#[track_caller]
+fn breaks(statements: &str, expected: &[&str]) {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        edit(&path, statements);
+        let found = damage(&look(&path, Repair::No));
+        assert_eq!(found, expected, "in {home:?}");
+        assert_eq!(damage(&look(&path, Repair::No)), expected, "looking changes nothing");
+        let repaired: Vec<String> = expected.iter().map(|what| format!("{what} (repaired)")).collect();
+        assert_eq!(damage(&look(&path, Repair::Yes)), repaired);
+        assert_eq!(damage(&look(&path, Repair::No)), Vec::<String>::new(), "all is repaired");
+        let store = open(&path).expect("opens").store;
+        crate::compare::state(&*store).expect("readable");
+    }
+}
+
+#[test]
+fn a_volume_in_order_has_no_findings_but_its_orphan() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let findings = look(&path, Repair::No);
+        assert_eq!(damage(&findings), Vec::<String>::new());
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].path.as_deref(), Some(&b"#26"[..]));
+    }
+}
+
+#[test]
+fn wrong_counts_are_set_right() {
+    breaks(
+        "UPDATE volume SET inodes_used = 1, next_block = 1",
+        &["the volume counts 1 inodes, it has 8", "the next block would be 1, but 4 is taken"],
+    );
+    breaks(
+        &format!("UPDATE fileatt SET nlink = 7 WHERE ino = {SMALL}"),
+        &["/second name: it has 2 names, its link count is 7"],
+    );
+    breaks(
+        &format!("UPDATE fileatt SET nlink = 2, size = 9 WHERE ino = {DIRECTORY}"),
+        &["/dir: its link count is 2 and should be 3", "/dir: it has 3 entries and says 9"],
+    );
+    breaks("UPDATE blocks SET refs = 7 WHERE id = 2", &["block 2 is named 2 times, its row says 7"]);
+    breaks("UPDATE volume SET next_id = 3", &["the next id would be 3, but 36 is taken"]);
+}
+
+#[test]
+fn what_no_name_leads_to_moves_to_lost_and_found() {
+    breaks(
+        &format!(
+            "DELETE FROM naming WHERE ino = {SUBDIRECTORY}; UPDATE fileatt SET nlink = 2, size = 2 WHERE ino = 20"
+        ),
+        &["#21: no name leads to inode 21; its place is /lost+found/#21"],
+    );
+}
+
+#[test]
+fn the_content_of_what_was_lost_is_there_after_a_repair() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        edit(&path, &format!("DELETE FROM fileatt WHERE ino = {LARGE}; DELETE FROM extents WHERE ino = {CLONE}"));
+        edit(&path, &format!("DELETE FROM extents WHERE ino = {LARGE} AND idx = 1"));
+        let findings = damage(&look(&path, Repair::Yes));
+        assert!(findings.iter().any(|f| f.contains("1 blocks belong to no file")), "{findings:?}");
+        assert_eq!(damage(&look(&path, Repair::No)), Vec::<String>::new());
+        let store = open(&path).expect("opens").store;
+        let home = store.name(Ino::ROOT, &Name::new(b"lost+found").expect("valid")).expect("readable").expect("made");
+        let found = store.names(home.ino, Cookie(0), 10).expect("readable");
+        assert_eq!(found.len(), 2);
+        for row in found {
+            for (_, block) in store.extents(row.ino, 0..u64::MAX).expect("readable") {
+                store.read_block(&block, Patience::Forever).expect("whole");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cycle_of_directories_is_cut() {
+    breaks(
+        &format!(
+            "UPDATE naming SET parent = {SUBDIRECTORY} WHERE ino = {DIRECTORY}; \
+             UPDATE fileatt SET parent = {SUBDIRECTORY} WHERE ino = {DIRECTORY}; \
+             UPDATE fileatt SET nlink = 2, size = 2 WHERE ino = 1"
+        ),
+        &["#20: directory 20 lies in itself; its place is /lost+found/#20"],
+    );
+}
+
+#[test]
+fn entries_of_nothing_or_of_the_wrong_kind_are_put_right() {
+    breaks(
+        "INSERT INTO naming VALUES (1, x'61', 99, 32768, 60, 1)",
+        &["/a: the entry names inode 99, which is not there"],
+    );
+    breaks(
+        &format!("UPDATE naming SET kind = 4096 WHERE ino = {LARGE}"),
+        &["/dir/large: the entry says kind 10000, the inode 100000"],
+    );
+    breaks(
+        &format!("INSERT INTO naming VALUES (1, x'61', {SUBDIRECTORY}, 16384, 60, 1)"),
+        &["/a: the directory has another name already"],
+    );
+    breaks(
+        &format!("UPDATE naming SET cookie = 30 WHERE ino = {SMALL} AND parent = 1"),
+        &["/second name: position 30 in the directory is taken twice or reserved"],
+    );
+    breaks(
+        &format!("UPDATE fileatt SET parent = 1 WHERE ino = {SUBDIRECTORY}"),
+        &["/dir/\u{fffd} sub: it says its directory is inode 1, which is 20"],
+    );
+}
+
+#[test]
+fn content_beyond_its_size_shows_again_after_a_repair() {
+    breaks(
+        &format!("UPDATE fileatt SET size = 10 WHERE ino = {CLONE}"),
+        &["/dir/clone: its blocks reach byte 65536, its size is 10"],
+    );
+    breaks(
+        &format!("UPDATE fileatt SET size = 2 WHERE ino = {SMALL}"),
+        &["/second name: its row holds 5 bytes of content, its size is 2"],
+    );
+    breaks(
+        &format!("UPDATE fileatt SET has_xattrs = 0 WHERE ino = {LARGE}"),
+        &["/dir/large: whether it has extended attributes is not what its row says"],
+    );
+}
+
+#[test]
+fn damaged_bytes_are_told_by_path_and_range_and_left_alone() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        match home {
+            BlockHome::Database => edit(&path, "UPDATE block_bytes SET bytes = zeroblob(65536) WHERE id = 2"),
+            BlockHome::Segments => {
+                let segment = path.join("segments/00000001.seg");
+                let mut bytes = std::fs::read(&segment).expect("read");
+                bytes[70_000] ^= 1;
+                std::fs::write(&segment, bytes).expect("written");
+            }
+        }
+        let expected = [
+            "/dir/large: bytes 65536 to 131071 are damaged: block 2 has other bytes than were written",
+            "/dir/clone: bytes 0 to 65535 are damaged: block 2 has other bytes than were written",
+        ];
+        assert_eq!(damage(&look(&path, Repair::Yes)), expected);
+        let fast = CheckOptions { repair: Repair::No, read_data: false };
+        assert_eq!(damage(&check(&path, fast, &mut |_| {}).expect("checked")), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_missing_segment_is_told_by_the_files_in_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = sample_volume(&directory, BlockHome::Segments);
+    std::fs::remove_file(path.join("segments/00000001.seg")).expect("removed");
+    let findings = damage(&look(&path, Repair::No));
+    assert_eq!(findings.len(), 5, "{findings:?}");
+    assert!(
+        findings[0].starts_with("/dir/large: bytes 0 to 65535 are damaged: block 1 lies in a segment that is gone")
+    );
+}
+
+#[test]
+fn a_mounted_volume_is_not_checked() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = sample_volume(&directory, BlockHome::Segments);
+    let _held = open(&path).expect("opened");
+    let options = CheckOptions { repair: Repair::No, read_data: false };
+    assert_eq!(check(&path, options, &mut |_| {}).expect_err("held").kind(), weft_store::ErrorKind::Locked);
+}

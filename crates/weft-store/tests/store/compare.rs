@@ -1,0 +1,61 @@
+//! Everything a store says, to compare stores with.
+
+use std::collections::BTreeMap;
+use weft_store::{BlockDigest, Cookie, Header, Ino, InodeRow, Name, NameRow, Patience, Result, Store};
+
+/// What can be read of a store. Where blocks lie is no part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    header: Header,
+    inodes: Vec<InodeRow>,
+    names: Vec<NameRow>,
+    found: Vec<Option<NameRow>>,
+    extents: BTreeMap<(Ino, u64), (u64, BlockDigest, Vec<u8>)>,
+    xattrs: Vec<(Ino, Name, Vec<u8>)>,
+    orphans: Vec<Ino>,
+}
+
+/// Inode numbers that may occur in these tests, bounded so that reading all is quick.
+const INODES: std::ops::Range<u64> = 1..64;
+
+/// Reads all of `store`, in small portions where it can.
+pub fn state(store: &dyn Store) -> Result<State> {
+    let mut inodes: Vec<InodeRow> = Vec::new();
+    loop {
+        let from = inodes.last().map_or(Ino(0), |row| row.ino.next());
+        let rows = store.inodes(from, 3)?;
+        if rows.is_empty() {
+            break;
+        }
+        inodes.extend(rows);
+    }
+    let (mut names, mut found, mut extents, mut xattrs) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
+    for ino in INODES.map(Ino) {
+        let mut after = Cookie(0);
+        loop {
+            let rows = store.names(ino, after, 2)?;
+            let Some(last) = rows.last() else { break };
+            after = last.cookie;
+            for row in rows {
+                found.push(store.name(ino, &row.name)?);
+                names.push(row);
+            }
+        }
+        for (index, block) in store.extents(ino, 0..u64::MAX)? {
+            let bytes = store.read_block(&block, Patience::Forever)?.expect("waited for");
+            assert_eq!(weft_store::digest(&bytes), block.digest, "bytes that are not what was written");
+            extents.insert((ino, index), (block.id.0, block.digest, bytes.to_vec()));
+        }
+        xattrs.extend(store.xattrs(ino)?.into_iter().map(|(name, value)| (ino, name, value)));
+    }
+    Ok(State { header: store.header()?, inodes, names, found, extents, xattrs, orphans: store.orphans()? })
+}
+
+impl State {
+    /// The state but for what differs between volumes of different options.
+    pub fn without_options(mut self) -> State {
+        self.header.options = weft_store::VolumeOptions::default();
+        self.header.created = weft_store::Timestamp(0);
+        self
+    }
+}

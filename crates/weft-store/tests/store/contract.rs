@@ -1,0 +1,144 @@
+//! What every store must do, tried on all of them with the same batches.
+
+use crate::compare::state;
+use crate::generate::{Change, batch, changes};
+use proptest::prelude::*;
+use std::sync::Arc;
+use weft_store::memory::MemoryStore;
+use weft_store::sqlite::{self, SqliteStore};
+use weft_store::*;
+
+/// Options that put blocks at `home`.
+pub fn options(home: BlockHome) -> VolumeOptions {
+    VolumeOptions { home, ..VolumeOptions::default() }
+}
+
+/// Both homes.
+pub const HOMES: [BlockHome; 2] = [BlockHome::Segments, BlockHome::Database];
+
+/// A new volume in `directory`.
+pub fn new_volume(directory: &tempfile::TempDir, home: BlockHome) -> std::path::PathBuf {
+    let path = directory.path().join("volume");
+    sqlite::create(&path, &options(home), (0, 0), Timestamp(0)).expect("made");
+    path
+}
+
+fn open(path: &std::path::Path) -> Arc<SqliteStore> {
+    sqlite::open(path).expect("opened").store
+}
+
+fn apply_all(batches: &[(Vec<Change>, bool)], home: BlockHome) -> Result<(), TestCaseError> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = new_volume(&directory, home);
+    let memory = MemoryStore::new(options(home));
+    let mut store = open(&path);
+    for (changes, durable) in batches {
+        let batch = batch(&memory, changes);
+        let expected = memory.apply(&batch, Durability::Durable).expect("the model takes it");
+        let durability = if *durable { Durability::Durable } else { Durability::Eventual };
+        let applied = store.apply(&batch, durability).expect("applied");
+        let told = |applied: &Applied| applied.blocks.iter().map(|b| (b.id, b.length, b.digest)).collect::<Vec<_>>();
+        prop_assert_eq!(told(&applied), told(&expected));
+        prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+    }
+    drop(store);
+    store = open(&path);
+    prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+    drop(store);
+    let findings =
+        sqlite::check(&path, sqlite::CheckOptions { repair: sqlite::Repair::No, read_data: true }, &mut |_| {})
+            .expect("checked");
+    // These batches keep no file-system rule, but blocks and segments must be in order.
+    let of_blocks = |f: &&sqlite::Finding| f.path.is_none() && (f.what.contains("block") || f.what.contains("segment"));
+    prop_assert_eq!(findings.iter().filter(of_blocks).collect::<Vec<_>>(), Vec::<&sqlite::Finding>::new());
+    prop_assert!(!findings.iter().any(|finding| finding.what.contains("are damaged")));
+    let rows = rusqlite::Connection::open(if home == BlockHome::Segments { path.join("meta.sqlite") } else { path })
+        .and_then(|c| c.query_row("SELECT count(*) FROM blocks", (), |row| row.get::<_, isize>(0)));
+    prop_assert_eq!(rows.expect("counted").unsigned_abs(), memory.block_count());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn any_batches_leave_a_volume_of_segments_as_they_leave_the_model(
+        batches in proptest::collection::vec((changes(), any::<bool>()), 1..8)
+    ) {
+        apply_all(&batches, BlockHome::Segments)?;
+    }
+
+    #[test]
+    fn any_batches_leave_a_volume_of_one_file_as_they_leave_the_model(
+        batches in proptest::collection::vec((changes(), any::<bool>()), 1..8)
+    ) {
+        apply_all(&batches, BlockHome::Database)?;
+    }
+}
+
+fn each_store(test: impl Fn(&dyn Store)) {
+    test(&MemoryStore::new(VolumeOptions::default()));
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        test(&*open(&new_volume(&directory, home)));
+    }
+}
+
+fn next(store: &dyn Store) -> Batch {
+    batch(store, &[])
+}
+
+#[test]
+fn a_new_volume_has_a_root_and_its_first_commit() {
+    each_store(|store| {
+        let header = store.header().expect("readable");
+        assert_eq!((header.commit, header.counters.inodes_used, header.format), (CommitNo(1), 1, FORMAT));
+        let rows = store.inodes(Ino(0), 10).expect("readable");
+        assert_eq!(rows, [InodeRow::new_root(0, 0, Timestamp(0))]);
+        assert_eq!(store.orphans().expect("readable"), []);
+    });
+}
+
+#[test]
+fn a_commit_that_does_not_follow_the_last_is_refused_and_changes_nothing() {
+    each_store(|store| {
+        let before = state(store).expect("readable");
+        let mut batch = batch(store, &[Change::Name { parent: 1, name: 1, ino: 2 }]);
+        batch.commit = batch.commit.next();
+        assert_eq!(store.apply(&batch, Durability::Durable).expect_err("refused").kind(), ErrorKind::Bug);
+        assert_eq!(state(store).expect("readable"), before);
+        store.apply(&next(store), Durability::Eventual).expect("the store goes on");
+    });
+}
+
+#[test]
+fn a_new_block_that_nothing_names_is_refused() {
+    each_store(|store| {
+        let before = state(store).expect("readable");
+        let mut batch = batch(store, &[Change::Block { ino: 2, index: 0, length: 5000 }]);
+        batch.extents.clear();
+        assert_eq!(store.apply(&batch, Durability::Durable).expect_err("refused").kind(), ErrorKind::Bug);
+        assert_eq!(state(store).expect("readable"), before);
+    });
+}
+
+#[test]
+fn a_shared_block_lives_until_its_last_extent_goes() {
+    each_store(|store| {
+        let apply = |changes: &[Change]| store.apply(&batch(store, changes), Durability::Durable).expect("applied");
+        let block = apply(&[Change::Block { ino: 2, index: 0, length: 5000 }]).blocks[0];
+        apply(&[Change::Share { ino: 3, index: 4, which: 1 }]);
+        apply(&[Change::Clear { ino: 2, start: 0, end: None }]);
+        assert_eq!(store.extents(Ino(3), 0..9).expect("readable"), [(4, block)]);
+        assert_eq!(store.read_block(&block, Patience::Forever).expect("readable").expect("waited").len(), 5000);
+        apply(&[Change::RemoveInode { ino: 3 }]);
+        assert_eq!(store.extents(Ino(3), 0..9).expect("readable"), []);
+    });
+}
+
+#[test]
+fn the_space_of_the_place_is_told() {
+    each_store(|store| {
+        let space = store.space().expect("told");
+        assert!(space.bytes_total >= space.bytes_free && space.bytes_free > 0);
+    });
+}

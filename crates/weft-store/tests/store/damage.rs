@@ -1,0 +1,101 @@
+//! Volumes with damaged files: errors, never a panic, never wrong bytes.
+
+use crate::check::{database, sample_volume};
+use crate::compare::state;
+use crate::contract::HOMES;
+use proptest::prelude::*;
+use std::fs;
+use std::path::Path;
+use weft_store::sqlite::{CheckOptions, Outcome, Repair, check, open};
+
+/// Does all that can be done with a volume. What it gives back does not matter: `state` itself holds that no
+/// block has other bytes than were written.
+fn use_all(path: &Path) {
+    if let Ok(volume) = open(path) {
+        let _ = state(&*volume.store);
+    }
+    for repair in [Repair::No, Repair::Yes] {
+        let _ = check(path, CheckOptions { repair, read_data: true }, &mut |_| {});
+    }
+    if let Ok(volume) = open(path) {
+        let _ = state(&*volume.store);
+    }
+}
+
+/// Removes row `n` (modulo their number) of `table`.
+fn remove_row(path: &Path, table: &str, n: usize) {
+    let connection = rusqlite::Connection::open(database(path)).expect("opened");
+    let keys = match table {
+        "naming" => "parent || '/' || hex(name)",
+        "extents" => "ino || '/' || idx",
+        "xattr" => "ino || '/' || hex(name)",
+        "fileatt" => "ino",
+        _ => "id",
+    };
+    let all = format!("SELECT {keys} FROM {table} ORDER BY 1");
+    let all: Vec<rusqlite::types::Value> = connection
+        .prepare(&all)
+        .and_then(|mut statement| statement.query_map((), |row| row.get(0))?.collect())
+        .expect("listed");
+    if !all.is_empty() {
+        let remove = format!("DELETE FROM {table} WHERE {keys} = ?1");
+        connection.execute(&remove, (&all[n % all.len()],)).expect("removed");
+    }
+}
+
+const TABLES: [&str; 7] = ["fileatt", "naming", "extents", "blocks", "block_bytes", "xattr", "segments"];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn flipped_bits_give_errors_and_no_panic(
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8u8), 1..20),
+        home in prop::sample::select(&HOMES),
+    ) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let mut bytes = fs::read(database(&path)).expect("read");
+        for (at, bit) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        fs::write(database(&path), bytes).expect("written");
+        use_all(&path);
+    }
+
+    #[test]
+    fn truncated_files_give_errors_and_no_panic(
+        to: prop::sample::Index,
+        of_segment: bool,
+        home in prop::sample::select(&HOMES),
+    ) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let segment = path.join("segments/00000001.seg");
+        let file = if of_segment && segment.exists() { segment } else { database(&path) };
+        let length = usize::try_from(fs::metadata(&file).expect("there").len()).expect("small");
+        let file = fs::OpenOptions::new().write(true).open(&file).expect("opened");
+        file.set_len(to.index(length) as u64).expect("cut");
+        use_all(&path);
+    }
+
+    #[test]
+    fn removed_rows_are_found_and_one_repair_is_enough(
+        rows in proptest::collection::vec((prop::sample::select(&TABLES), any::<usize>()), 1..6),
+        home in prop::sample::select(&HOMES),
+    ) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        for (table, n) in &rows {
+            remove_row(&path, table, *n);
+        }
+        let repair = || check(&path, CheckOptions { repair: Repair::Yes, read_data: true }, &mut |_| {});
+        repair().expect("checked");
+        let again = repair().expect("checked");
+        let again: Vec<_> = again.iter().filter(|finding| finding.outcome == Outcome::Repaired).collect();
+        prop_assert!(again.is_empty(), "left over: {:?}", again);
+        if let Ok(volume) = open(&path) {
+            let _ = state(&*volume.store);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of stores through their public face.
+
+mod check;
+mod compare;
+mod contract;
+mod convert;
+mod crash;
+mod damage;
+mod generate;
+mod opening;
+mod sample;

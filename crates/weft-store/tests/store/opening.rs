@@ -1,0 +1,78 @@
+//! Making and opening volumes: each refusal says what to do, and nothing is touched.
+
+use crate::contract::{HOMES, new_volume, options};
+use std::fs;
+use weft_store::sqlite::{create, open};
+use weft_store::{BlockHome, ErrorKind, Timestamp};
+
+fn refusal(path: &std::path::Path) -> (ErrorKind, String) {
+    let error = open(path).map(|_| ()).expect_err("refused");
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "one line: {text}");
+    (error.kind(), text)
+}
+
+#[test]
+fn a_volume_is_held_by_one_store_at_a_time() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = new_volume(&directory, home);
+        let held = open(&path).expect("opened");
+        let (kind, text) = refusal(&path);
+        assert_eq!(kind, ErrorKind::Locked);
+        assert!(text.contains("volume") && text.contains("unmount"), "{text}");
+        drop(held);
+        open(&path).expect("free again");
+    }
+}
+
+#[test]
+fn what_is_no_volume_is_refused_and_left_as_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("thing");
+    assert_eq!(refusal(&path).0, ErrorKind::Unusable);
+    assert!(refusal(&path).1.contains("weft init"));
+    fs::write(&path, vec![7; 10_000]).expect("written");
+    assert_eq!(refusal(&path).0, ErrorKind::Unusable);
+    fs::write(&path, b"").expect("written");
+    assert_eq!(refusal(&path).0, ErrorKind::Unusable);
+    fs::remove_file(&path).expect("removed");
+    rusqlite::Connection::open(&path).and_then(|c| c.execute_batch("CREATE TABLE t (a)")).expect("another database");
+    assert_eq!(refusal(&path).0, ErrorKind::Unusable);
+    let others: Vec<_> = fs::read_dir(directory.path()).expect("listed").collect();
+    assert_eq!(others.len(), 1, "no other files appear beside it");
+    let empty = directory.path().join("empty");
+    fs::create_dir(&empty).expect("made");
+    assert_eq!(refusal(&empty).0, ErrorKind::Unusable);
+    assert_eq!(fs::read_dir(&empty).expect("listed").count(), 0);
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = new_volume(&directory, home);
+        let database = if home == BlockHome::Segments { path.join("meta.sqlite") } else { path.clone() };
+        let connection = rusqlite::Connection::open(&database).expect("opened");
+        connection.execute_batch("PRAGMA user_version = 99; PRAGMA wal_checkpoint(TRUNCATE)").expect("set");
+        drop(connection);
+        let (kind, text) = refusal(&path);
+        assert_eq!(kind, ErrorKind::Unusable);
+        assert!(text.contains("format 99") && text.contains("newer weft"), "{text}");
+    }
+}
+
+#[test]
+fn nothing_is_made_where_something_is_already() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("volume");
+        fs::write(&path, b"precious").expect("written");
+        let error = create(&path, &options(home), (0, 0), Timestamp(0)).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unusable);
+        assert_eq!(fs::read(&path).expect("there"), b"precious");
+        let missing = directory.path().join("no/such/place");
+        create(&missing, &options(home), (0, 0), Timestamp(0)).expect_err("refused");
+        assert_eq!(fs::read_dir(directory.path()).expect("listed").count(), 1, "nothing is left behind");
+    }
+}
