@@ -105,7 +105,10 @@ pub struct Mount {
     /// Move access times at each read that reaches the daemon
     #[arg(long)]
     pub strictatime: bool,
-    /// Where the serving thread runs: follow (on the processor of the program it serves), free, or a
+    /// How requests come: auto (over io_uring where the kernel offers that) or device (over /dev/fuse)
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub transport: String,
+    /// Where the thread runs that serves the device: follow (on the processor of the program it serves), free, or a
     /// processor's number
     #[arg(long, value_name = "WHERE", default_value = "follow")]
     pub placement: String,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use weft_fuse::{MountOptions, Placement, Session, SessionOptions};
+use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::log::IntentLog;
 use weft_store::sqlite;
 use weft_vfs::{AtimePolicy, Options, SystemClock, Vfs};
@@ -105,7 +105,11 @@ fn start(arguments: &Mount, mount: &MountOptions) -> Result<Mounted> {
         bail!("{} is not a directory; make it first", arguments.directory.display());
     }
     let (volume, vfs) = open_volume(&arguments.volume, vfs_options(arguments)?)?;
-    let options = SessionOptions { placement: placement(&arguments.placement)?, ..SessionOptions::default() };
+    let options = SessionOptions {
+        transport: transport(&arguments.transport)?,
+        placement: placement(&arguments.placement)?,
+        ..SessionOptions::default()
+    };
     let session = Session::mount(vfs.clone(), &arguments.directory, mount, options)?;
     let log = arguments.log.clone().unwrap_or_else(|| match &volume.layout.segments {
         Some(_) => arguments.volume.join("weft.log"),
@@ -149,6 +153,14 @@ fn vfs_options(arguments: &Mount) -> Result<Options> {
     })
 }
 
+fn transport(text: &str) -> Result<Transport> {
+    match text {
+        "auto" => Ok(Transport::Automatic),
+        "device" => Ok(Transport::Device),
+        other => bail!("transport '{other}' is neither 'auto' nor 'device'"),
+    }
+}
+
 fn placement(text: &str) -> Result<Placement> {
     Ok(match text {
         "follow" => Placement::Follow,
@@ -180,6 +192,7 @@ fn take_options(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "dirty-max" => arguments.dirty_max = size()?,
             "metadata-cache" => arguments.metadata_cache = size()?,
             "block-cache" => arguments.block_cache = size()?,
+            "transport" => arguments.transport = value.into(),
             "placement" => arguments.placement = value.into(),
             "log" => arguments.log = Some(value.into()),
             ""
