@@ -59,7 +59,7 @@ fn apply_all(batches: &[(Vec<Change>, bool)], home: BlockHome) -> Result<(), Tes
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn any_batches_leave_a_volume_of_segments_as_they_leave_the_model(
         batches in proptest::collection::vec((changes(), any::<bool>()), 1..8)

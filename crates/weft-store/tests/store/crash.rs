@@ -45,7 +45,7 @@ fn read(volume: &Path) -> State {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn after_a_power_cut_a_volume_is_as_after_a_commit_no_older_than_the_last_durable_one(
         batches in proptest::collection::vec((changes(), any::<bool>(), any::<prop::sample::Index>()), 1..8),

@@ -46,7 +46,7 @@ fn remove_row(path: &Path, table: &str, n: usize) {
 const TABLES: [&str; 7] = ["fileatt", "naming", "extents", "blocks", "block_bytes", "xattr", "segments"];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn flipped_bits_give_errors_and_no_panic(
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8u8), 1..20),
