@@ -22,6 +22,12 @@ pub enum Command {
     Umount(Umount),
     /// Tell a volume's size, counts and options
     Info(Info),
+    /// Look for damage in a volume that is not mounted, and repair it if asked to
+    ///
+    /// Exit code 0: the volume is whole. 1: damage was found (repaired or not), or the check could not be made.
+    Check(Check),
+    /// Write a volume anew with the other home for its blocks
+    Convert(Convert),
     /// Copy a directory into a volume that is not mounted
     Import(Import),
     /// Copy from a volume that is not mounted into a new directory

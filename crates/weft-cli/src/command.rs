@@ -1,5 +1,7 @@
 //! The commands, one file each.
 
+mod check;
+mod convert;
 mod export;
 mod import;
 mod info;
@@ -22,6 +24,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Mount(arguments) => mount::run(arguments),
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),

@@ -22,7 +22,7 @@ pub fn show(bytes: u64) -> String {
     if unit == 0 {
         return format!("{bytes} bytes");
     }
-    let hundredths = u128::from(bytes) * 100 >> (10 * unit);
+    let hundredths = (u128::from(bytes) * 100) >> (10 * unit);
     format!("{}.{:02} {}", hundredths / 100, hundredths % 100, units[unit])
 }
 

@@ -114,6 +114,30 @@ impl Progress {
     }
 }
 
+/// A bar for work in steps; draws nothing unless standard error is a terminal, and goes when dropped.
+pub struct Steps(ProgressBar);
+
+/// See [`Steps`].
+pub fn steps() -> Steps {
+    let style =
+        ProgressStyle::with_template("{msg:14} {wide_bar} {percent} %  {elapsed}").expect("a constant template");
+    Steps(ProgressBar::new(0).with_style(style))
+}
+
+impl Steps {
+    pub fn show(&self, progress: weft_store::sqlite::Progress) {
+        self.0.set_length(progress.total);
+        self.0.set_position(progress.done);
+        self.0.set_message(progress.step);
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// Runs `produce` on this thread and `consume` for each item it sends on a few others. The first error stops all.
 pub fn in_parallel<T: Send>(
     produce: impl FnOnce(&Sender<T>) -> Result<()>,

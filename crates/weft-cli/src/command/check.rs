@@ -1,0 +1,58 @@
+//! `weft check`.
+
+use super::transfer::steps;
+use crate::arguments::Check;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use weft_store::sqlite::{self, CheckOptions, Finding, Outcome, Repair};
+
+/// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not, or the check failed.
+pub fn run(arguments: &Check) -> Result<ExitCode> {
+    let options = CheckOptions {
+        repair: if arguments.repair { Repair::Yes } else { Repair::No },
+        read_data: arguments.read_data,
+    };
+    let bar = steps();
+    let findings = sqlite::check(&arguments.volume, options, &mut |progress| bar.show(progress));
+    drop(bar);
+    let findings = findings.with_context(|| format!("cannot check volume {}", arguments.volume.display()))?;
+    let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
+    let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
+    if arguments.json {
+        println!("{:#}", as_json(&findings, damaged, repaired));
+    } else {
+        findings.iter().for_each(|finding| println!("{finding}"));
+        println!("{}: {}", arguments.volume.display(), verdict(damaged, repaired, arguments.repair));
+    }
+    Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn verdict(damaged: usize, repaired: usize, repairing: bool) -> String {
+    match (damaged, repaired, repairing) {
+        (0, 0, _) => "clean".into(),
+        (0, repaired, _) => format!("{repaired} damages found, all repaired; it is clean now"),
+        (damaged, _, false) => {
+            format!("{damaged} damages found; nothing was changed, 'weft check --repair' repairs what can be")
+        }
+        (damaged, repaired, true) => {
+            format!("{repaired} damages repaired, {damaged} remain; copy what is whole with 'weft export'")
+        }
+    }
+}
+
+fn as_json(findings: &[Finding], damaged: usize, repaired: usize) -> Value {
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|finding| {
+            let path = finding.path.as_ref().map(|path| String::from_utf8_lossy(path));
+            let outcome = match finding.outcome {
+                Outcome::Note => "note",
+                Outcome::Damaged => "damaged",
+                Outcome::Repaired => "repaired",
+            };
+            json!({ "path": path, "what": finding.what, "outcome": outcome })
+        })
+        .collect();
+    json!({ "clean": damaged == 0, "damaged": damaged, "repaired": repaired, "findings": findings })
+}
