@@ -82,7 +82,8 @@ struct Stored {
 
 impl Checker<'_> {
     pub(super) fn blocks(&mut self, header: &Header) -> Result<()> {
-        let refs = "INSERT INTO refs_of SELECT block, count(*) FROM extents GROUP BY block";
+        let refs = "INSERT INTO refs_of SELECT block, count(*) FROM \
+                    (SELECT block FROM extents UNION ALL SELECT block FROM extents_history) GROUP BY block";
         self.connection.execute_batch(refs).map_err(failed)?;
         self.apply_rules(BLOCKS)?;
         match header.options.home {

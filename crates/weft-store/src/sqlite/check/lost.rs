@@ -80,7 +80,10 @@ impl Checker<'_> {
 
     /// Blocks that no file names become a file, in the order they were written.
     fn lost_blocks(&mut self, header: &Header) -> Result<()> {
-        let lost = self.numbers("SELECT id FROM blocks WHERE id NOT IN (SELECT block FROM extents) ORDER BY id")?;
+        let lost = self.numbers(
+            "SELECT id FROM blocks WHERE id NOT IN (SELECT block FROM extents) \
+             AND id NOT IN (SELECT block FROM extents_history) ORDER BY id",
+        )?;
         if lost.is_empty() {
             return Ok(());
         }
