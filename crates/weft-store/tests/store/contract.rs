@@ -13,6 +13,12 @@ pub fn options(home: BlockHome) -> VolumeOptions {
     VolumeOptions { home, ..VolumeOptions::default() }
 }
 
+/// `cases` cases, or as many as PROPTEST_CASES says.
+pub fn config(cases: u32) -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 /// Both homes.
 pub const HOMES: [BlockHome; 2] = [BlockHome::Segments, BlockHome::Database];
 
@@ -59,7 +65,7 @@ fn apply_all(batches: &[(Vec<Change>, bool)], home: BlockHome) -> Result<(), Tes
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(48))]
     #[test]
     fn any_batches_leave_a_volume_of_segments_as_they_leave_the_model(
         batches in proptest::collection::vec((changes(), any::<bool>()), 1..8)

@@ -1,7 +1,7 @@
 //! What a crash leaves: the files as they are at some moment, less what no sync had reached.
 
 use crate::compare::{State, state};
-use crate::contract::{HOMES, new_volume, options};
+use crate::contract::{HOMES, config, new_volume, options};
 use crate::generate::{batch, changes};
 use proptest::prelude::*;
 use std::fs;
@@ -45,7 +45,7 @@ fn read(volume: &Path) -> State {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(24))]
     #[test]
     fn after_a_power_cut_a_volume_is_as_after_a_commit_no_older_than_the_last_durable_one(
         batches in proptest::collection::vec((changes(), any::<bool>(), any::<prop::sample::Index>()), 1..8),

@@ -2,7 +2,7 @@
 
 use crate::check::{database, sample_volume};
 use crate::compare::state;
-use crate::contract::HOMES;
+use crate::contract::{HOMES, config};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn remove_row(path: &Path, table: &str, n: usize) {
 const TABLES: [&str; 7] = ["fileatt", "naming", "extents", "blocks", "block_bytes", "xattr", "segments"];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(64))]
     #[test]
     fn flipped_bits_give_errors_and_no_panic(
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8u8), 1..20),
