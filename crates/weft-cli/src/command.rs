@@ -6,7 +6,7 @@ mod export;
 mod import;
 mod info;
 mod init;
-pub mod mount;
+mod mount;
 mod pages;
 mod stats;
 mod transfer;
@@ -14,6 +14,7 @@ mod umount;
 
 use crate::arguments::{Blocks, Command};
 use anyhow::Result;
+use std::fmt;
 use std::process::ExitCode;
 use weft_store::BlockHome;
 
@@ -43,7 +44,24 @@ impl From<Blocks> for BlockHome {
     }
 }
 
+/// Arguments that do not say anything sensible: the exit code is 2.
+#[derive(Debug)]
+pub struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Refuses an argument; `error` says which and why.
+fn usage<T>(error: String) -> Result<T> {
+    Err(Usage(error).into())
+}
+
 /// A 32-bit option, or what to say of it.
 fn narrow(what: &str, value: u64) -> Result<u32> {
-    u32::try_from(value).map_err(|_| anyhow::anyhow!("{what} {value} is too large"))
+    u32::try_from(value).or_else(|_| usage(format!("{what} {value} is too large")))
 }

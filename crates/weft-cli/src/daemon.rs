@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::fs::OpenOptions;
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -29,6 +29,7 @@ pub fn split() -> Result<Side> {
         -1 => bail!("cannot start the daemon: {}", std::io::Error::last_os_error()),
         0 => {
             drop(read);
+            close_all_but(&write);
             rustix::process::setsid().context("cannot start a session")?;
             Ok(Side::Daemon(Starting { pipe: write }))
         }
@@ -36,6 +37,19 @@ pub fn split() -> Result<Side> {
             drop(write);
             Ok(Side::Front(wait(read)))
         }
+    }
+}
+
+/// Closes what the program was started with beyond the standard descriptors: a daemon that kept a script's lock
+/// or pipe open would make others wait for it as long as it lives.
+fn close_all_but(pipe: &PipeWriter) {
+    let Ok(kept) = u32::try_from(pipe.as_raw_fd()) else { return };
+    // SAFETY: nothing in this process owns a descriptor above 2 yet, except the pipe, which is left open.
+    unsafe {
+        if kept > 3 {
+            libc::close_range(3, kept - 1, 0);
+        }
+        libc::close_range(kept + 1, u32::MAX, 0);
     }
 }
 
@@ -96,19 +110,4 @@ pub fn await_signal(set: &libc::sigset_t) {
     let mut signal = 0;
     // SAFETY: both pointers are valid for the call.
     unsafe { libc::sigwait(std::ptr::from_ref(set), &raw mut signal) };
-}
-
-/// Waits until process `pid` is gone.
-pub fn await_end(pid: u32) -> Result<()> {
-    let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) else { bail!("{pid} is no process") };
-    // SAFETY: the call takes no pointers; the descriptor it gives is owned here.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw_nonzero().get(), 0) };
-    if fd < 0 {
-        return Ok(()); // Gone already.
-    }
-    // SAFETY: pidfd_open gave this descriptor to this process alone.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).context("a descriptor")?) };
-    let mut waited = [rustix::event::PollFd::from_borrowed_fd(pidfd.as_fd(), rustix::event::PollFlags::IN)];
-    while let Err(rustix::io::Errno::INTR) = rustix::event::poll(&mut waited, None) {}
-    Ok(())
 }

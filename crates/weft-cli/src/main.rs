@@ -3,22 +3,27 @@
 mod arguments;
 mod command;
 mod daemon;
+mod helper;
 mod size;
+mod watched;
 
 use clap::Parser;
+use helper::Helper;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
-    if let Some(helper) = command::mount::helper_arguments(&words) {
-        words = helper;
+    match helper::helper(&words) {
+        Helper::No => {}
+        Helper::Arguments(arguments) => words = arguments,
+        Helper::Fake => return ExitCode::SUCCESS,
     }
     let arguments = arguments::Arguments::parse_from(words);
     match command::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("weft: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<command::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

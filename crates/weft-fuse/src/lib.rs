@@ -11,7 +11,7 @@ mod protocol;
 mod session;
 mod transport;
 
-pub use mount::{MountError, MountOptions, unmount};
+pub use mount::{MountError, MountOptions, check_mount_point, unmount};
 pub use session::{Placement, Session, SessionOptions, Transport, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.

@@ -39,6 +39,12 @@ pub enum MountError {
     /// Something is mounted there.
     #[error("{} is already a mount point; unmount it first ('weft umount {}')", .0.display(), .0.display())]
     InUse(PathBuf),
+    /// What is mounted there has lost its daemon.
+    #[error("{} is a mount point whose daemon has ended; unmount it first ('weft umount {}')", .0.display(), .0.display())]
+    Dead(PathBuf),
+    /// An ordinary user may not write to the directory.
+    #[error("no permission to mount at {}: you must be able to write to it; use a directory of your own", .0.display())]
+    NotYours(PathBuf),
     /// `/dev/fuse` cannot be opened.
     #[error("cannot open /dev/fuse: {0}; load the kernel's fuse module, or ask for access to it")]
     Device(Error),
@@ -66,15 +72,29 @@ impl MountError {
     }
 }
 
-/// Mounts at `directory`, an absolute path without links; gives the device to serve.
+/// Whether something can be mounted at `directory`, as far as that can be told without trying. Gives its
+/// absolute path without links.
+pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
+    let refused = |source| MountError::no_directory(directory, source);
+    let absolute = match directory.canonicalize() {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => return Err(MountError::Dead(directory.into())),
+        absolute => absolute.map_err(refused)?,
+    };
+    if !absolute.is_dir() {
+        return Err(refused(Error::from(ErrorKind::NotADirectory)));
+    }
+    if is_mount_point(&absolute) {
+        return Err(MountError::InUse(absolute));
+    }
+    // fusermount3 asks for this too, but after the volume was opened.
+    if !rustix::process::geteuid().is_root() && rustix::fs::access(&absolute, rustix::fs::Access::WRITE_OK).is_err() {
+        return Err(MountError::NotYours(absolute));
+    }
+    Ok(absolute)
+}
+
+/// Mounts at `directory`, which [`check_mount_point`] gave; gives the device to serve.
 pub(crate) fn mount(directory: &Path, options: &MountOptions) -> Result<File, MountError> {
-    let metadata = directory.metadata().map_err(|source| MountError::no_directory(directory, source))?;
-    if !metadata.is_dir() {
-        return Err(MountError::no_directory(directory, Error::from(ErrorKind::NotADirectory)));
-    }
-    if is_mount_point(directory) {
-        return Err(MountError::InUse(directory.into()));
-    }
     if rustix::process::geteuid().is_root() {
         mount_directly(directory, options)
     } else {

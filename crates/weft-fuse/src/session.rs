@@ -78,7 +78,7 @@ impl Session {
         mount: &MountOptions,
         options: SessionOptions,
     ) -> Result<Session, MountError> {
-        let directory = directory.canonicalize().map_err(|source| MountError::no_directory(directory, source))?;
+        let directory = mount::check_mount_point(directory)?;
         let file = Arc::new(mount::mount(&directory, mount)?);
         let server = Arc::new(Server::new(vfs, options));
         server.set_notifier(Notifier::new(file.clone()));

@@ -1,9 +1,11 @@
-//! `weft mount`, also as mount(8) calls its helpers.
+//! `weft mount`.
 
+mod options;
+
+use super::usage;
 use crate::arguments::Mount;
 use crate::daemon::{self, Side};
-use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,45 +18,25 @@ use weft_vfs::{AtimePolicy, Options, SystemClock, Vfs};
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
 pub const LOG_BYTES: u64 = 16 << 20;
 
-/// The arguments that `mount.weft SOURCE DIR [-sfnv] [-o OPTIONS]` stands for, if the program was called so.
-pub fn helper_arguments(words: &[OsString]) -> Option<Vec<OsString>> {
-    let name = Path::new(words.first()?).file_name()?.to_str()?;
-    if !name.starts_with("mount.") {
-        return None;
-    }
-    let mut arguments: Vec<OsString> = vec!["weft".into(), "mount".into()];
-    let mut words = words[1..].iter();
-    while let Some(word) = words.next() {
-        match word.to_str() {
-            Some("-o") => arguments.extend(["-o".into(), words.next()?.clone()]),
-            // Sloppy, fake, no mtab, verbose: nothing to do differently.
-            Some("-s" | "-f" | "-n" | "-v") => {}
-            Some("-t") => drop(words.next()),
-            _ => arguments.push(word.clone()),
-        }
-    }
-    Some(arguments)
-}
-
 /// Mounts a volume.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let mut mount = MountOptions { source: arguments.volume.display().to_string(), ..MountOptions::default() };
-    take_options(&mut arguments, &mut mount)?;
-    mount.read_only |= arguments.read_only;
-    arguments.read_only = mount.read_only;
+    options::take(&mut arguments, &mut mount)?;
+    mount.read_only = arguments.read_only;
+    let plan = Plan { vfs: vfs_options(&arguments)?, session: session_options(&arguments)?, mount };
     // The daemon leaves this directory.
     arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
     if arguments.foreground {
         let signals = daemon::block_signals();
-        let mounted = start(&arguments, &mount)?;
+        let mounted = start(&arguments, plan)?;
         return serve(mounted, signals);
     }
     match daemon::split()? {
         Side::Front(code) => Ok(code),
         Side::Daemon(starting) => {
             let signals = daemon::block_signals();
-            match start(&arguments, &mount) {
+            match start(&arguments, plan) {
                 Ok(mounted) => {
                     starting.succeeded(&mounted.log)?;
                     serve(mounted, signals)
@@ -66,6 +48,13 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
             }
         }
     }
+}
+
+/// What the arguments ask for, found to be right before anything is touched.
+struct Plan {
+    vfs: Options,
+    session: SessionOptions,
+    mount: MountOptions,
 }
 
 struct Mounted {
@@ -100,17 +89,17 @@ pub fn close_volume(volume: &sqlite::Volume, vfs: &Vfs) -> Result<()> {
     Ok(())
 }
 
-fn start(arguments: &Mount, mount: &MountOptions) -> Result<Mounted> {
-    if !arguments.directory.is_dir() {
-        bail!("{} is not a directory; make it first", arguments.directory.display());
-    }
-    let (volume, vfs) = open_volume(&arguments.volume, vfs_options(arguments)?)?;
-    let options = SessionOptions {
-        transport: transport(&arguments.transport)?,
-        placement: placement(&arguments.placement)?,
-        ..SessionOptions::default()
+fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
+    // Before the volume is opened: a mistake must leave it as it was.
+    let directory = weft_fuse::check_mount_point(&arguments.directory)?;
+    let (volume, vfs) = open_volume(&arguments.volume, plan.vfs)?;
+    let session = match Session::mount(vfs.clone(), &directory, &plan.mount, plan.session) {
+        Ok(session) => session,
+        Err(error) => {
+            close_volume(&volume, &vfs)?;
+            return Err(error.into());
+        }
     };
-    let session = Session::mount(vfs.clone(), &arguments.directory, mount, options)?;
     let log = arguments.log.clone().unwrap_or_else(|| match &volume.layout.segments {
         Some(_) => arguments.volume.join("weft.log"),
         None => arguments.volume.with_added_extension("log"),
@@ -136,7 +125,7 @@ fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
 fn vfs_options(arguments: &Mount) -> Result<Options> {
     let interval = Duration::try_from_secs_f64(arguments.commit_interval).ok().filter(|interval| !interval.is_zero());
     let Some(commit_interval) = interval else {
-        bail!("commit interval {} is not a number of seconds above 0", arguments.commit_interval);
+        return usage(format!("commit interval {} is not a number of seconds above 0", arguments.commit_interval));
     };
     Ok(Options {
         commit_interval,
@@ -153,11 +142,19 @@ fn vfs_options(arguments: &Mount) -> Result<Options> {
     })
 }
 
+fn session_options(arguments: &Mount) -> Result<SessionOptions> {
+    Ok(SessionOptions {
+        transport: transport(&arguments.transport)?,
+        placement: placement(&arguments.placement)?,
+        ..SessionOptions::default()
+    })
+}
+
 fn transport(text: &str) -> Result<Transport> {
     match text {
         "auto" => Ok(Transport::Automatic),
         "device" => Ok(Transport::Device),
-        other => bail!("transport '{other}' is neither 'auto' nor 'device'"),
+        other => usage(format!("transport '{other}' is neither 'auto' nor 'device'")),
     }
 }
 
@@ -165,61 +162,11 @@ fn placement(text: &str) -> Result<Placement> {
     Ok(match text {
         "follow" => Placement::Follow,
         "free" => Placement::Free,
-        number => {
-            Placement::Processor(number.parse().with_context(|| {
-                format!("placement '{number}' is neither 'follow', 'free' nor a processor's number")
-            })?)
-        }
-    })
-}
-
-/// Takes what `-o` says. Options that mount(8) and fstab(5) keep for themselves are passed over.
-fn take_options(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
-    for option in std::mem::take(&mut arguments.options) {
-        let (name, value) = option.split_once('=').unwrap_or((&option, ""));
-        let size = || crate::size::parse(value).map_err(|error| anyhow::anyhow!("option {name}: {error}"));
-        match name {
-            "ro" => arguments.read_only = true,
-            "noatime" => arguments.noatime = true,
-            "strictatime" => arguments.strictatime = true,
-            "relatime" => (arguments.noatime, arguments.strictatime) = (false, false),
-            "allow_other" => mount.allow_other = true,
-            "suid" | "dev" => mount.suid_and_devices = true,
-            "noexec" => mount.no_exec = true,
-            "commit-interval" => {
-                arguments.commit_interval = value.parse().with_context(|| format!("option {name}: '{value}'"))?;
+        number => match number.parse() {
+            Ok(number) => Placement::Processor(number),
+            Err(_) => {
+                return usage(format!("placement '{number}' is neither 'follow', 'free' nor a processor's number"));
             }
-            "dirty-max" => arguments.dirty_max = size()?,
-            "metadata-cache" => arguments.metadata_cache = size()?,
-            "block-cache" => arguments.block_cache = size()?,
-            "transport" => arguments.transport = value.into(),
-            "placement" => arguments.placement = value.into(),
-            "log" => arguments.log = Some(value.into()),
-            ""
-            | "rw"
-            | "defaults"
-            | "auto"
-            | "noauto"
-            | "user"
-            | "nouser"
-            | "users"
-            | "owner"
-            | "group"
-            | "_netdev"
-            | "nofail"
-            | "exec"
-            | "nosuid"
-            | "nodev"
-            | "async"
-            | "diratime"
-            | "nodiratime"
-            | "default_permissions"
-            | "fsname"
-            | "subtype"
-            | "comment" => {}
-            name if name.starts_with("x-") => {}
-            name => bail!("unknown mount option '{name}'; 'weft mount --help' lists them"),
-        }
-    }
-    Ok(())
+        },
+    })
 }

@@ -2,7 +2,8 @@
 
 use crate::arguments::Stats;
 use crate::size::show;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
 use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,11 +26,30 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
     }
 }
 
+/// The attribute of a mount point that holds what its daemon says of itself.
+const ATTRIBUTE: &str = "user.weft.stats";
+
+/// Whether what is mounted at `directory` has lost its daemon. The kernel may still know its attributes, so it is
+/// asked for what only the daemon knows.
+pub fn is_dead(directory: &Path) -> bool {
+    let mut nothing: [u8; 0] = [];
+    matches!(rustix::fs::getxattr(directory, ATTRIBUTE, &mut nothing[..]), Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
 /// What the daemon of the mount at `directory` says of itself.
 pub fn read(directory: &Path) -> Result<Value> {
     let mut buffer = vec![0; 64 << 10];
-    let len = rustix::fs::getxattr(directory, "user.weft.stats", &mut buffer)
-        .with_context(|| format!("{} is not the mount point of a Weft volume", directory.display()))?;
+    let len = match rustix::fs::getxattr(directory, ATTRIBUTE, &mut buffer) {
+        Ok(len) => len,
+        Err(Errno::NOTCONN | Errno::CONNABORTED) => bail!(
+            "the daemon of {} has ended; unmount it ('weft umount {}'), then mount it again",
+            directory.display(),
+            directory.display()
+        ),
+        Err(Errno::NOENT) => bail!("there is no directory {}", directory.display()),
+        Err(Errno::ACCESS) => bail!("no permission to look at {}", directory.display()),
+        Err(_) => bail!("{} is not the mount point of a Weft volume", directory.display()),
+    };
     serde_json::from_slice(&buffer[..len]).context("the daemon's answer cannot be read")
 }
 

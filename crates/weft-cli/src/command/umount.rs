@@ -1,19 +1,48 @@
 //! `weft umount`.
 
 use crate::arguments::Umount;
-use crate::daemon;
-use anyhow::Result;
+use crate::watched::{Ended, Watched};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Unmounts, and waits until the daemon has committed all and let go of the volume.
 pub fn run(arguments: &Umount) -> Result<ExitCode> {
-    let stats = super::stats::read(&arguments.directory)?;
-    let pid = stats["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-    let directory = arguments.directory.canonicalize()?;
-    weft_fuse::unmount(&directory, arguments.lazy)?;
-    match pid {
-        Some(pid) if !arguments.lazy => daemon::await_end(pid)?,
-        _ => {}
+    let directory = std::path::absolute(&arguments.directory).context("cannot tell which directory is meant")?;
+    if super::stats::is_dead(&directory) {
+        // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
+        weft_fuse::unmount(&directory, true)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(ExitCode::SUCCESS)
+    let stats = super::stats::read(&directory)?;
+    let directory = directory.canonicalize().with_context(|| format!("cannot find {}", directory.display()))?;
+    let pid =
+        stats["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("the daemon does not say its pid")?;
+    // Before it is unmounted: later its number may be another process's.
+    let daemon = Watched::new(pid)?;
+    unmount(&directory, arguments.lazy)?;
+    match daemon {
+        Some(daemon) if !arguments.lazy => wait(&daemon, &directory),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn unmount(directory: &Path, lazy: bool) -> Result<()> {
+    match weft_fuse::unmount(directory, lazy) {
+        Err(error) if !lazy && error.to_string().contains("busy") => {
+            bail!("{error}; end what uses it ('fuser -vm {}' tells), or give --lazy", directory.display())
+        }
+        result => Ok(result?),
+    }
+}
+
+fn wait(daemon: &Watched, directory: &Path) -> Result<ExitCode> {
+    match daemon.await_end()? {
+        Ended::Well | Ended::Unknown => Ok(ExitCode::SUCCESS),
+        Ended::Badly(_) => bail!(
+            "{} is unmounted, but its daemon failed to commit all changes; its log tells why (weft.log in the volume, \
+             or VOLUME.log)",
+            directory.display()
+        ),
+    }
 }

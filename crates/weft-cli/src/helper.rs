@@ -1,0 +1,92 @@
+//! The program as mount(8) calls its helpers: `mount.weft SOURCE DIR [-sfnv] [-N SPACE] [-t TYPE] [-o OPTIONS]`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What a call as a helper stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Helper {
+    /// It was not called as a helper.
+    No,
+    /// These are the arguments of `weft`.
+    Arguments(Vec<OsString>),
+    /// Only pretend (`-f`): there is nothing to do.
+    Fake,
+}
+
+/// Looks at how the program was called.
+pub fn helper(words: &[OsString]) -> Helper {
+    let called = words.first().and_then(|word| Path::new(word).file_name()).unwrap_or_default();
+    if !called.as_bytes().starts_with(b"mount.") {
+        return Helper::No;
+    }
+    let (mut options, mut places) = (Vec::new(), Vec::new());
+    let mut words = words[1..].iter();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"-o" => {
+                options.push(OsString::from("-o"));
+                options.extend(words.next().cloned());
+            }
+            b"-t" | b"-N" => drop(words.next()),
+            letters if is_flags(letters) => {
+                if letters.contains(&b'f') {
+                    return Helper::Fake;
+                }
+                if letters.contains(&b'r') {
+                    options.push("--read-only".into());
+                }
+            }
+            _ => places.push(word.clone()),
+        }
+    }
+    let mut arguments: Vec<OsString> = vec!["weft".into(), "mount".into()];
+    arguments.append(&mut options);
+    // A call without arguments asks for help; a volume's name may start with a dash.
+    if places.is_empty() {
+        arguments.push("--help".into());
+    } else {
+        arguments.push("--".into());
+    }
+    arguments.append(&mut places);
+    Helper::Arguments(arguments)
+}
+
+/// Whether a word is made of sloppy, fake, no mtab, verbose, read-only, read-write.
+fn is_flags(word: &[u8]) -> bool {
+    word.split_first().is_some_and(|(dash, letters)| {
+        *dash == b'-' && !letters.is_empty() && letters.iter().all(|letter| b"sfnvrw".contains(letter))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_program_under_its_own_name_is_no_helper() {
+        assert_eq!(helper(&words("/usr/bin/weft mount a b")), Helper::No);
+        assert_eq!(helper(&[]), Helper::No);
+    }
+
+    #[test]
+    fn a_line_of_mount_8_becomes_a_mount_command() {
+        let called = helper(&words("/sbin/mount.fuse.weft /vol.weft /mnt -sn -v -t weft -N 7 -o rw,noatime"));
+        assert_eq!(called, Helper::Arguments(words("weft mount -o rw,noatime -- /vol.weft /mnt")));
+    }
+
+    #[test]
+    fn a_fake_mount_does_nothing() {
+        assert_eq!(helper(&words("mount.weft /vol.weft /mnt -nf")), Helper::Fake);
+    }
+
+    #[test]
+    fn a_helper_called_without_arguments_explains_itself() {
+        assert_eq!(helper(&words("mount.weft")), Helper::Arguments(words("weft mount --help")));
+    }
+}

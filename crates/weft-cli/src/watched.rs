@@ -1,0 +1,123 @@
+//! Another process, followed to its end.
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// Another process. It is this one even if its number is given to a new process later.
+pub struct Watched {
+    pidfd: OwnedFd,
+}
+
+/// How a process ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With exit code 0.
+    Well,
+    /// With this wait(2) status.
+    Badly(i32),
+    /// The kernel does not tell (before Linux 6.15).
+    Unknown,
+}
+
+/// `struct pidfd_info` of linux/pidfd.h, in its first version.
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    ids: [u32; 11],
+    exit_code: i32,
+}
+
+/// `PIDFD_GET_INFO`: `_IOWR(0xFF, 11, struct pidfd_info)`.
+const PIDFD_GET_INFO: libc::Ioctl = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
+/// `PIDFD_INFO_EXIT`.
+const EXIT: u64 = 1 << 3;
+/// Longest wait for the parent of an ended process to take note.
+const REAPED_SECONDS_MAX: i64 = 1;
+
+impl Watched {
+    /// Process `pid`; none if there is none.
+    pub fn new(pid: u32) -> Result<Option<Watched>> {
+        // SAFETY: the call takes no pointers; the descriptor it gives is owned here.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
+        if fd < 0 {
+            let error = std::io::Error::last_os_error();
+            return if error.raw_os_error() == Some(libc::ESRCH) {
+                Ok(None)
+            } else {
+                Err(error).with_context(|| format!("cannot watch process {pid}"))
+            };
+        }
+        // SAFETY: pidfd_open gave this descriptor to this process alone.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).context("not a descriptor")?) };
+        Ok(Some(Watched { pidfd }))
+    }
+
+    /// Waits until it has ended.
+    pub fn await_end(&self) -> Result<Ended> {
+        self.poll(PollFlags::IN, None)?;
+        match self.exit() {
+            // How it ended is told once its parent has taken note; a parent may never do so.
+            Some(Ended::Unknown) => {
+                self.poll(PollFlags::empty(), Some(&Timespec { tv_sec: REAPED_SECONDS_MAX, tv_nsec: 0 }))?;
+                Ok(self.exit().unwrap_or(Ended::Unknown))
+            }
+            ended => Ok(ended.unwrap_or(Ended::Unknown)),
+        }
+    }
+
+    /// How it ended. None: the kernel does not know the question.
+    fn exit(&self) -> Option<Ended> {
+        let mut info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
+        // SAFETY: the kernel writes the 64 bytes the request's number names, which `info` has.
+        let result = unsafe { libc::ioctl(self.pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
+        match (result, info.mask & EXIT, info.exit_code) {
+            (0, EXIT, 0) => Some(Ended::Well),
+            (0, EXIT, status) => Some(Ended::Badly(status)),
+            (0, ..) => Some(Ended::Unknown),
+            _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) => Some(Ended::Unknown),
+            _ => None,
+        }
+    }
+
+    /// Waits for one of `events`, or for the parent to take note of the end.
+    fn poll(&self, events: PollFlags, timeout: Option<&Timespec>) -> Result<()> {
+        loop {
+            match poll(&mut [PollFd::from_borrowed_fd(self.pidfd.as_fd(), events)], timeout) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return result.map(|_| ()).context("cannot wait for the daemon"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn end_of(script: &str) -> Ended {
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let watched = Watched::new(child.id()).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| child.wait().unwrap());
+            watched.await_end().unwrap()
+        })
+    }
+
+    #[test]
+    fn an_end_is_told_good_from_bad_where_the_kernel_can() {
+        assert!(matches!(end_of("exit 0"), Ended::Well | Ended::Unknown));
+        assert!(matches!(end_of("exit 3"), Ended::Badly(0x300) | Ended::Unknown));
+        assert!(matches!(end_of("kill -9 $$"), Ended::Badly(9) | Ended::Unknown));
+    }
+
+    #[test]
+    fn a_process_that_is_gone_cannot_be_watched() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(Watched::new(child.id()).unwrap().is_none());
+    }
+}
