@@ -1,0 +1,50 @@
+//! What the benchmark takes.
+
+use std::path::PathBuf;
+
+/// Runs the same work in several directories, in turn, and prints rates and their ratios to the first
+#[derive(clap::Args, Clone, Debug)]
+pub struct Arguments {
+    /// Directories to compare; the first is what the others are compared to
+    #[arg(value_name = "NAME=DIRECTORY", required = true)]
+    pub directories: Vec<String>,
+    /// Experiments by name, separated by commas; `all`, or `list` to see them
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    pub work: Vec<String>,
+    /// Files in experiments that count files
+    #[arg(long, default_value_t = 20_000)]
+    pub count: usize,
+    /// MiB in experiments on one large file
+    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    pub size: usize,
+    /// Measured runs of each experiment, after one to warm up
+    #[arg(long, default_value_t = 3)]
+    pub runs: usize,
+    /// A tar archive with a source tree, for the experiments on trees (default: packed from --tree)
+    #[arg(long)]
+    pub tar: Option<PathBuf>,
+    /// A directory with a source tree to pack where no archive is given
+    #[arg(long, value_name = "DIR")]
+    pub tree: Option<PathBuf>,
+    /// A shell command that makes a directory cold, such as unmounting and mounting it again, beside dropping
+    /// the kernel's caches
+    #[arg(long, value_name = "NAME=COMMAND")]
+    pub cold: Vec<String>,
+    /// Runs this program on this processor
+    #[arg(long, value_name = "NUMBER")]
+    pub client_cpu: Option<usize>,
+    /// The daemon behind a directory, to tell where it ran and how much memory it took
+    #[arg(long, value_name = "NAME=PID")]
+    pub daemon_pid: Vec<String>,
+    /// Writes all samples and the machine's facts to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Adds whether each ratio meets the project's own bar
+    #[arg(long)]
+    pub bars: bool,
+}
+
+/// The value that `list` has for `name`.
+pub(crate) fn of_name(list: &[String], name: &str) -> Option<String> {
+    list.iter().find_map(|entry| entry.split_once('=').filter(|(own, _)| *own == name)).map(|(_, value)| value.into())
+}

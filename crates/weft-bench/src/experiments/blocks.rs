@@ -1,0 +1,107 @@
+//! 4 KiB at random places of one file.
+
+use crate::arguments::Arguments;
+use crate::place::Place;
+use crate::timing::time;
+use anyhow::{Result, ensure};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+const BLOCK: usize = 4096;
+
+/// Calls in a sample without sync, and with.
+const CALLS: usize = 20_000;
+const CALLS_SYNCED: usize = 2000;
+
+/// Places in an order that is the same each time.
+struct Places {
+    state: u64,
+    count: u64,
+}
+
+impl Places {
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % self.count * BLOCK as u64
+    }
+}
+
+/// A file of a quarter of `--size`, each block filled with the low byte of its number.
+fn prepare(place: &Place, arguments: &Arguments) -> Result<(File, u64)> {
+    let count = (arguments.size.div_ceil(4) << 20) as u64 / BLOCK as u64;
+    let path = place.work.join("blocks");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+    if file.metadata()?.len() != count * BLOCK as u64 {
+        let run = 256;
+        for start in (0..count).step_by(run) {
+            let bytes: Vec<u8> =
+                (start..count.min(start + run as u64)).flat_map(|i| [(i & 0xff) as u8; BLOCK]).collect();
+            file.write_all_at(&bytes, start * BLOCK as u64)?;
+        }
+    }
+    file.sync_all()?;
+    Ok((file, count))
+}
+
+pub(super) fn read_cold(place: &Place, arguments: &Arguments) -> Result<f64> {
+    let (file, count) = prepare(place, arguments)?;
+    drop(file);
+    place.make_cold()?;
+    let file = File::open(place.work.join("blocks"))?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;
+    let mut places = Places { state: 1, count };
+    let mut buffer = [0; BLOCK];
+    let calls = CALLS_SYNCED;
+    let taken = time(|| {
+        for _ in 0..calls {
+            let offset = places.next();
+            file.read_exact_at(&mut buffer, offset)?;
+            ensure!(buffer[17] == ((offset / BLOCK as u64) & 0xff) as u8, "content is wrong");
+        }
+        Ok(())
+    })?;
+    Ok(calls as f64 / taken.as_secs_f64())
+}
+
+fn write_some(file: &File, count: u64, seed: u64, calls: usize, synced: bool) -> Result<()> {
+    let mut places = Places { state: seed, count };
+    for _ in 0..calls {
+        let offset = places.next();
+        // The same bytes as before, so that reading still knows what to expect.
+        file.write_all_at(&[((offset / BLOCK as u64) & 0xff) as u8; BLOCK], offset)?;
+        if synced {
+            file.sync_all()?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn write(place: &Place, arguments: &Arguments) -> Result<f64> {
+    let (file, count) = prepare(place, arguments)?;
+    let taken = time(|| write_some(&file, count, 2, CALLS, false))?;
+    file.sync_all()?;
+    Ok(CALLS as f64 / taken.as_secs_f64())
+}
+
+pub(super) fn write_fsync(place: &Place, arguments: &Arguments) -> Result<f64> {
+    let (file, count) = prepare(place, arguments)?;
+    let taken = time(|| write_some(&file, count, 3, CALLS_SYNCED, true))?;
+    Ok(CALLS_SYNCED as f64 / taken.as_secs_f64())
+}
+
+pub(super) fn write_fsync_four(place: &Place, arguments: &Arguments) -> Result<f64> {
+    let (file, count) = prepare(place, arguments)?;
+    let taken = time(|| {
+        std::thread::scope(|scope| {
+            let writer = |seed| {
+                scope.spawn({
+                    let file = &file;
+                    move || write_some(file, count, seed, CALLS_SYNCED / 4, true)
+                })
+            };
+            let writers: Vec<_> = (4..8).map(writer).collect();
+            writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
+        })
+    })?;
+    Ok((CALLS_SYNCED / 4 * 4) as f64 / taken.as_secs_f64())
+}

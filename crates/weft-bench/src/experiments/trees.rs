@@ -1,0 +1,104 @@
+//! A real source tree: unpacked, searched, counted, removed, by the programs people use.
+
+use crate::arguments::Arguments;
+use crate::place::Place;
+use crate::timing::time;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The archive: the one given, or one packed from the tree given (or the cargo registry's sources).
+fn archive(arguments: &Arguments) -> Result<PathBuf> {
+    if let Some(tar) = &arguments.tar {
+        return Ok(tar.clone());
+    }
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
+    let tree = arguments.tree.clone().or(home.map(|home| home.join("registry/src")));
+    let Some(tree) = tree.filter(|tree| tree.is_dir()) else { bail!("name a source tree with --tree or --tar") };
+    let packed = std::env::temp_dir().join(format!("weft-bench-{}.tar", std::process::id()));
+    if !packed.exists() {
+        run(Command::new("tar").arg("cf").arg(&packed).arg("-C").arg(&tree).arg("."))?;
+    }
+    Ok(packed)
+}
+
+/// Runs a program; exit code 1 is an answer too (grep finding nothing).
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.code().is_some_and(|code| code <= 1), "{command:?} failed");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn unpack(place: &Place, arguments: &Arguments) -> Result<PathBuf> {
+    let tree = place.fresh("tree")?;
+    let archive = archive(arguments)?;
+    let status = Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(&tree).status().context("cannot run tar")?;
+    ensure!(status.success(), "tar failed");
+    Ok(tree)
+}
+
+fn rate(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    Ok(1.0 / time(work)?.as_secs_f64())
+}
+
+pub(super) fn tar(place: &Place, arguments: &Arguments) -> Result<f64> {
+    archive(arguments)?;
+    place.clear("tree")?;
+    let rate = rate(|| unpack(place, arguments).map(|_| ()))?;
+    let found = run(Command::new("sh").args(["-c", "find . | wc -l"]).current_dir(place.work.join("tree")))?;
+    let packed = run(Command::new("sh").arg("-c").arg("tar tf \"$0\" | wc -l").arg(archive(arguments)?))?;
+    ensure!(found.trim() == packed.trim(), "unpacked {} of {}", found.trim(), packed.trim());
+    place.clear("tree")?;
+    Ok(rate)
+}
+
+/// The tree, unpacked once and kept for the experiments that only read it.
+fn kept(place: &Place, arguments: &Arguments) -> Result<PathBuf> {
+    let tree = place.work.join("tree");
+    if tree.exists() { Ok(tree) } else { unpack(place, arguments) }
+}
+
+fn grep(tree: &Path) -> Result<()> {
+    run(Command::new("grep").args(["-r", "no such string anywhere, surely"]).arg(tree)).map(|_| ())
+}
+
+fn du(tree: &Path) -> Result<()> {
+    run(Command::new("du").arg("-s").arg(tree)).map(|_| ())
+}
+
+fn warm(place: &Place, arguments: &Arguments, work: fn(&Path) -> Result<()>) -> Result<f64> {
+    let tree = kept(place, arguments)?;
+    work(&tree)?;
+    rate(|| work(&tree))
+}
+
+fn cold(place: &Place, arguments: &Arguments, work: fn(&Path) -> Result<()>) -> Result<f64> {
+    let tree = kept(place, arguments)?;
+    place.make_cold()?;
+    rate(|| work(&tree))
+}
+
+pub(super) fn grep_warm(place: &Place, arguments: &Arguments) -> Result<f64> {
+    warm(place, arguments, grep)
+}
+
+pub(super) fn grep_cold(place: &Place, arguments: &Arguments) -> Result<f64> {
+    cold(place, arguments, grep)
+}
+
+pub(super) fn du_warm(place: &Place, arguments: &Arguments) -> Result<f64> {
+    warm(place, arguments, du)
+}
+
+pub(super) fn du_cold(place: &Place, arguments: &Arguments) -> Result<f64> {
+    cold(place, arguments, du)
+}
+
+pub(super) fn rm(place: &Place, arguments: &Arguments) -> Result<f64> {
+    let tree = kept(place, arguments)?;
+    let rate = rate(|| run(Command::new("rm").arg("-rf").arg(&tree)).map(|_| ()))?;
+    ensure!(!tree.exists(), "the tree is still there");
+    Ok(rate)
+}
