@@ -34,6 +34,8 @@ pub enum Command {
     Export(Export),
     /// Tell the counters and cache hit rates of a mounted volume
     Stats(Stats),
+    /// Run the same work in several directories and compare
+    Bench(weft_bench::Arguments),
     /// Print a completion script
     Completions {
         /// For this shell

@@ -30,6 +30,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
+        Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { dir } => pages::man(dir.as_deref()),
     }
@@ -56,6 +57,19 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// An error and its causes on one line; many an error names its cause itself.
+pub fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line.replace('\n', " ")
+}
+
 /// Refuses an argument; `error` says which and why.
 fn usage<T>(error: String) -> Result<T> {
     Err(Usage(error).into())
@@ -64,4 +78,17 @@ fn usage<T>(error: String) -> Result<T> {
 /// A 32-bit option, or what to say of it.
 fn narrow(what: &str, value: u64) -> Result<u32> {
     u32::try_from(value).or_else(|_| usage(format!("{what} {value} is too large")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_that_an_error_names_itself_is_said_once() {
+        let error = std::io::Error::other("no paper");
+        let error = Err::<(), _>(error).context("cannot print: no paper\nat all").context("cannot report").unwrap_err();
+        assert_eq!(one_line(&error), "cannot report: cannot print: no paper at all");
+    }
 }
