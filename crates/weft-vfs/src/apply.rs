@@ -26,19 +26,22 @@ impl State {
             Mutation::Rename { from, to, exchange: false, cookie, time } => self.apply_rename(from, to, *cookie, *time),
             Mutation::Rename { from, to, exchange: true, time, .. } => self.apply_exchange(from, to, *time),
             Mutation::Attributes { ino, set, time } => self.apply_attributes(*ino, set, *time),
-            Mutation::Write { ino, offset, data, permissions, drop_capability, time } => {
+            Mutation::Write { ino, offset, data, lost, time } => {
+                self.know_lost(*ino, *lost)?;
                 self.apply_write(*ino, *offset, data)?;
-                self.apply_written(*ino, *permissions, *drop_capability, *time);
+                self.apply_written(*ino, *lost, *time);
                 Ok(())
             }
-            Mutation::Zero { ino, offset, len, size, time } => {
+            Mutation::Zero { ino, offset, len, size, lost, time } => {
+                self.know_lost(*ino, *lost)?;
                 self.apply_zero(*ino, *offset..offset.saturating_add(*len), *size)?;
-                self.apply_written(*ino, None, false, *time);
+                self.apply_written(*ino, *lost, *time);
                 Ok(())
             }
-            Mutation::Share { from, to, count, size, time } => {
+            Mutation::Share { from, to, count, size, lost, time } => {
+                self.know_lost(to.0, *lost)?;
                 self.apply_share(*from, *to, *count, *size)?;
-                self.apply_written(to.0, None, false, *time);
+                self.apply_written(to.0, *lost, *time);
                 Ok(())
             }
             Mutation::Xattr { ino, name, value, permissions, time } => {

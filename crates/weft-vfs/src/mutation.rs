@@ -31,20 +31,22 @@ pub(crate) enum Mutation<'a> {
     /// Attributes set.
     Attributes { ino: Ino, set: SetRow<'a>, time: Timestamp },
     /// Bytes written.
-    Write {
-        ino: Ino,
-        offset: u64,
-        data: Cow<'a, [u8]>,
-        permissions: Option<u32>,
-        drop_capability: bool,
-        time: Timestamp,
-    },
+    Write { ino: Ino, offset: u64, data: Cow<'a, [u8]>, lost: Lost, time: Timestamp },
     /// A range made zero: a hole where whole blocks lie in it. Then the size set, if given.
-    Zero { ino: Ino, offset: u64, len: u64, size: u64, time: Timestamp },
+    Zero { ino: Ino, offset: u64, len: u64, size: u64, lost: Lost, time: Timestamp },
     /// `count` whole blocks of one file shared into another. Then the target's size set.
-    Share { from: (Ino, u64), to: (Ino, u64), count: u64, size: u64, time: Timestamp },
+    Share { from: (Ino, u64), to: (Ino, u64), count: u64, size: u64, lost: Lost, time: Timestamp },
     /// An extended attribute set or removed, and permission bits that follow from it.
     Xattr { ino: Ino, name: Name, value: Option<Cow<'a, [u8]>>, permissions: Option<u32>, time: Timestamp },
+}
+
+/// Privileges that a file loses when its content changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// The permission bits without set-user-id and set-group-id, if there are any to lose.
+    pub(crate) permissions: Option<u32>,
+    /// Whether `security.capability` goes.
+    pub(crate) capability: bool,
 }
 
 /// What a new inode is.

@@ -2,7 +2,7 @@
 
 use super::entries::ACCESS_ACL;
 use crate::inode::{Inode, Xattrs};
-use crate::mutation::SetRow;
+use crate::mutation::{Lost, SetRow};
 use crate::state::State;
 use crate::stop::{Miss, Stop};
 use weft_store::{Ino, Name, Timestamp};
@@ -62,14 +62,18 @@ impl State {
         Ok(())
     }
 
-    /// What follows from a change of content: times, and privileges lost. The inode is in memory, and its
-    /// extended attributes are if `drop_capability`.
-    pub(super) fn apply_written(&mut self, ino: Ino, permissions: Option<u32>, drop_capability: bool, time: Timestamp) {
+    /// Makes sure that what [`State::apply_written`] changes is in memory.
+    pub(super) fn know_lost(&mut self, ino: Ino, lost: Lost) -> Result<(), Stop> {
+        if lost.capability { self.xattrs(ino).map(|_| ()) } else { Ok(()) }
+    }
+
+    /// What follows from a change of content: times, and privileges lost. The inode is in memory.
+    pub(super) fn apply_written(&mut self, ino: Ino, lost: Lost, time: Timestamp) {
         let inode = self.inodes.get(&ino).expect("a written inode is in memory");
-        inode.row.permissions = permissions.unwrap_or(inode.row.permissions);
+        inode.row.permissions = lost.permissions.unwrap_or(inode.row.permissions);
         inode.row.mtime = time;
         inode.row.ctime = time;
-        if drop_capability {
+        if lost.capability {
             set_xattr(inode, Name::of_xattr(CAPABILITY).expect("a constant name"), None);
         }
         self.touch(ino);

@@ -1,7 +1,7 @@
 //! Mutations as bytes for the intent log. Little endian, no padding; the layout is private to one mount
 //! and the next of the same format version. The decoder takes any bytes without harm.
 
-use super::{Mutation, NewInode, SetRow};
+use super::{Lost, Mutation, NewInode, SetRow};
 use std::borrow::Cow;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 
@@ -40,22 +40,23 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
             out.set_row(set);
             out.time(*time);
         }
-        Mutation::Write { ino, offset, data, permissions, drop_capability, time } => {
+        Mutation::Write { ino, offset, data, lost, time } => {
             out.u8(6);
             out.numbers(&[ino.0, *offset]);
-            out.option(permissions.as_ref(), |out, bits| out.u32(*bits));
-            out.u8(u8::from(*drop_capability));
+            out.lost(*lost);
             out.time(*time);
             out.bytes(data);
         }
-        Mutation::Zero { ino, offset, len, size, time } => {
+        Mutation::Zero { ino, offset, len, size, lost, time } => {
             out.u8(7);
             out.numbers(&[ino.0, *offset, *len, *size]);
+            out.lost(*lost);
             out.time(*time);
         }
-        Mutation::Share { from, to, count, size, time } => {
+        Mutation::Share { from, to, count, size, lost, time } => {
             out.u8(8);
             out.numbers(&[from.0.0, from.1, to.0.0, to.1, *count, *size]);
+            out.lost(*lost);
             out.time(*time);
         }
         Mutation::Xattr { ino, name, value, permissions, time } => {
@@ -101,6 +102,10 @@ impl Writer<'_> {
         if let Some(value) = value {
             write(self, value);
         }
+    }
+    fn lost(&mut self, lost: Lost) {
+        self.option(lost.permissions, Self::u32);
+        self.u8(u8::from(lost.capability));
     }
     fn new_inode(&mut self, inode: &NewInode<'_>) {
         self.u64(inode.ino.0);
@@ -198,8 +203,7 @@ impl<'a> Reader<'a> {
             6 => Mutation::Write {
                 ino: self.ino()?,
                 offset: self.u64()?,
-                permissions: self.option(Self::u32)?,
-                drop_capability: self.bool()?,
+                lost: self.lost()?,
                 time: self.time()?,
                 data: Cow::Borrowed(self.bytes()?),
             },
@@ -208,6 +212,7 @@ impl<'a> Reader<'a> {
                 offset: self.u64()?,
                 len: self.u64()?,
                 size: self.u64()?,
+                lost: self.lost()?,
                 time: self.time()?,
             },
             8 => Mutation::Share {
@@ -215,6 +220,7 @@ impl<'a> Reader<'a> {
                 to: (self.ino()?, self.u64()?),
                 count: self.u64()?,
                 size: self.u64()?,
+                lost: self.lost()?,
                 time: self.time()?,
             },
             9 => {
@@ -225,6 +231,10 @@ impl<'a> Reader<'a> {
             }
             _ => return None,
         })
+    }
+
+    fn lost(&mut self) -> Option<Lost> {
+        Some(Lost { permissions: self.option(Self::u32)?, capability: self.bool()? })
     }
 
     fn new_inode(&mut self) -> Option<NewInode<'a>> {
@@ -269,6 +279,7 @@ mod tests {
 
     fn samples() -> Vec<Mutation<'static>> {
         let time = Timestamp(-5);
+        let lost = Lost { permissions: Some(0o755), capability: true };
         let inode = NewInode {
             ino: Ino(9),
             kind: Kind::Symlink,
@@ -295,16 +306,9 @@ mod tests {
                 time,
             },
             Mutation::Attributes { ino: Ino(3), set, time },
-            Mutation::Write {
-                ino: Ino(3),
-                offset: 5,
-                data: Cow::Borrowed(b"data"),
-                permissions: Some(0o755),
-                drop_capability: true,
-                time,
-            },
-            Mutation::Zero { ino: Ino(3), offset: 1, len: 2, size: 3, time },
-            Mutation::Share { from: (Ino(3), 1), to: (Ino(4), 2), count: 3, size: 4, time },
+            Mutation::Write { ino: Ino(3), offset: 5, data: Cow::Borrowed(b"data"), lost, time },
+            Mutation::Zero { ino: Ino(3), offset: 1, len: 2, size: 3, lost, time },
+            Mutation::Share { from: (Ino(3), 1), to: (Ino(4), 2), count: 3, size: 4, lost: Lost::default(), time },
             Mutation::Xattr {
                 ino: Ino(3),
                 name: Name::of_xattr(b"user.a/b").expect("a name"),

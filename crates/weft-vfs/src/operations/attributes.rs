@@ -4,7 +4,7 @@ use crate::acl::Acl;
 use crate::apply::{ACCESS_ACL, CAPABILITY};
 use crate::attributes::{Attributes, SetAttributes, SetTime};
 use crate::error::{ErrorKind, Result};
-use crate::mutation::{Mutation, SetRow};
+use crate::mutation::{Lost, Mutation, SetRow};
 use crate::options::AtimePolicy;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
@@ -95,8 +95,16 @@ impl State {
         Ok(Some(Acl::parse(value)?.with_permissions(permissions).to_bytes()))
     }
 
+    /// What file `ino` loses when its content changes: capabilities always, set-user-id and set-group-id if
+    /// `kill_privileges`.
+    pub(crate) fn lost(&mut self, ino: Ino, kill_privileges: bool) -> Result<Lost, Stop> {
+        let capability = self.has_capability(ino)?;
+        let row = &self.inode(ino)?.row;
+        Ok(Lost { permissions: if kill_privileges { killed(row) } else { None }, capability })
+    }
+
     /// Whether file `ino` has capabilities to lose.
-    pub(crate) fn has_capability(&mut self, ino: Ino) -> Result<bool, Stop> {
+    fn has_capability(&mut self, ino: Ino) -> Result<bool, Stop> {
         if !self.inode(ino)?.row.has_xattrs {
             return Ok(false);
         }
@@ -111,6 +119,6 @@ fn without_privileges(permissions: u32) -> u32 {
 }
 
 /// New permission bits of a file that is written to by one without privileges; none if they stay.
-pub(crate) fn killed(row: &InodeRow) -> Option<u32> {
+fn killed(row: &InodeRow) -> Option<u32> {
     Some(without_privileges(row.permissions)).filter(|bits| *bits != row.permissions)
 }

@@ -1,6 +1,6 @@
 //! Content: reading, writing, allocating, seeking, copying.
 
-use super::attributes::{SIZE_MAX, killed};
+use super::attributes::SIZE_MAX;
 use crate::attributes::{AllocateMode, Privileges, Whence};
 use crate::blocking::{Answer, about_to_wait};
 use crate::data::{Base, FileData};
@@ -122,17 +122,16 @@ impl Vfs {
         self.change(|state| {
             state.room(len + ROW_BYTES)?;
             state.may_grow(len, 0)?;
-            let row = &state.file(ino)?.row;
-            let permissions = if kill_privileges { killed(row) } else { None };
-            let drop_capability = row.has_xattrs && state.has_capability(ino)?;
+            state.file(ino)?;
+            let lost = state.lost(ino, kill_privileges)?;
             let data = Cow::Borrowed(data);
-            state.perform(&Mutation::Write { ino, offset, data, permissions, drop_capability, time })?;
-            Ok(if permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
+            state.perform(&Mutation::Write { ino, offset, data, lost, time })?;
+            Ok(if lost.permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
         })
     }
 
     /// Allocates, punches or zeroes a range (Linux fallocate(2)). Allocating reserves nothing ahead: space
-    /// is checked, then found by the writes. `Invalid` (empty range), `TooBig`, `NoSpace`, `QuotaExceeded`.
+    /// is checked, then found by the writes. Privileges are lost as by a write. `Invalid` (empty range), `TooBig`, `NoSpace`, `QuotaExceeded`.
     pub fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(ErrorKind::TooBig)?;
         if len == 0 {
@@ -156,7 +155,8 @@ impl Vfs {
             if len == 0 && new_size == size {
                 return Ok(());
             }
-            state.perform(&Mutation::Zero { ino, offset, len, size: new_size, time })
+            let lost = state.lost(ino, true)?;
+            state.perform(&Mutation::Zero { ino, offset, len, size: new_size, lost, time })
         })
     }
 
@@ -253,7 +253,8 @@ impl State {
         self.may_grow(bytes, 0)?;
         let size = target_size.max(to.1 + bytes);
         let (from, to) = ((from.0, from.1 / block_size), (to.0, to.1 / block_size));
-        self.perform(&Mutation::Share { from, to, count, size, time })?;
+        let lost = self.lost(to.0, true)?;
+        self.perform(&Mutation::Share { from, to, count, size, lost, time })?;
         Ok(bytes)
     }
 
