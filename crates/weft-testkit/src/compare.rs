@@ -2,12 +2,18 @@
 
 use crate::model::{Model, NodeId, ROOT};
 use std::collections::{BTreeMap, HashMap};
-use weft_vfs::{Caller, Cookie, Ino, Kind, Vfs};
+use weft_vfs::{Caller, Cookie, ErrorKind, Ino, Kind, Vfs, Whence};
 
-/// The first difference between the two trees, if any.
-pub fn compare(vfs: &Vfs, model: &Model) -> Result<(), String> {
+/// The first difference between the two trees, if any; of nodes without a name, those of `held` are compared.
+pub fn compare(vfs: &Vfs, model: &Model, held: &HashMap<NodeId, Ino>) -> Result<(), String> {
     let mut seen = HashMap::new();
-    directory(vfs, model, Ino::ROOT, ROOT, "", &mut seen)
+    directory(vfs, model, Ino::ROOT, ROOT, "", &mut seen)?;
+    for id in model.live(|node| node.nlink == 0) {
+        if let Some(ino) = held.get(&id) {
+            node(vfs, model, *ino, id, &format!("unlinked node {id}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn directory(
@@ -66,10 +72,15 @@ fn node(vfs: &Vfs, model: &Model, ino: Ino, id: NodeId, path: &str) -> Result<()
     let failed = |error: weft_vfs::Error| format!("{path}: {error}");
     let found = vfs.attributes(ino).map_err(failed)?;
     let size = if expected.kind == Kind::Directory { expected.entries.len() } else { expected.content.len() };
-    let wanted = (expected.kind, expected.permissions, expected.nlink, size as u64);
-    let got = (found.kind, found.permissions, found.nlink, found.size);
+    let wanted = (expected.kind, expected.permissions, expected.nlink, size as u64, expected.uid, expected.gid);
+    let got = (found.kind, found.permissions, found.nlink, found.size, found.uid, found.gid);
     if got != wanted {
         return Err(format!("{path}: is {got:?}, should be {wanted:?}"));
+    }
+    let wanted = [expected.atime, expected.mtime, expected.ctime, expected.btime];
+    let got = [found.atime, found.mtime, found.ctime, found.btime];
+    if got != wanted {
+        return Err(format!("{path}: atime, mtime, ctime, btime are {got:?}, should be {wanted:?}"));
     }
     let content = match expected.kind {
         Kind::File => vfs.read(ino, 0, expected.content.len() + 100).map_err(failed)?.to_vec(),
@@ -80,6 +91,9 @@ fn node(vfs: &Vfs, model: &Model, ino: Ino, id: NodeId, path: &str) -> Result<()
         let at = content.iter().zip(&expected.content).position(|(a, b)| a != b);
         return Err(format!("{path}: content differs at {at:?} (length {})", content.len()));
     }
+    if expected.kind == Kind::File {
+        holes_are_zeros(vfs, ino, &content).map_err(|error| format!("{path}: {error}"))?;
+    }
     let names = vfs.xattr_names(ino).map_err(failed)?;
     let mut xattrs = BTreeMap::new();
     for name in names {
@@ -87,6 +101,31 @@ fn node(vfs: &Vfs, model: &Model, ino: Ino, id: NodeId, path: &str) -> Result<()
     }
     if xattrs != expected.xattrs {
         return Err(format!("{path}: extended attributes are {xattrs:?}, should be {:?}", expected.xattrs));
+    }
+    Ok(())
+}
+
+/// Data and holes as seek tells them follow each other through the file, and holes read as zeros.
+fn holes_are_zeros(vfs: &Vfs, ino: Ino, content: &[u8]) -> Result<(), String> {
+    let end = content.len() as u64;
+    let as_usize = |offset: u64| usize::try_from(offset).expect("within the content");
+    let mut at = 0;
+    while at < end {
+        let data = match vfs.seek(ino, at, Whence::Data) {
+            Ok(data) => data,
+            Err(error) if error.kind() == ErrorKind::NoData => end,
+            Err(error) => return Err(error.to_string()),
+        };
+        if data < at || data > end || content[as_usize(at)..as_usize(data)].iter().any(|byte| *byte != 0) {
+            return Err(format!("seek from {at} skips data to {data}"));
+        }
+        if data == end {
+            break;
+        }
+        at = vfs.seek(ino, data, Whence::Hole).map_err(|error| error.to_string())?;
+        if at <= data || at > end {
+            return Err(format!("the hole after data at {data} is at {at}"));
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A store whose commits fail on demand and that can lose power.
+//! A store whose calls fail on demand and that can lose power.
 
 use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
@@ -14,7 +14,36 @@ pub struct CrashStore {
     live: RwLock<MemoryStore>,
     /// The durable image, then one after each eventual commit.
     images: Mutex<Vec<MemoryStore>>,
-    failing: Mutex<(u32, ErrorKind)>,
+    faults: Mutex<Faults>,
+}
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// So many calls succeed first.
+    pub after: u32,
+    /// So many fail then.
+    pub count: u32,
+    /// How.
+    pub kind: ErrorKind,
+    /// Which calls these are.
+    pub calls: Calls,
+    /// How many have failed.
+    pub met: u32,
+}
+
+/// Kinds of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// Any but those that only look at the volume as a whole.
+    All,
+    /// Commits.
+    Applies,
+}
+
+impl Faults {
+    /// None.
+    pub const NONE: Faults = Faults { after: 0, count: 0, kind: ErrorKind::Bug, calls: Calls::All, met: 0 };
 }
 
 impl CrashStore {
@@ -22,12 +51,17 @@ impl CrashStore {
     pub fn new(options: VolumeOptions) -> CrashStore {
         let live = MemoryStore::new(options);
         let images = Mutex::new(vec![live.clone()]);
-        CrashStore { live: RwLock::new(live), images, failing: Mutex::new((0, ErrorKind::Bug)) }
+        CrashStore { live: RwLock::new(live), images, faults: Mutex::new(Faults::NONE) }
     }
 
-    /// The next `count` commits fail with `kind`.
-    pub fn fail_next(&self, count: u32, kind: ErrorKind) {
-        *self.failing.lock() = (count, kind);
+    /// From now on these calls fail; tells which would have.
+    pub fn set_faults(&self, faults: Faults) -> Faults {
+        std::mem::replace(&mut self.faults.lock(), faults)
+    }
+
+    /// How many calls of the present faults have failed.
+    pub fn faults_met(&self) -> u32 {
+        self.faults.lock().met
     }
 
     /// Power is lost: what is durable survives, and `survives` of 255 of the commits after it.
@@ -44,11 +78,21 @@ impl CrashStore {
         self.live.read().block_count()
     }
 
-    fn fails(&self) -> Option<ErrorKind> {
-        let mut failing = self.failing.lock();
-        let (count, kind) = *failing;
-        failing.0 = count.saturating_sub(1);
-        (count > 0).then_some(kind)
+    fn call(&self, kind: Calls) -> Result<()> {
+        let mut faults = self.faults.lock();
+        if faults.calls == Calls::Applies && kind != Calls::Applies {
+            return Ok(());
+        }
+        if faults.after > 0 {
+            faults.after -= 1;
+            return Ok(());
+        }
+        if faults.count == 0 {
+            return Ok(());
+        }
+        faults.count -= 1;
+        faults.met += 1;
+        Err(Error::Injected(faults.kind))
     }
 }
 
@@ -57,30 +101,35 @@ impl Store for CrashStore {
         self.live.read().header()
     }
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
+        self.call(Calls::All)?;
         self.live.read().inodes(from, limit)
     }
     fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+        self.call(Calls::All)?;
         self.live.read().name(parent, name)
     }
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.call(Calls::All)?;
         self.live.read().names(parent, after, limit)
     }
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.call(Calls::All)?;
         self.live.read().extents(ino, range)
     }
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+        self.call(Calls::All)?;
         self.live.read().xattrs(ino)
     }
     fn orphans(&self) -> Result<Vec<Ino>> {
+        self.call(Calls::All)?;
         self.live.read().orphans()
     }
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+        self.call(Calls::All)?;
         self.live.read().read_block(block, patience)
     }
     fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied> {
-        if let Some(kind) = self.fails() {
-            return Err(Error::Injected(kind));
-        }
+        self.call(Calls::Applies)?;
         let live = self.live.read();
         let applied = live.apply(batch, durability)?;
         let mut images = self.images.lock();

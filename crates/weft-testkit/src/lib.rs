@@ -5,10 +5,12 @@ mod compare;
 mod faults;
 mod model;
 mod operations;
+mod rows;
 mod run;
 
 pub use compare::compare;
-pub use faults::CrashStore;
+pub use faults::{Calls, CrashStore, Faults};
 pub use model::{Model, Node, NodeId};
 pub use operations::{Operation, Step, operations};
+pub use rows::check_rows;
 pub use run::{BLOCK_BYTES, Driver};

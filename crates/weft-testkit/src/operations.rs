@@ -10,16 +10,22 @@ use weft_vfs::{AllocateMode, Kind, RenameMode};
 #[allow(missing_docs, reason = "named like the operations")]
 pub enum Operation {
     Make { directory: usize, name: usize, kind: Kind, permissions: u32 },
+    MakeUnnamed { directory: usize, permissions: u32 },
+    Hold { node: usize },
+    Release { node: usize },
     Symlink { directory: usize, name: usize, target: u8 },
     Link { node: usize, directory: usize, name: usize },
     Unlink { directory: usize, name: usize },
     RemoveDirectory { directory: usize, name: usize },
     Rename { from: (usize, usize), to: (usize, usize), mode: RenameMode },
-    Write { file: usize, offset: usize, len: usize, byte: u8 },
+    Write { file: usize, offset: usize, len: usize, byte: u8, kill_privileges: bool },
+    Read { file: usize, offset: usize, len: usize },
     Resize { file: usize, size: usize },
     Allocate { file: usize, offset: usize, len: usize, mode: AllocateMode },
     Copy { from: (usize, usize), to: (usize, usize), len: usize },
     Chmod { node: usize, permissions: u32 },
+    Chown { node: usize, uid: Option<u32>, gid: Option<u32> },
+    SetTimes { node: usize, atime: Option<i64>, mtime: Option<i64> },
     SetXattr { node: usize, name: usize, value: u8 },
     RemoveXattr { node: usize, name: usize },
 }
@@ -41,10 +47,14 @@ pub enum Step {
     Crash {
         /// Out of 255.
         survives: u8,
+        /// An append to the intent log was under way; so much of it, out of 255, was written.
+        torn: Option<u8>,
     },
-    /// The next commits fail.
+    /// Calls of the store fail, after some that do not.
     Fail {
-        /// How many.
+        /// How many do not.
+        after: u32,
+        /// How many do.
         count: u32,
         /// How.
         kind: StoreErrorKind,
@@ -70,9 +80,16 @@ fn allocate_mode() -> impl Strategy<Value = AllocateMode> {
     prop_oneof![Just(Extend), Just(KeepSize), Just(PunchHole), Just(ZeroRange), Just(ZeroRangeKeepSize)]
 }
 
+fn write(len_max: usize) -> impl Strategy<Value = Operation> {
+    (0usize..8, offset(), 1..len_max, any::<u8>(), any::<bool>()).prop_map(
+        |(file, offset, len, byte, kill_privileges)| Operation::Write { file, offset, len, byte, kill_privileges },
+    )
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
     let kind = prop_oneof![6 => Just(Kind::File), 3 => Just(Kind::Directory), 1 => Just(Kind::Fifo)];
-    let at = || (0usize..6, 0usize..7);
+    // Name 7 is too long for any file system; it need not be tried often.
+    let at = || (0usize..6, prop_oneof![20 => 0usize..7, 1 => Just(7usize)]);
     prop_oneof![
         8 => (at(), kind, 0u32..0o1000).prop_map(|((directory, name), kind, permissions)| {
             Operation::Make { directory, name, kind, permissions }
@@ -82,12 +99,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => at().prop_map(|(directory, name)| Operation::Unlink { directory, name }),
         2 => at().prop_map(|(directory, name)| Operation::RemoveDirectory { directory, name }),
         5 => (at(), at(), rename_mode()).prop_map(|(from, to, mode)| Operation::Rename { from, to, mode }),
-        10 => (0usize..8, offset(), 1usize..9000, any::<u8>()).prop_map(|(file, offset, len, byte)| {
-            Operation::Write { file, offset, len, byte }
-        }),
-        4 => (0usize..8, offset(), 1usize..60, any::<u8>()).prop_map(|(file, offset, len, byte)| {
-            Operation::Write { file, offset, len, byte }
-        }),
+        10 => write(9000),
+        4 => write(60),
+        2 => (0usize..8, offset(), 1usize..20_000).prop_map(|(file, offset, len)| Operation::Read { file, offset, len }),
         5 => (0usize..8, offset()).prop_map(|(file, size)| Operation::Resize { file, size }),
         4 => (0usize..8, offset(), 1usize..9000, allocate_mode()).prop_map(|(file, offset, len, mode)| {
             Operation::Allocate { file, offset, len, mode }
@@ -95,7 +109,18 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => ((0usize..8, offset()), (0usize..8, offset()), 1usize..20_000).prop_map(|(from, to, len)| {
             Operation::Copy { from, to, len }
         }),
-        2 => (0usize..20, 0u32..0o1000).prop_map(|(node, permissions)| Operation::Chmod { node, permissions }),
+        3 => (0usize..20, 0u32..0o10000).prop_map(|(node, permissions)| Operation::Chmod { node, permissions }),
+        1 => (0usize..20, proptest::option::of(0u32..3), proptest::option::of(0u32..3)).prop_map(|(node, uid, gid)| {
+            Operation::Chown { node, uid, gid }
+        }),
+        1 => (0usize..20, proptest::option::of(any::<i64>()), proptest::option::of(any::<i64>())).prop_map(
+            |(node, atime, mtime)| Operation::SetTimes { node, atime, mtime }
+        ),
+        1 => (0usize..6, 0u32..0o1000).prop_map(|(directory, permissions)| {
+            Operation::MakeUnnamed { directory, permissions }
+        }),
+        3 => (0usize..20).prop_map(|node| Operation::Hold { node }),
+        2 => (0usize..20).prop_map(|node| Operation::Release { node }),
         2 => (0usize..20, 0usize..3, any::<u8>()).prop_map(|(node, name, value)| Operation::SetXattr { node, name, value }),
         1 => (0usize..20, 0usize..3).prop_map(|(node, name)| Operation::RemoveXattr { node, name }),
     ]
@@ -105,8 +130,9 @@ fn operation() -> impl Strategy<Value = Operation> {
 pub fn operations(len: usize, hostile: bool) -> impl Strategy<Value = Vec<Step>> {
     let kinds =
         prop_oneof![Just(StoreErrorKind::Full), Just(StoreErrorKind::Unavailable), Just(StoreErrorKind::Conflict)];
-    let crash = any::<u8>().prop_map(|survives| Step::Crash { survives });
-    let fail = (1u32..3, kinds).prop_map(|(count, kind)| Step::Fail { count, kind });
+    let crash = (any::<u8>(), proptest::option::of(any::<u8>()));
+    let crash = crash.prop_map(|(survives, torn)| Step::Crash { survives, torn });
+    let fail = (0u32..6, 1u32..3, kinds).prop_map(|(after, count, kind)| Step::Fail { after, count, kind });
     let evil = u32::from(hostile);
     let step = prop_oneof![
         40 => operation().prop_map(Step::Do),
