@@ -112,8 +112,7 @@ mod tests {
             ino: Ino(2),
             offset: 0,
             data: Cow::Owned(vec![1; len]),
-            permissions: None,
-            drop_capability: false,
+            lost: crate::mutation::Lost::default(),
             time: Timestamp(0),
         }
     }
