@@ -45,7 +45,9 @@ impl Server {
             f if f == libc::FALLOC_FL_ZERO_RANGE | keep => AllocateMode::ZeroRangeKeepSize,
             _ => return Some(Err(Failure::Errno(libc::EOPNOTSUPP))),
         };
-        Some(self.vfs.allocate(ino, offset, len, mode).map_err(Failure::from))
+        // It may have taken set-user-id away; such calls are rare enough to always say so.
+        let allocated = self.vfs.allocate(ino, offset, len, mode).map_err(Failure::from);
+        Some(allocated.map(|()| self.attributes_changed(ino)))
     }
 
     pub(super) fn lseek(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
@@ -73,6 +75,9 @@ impl Server {
         let (to, len) = ((to, body.u64()?), body.u64()?);
         // The older reply holds 32 bits.
         let len = if opcode == Opcode::CopyFileRange { len.min(1 << 30) } else { len };
-        Some(self.vfs.copy_range(from, to, len).map_err(Failure::from).map(|copied| reply.u64(copied)))
+        Some(self.vfs.copy_range(from, to, len).map_err(Failure::from).map(|copied| {
+            self.attributes_changed(to.0);
+            reply.u64(copied);
+        }))
     }
 }
