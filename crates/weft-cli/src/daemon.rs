@@ -86,7 +86,7 @@ impl Starting {
     /// Starting failed.
     pub fn failed(mut self, error: &anyhow::Error) {
         // If nobody waits any more, nobody is to be told.
-        let _ = self.pipe.write_all(format!("{error:#}").as_bytes());
+        let _ = self.pipe.write_all(crate::command::one_line(error).as_bytes());
     }
 }
 

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     match command::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weft: {error:#}");
+            eprintln!("weft: {}", command::one_line(&error));
             if error.is::<command::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

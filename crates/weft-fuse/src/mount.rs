@@ -75,12 +75,12 @@ impl MountError {
 /// Whether something can be mounted at `directory`, as far as that can be told without trying. Gives its
 /// absolute path without links.
 pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
-    let refused = |source| MountError::no_directory(directory, source);
-    let absolute = match directory.canonicalize() {
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => return Err(MountError::Dead(directory.into())),
-        absolute => absolute.map_err(refused)?,
+    let refused = |source: Error| match source.raw_os_error() {
+        Some(libc::ENOTCONN | libc::ECONNABORTED) => MountError::Dead(directory.into()),
+        _ => MountError::no_directory(directory, source),
     };
-    if !absolute.is_dir() {
+    let absolute = directory.canonicalize().map_err(refused)?;
+    if !absolute.metadata().map_err(refused)?.is_dir() {
         return Err(refused(Error::from(ErrorKind::NotADirectory)));
     }
     if is_mount_point(&absolute) {

@@ -15,22 +15,14 @@ const PAGE: usize = 1024;
 
 /// Copies from a volume.
 pub fn run(arguments: &Export) -> Result<ExitCode> {
-    let to = &arguments.directory;
-    match std::fs::create_dir(to) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let empty = std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
-            if !empty {
-                bail!("{} already exists and is not an empty directory", to.display());
-            }
-        }
-        made => made.with_context(|| format!("cannot make {}", to.display()))?,
-    }
     let place = Place::open(&arguments.source, true)?;
     let mut from = place.vfs.attributes(Ino::ROOT)?;
     for name in &place.path {
         let looked_up = place.vfs.lookup(Caller::ROOT, from.ino, name);
         from = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
     }
+    let to = &arguments.directory;
+    make_empty(to)?;
     let progress = Progress::new();
     let export = Exporter { vfs: &place.vfs, progress: &progress };
     let mut directories = Vec::new();
@@ -41,6 +33,19 @@ pub fn run(arguments: &Export) -> Result<ExitCode> {
     directories.iter().rev().try_for_each(|(path, attributes)| export.attributes(path, attributes))?;
     progress.finish("exported", arguments.json);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes directory `to`, or finds that it is there and empty.
+fn make_empty(to: &Path) -> Result<()> {
+    match std::fs::create_dir(to) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            if !std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none()) {
+                bail!("{} already exists and is not an empty directory", to.display());
+            }
+            Ok(())
+        }
+        made => made.with_context(|| format!("cannot make {}", to.display())),
+    }
 }
 
 type File = (PathBuf, Attributes);

@@ -29,8 +29,9 @@ pub fn run(arguments: &Import) -> Result<ExitCode> {
     // Last, and the deepest first: what is made in a directory moves its times.
     let finished = result
         .and_then(|()| directories.iter().rev().try_for_each(|(path, ino, stat)| import.attributes(path, *ino, stat)));
-    place.close()?;
+    let closed = place.close();
     finished?;
+    closed?;
     progress.finish("imported", arguments.json);
     Ok(ExitCode::SUCCESS)
 }
@@ -185,22 +186,29 @@ impl Importer<'_> {
         Ok(())
     }
 
+    /// Owner and mode, then extended attributes, since a new owner takes a program's capabilities away; times last,
+    /// since all the others move them.
     fn attributes(&self, path: &Path, ino: Ino, stat: &Stat) -> Result<()> {
+        let set = |changes| {
+            let set = self.vfs.set_attributes(ino, changes);
+            set.map(|_| ()).with_context(|| format!("cannot import the attributes of {}", path.display()))
+        };
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        set(SetAttributes {
+            permissions: (!is_link).then_some(stat.st_mode & 0o7777),
+            uid: Some(stat.st_uid),
+            gid: Some(stat.st_gid),
+            ..SetAttributes::default()
+        })?;
         self.xattrs(path, ino).with_context(|| format!("cannot import the attributes of {}", path.display()))?;
         let time = |seconds: i64, nanoseconds: u64| {
             SetTime::To(Timestamp::from_parts(seconds, u32::try_from(nanoseconds).unwrap_or(0)))
         };
-        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        let changes = SetAttributes {
-            permissions: (!is_link).then_some(stat.st_mode & 0o7777),
-            uid: Some(stat.st_uid),
-            gid: Some(stat.st_gid),
+        set(SetAttributes {
             atime: Some(time(stat.st_atime, stat.st_atime_nsec)),
             mtime: Some(time(stat.st_mtime, stat.st_mtime_nsec)),
             ..SetAttributes::default()
-        };
-        self.vfs.set_attributes(ino, changes).with_context(|| format!("cannot import {}", path.display()))?;
-        Ok(())
+        })
     }
 
     fn xattrs(&self, path: &Path, ino: Ino) -> Result<()> {

@@ -1,0 +1,168 @@
+//! The daemon: when it serves, how it ends, what is waited for.
+
+use crate::place::Place;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::Stdio;
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// Waits until process `pid` is gone, by the one thing that ends when it does: its hold of the volume.
+fn await_release(volume: &Path) {
+    let lock = File::open(volume.join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+}
+
+#[test]
+fn a_mount_serves_when_the_command_returns_and_can_be_repeated_at_once() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    for round in 0..10 {
+        std::fs::write(directory.join(format!("file {round}")), [round; 5000]).unwrap();
+        place.umount();
+        assert!(!place.is_mounted("m"));
+        place.mount();
+    }
+    for round in 0..10 {
+        assert_eq!(std::fs::read(directory.join(format!("file {round}"))).unwrap(), [round; 5000]);
+    }
+    place.umount();
+    place.weft(&["check", "v", "--read-data"]).well();
+}
+
+#[test]
+fn a_volume_in_one_file_leaves_nothing_beside_it_but_its_log() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    let directory = place.directory("m");
+    place.mount();
+    std::fs::write(directory.join("file"), vec![7; 300_000]).unwrap();
+    place.umount();
+    let mut names: Vec<_> = std::fs::read_dir(place.path("")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["m", "v", "v.log"]);
+    place.mount();
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), vec![7; 300_000]);
+    place.umount();
+}
+
+#[test]
+fn a_terminated_daemon_commits_all_and_unmounts() {
+    for stop in [Signal::TERM, Signal::INT] {
+        let Some(place) = Place::to_mount() else { return };
+        let directory = place.mounted();
+        let daemon = place.daemon();
+        std::fs::write(directory.join("file"), "kept").unwrap();
+        signal(daemon, stop);
+        await_release(&place.path("v"));
+        assert!(!place.is_mounted("m"));
+        place.mount();
+        assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"kept");
+        place.umount();
+    }
+}
+
+#[test]
+fn a_foreground_mount_ends_well_when_it_is_unmounted() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("m");
+    let mut child = place.command(&["mount", "--foreground", "v", "m"]).spawn().unwrap();
+    // The first answer waits for nothing but the mount; until then the directory is an empty one.
+    while !place.is_mounted("m") {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    std::fs::write(directory.join("file"), "x").unwrap();
+    // This test is the daemon's parent, and does not take note of its end before the command has returned.
+    place.umount();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn after_a_kill_what_was_synced_is_there_and_the_mount_point_can_be_freed() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    let file = File::create(directory.join("file")).unwrap();
+    std::io::Write::write_all(&mut &file, b"synced").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    signal(place.daemon(), Signal::KILL);
+    await_release(&place.path("v"));
+    place.weft(&["stats", "m"]).failed(&["the daemon of m has ended", "weft umount m"]);
+    place.weft(&["mount", "v", "m"]).failed(&["unmount it first", "weft umount"]);
+    place.umount();
+    assert!(!place.is_mounted("m"));
+    place.weft(&["check", "v"]).well();
+    place.mount();
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"synced");
+    place.umount();
+}
+
+#[test]
+fn a_mount_in_use_stays_unless_unmounted_lazily() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    let mut file = File::create_new(directory.join("file")).unwrap();
+    place.weft(&["umount", "m"]).failed(&["cannot unmount", "busy", "--lazy"]);
+    assert!(place.is_mounted("m"));
+    place.weft(&["umount", "--lazy", "m"]).well();
+    assert!(!place.is_mounted("m"));
+    std::io::Write::write_all(&mut file, b"late").unwrap();
+    drop(file);
+    await_release(&place.path("v"));
+    place.mount();
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"late");
+    place.umount();
+}
+
+#[test]
+fn the_daemon_keeps_nothing_open_that_the_command_was_started_with() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    let mut script = std::process::Command::new("sh");
+    script.args(["-c", "exec 7>&1; \"$0\" mount v m; echo mounted", env!("CARGO_BIN_EXE_weft")]);
+    let mut child = script.current_dir(place.path("")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "mounted\n");
+    // Ends only if nobody holds the other end any more.
+    assert_eq!(out.read_to_end(&mut Vec::new()).unwrap(), 0);
+    child.wait().unwrap();
+    assert!(place.is_mounted("m"));
+    place.umount();
+}
+
+#[test]
+fn a_read_only_mount_refuses_changes() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), "x").unwrap();
+    place.umount();
+    for arguments in [&["mount", "--read-only", "v", "m"][..], &["mount", "v", "m", "-o", "ro"]] {
+        place.weft(arguments).well();
+        assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"x");
+        let refused = std::fs::write(directory.join("new"), "").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        place.umount();
+    }
+}
+
+#[test]
+fn stats_count_what_happens() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), vec![1; 100_000]).unwrap();
+    let stats = place.weft(&["stats", "m", "--json"]).json();
+    assert_eq!(stats["volume"]["inodes_used"], 2, "{stats}");
+    assert!(stats["volume"]["bytes_written"].as_u64().unwrap() >= 100_000, "{stats}");
+    let text = place.weft(&["stats", "m"]).well();
+    assert!(text.contains("content     2 inodes"), "{text}");
+    place.umount();
+}

@@ -1,0 +1,84 @@
+//! `weft check`, `weft convert` and `weft info` on volumes whole and damaged.
+
+use crate::place::Place;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// A volume `v` with a file `big` of random-looking bytes, and more.
+fn filled(place: &Place, blocks: &str) {
+    let from = place.directory("from");
+    let bytes: Vec<u8> = (0..300_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    std::fs::write(from.join("big"), bytes).unwrap();
+    std::fs::write(from.join("small"), "small").unwrap();
+    place.weft(&["init", "v", "--blocks", blocks]).well();
+    place.weft(&["import", "from", "v"]).well();
+}
+
+fn first_segment(place: &Place) -> PathBuf {
+    std::fs::read_dir(place.path("v/segments")).unwrap().next().unwrap().unwrap().path()
+}
+
+#[test]
+fn a_whole_volume_is_clean() {
+    for blocks in ["segments", "database"] {
+        let place = Place::new();
+        filled(&place, blocks);
+        assert_eq!(place.weft(&["check", "v", "--read-data"]).well(), "v: clean\n");
+        let found = place.weft(&["check", "v", "--json"]).json();
+        assert_eq!((&found["clean"], &found["damaged"]), (&true.into(), &0.into()));
+    }
+}
+
+#[test]
+fn damaged_bytes_are_found_and_named_by_path() {
+    let place = Place::new();
+    filled(&place, "segments");
+    let segment = std::fs::OpenOptions::new().write(true).open(first_segment(&place)).unwrap();
+    segment.write_all_at(b"damage", 70_000).unwrap();
+    let said = place.weft(&["check", "v", "--read-data"]);
+    assert_eq!((said.code, said.err.as_str()), (1, ""));
+    assert!(said.out.contains("/big") && said.out.contains("damages found"), "{}", said.out);
+    let said = place.weft(&["check", "v", "--read-data", "--json"]);
+    assert_eq!(said.code, 1);
+    let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(found["clean"], false);
+    assert!(found["findings"].as_array().unwrap().iter().any(|f| f["path"] == "/big" && f["outcome"] == "damaged"));
+    place.weft(&["export", "v", "e"]).failed(&["cannot export", "big"]);
+    place.weft(&["convert", "v", "w", "--blocks", "database"]).failed(&["cannot convert volume v", "damaged"]);
+    assert!(!place.path("w").exists());
+}
+
+#[test]
+fn a_volume_converts_there_and_back_with_all_that_is_in_it() {
+    let place = Place::new();
+    filled(&place, "segments");
+    place.weft(&["convert", "v", "one", "--blocks", "database"]).well();
+    assert!(place.path("one").is_file());
+    place.weft(&["convert", "one", "two", "--blocks", "segments"]).well();
+    for (volume, home) in [("v", "segments"), ("one", "database"), ("two", "segments")] {
+        place.weft(&["check", volume, "--read-data"]).well();
+        let info = place.weft(&["info", volume, "--json"]).json();
+        assert_eq!(info["inodes"], 3);
+        assert!(info["options"].to_string().to_lowercase().contains(home), "{info}");
+        let out = format!("out of {volume}");
+        place.weft(&["export", volume, &out]).well();
+        for name in ["big", "small"] {
+            let (was, is) = (place.path("from").join(name), place.path(&out).join(name));
+            assert!(std::fs::read(was).unwrap() == std::fs::read(is).unwrap(), "{volume} {name}");
+        }
+    }
+}
+
+#[test]
+fn info_tells_what_init_was_told() {
+    let place = Place::new();
+    let options = ["--block-size", "16K", "--inline", "1K", "--size-max", "10G", "--inodes-max", "1000"];
+    place.weft(&[&["init", "v", "--blocks", "database"][..], &options].concat()).well();
+    let text = place.weft(&["info", "v"]).well();
+    for word in ["16.00 KiB each, in the database", "files up to 1.00 KiB", "1 (limit 1000)", "limit 10.00 GiB"] {
+        assert!(text.contains(word), "no '{word}' in:\n{text}");
+    }
+    let info = place.weft(&["info", "v", "--json"]).json();
+    assert_eq!(info["options"]["block_size"], 16384);
+    assert_eq!(info["options"]["bytes_max"], 10u64 << 30);
+}

@@ -1,0 +1,198 @@
+//! What a user does wrong: one clear line, an exit code that is not zero, nothing touched.
+
+use crate::place::{Place, is_root};
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// All there is below `path`: sizes, times of change, content.
+fn all_below(path: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![path.to_path_buf()];
+    while let Some(path) = waiting.pop() {
+        let metadata = path.symlink_metadata().unwrap();
+        let content = if metadata.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+        if metadata.is_dir() {
+            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.insert(path, (metadata.len(), metadata.mtime(), metadata.mtime_nsec(), content));
+    }
+    found
+}
+
+/// `weft` fails so, and everything in the place stays as it was.
+#[track_caller]
+fn fails(place: &Place, arguments: &[&str], words: &[&str]) {
+    let before = all_below(&place.path(""));
+    place.weft(arguments).failed(words);
+    assert!(all_below(&place.path("")) == before, "{arguments:?} touched something");
+}
+
+#[test]
+fn a_volume_that_is_not_there_is_refused() {
+    let place = Place::new();
+    place.directory("m");
+    fails(&place, &["mount", "v", "m"], &["there is no volume at", "weft init"]);
+    for command in [&["info", "v"][..], &["check", "v"], &["convert", "v", "w", "--blocks", "database"]] {
+        fails(&place, command, &["there is no volume at v"]);
+    }
+    fails(&place, &["import", "m", "v"], &["there is no volume at v"]);
+    fails(&place, &["export", "v", "e"], &["there is no volume at v"]);
+}
+
+#[test]
+fn what_is_not_a_volume_is_refused() {
+    let place = Place::new();
+    for directory in ["m", "empty", "full"] {
+        place.directory(directory);
+    }
+    std::fs::write(place.path("full/meta.sqlite"), [7; 5000]).unwrap();
+    std::fs::write(place.path("text"), "text\n").unwrap();
+    std::fs::write(place.path("nothing"), "").unwrap();
+    for name in ["empty", "full", "text", "nothing"] {
+        fails(&place, &["mount", name, "m"], &[name, "is not a Weft volume"]);
+        fails(&place, &["info", name], &[name, "is not a Weft volume"]);
+        fails(&place, &["check", "--repair", name], &[name, "is not a Weft volume"]);
+        fails(&place, &["import", "m", name], &[name, "is not a Weft volume"]);
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    use std::os::unix::fs::FileExt;
+    for blocks in ["segments", "database"] {
+        let place = Place::new();
+        place.directory("m");
+        place.weft(&["init", "v", "--blocks", blocks]).well();
+        let database = if blocks == "segments" { "v/meta.sqlite" } else { "v" };
+        let file = std::fs::OpenOptions::new().write(true).open(place.path(database)).unwrap();
+        // SQLite's user_version.
+        file.write_all_at(&99u32.to_be_bytes(), 60).unwrap();
+        for command in [&["mount", "v", "m"][..], &["info", "v"], &["check", "--repair", "v"], &["import", "m", "v"]] {
+            fails(&place, command, &["v has format 99", "use a newer weft"]);
+        }
+    }
+}
+
+#[test]
+fn a_mount_point_must_be_a_directory() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    std::fs::write(place.path("file"), "").unwrap();
+    fails(&place, &["mount", "v", "nowhere"], &["nowhere", "No such file", "make the directory first"]);
+    fails(&place, &["mount", "v", "file"], &["file", "not a directory"]);
+}
+
+#[test]
+fn a_second_mount_of_a_volume_is_refused() {
+    let Some(place) = Place::to_mount() else { return };
+    for blocks in ["segments", "database"] {
+        place.weft(&["init", blocks, "--blocks", blocks]).well();
+        let (first, second) = (format!("{blocks}-1"), format!("{blocks}-2"));
+        place.directory(&first);
+        place.directory(&second);
+        place.weft(&["mount", blocks, &first]).well();
+        for command in
+            [&["mount", blocks, &second][..], &["info", blocks], &["check", blocks], &["export", blocks, "e"]]
+        {
+            place.weft(command).failed(&[blocks, "in use by another process"]);
+        }
+        assert!(!place.is_mounted(&second));
+        place.weft(&["umount", &first]).well();
+    }
+}
+
+#[test]
+fn a_mount_point_in_use_is_refused_and_the_other_volume_untouched() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), "first").unwrap();
+    place.weft(&["init", "w"]).well();
+    let before = all_below(&place.path("w"));
+    place.weft(&["mount", "w", "m"]).failed(&["already a mount point", "weft umount"]);
+    assert!(all_below(&place.path("w")) == before);
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"first");
+    place.umount();
+}
+
+#[test]
+fn unmounting_what_is_no_mount_is_refused() {
+    let place = Place::new();
+    place.directory("plain");
+    for command in ["umount", "stats"] {
+        fails(&place, &[command, "plain"], &["plain is not the mount point of a Weft volume"]);
+        fails(&place, &[command, "nowhere"], &["there is no directory", "nowhere"]);
+    }
+}
+
+#[test]
+fn a_volume_is_made_only_where_nothing_is() {
+    let place = Place::new();
+    place.directory("full");
+    std::fs::write(place.path("full/file"), "").unwrap();
+    fails(&place, &["init", "full"], &["full already exists"]);
+    fails(&place, &["init", "full/file", "--blocks", "database"], &["full/file already exists"]);
+    fails(&place, &["init", "no/such/place"], &["no/such/place", "No such file"]);
+    fails(&place, &["init", "odd", "--block-size", "5000"], &["5000 is not a power of two"]);
+    fails(&place, &["init", "odd", "--inline", "1M"], &["inline threshold"]);
+    place.weft(&["init", "v"]).well();
+    fails(&place, &["init", "v"], &["v already exists"]);
+    let before = all_below(&place.path("full"));
+    place.weft(&["convert", "v", "full", "--blocks", "segments"]).failed(&["full already exists"]);
+    assert!(all_below(&place.path("full")) == before);
+}
+
+#[test]
+fn wrong_usage_has_exit_code_2_and_touches_nothing() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    let before = all_below(&place.path(""));
+    for (arguments, word) in [
+        (&["mount", "v", "m", "-o", "nonsense"][..], "unknown mount option 'nonsense'"),
+        (&["mount", "v", "m", "-o", "dirty-max=much"], "option dirty-max"),
+        (&["mount", "v", "m", "-o", "ro,remount"], "unmount it and mount it again"),
+        (&["mount", "v", "m", "--commit-interval", "0"], "commit interval 0"),
+        (&["mount", "v", "m", "--placement", "there"], "placement 'there'"),
+        (&["mount", "v", "m", "-o", "transport=pigeon"], "transport 'pigeon'"),
+        (&["init", "w", "--inline", "5G"], "is too large"),
+    ] {
+        place.weft(arguments).misused(&[word]);
+    }
+    for arguments in [&["mount", "v"][..], &["nonsense"], &["init", "w", "--block-size", "64X"], &["convert", "v", "w"]]
+    {
+        assert_eq!(place.weft(arguments).code, 2, "{arguments:?}");
+    }
+    assert!(all_below(&place.path("")) == before);
+}
+
+#[test]
+fn a_volume_or_directory_without_permission_is_refused() {
+    let Some(place) = Place::to_mount() else { return };
+    if !is_root() {
+        eprintln!("SKIPPED a_volume_or_directory_without_permission_is_refused: needs root to become another user");
+        return;
+    }
+    std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Where the program was built may be closed to others.
+    std::fs::copy(env!("CARGO_BIN_EXE_weft"), place.path("weft")).unwrap();
+    place.weft(&["init", "v"]).well();
+    let nobody = |arguments: &[&str]| {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(place.path("weft"));
+        command.args(arguments).current_dir(place.path("")).uid(65534).gid(65534).output().unwrap().into()
+    };
+    let own = place.directory("own");
+    std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();
+    let run = |arguments: &[&str]| -> crate::place::Said { nobody(arguments) };
+    let before = all_below(&place.path("v"));
+    run(&["mount", "v", "own"]).failed(&["Permission denied"]);
+    run(&["info", "v"]).failed(&["Permission denied"]);
+    assert!(all_below(&place.path("v")) == before);
+    place.directory("m");
+    run(&["init", "own/v"]).well();
+    let before = all_below(&place.path("own"));
+    run(&["mount", "own/v", "m"]).failed(&["no permission to mount at", "directory of your own"]);
+    assert!(all_below(&place.path("own")) == before);
+}

@@ -1,0 +1,67 @@
+//! The program as the helper of mount(8).
+
+use crate::place::{Place, Said, is_root};
+use std::process::Command;
+
+fn call(place: &Place, name: &str, arguments: &[&str]) -> Said {
+    let helper = place.path(name);
+    if !helper.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weft"), &helper).unwrap();
+    }
+    Command::new(helper).args(arguments).current_dir(place.path("")).output().unwrap().into()
+}
+
+#[test]
+fn the_helper_takes_what_mount_8_gives() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    let generic = "rw,noauto,user=someone,_netdev,nofail,x-systemd.automount,noatime";
+    for name in ["mount.weft", "mount.fuse.weft"] {
+        call(&place, name, &["v", "m", "-sn", "-v", "-o", generic]).well();
+        assert!(place.is_mounted("m"));
+        place.umount();
+    }
+    call(&place, "mount.weft", &["v", "m", "-f"]).well();
+    assert!(!place.is_mounted("m"));
+    call(&place, "mount.weft", &["v", "m", "-o", "nonsense"]).misused(&["unknown mount option 'nonsense'"]);
+    call(&place, "mount.weft", &["nothing", "m"]).failed(&["there is no volume at"]);
+}
+
+#[test]
+fn mount_8_and_a_line_of_fstab_mount_a_volume() {
+    let test = "mount_8_and_a_line_of_fstab_mount_a_volume";
+    let Some(place) = Place::to_mount() else { return };
+    if !is_root() {
+        return eprintln!("SKIPPED {test}: needs root");
+    }
+    // mount(8) looks for helpers in directories that tests should leave alone; a private view of them will do.
+    let has_unshare = Command::new("unshare").args(["--mount", "true"]).output();
+    if !has_unshare.is_ok_and(|output| output.status.success()) {
+        return eprintln!("SKIPPED {test}: unshare --mount is not possible");
+    }
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("m");
+    let program = env!("CARGO_BIN_EXE_weft");
+    let script = r#"
+        set -e
+        where=$(realpath /sbin)
+        mkdir upper work
+        mount -t tmpfs none upper; mkdir upper/u upper/w
+        mount -t overlay overlay -o "lowerdir=$where,upperdir=upper/u,workdir=upper/w" "$where"
+        ln -sf "$PROGRAM" /sbin/mount.fuse.weft
+        mount -t fuse.weft "$PLACE/v" "$PLACE/m" -o noatime
+        echo one >m/file
+        "$PROGRAM" umount m
+        echo "$PLACE/v $PLACE/m fuse.weft ro,nofail,x-gvfs-hide 0 0" >fstab
+        mount --fstab "$PLACE/fstab" "$PLACE/m"
+        cat m/file
+        "$PROGRAM" umount m
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).current_dir(place.path(""));
+    command.env("PROGRAM", program).env("PLACE", place.path("."));
+    let said: Said = command.output().unwrap().into();
+    assert_eq!(said.well(), "one\n");
+    assert!(directory.read_dir().unwrap().next().is_none());
+}

@@ -1,0 +1,10 @@
+//! The program as its users run it: each test starts the real one, and mounts for real where it can.
+
+mod background;
+mod check;
+mod errors;
+mod helper;
+mod pages;
+mod place;
+mod transfer;
+mod tree;

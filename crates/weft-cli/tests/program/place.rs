@@ -1,0 +1,150 @@
+//! A private directory with volumes and mount points in it, gone when the test ends, however it ends.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A private directory.
+pub struct Place {
+    directory: TempDir,
+}
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+impl Said {
+    /// It went well; gives what it printed.
+    #[track_caller]
+    pub fn well(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
+        self.out
+    }
+
+    /// It failed with exit code 1 and one line of error that holds each of `words`.
+    #[track_caller]
+    pub fn failed(self, words: &[&str]) {
+        self.refused(1, words);
+    }
+
+    /// It refused its arguments, in one line that holds each of `words`.
+    #[track_caller]
+    pub fn misused(self, words: &[&str]) {
+        self.refused(2, words);
+    }
+
+    #[track_caller]
+    fn refused(self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
+        assert!(self.err.starts_with("weft: "), "{}", self.err);
+        for word in words {
+            assert!(self.err.contains(word), "no '{word}' in: {}", self.err);
+        }
+    }
+
+    pub fn json(self) -> serde_json::Value {
+        serde_json::from_str(&self.well()).unwrap()
+    }
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { directory: TempDir::with_prefix("weft-test-").unwrap() }
+    }
+
+    /// A place to mount in; none, said loudly, where this machine or user cannot mount.
+    pub fn to_mount() -> Option<Place> {
+        let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+        let helper = Command::new("fusermount3").arg("--version").output();
+        let test = std::thread::current().name().unwrap_or("test").to_owned();
+        match (device, helper) {
+            (Err(error), _) => eprintln!("SKIPPED {test}: /dev/fuse: {error}"),
+            (_, Err(error)) if !is_root() => eprintln!("SKIPPED {test}: not root, and fusermount3: {error}"),
+            _ => return Some(Place::new()),
+        }
+        None
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Makes a directory.
+    pub fn directory(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir(&path).unwrap();
+        path
+    }
+
+    /// Runs `weft` in the place.
+    pub fn weft<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Said {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        command.args(arguments).current_dir(self.directory.path());
+        command
+    }
+
+    /// Makes volume `v` and mounts it at `m`.
+    pub fn mounted(&self) -> PathBuf {
+        self.weft(&["init", "v"]).well();
+        let directory = self.directory("m");
+        self.mount();
+        directory
+    }
+
+    /// Mounts volume `v` at `m`.
+    #[track_caller]
+    pub fn mount(&self) {
+        self.weft(&["mount", "v", "m"]).well();
+    }
+
+    /// Unmounts what is at `m`.
+    #[track_caller]
+    pub fn umount(&self) {
+        self.weft(&["umount", "m"]).well();
+    }
+
+    /// The process that serves `m`.
+    pub fn daemon(&self) -> u32 {
+        let stats = self.weft(&["stats", "m", "--json"]).json();
+        stats["pid"].as_u64().unwrap().try_into().unwrap()
+    }
+
+    /// Whether something is mounted at `name`.
+    pub fn is_mounted(&self, name: &str) -> bool {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let wanted = self.path(name);
+        mounts.lines().any(|line| line.split(' ').nth(1) == wanted.to_str())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for entry in std::fs::read_dir(self.directory.path()).unwrap().flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| self.is_mounted(name)) {
+                self.weft(&[OsStr::new("umount"), OsStr::new("--lazy"), &name]);
+            }
+        }
+    }
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
