@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
 
+/// Bytes of freed space after which commits are made durable, so that it can be given back.
+const FREED_BYTES_MAX: u64 = 64 << 20;
+
 /// Commits kept in `commits` while history is off.
 const COMMITS_KEPT: u64 = 1024;
 
@@ -271,7 +274,8 @@ impl Writer {
     /// is tried again after the next commit.
     pub(super) fn after_commit(&mut self, durability: Durability, segments: Option<&Segments>) {
         let mut durable = durability == Durability::Durable;
-        if self.wal_bytes() > WAL_BYTES_MAX {
+        let freed: u64 = self.waiting.iter().map(|(_, _, _, length)| length).sum();
+        if self.wal_bytes() > WAL_BYTES_MAX || (!durable && freed > FREED_BYTES_MAX) {
             durable |= self.checkpoint().unwrap_or(false);
         }
         if durable && let Some(segments) = segments {

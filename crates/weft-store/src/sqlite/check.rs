@@ -228,8 +228,9 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn apply_rules(&mut self, rules: &[Rule]) -> Result<()> {
-        rules.iter().try_for_each(|rule| self.apply_rule(rule).map(|_| ()))
+    /// Applies them in turn, and tells how much broke them.
+    fn apply_rules(&mut self, rules: &[Rule]) -> Result<usize> {
+        rules.iter().try_fold(0, |count, rule| Ok(count + self.apply_rule(rule)?))
     }
 
     /// Reports what breaks `rule`, puts it right, and tells how much it was.

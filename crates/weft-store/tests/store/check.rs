@@ -126,6 +126,20 @@ fn a_cycle_of_directories_is_cut() {
 }
 
 #[test]
+fn a_directory_that_also_has_a_name_in_itself_keeps_the_other() {
+    breaks(
+        &format!(
+            "INSERT INTO naming VALUES ({SUBDIRECTORY}, x'61', {DIRECTORY}, 16384, 60, 1); \
+             UPDATE fileatt SET parent = {SUBDIRECTORY} WHERE ino = {DIRECTORY}"
+        ),
+        &[
+            "/dir/\u{fffd} sub/a: the directory has another name already",
+            "/dir: it says its directory is inode 21, which is 1",
+        ],
+    );
+}
+
+#[test]
 fn entries_of_nothing_or_of_the_wrong_kind_are_put_right() {
     breaks(
         "INSERT INTO naming VALUES (1, x'61', 99, 32768, 60, 1)",

@@ -92,6 +92,6 @@ INSERT INTO content_of
 impl Checker<'_> {
     pub(super) fn content(&mut self) -> Result<()> {
         self.connection.execute_batch(SUM).map_err(failed)?;
-        self.apply_rules(RULES)
+        self.apply_rules(RULES).map(|_| ())
     }
 }

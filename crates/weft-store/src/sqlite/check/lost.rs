@@ -26,25 +26,21 @@ impl Checker<'_> {
         self.lost_bytes()?;
         self.lost_blocks(header)?;
         loop {
-            self.reach()?;
-            self.count_names()?;
             let nameless = self.numbers(NAMELESS)?;
             for ino in &nameless {
-                self.find(
-                    *ino,
-                    format!("no name leads to inode {ino}; its place is /lost+found/#{ino}"),
-                    self.repaired(),
-                )?;
+                let what = format!("no name leads to inode {ino}; its place is /lost+found/#{ino}");
+                self.find(*ino, what, self.repaired())?;
                 self.rescue(*ino, header)?;
             }
-            if !nameless.is_empty() {
-                continue;
+            if nameless.is_empty() {
+                let Some(ino) = self.numbers(IN_CYCLE)?.first().copied() else { return Ok(()) };
+                let what = format!("directory {ino} lies in itself; its place is /lost+found/#{ino}");
+                self.find(ino, what, self.repaired())?;
+                self.connection.execute("DELETE FROM naming WHERE ino = ?1", (ino,)).map_err(failed)?;
+                self.rescue(ino, header)?;
             }
-            let Some(ino) = self.numbers(IN_CYCLE)?.first().copied() else { return Ok(()) };
-            let what = format!("directory {ino} lies in itself; its place is /lost+found/#{ino}");
-            self.find(ino, what, self.repaired())?;
-            self.connection.execute("DELETE FROM naming WHERE ino = ?1", (ino,)).map_err(failed)?;
-            self.rescue(ino, header)?;
+            self.reach()?;
+            self.count_names()?;
         }
     }
 

@@ -3,6 +3,8 @@
 use super::rules::{Rule, rule};
 use super::{Checker, failed};
 use crate::error::Result;
+use rusqlite::OptionalExtension;
+use rusqlite::types::Value;
 
 /// Entries of nothing, in nothing, or of the wrong kind.
 const ENTRIES: &[Rule] = &[
@@ -39,13 +41,13 @@ const ENTRIES: &[Rule] = &[
     rule(
         "SELECT parent, name, printf('position %d in the directory is taken twice or reserved', cookie) \
          FROM naming n WHERE cookie < 3 OR EXISTS \
-         (SELECT 1 FROM naming m WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino < n.ino) OR EXISTS \
-         (SELECT 1 FROM naming m WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino = n.ino AND m.name < n.name)",
+         (SELECT 1 FROM naming m INDEXED BY naming_order WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino < n.ino) OR EXISTS \
+         (SELECT 1 FROM naming m INDEXED BY naming_order WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino = n.ino AND m.name < n.name)",
         &[
             "CREATE TEMP TABLE moved AS SELECT parent, name, row_number() OVER (ORDER BY parent, name) - 1 \
              + (SELECT next_id FROM volume) AS cookie FROM naming n WHERE cookie < 3 OR EXISTS \
-             (SELECT 1 FROM naming m WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino < n.ino) OR EXISTS \
-             (SELECT 1 FROM naming m WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino = n.ino AND m.name < n.name)",
+             (SELECT 1 FROM naming m INDEXED BY naming_order WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino < n.ino) OR EXISTS \
+             (SELECT 1 FROM naming m INDEXED BY naming_order WHERE m.parent = n.parent AND m.cookie = n.cookie AND m.ino = n.ino AND m.name < n.name)",
             "UPDATE naming SET cookie = moved.cookie FROM moved \
              WHERE naming.parent = moved.parent AND naming.name = moved.name",
             "UPDATE volume SET next_id = next_id + (SELECT count(*) FROM moved); DROP TABLE moved",
@@ -98,8 +100,8 @@ const LINKS: &[Rule] = &[
     ),
 ];
 
-/// All entries that the root leads to. UNION ends at entries met before, so that a cycle ends too. For a
-/// directory with two names, the one its own row tells of comes first.
+/// All that the root leads to, each by its shortest path. UNION ends at entries met before, so that a cycle
+/// ends too; an inode comes after the directory it is entered with, so that `reached` itself has no cycle.
 const REACH: &str = "
 DELETE FROM reached;
 INSERT OR IGNORE INTO reached
@@ -108,9 +110,12 @@ INSERT OR IGNORE INTO reached
         UNION
         SELECT n.ino, n.parent, n.name FROM tree JOIN naming n ON n.parent = tree.ino
     )
-    SELECT t.ino, t.parent, t.name FROM tree t LEFT JOIN fileatt f ON f.ino = t.ino
-    ORDER BY t.ino, t.name <> x'', coalesce(f.parent <> t.parent, 1);
+    SELECT ino, parent, name FROM tree;
 ";
+
+/// Names of directories that agree with the directory's own row, where `reached` has another.
+const OWN_NAMES: &str = "SELECT n.ino, n.parent, n.name FROM naming n JOIN fileatt f ON f.ino = n.ino \
+    JOIN reached r ON r.ino = n.ino WHERE n.kind = 16384 AND n.parent = f.parent AND r.parent <> n.parent";
 
 const COUNT: &str = "
 DELETE FROM names_of;
@@ -123,15 +128,16 @@ impl Checker<'_> {
     /// The entries. Ends with `reached` as they are.
     pub(super) fn names(&mut self) -> Result<()> {
         self.reach()?;
-        self.apply_rules(ENTRIES)?;
-        self.reach()
+        self.own_names()?;
+        if self.apply_rules(ENTRIES)? > 0 {
+            self.reach()?;
+        }
+        self.count_names()
     }
 
     /// What inodes say of their names, once no name changes any more.
     pub(super) fn links(&mut self) -> Result<()> {
-        self.reach()?;
-        self.count_names()?;
-        self.apply_rules(LINKS)
+        self.apply_rules(LINKS).map(|_| ())
     }
 
     pub(super) fn count_names(&self) -> Result<()> {
@@ -140,5 +146,37 @@ impl Checker<'_> {
 
     pub(super) fn reach(&self) -> Result<()> {
         self.connection.execute_batch(REACH).map_err(failed)
+    }
+
+    /// Of a directory with several names, the one that its row tells of is its own, unless it then lay in itself.
+    fn own_names(&self) -> Result<()> {
+        let mut statement = self.connection.prepare(OWN_NAMES).map_err(failed)?;
+        let read =
+            |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Value>(2)?));
+        let found = statement.query_map((), read).map_err(failed)?;
+        for (ino, parent, name) in found.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)? {
+            if !self.lies_in(parent, ino)? {
+                let own = "UPDATE reached SET parent = ?2, name = ?3 WHERE ino = ?1";
+                self.connection.execute(own, (ino, parent, name)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `reached` leads to `ino` by way of `directory`, or not at all.
+    fn lies_in(&self, ino: i64, directory: i64) -> Result<bool> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT parent FROM reached WHERE ino = ?1").map_err(failed)?;
+        let mut at = ino;
+        while at != 1 {
+            if at == directory {
+                return Ok(true);
+            }
+            let Some(parent) = statement.query_row((at,), |row| row.get(0)).optional().map_err(failed)? else {
+                return Ok(true);
+            };
+            at = parent;
+        }
+        Ok(directory == 1)
     }
 }
