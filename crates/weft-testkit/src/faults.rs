@@ -2,6 +2,7 @@
 
 use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::Block;
 use weft_store::memory::MemoryStore;
 use weft_store::{
@@ -15,6 +16,7 @@ pub struct CrashStore {
     /// The durable image, then one after each eventual commit.
     images: Mutex<Vec<MemoryStore>>,
     faults: Mutex<Faults>,
+    bytes_free: AtomicU64,
 }
 
 /// Which calls fail.
@@ -51,7 +53,12 @@ impl CrashStore {
     pub fn new(options: VolumeOptions) -> CrashStore {
         let live = MemoryStore::new(options);
         let images = Mutex::new(vec![live.clone()]);
-        CrashStore { live: RwLock::new(live), images, faults: Mutex::new(Faults::NONE) }
+        CrashStore {
+            live: RwLock::new(live),
+            images,
+            faults: Mutex::new(Faults::NONE),
+            bytes_free: AtomicU64::new(u64::MAX / 2),
+        }
     }
 
     /// From now on these calls fail; tells which would have.
@@ -71,6 +78,11 @@ impl CrashStore {
         let image = images[kept].clone();
         *images = vec![image.clone()];
         *self.live.write() = image;
+    }
+
+    /// From now on the place of the volume has room for `bytes` more, it says.
+    pub fn set_bytes_free(&self, bytes: u64) {
+        self.bytes_free.store(bytes, Ordering::Relaxed);
     }
 
     /// How many blocks the store keeps.
@@ -140,6 +152,7 @@ impl Store for CrashStore {
         Ok(applied)
     }
     fn space(&self) -> Result<Space> {
-        self.live.read().space()
+        let bytes_free = self.bytes_free.load(Ordering::Relaxed);
+        Ok(Space { bytes_free, ..self.live.read().space()? })
     }
 }

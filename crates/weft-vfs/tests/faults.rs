@@ -1,0 +1,154 @@
+//! The store fails: operations that cannot do without it say so and change nothing, nothing acknowledged is
+//! lost, and work goes on when the cause is gone.
+
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+use weft_store::log::IntentLog;
+use weft_store::{ErrorKind as StoreErrorKind, VolumeOptions};
+use weft_testkit::{Calls, CrashStore, Driver, Faults, Step, operations};
+use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
+
+const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
+
+fn store() -> Arc<CrashStore> {
+    Arc::new(CrashStore::new(VolumeOptions { block_size: 4096, inline_max: 100, ..VolumeOptions::default() }))
+}
+
+fn options() -> Options {
+    Options { background_commits: false, ..Options::default() }
+}
+
+fn open(store: &Arc<CrashStore>, log: Option<IntentLog>, options: Options) -> Arc<Vfs> {
+    Vfs::open(store.clone(), log, options, Arc::new(ManualClock::default())).expect("opens")
+}
+
+fn commits_fail(kind: StoreErrorKind) -> Faults {
+    Faults { count: u32::MAX, kind, calls: Calls::Applies, ..Faults::NONE }
+}
+
+/// Runs `steps` with the call after the first `after` failing; tells whether there was one.
+fn run(steps: &[Step], after: u32, kind: StoreErrorKind) -> Result<bool, String> {
+    let mut driver = Driver::new(false);
+    driver.fail(Faults { after, count: 1, kind, ..Faults::NONE });
+    for (i, step) in steps.iter().filter(|step| !matches!(step, Step::Remount)).enumerate() {
+        driver.step(step).map_err(|error| format!("call {after} fails, step {i}, {step:?}: {error}"))?;
+    }
+    let failed = driver.has_failed();
+    for step in [Step::Compare, Step::Remount] {
+        driver.step(&step).map_err(|error| format!("call {after} failed, at the end, {step:?}: {error}"))?;
+    }
+    Ok(failed)
+}
+
+fn config() -> ProptestConfig {
+    // A case runs its steps once for each call of the store that they make.
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok()).unwrap_or(1500);
+    ProptestConfig { cases: cases.div_ceil(5), failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn whichever_call_of_the_store_fails_only_its_operation_does(steps in operations(50, false)) {
+        let kinds = [StoreErrorKind::Unavailable, StoreErrorKind::Full, StoreErrorKind::Conflict];
+        for after in 0.. {
+            let failed = run(&steps, after, kinds[after as usize % 3]).map_err(TestCaseError::fail)?;
+            if !failed {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn sync_reports_what_kept_it_from_succeeding_until_the_cause_is_gone() {
+    for (cause, error) in [
+        (StoreErrorKind::Full, ErrorKind::NoSpace),
+        (StoreErrorKind::Unavailable, ErrorKind::Io),
+        (StoreErrorKind::Conflict, ErrorKind::Io),
+    ] {
+        let store = store();
+        let vfs = open(&store, None, options());
+        let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+        store.set_faults(commits_fail(cause));
+        for byte in 0..3 {
+            vfs.write(ino, 0, &[byte; 5000], false).expect("memory has room");
+            assert_eq!(vfs.sync().expect_err("cannot succeed").kind(), error);
+        }
+        assert_eq!(vfs.close().expect_err("cannot succeed").kind(), error);
+        assert_eq!(vfs.read(ino, 0, 5000).expect("read").to_vec(), [2; 5000]);
+        store.set_faults(Faults::NONE);
+        vfs.sync().expect("the cause is gone");
+        store.crash(0);
+        let vfs = open(&store, None, options());
+        assert_eq!(vfs.read(ino, 0, 5000).expect("read").to_vec(), [2; 5000]);
+    }
+}
+
+#[test]
+fn with_an_intent_log_sync_needs_no_commit_and_a_crash_loses_nothing() {
+    let store = store();
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = || Some(IntentLog::open(&directory.path().join("log"), 1 << 20).expect("a log"));
+    let vfs = open(&store, log(), options());
+    store.set_faults(commits_fail(StoreErrorKind::Unavailable));
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    vfs.write(ino, 0, b"logged", false).expect("written");
+    vfs.sync().expect("the log works");
+    assert!(vfs.commit().is_err());
+    vfs.write(ino, 6, b" twice", false).expect("written");
+    vfs.sync().expect("the log still works");
+    store.crash(0);
+    store.set_faults(Faults::NONE);
+    let vfs = open(&store, log(), options());
+    let ino = vfs.lookup(Caller::ROOT, Ino::ROOT, b"file").expect("found").ino;
+    assert_eq!(vfs.read(ino, 0, 100).expect("read").to_vec(), b"logged twice");
+}
+
+#[test]
+fn writers_that_find_memory_full_fail_as_the_commits_do_and_go_on_when_these_succeed() {
+    let store = store();
+    let options = Options { dirty_bytes_max: 1 << 20, commit_interval: Duration::from_millis(1), ..Options::default() };
+    let vfs = open(&store, None, options);
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    for (cause, expected) in [(StoreErrorKind::Full, ErrorKind::NoSpace), (StoreErrorKind::Unavailable, ErrorKind::Io)]
+    {
+        store.set_faults(commits_fail(cause));
+        let mut written = 0u64;
+        let error = loop {
+            match vfs.write(ino, written, &[7; 4096], false) {
+                Ok(_) => written += 4096,
+                Err(error) => break error,
+            }
+            assert!(written < 4 << 20, "more is dirty than may be");
+        };
+        assert_eq!(error.kind(), expected);
+        assert_eq!(vfs.read(ino, 0, 4096).expect("read").to_vec(), [7; 4096]);
+        store.set_faults(Faults::NONE);
+        // A try that failed before the cause went may still be told of; after a commit there is room.
+        vfs.sync().expect("the cause is gone");
+        vfs.write(ino, written, &[8; 4096], false).expect("there is room again");
+    }
+    vfs.close().expect("closed");
+}
+
+#[test]
+fn a_full_disk_refuses_data_but_lets_files_be_removed() {
+    let store = store();
+    let vfs = open(&store, None, options());
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    vfs.write(ino, 0, &[1; 100_000], false).expect("written");
+    vfs.commit().expect("committed");
+    store.set_bytes_free(0);
+    vfs.statfs().expect("told");
+    assert_eq!(vfs.write(ino, 0, &[2; 10_000], false).expect_err("full").kind(), ErrorKind::NoSpace);
+    vfs.unlink(Ino::ROOT, b"file").expect("unlinked");
+    vfs.commit().expect("committed");
+    assert_eq!(store.block_count(), 0);
+    store.set_bytes_free(1 << 30);
+    vfs.statfs().expect("told");
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    vfs.write(ino, 0, &[2; 10_000], false).expect("written");
+}
