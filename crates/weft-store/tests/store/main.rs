@@ -9,3 +9,4 @@ mod damage;
 mod generate;
 mod opening;
 mod sample;
+mod space;

@@ -1,0 +1,115 @@
+//! Space in segments: what a commit frees comes back once that is durable, and what belongs to nobody is cut off.
+
+use crate::check::sample_volume;
+use crate::compare::state;
+use crate::contract::{HOMES, new_volume};
+use crate::generate::{Change, batch};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weft_store::sqlite::open;
+use weft_store::*;
+
+fn stored(volume: &Path) -> u64 {
+    let segments = fs::read_dir(volume.join("segments")).expect("listed").flatten();
+    segments.map(|entry| entry.metadata().expect("there").blocks() * 512).sum()
+}
+
+/// Ten blocks, of more than 90 000 bytes together.
+fn write(store: &dyn Store) {
+    let changes: Vec<Change> =
+        (0..10).map(|n| Change::Block { ino: 2 + n % 5, index: n / 5, length: 9000 + u16::from(n) }).collect();
+    store.apply(&batch(store, &changes), Durability::Durable).expect("applied");
+}
+
+fn drop_all(store: &dyn Store, durability: Durability) {
+    let changes: Vec<Change> = (2..7).map(|ino| Change::RemoveInode { ino }).collect();
+    store.apply(&batch(store, &changes), durability).expect("applied");
+}
+
+#[test]
+fn space_comes_back_with_a_durable_commit_and_not_before() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = new_volume(&directory, BlockHome::Segments);
+    let store = open(&path).expect("opened").store;
+    write(&*store);
+    let full = stored(&path);
+    assert!(full >= 90_000);
+    drop_all(&*store, Durability::Eventual);
+    assert_eq!(stored(&path), full, "a power cut may bring the files back");
+    store.apply(&batch(&*store, &[]), Durability::Durable).expect("applied");
+    assert_eq!(stored(&path), 0);
+}
+
+#[test]
+fn space_freed_before_a_crash_comes_back_at_the_next_opening() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = new_volume(&directory, BlockHome::Segments);
+    let store = open(&path).expect("opened").store;
+    write(&*store);
+    drop_all(&*store, Durability::Eventual);
+    drop(store);
+    assert!(stored(&path) > 0);
+    open(&path).expect("opened");
+    assert_eq!(stored(&path), 0);
+}
+
+#[test]
+fn what_a_crash_left_past_the_last_commit_is_cut_off() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = sample_volume(&directory, BlockHome::Segments);
+    let before = state(&*open(&path).expect("opened").store).expect("readable");
+    let first = path.join("segments/00000001.seg");
+    let next = path.join("segments/00000002.seg");
+    let mut bytes = fs::read(&first).expect("read");
+    bytes.extend([7; 100_000]);
+    fs::write(&first, &bytes).expect("written");
+    fs::write(&next, [7; 5000]).expect("written");
+    let store = open(&path).expect("opened").store;
+    assert_eq!(state(&*store).expect("readable"), before);
+    assert!(fs::metadata(&first).expect("there").len() <= bytes.len() as u64 - 100_000 + 4096);
+    assert!(!next.exists());
+    write(&*store);
+    state(&*store).expect("what is appended then reads back");
+}
+
+#[test]
+fn readers_beside_a_writer_see_whole_commits_and_the_log_stays_short() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = new_volume(&directory, home);
+        let store = open(&path).expect("opened").store;
+        let inode = |size| InodeRow { ino: Ino(2), size, parent: Ino(0), ..InodeRow::new_root(0, 0, Timestamp(0)) };
+        let twin = |size| InodeRow { ino: Ino(3), ..inode(size) };
+        let commit = |size| {
+            let header = store.header().expect("readable");
+            let mut batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
+            // Enough bytes that the write-ahead log passes its bound several times.
+            let filler = Some(weft_block::Slice::from(vec![1; 60_000]));
+            let fillers = (10..30).map(|ino| InodeRow { ino: Ino(ino), inline: filler.clone(), ..inode(0) });
+            batch.inodes = [inode(size), twin(size)].into_iter().chain(fillers).map(InodeChange::Put).collect();
+            store.apply(&batch, Durability::Eventual).expect("applied");
+        };
+        commit(0);
+        let finished = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut last = 0;
+                    while !finished.load(Ordering::Relaxed) {
+                        let rows = store.inodes(Ino(2), 2).expect("readable");
+                        assert_eq!(rows[0].size, rows[1].size, "one commit wrote both");
+                        assert!(rows[0].size >= last, "what was seen stays");
+                        last = rows[0].size;
+                    }
+                });
+            }
+            (1..100).for_each(commit);
+            finished.store(true, Ordering::Relaxed);
+        });
+        let database = crate::check::database(&path);
+        let log = fs::metadata(format!("{}-wal", database.display())).expect("there").len();
+        assert!(log < 64 << 20, "{log} bytes of write-ahead log after 120 MB of commits");
+    }
+}
