@@ -34,8 +34,8 @@ struct PidfdInfo {
 const PIDFD_GET_INFO: libc::Ioctl = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
 /// `PIDFD_INFO_EXIT`.
 const EXIT: u64 = 1 << 3;
-/// Longest wait for the parent of an ended process to take note.
-const REAPED_SECONDS_MAX: i64 = 1;
+/// Longest wait for the parent of an ended process to take note. An init does so at once, but a container may have none.
+const REAPED_NANOSECONDS_MAX: i64 = 100_000_000;
 
 impl Watched {
     /// Process `pid`; none if there is none.
@@ -61,7 +61,7 @@ impl Watched {
         match self.exit() {
             // How it ended is told once its parent has taken note; a parent may never do so.
             Some(Ended::Unknown) => {
-                self.poll(PollFlags::empty(), Some(&Timespec { tv_sec: REAPED_SECONDS_MAX, tv_nsec: 0 }))?;
+                self.poll(PollFlags::empty(), Some(&Timespec { tv_sec: 0, tv_nsec: REAPED_NANOSECONDS_MAX }))?;
                 Ok(self.exit().unwrap_or(Ended::Unknown))
             }
             ended => Ok(ended.unwrap_or(Ended::Unknown)),

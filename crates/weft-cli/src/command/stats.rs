@@ -29,11 +29,14 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
 /// The attribute of a mount point that holds what its daemon says of itself.
 const ATTRIBUTE: &str = "user.weft.stats";
 
+/// What the kernel answers once the daemon has ended; "canceled" while it is ending.
+const ENDED: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+
 /// Whether what is mounted at `directory` has lost its daemon. The kernel may still know its attributes, so it is
 /// asked for what only the daemon knows.
 pub fn is_dead(directory: &Path) -> bool {
     let mut nothing: [u8; 0] = [];
-    matches!(rustix::fs::getxattr(directory, ATTRIBUTE, &mut nothing[..]), Err(Errno::NOTCONN | Errno::CONNABORTED))
+    rustix::fs::getxattr(directory, ATTRIBUTE, &mut nothing[..]).is_err_and(|error| ENDED.contains(&error))
 }
 
 /// What the daemon of the mount at `directory` says of itself.
@@ -41,14 +44,17 @@ pub fn read(directory: &Path) -> Result<Value> {
     let mut buffer = vec![0; 64 << 10];
     let len = match rustix::fs::getxattr(directory, ATTRIBUTE, &mut buffer) {
         Ok(len) => len,
-        Err(Errno::NOTCONN | Errno::CONNABORTED) => bail!(
+        Err(error) if ENDED.contains(&error) => bail!(
             "the daemon of {} has ended; unmount it ('weft umount {}'), then mount it again",
             directory.display(),
             directory.display()
         ),
         Err(Errno::NOENT) => bail!("there is no directory {}", directory.display()),
         Err(Errno::ACCESS) => bail!("no permission to look at {}", directory.display()),
-        Err(_) => bail!("{} is not the mount point of a Weft volume", directory.display()),
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOTDIR) => {
+            bail!("{} is not the mount point of a Weft volume", directory.display())
+        }
+        Err(error) => bail!("cannot ask the daemon of {}: {error}", directory.display()),
     };
     serde_json::from_slice(&buffer[..len]).context("the daemon's answer cannot be read")
 }
