@@ -1,0 +1,146 @@
+//! Limits: quotas, read-only volumes, operations that may not wait.
+
+use crate::{DIRECTORY, FILE, Volume, kind, options, volume_options};
+use std::sync::Arc;
+use weft_store::VolumeOptions;
+use weft_testkit::{Calls, Faults};
+use weft_vfs::blocking::{Answer, set_hook};
+use weft_vfs::{AllocateMode, AtimePolicy, Caller, ErrorKind, Ino, Options, RenameMode, SetAttributes, SetXattr};
+
+#[test]
+fn the_inode_quota_counts_every_inode_until_it_is_deleted() {
+    let volume = Volume::with(VolumeOptions { inodes_max: Some(3), ..volume_options() }, options());
+    let ino = volume.file("a");
+    volume.directory("b");
+    assert_eq!(kind(volume.vfs.make(Caller::ROOT, Ino::ROOT, b"c", FILE)), ErrorKind::QuotaExceeded);
+    assert_eq!(kind(volume.vfs.make_symlink(Caller::ROOT, Ino::ROOT, b"c", b"a")), ErrorKind::QuotaExceeded);
+    volume.vfs.link(Caller::ROOT, ino, Ino::ROOT, b"c").expect("a link is no inode");
+    volume.vfs.remove_directory(Ino::ROOT, b"b").expect("removed");
+    volume.make(Ino::ROOT, "b", DIRECTORY);
+    assert_eq!(volume.vfs.statfs().expect("told").inodes_free, 0);
+}
+
+#[test]
+fn the_byte_quota_refuses_writes_beyond_it_and_gives_back_what_is_removed() {
+    let max = 100 * 4096;
+    let mut volume = Volume::with(VolumeOptions { bytes_max: Some(max), ..volume_options() }, options());
+    let ino = volume.file("file");
+    let mut written = 0;
+    let error = loop {
+        match volume.vfs.write(ino, written, &[1; 4096], false) {
+            Ok(_) => written += 4096,
+            Err(error) => break error.kind(),
+        }
+        volume.vfs.commit().expect("committed");
+        assert!(written <= max, "more is stored than may be");
+    };
+    assert_eq!(error, ErrorKind::QuotaExceeded);
+    assert!(written > max - 8192, "only {written} of {max} bytes could be written");
+    volume.remount();
+    assert_eq!(volume.attributes(ino).size, written);
+    assert_eq!(kind(volume.vfs.write(ino, written, &[1; 8192], false)), ErrorKind::QuotaExceeded);
+    volume.resize(ino, 0);
+    volume.write(ino, 0, &[1; 8192]);
+    let told = volume.vfs.statfs().expect("told");
+    assert_eq!(told.bytes_total, max);
+}
+
+#[test]
+fn uncommitted_bytes_count_against_the_quota_too() {
+    let max = 20 * 4096;
+    let volume = Volume::with(VolumeOptions { bytes_max: Some(max), ..volume_options() }, options());
+    let ino = volume.file("file");
+    let written = (0..100u64).take_while(|i| volume.vfs.write(ino, i * 4096, &[1; 4096], false).is_ok()).count();
+    assert!(written <= 20, "{written} blocks fit a quota of 20");
+    volume.vfs.commit().expect("committed");
+    assert!(volume.vfs.stats().bytes_used <= max);
+}
+
+#[test]
+fn a_read_only_volume_reads_and_refuses_every_change() {
+    let mut volume = Volume::new();
+    let ino = volume.file("file");
+    volume.write(ino, 0, b"data");
+    volume.vfs.close().expect("closed");
+    volume.clock.advance(1000);
+    volume.reopen(Options { read_only: true, atime: AtimePolicy::Always, ..options() });
+    volume.store.set_faults(Faults {
+        count: u32::MAX,
+        kind: weft_store::ErrorKind::Bug,
+        calls: Calls::Applies,
+        ..Faults::NONE
+    });
+    let vfs = &volume.vfs;
+    assert_eq!(volume.read(ino, 0, 10), b"data");
+    assert_eq!(volume.attributes(ino).atime.0, 0);
+    let results = [
+        vfs.make(Caller::ROOT, Ino::ROOT, b"x", FILE).map(drop),
+        vfs.make_unnamed(Caller::ROOT, Ino::ROOT, FILE).map(drop),
+        vfs.make_symlink(Caller::ROOT, Ino::ROOT, b"x", b"y").map(drop),
+        vfs.link(Caller::ROOT, ino, Ino::ROOT, b"x").map(drop),
+        vfs.unlink(Ino::ROOT, b"file"),
+        vfs.rename((Ino::ROOT, b"file"), (Ino::ROOT, b"x"), RenameMode::Replace),
+        vfs.write(ino, 0, b"x", false).map(drop),
+        vfs.allocate(ino, 0, 1, AllocateMode::ZeroRange),
+        vfs.set_attributes(ino, SetAttributes::default()).map(drop),
+        vfs.set_xattr(ino, b"user.a", b"", SetXattr::Any, false),
+    ];
+    for (i, result) in results.into_iter().enumerate() {
+        assert_eq!(kind(result), ErrorKind::ReadOnly, "change {i}");
+    }
+    vfs.sync().expect("nothing to do");
+    vfs.close().expect("closed");
+}
+
+#[test]
+fn an_operation_that_may_not_wait_says_so_and_changes_nothing() {
+    let tight = Options { dirty_bytes_max: 64 << 10, ..options() };
+    let volume = Volume::with(volume_options(), tight);
+    let ino = volume.file("file");
+    let vfs = volume.vfs.clone();
+    // The hook is the thread's: a thread of its own keeps it from other tests.
+    std::thread::spawn(move || {
+        set_hook(|| Answer::GiveUp);
+        assert_eq!(kind(vfs.sync()), ErrorKind::WouldBlock);
+        let mut written = 0;
+        let error = loop {
+            match vfs.write(ino, written, &[1; 4096], false) {
+                Ok(_) => written += 4096,
+                Err(error) => break error.kind(),
+            }
+        };
+        assert_eq!(error, ErrorKind::WouldBlock);
+        let before = vfs.progress();
+        assert_eq!(kind(vfs.write(ino, 0, &[2; 8192], false)), ErrorKind::WouldBlock);
+        let found = vfs.attributes(ino).expect("there");
+        assert_eq!((found.size, vfs.progress()), (written, before));
+        assert_eq!(vfs.read(ino, 0, 1).expect("read").to_vec(), [1]);
+    })
+    .join()
+    .expect("no assertion failed");
+    volume.write(ino, 0, &[2; 8192]);
+    assert_eq!(volume.read(ino, 0, 1), [2]);
+}
+
+#[test]
+fn memory_for_changes_and_caches_stays_within_its_bounds() {
+    let (dirty, cached) = (1 << 20, 1 << 20);
+    let bounds =
+        Options { dirty_bytes_max: dirty, metadata_cache_bytes: cached, block_cache_bytes: cached, ..options() };
+    let volume = Volume::with(volume_options(), bounds);
+    let data = vec![1; 20_000];
+    let mut inos = Vec::new();
+    for i in 0..500 {
+        let ino = volume.file(&i.to_string());
+        volume.write(ino, 0, &data);
+        inos.push(ino);
+        assert!(volume.vfs.stats().dirty_bytes <= dirty);
+    }
+    volume.vfs.commit().expect("committed");
+    for ino in inos {
+        assert_eq!(volume.read(ino, 0, 30_000), data);
+        let stats = volume.vfs.stats();
+        assert!(stats.metadata_bytes <= 2 * cached && stats.block_bytes <= 2 * cached, "{stats:?}");
+    }
+    assert_eq!(Arc::strong_count(&volume.vfs), 1);
+}
