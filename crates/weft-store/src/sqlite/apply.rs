@@ -10,7 +10,7 @@ use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, CommitNo, InodeRow, NameRow, Place};
 use crate::store::{Applied, Durability};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 
 /// Bytes of write-ahead log after which it is copied into the database.
@@ -49,6 +49,7 @@ impl Writer {
             Err(rusqlite::Error::QueryReturnedNoRows) => Tail { segment: 1, length: 0 },
             Err(error) => return Err(failed(error)),
         };
+        refuse_lost_tail(&connection, tail)?;
         let mut wal = database.as_os_str().to_owned();
         wal.push("-wal");
         let mut writer = Writer { connection, wal: wal.into(), tail, punched: 0, waiting: Vec::new() };
@@ -311,6 +312,20 @@ impl Writer {
                 let _ = segments.delete(segment);
             }
         }
+    }
+}
+
+/// Opening cuts segments off after the tail: it must not lie before the last block, which is the one of the
+/// highest id, since blocks are appended in the order of their ids.
+fn refuse_lost_tail(connection: &Connection, tail: Tail) -> Result<()> {
+    let last = "SELECT segment, position + length FROM blocks WHERE segment IS NOT NULL ORDER BY id DESC LIMIT 1";
+    let last = connection.query_row(last, (), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?)));
+    match last.optional().map_err(failed)? {
+        Some(end) if end > (tail.segment, tail.length) => {
+            let what = "the table of segments ends before the last block; 'weft check --repair' puts it right";
+            Err(Error::Corrupt(what.into()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -52,6 +52,11 @@ pub fn state(store: &dyn Store) -> Result<State> {
 }
 
 impl State {
+    /// The state but for the volume's own row.
+    pub fn rows(&self) -> impl PartialEq + std::fmt::Debug {
+        (&self.inodes, &self.names, &self.found, &self.extents, &self.xattrs, &self.orphans)
+    }
+
     /// The state but for what differs between volumes of different options.
     pub fn without_options(mut self) -> State {
         self.header.options = weft_store::VolumeOptions::default();

@@ -75,6 +75,24 @@ fn what_a_crash_left_past_the_last_commit_is_cut_off() {
 }
 
 #[test]
+fn a_damaged_table_of_segments_cuts_nothing_off() {
+    for damage in ["DELETE FROM segments", "UPDATE segments SET length = 100"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, BlockHome::Segments);
+        let before = state(&*open(&path).expect("opened").store).expect("readable");
+        let connection = rusqlite::Connection::open(crate::check::database(&path)).expect("opened");
+        connection.execute_batch(damage).expect("edited");
+        drop(connection);
+        let error = open(&path).map(|_| ()).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("weft check --repair"), "{error}");
+        crate::check::look(&path, weft_store::sqlite::Repair::Yes);
+        let after = state(&*open(&path).expect("opens").store).expect("all blocks are there");
+        assert_eq!(after.rows(), before.rows());
+    }
+}
+
+#[test]
 fn readers_beside_a_writer_see_whole_commits_and_the_log_stays_short() {
     for home in HOMES {
         let directory = tempfile::tempdir().expect("a directory");
