@@ -5,6 +5,8 @@ mod directories;
 mod entries;
 mod init;
 mod inodes;
+#[cfg(test)]
+mod tests;
 mod xattrs;
 
 pub(crate) use init::{Offer, Way};
@@ -55,8 +57,6 @@ pub(crate) enum Served {
 pub(crate) struct Server {
     pub(crate) vfs: Arc<Vfs>,
     pub(crate) options: SessionOptions,
-    /// Whether the kernel said goodbye.
-    pub(crate) destroyed: AtomicBool,
     /// Tells the kernel of changes that it cannot infer.
     notifier: OnceLock<Notifier>,
     /// Whether requests come over io_uring.
@@ -70,7 +70,6 @@ impl Server {
         Server {
             vfs,
             options,
-            destroyed: AtomicBool::new(false),
             notifier: OnceLock::new(),
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
@@ -153,21 +152,19 @@ impl Server {
             Opcode::Statfs => Some(self.statfs(reply)),
             Opcode::Setxattr => self.setxattr(ino, body),
             Opcode::Getxattr => self.getxattr(ino, body, reply),
-            Opcode::Listxattr => self.listxattr(ino, body, reply),
+            Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),
             Opcode::Readdir => self.readdir(ino, body, reply),
             Opcode::Readdirplus => self.readdirplus(caller, ino, body, reply),
-            Opcode::Release | Opcode::Releasedir => Some(Ok(())),
-            Opcode::Destroy => {
-                self.destroyed.store(true, Ordering::Release);
-                Some(Ok(()))
-            }
+            Opcode::Release | Opcode::Releasedir | Opcode::Destroy => Some(Ok(())),
             // Nothing that waits here can be hurried, and the kernel needs no answer.
             Opcode::Interrupt | Opcode::NotifyReply => {
                 reply.cancel();
                 Some(Ok(()))
             }
             Opcode::Ioctl => Some(Err(Failure::Errno(libc::ENOTTY))),
+            // It would tell the time of creation, at the price of a request for each inode a program looks at.
+            Opcode::Statx => Some(Err(Failure::Errno(libc::ENOSYS))),
             // The kernel then does these itself: opens need no state here, locks are its own.
             Opcode::Open
             | Opcode::Opendir
@@ -180,8 +177,7 @@ impl Server {
             | Opcode::Bmap
             | Opcode::Poll
             | Opcode::SetupMapping
-            | Opcode::RemoveMapping
-            | Opcode::Statx => Some(Err(Failure::Errno(libc::ENOSYS))),
+            | Opcode::RemoveMapping => Some(Err(Failure::Errno(libc::ENOSYS))),
         }
     }
 }

@@ -28,6 +28,11 @@ impl<'a> Request<'a> {
         Some(Request { header, body: Body { bytes: bytes.get(HEADER_BYTES..len)?, then: None } })
     }
 
+    /// The number of the request that `bytes` begin with, whatever follows.
+    pub(crate) fn unique_of(bytes: &[u8]) -> Option<u64> {
+        bytes.get(8..16)?.try_into().ok().map(u64::from_ne_bytes)
+    }
+
     /// The request whose header, fixed arguments and what follows them lie apart, as a ring gives them.
     pub(crate) fn of_parts(header: &[u8], fixed: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
         let (header, _) = Header::parse(header)?;

@@ -6,10 +6,12 @@
 
 use super::placement::Follower;
 use crate::dispatch::Server;
+use crate::log;
 use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
 use crate::session::Placement;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::IoSlice;
@@ -21,6 +23,9 @@ use weft_vfs::blocking::{Answer, set_hook};
 
 /// Most threads that serve, waiting ones included.
 const THREADS_MAX: usize = 32;
+
+/// Most slices of data sent as they are: writev(2) takes 1024 pieces.
+const SLICES_MAX: usize = 1000;
 
 /// How often the kernel is asked which inodes it forgot, when nothing else comes over the device.
 const FORGET_PERIOD: Duration = Duration::from_millis(10);
@@ -96,8 +101,7 @@ impl Device {
 
     fn serve_one(&self, bytes: &[u8], reply: &mut Reply, follower: &mut Follower) {
         let Some(request) = Request::parse(bytes) else {
-            eprintln!("weft: the kernel sent a request of {} bytes that makes no sense", bytes.len());
-            return;
+            return self.refuse(bytes);
         };
         follower.follow(request.header.pid);
         self.server.serve(&request, reply);
@@ -105,6 +109,17 @@ impl Device {
             self.send(reply);
         } else if self.beside_rings {
             self.let_more_come();
+        }
+    }
+
+    /// Answers what cannot be read, so that nobody waits for ever.
+    fn refuse(&self, bytes: &[u8]) {
+        log::say(format_args!("the kernel sent a request of {} bytes that makes no sense", bytes.len()));
+        if let Some(unique) = Request::unique_of(bytes) {
+            let mut reply = Reply::default();
+            reply.begin();
+            reply.finish(unique, libc::EIO);
+            self.send(&reply);
         }
     }
 
@@ -180,19 +195,24 @@ impl Device {
     }
 
     fn send(&self, reply: &Reply) {
-        let data = reply.data();
-        let result = if data.is_empty() {
-            rustix::io::write(&self.file, reply.head())
-        } else {
-            let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(1 + data.slices().len());
-            parts.push(IoSlice::new(reply.head()));
-            parts.extend(data.slices().iter().map(|slice| IoSlice::new(slice)));
-            rustix::io::writev(&self.file, &parts)
+        let slices = reply.data().slices();
+        let result = match slices.len() {
+            0 => rustix::io::write(&self.file, reply.head()),
+            1..SLICES_MAX => {
+                let mut parts: SmallVec<[IoSlice<'_>; 18]> = SmallVec::new();
+                parts.push(IoSlice::new(reply.head()));
+                parts.extend(slices.iter().map(|slice| IoSlice::new(slice)));
+                rustix::io::writev(&self.file, &parts)
+            }
+            _ => {
+                let data = reply.data().contiguous();
+                rustix::io::writev(&self.file, &[IoSlice::new(reply.head()), IoSlice::new(&data)])
+            }
         };
         match result {
             // The requester was killed meanwhile, or the mount is gone: the next read tells.
             Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::INTR) => {}
-            Err(error) => eprintln!("weft: the kernel refused a reply: {error}"),
+            Err(error) => log::say(format_args!("the kernel refused a reply: {error}")),
         }
     }
 }
