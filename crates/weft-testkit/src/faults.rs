@@ -2,6 +2,7 @@
 
 use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::Block;
 use weft_store::memory::MemoryStore;
@@ -10,11 +11,14 @@ use weft_store::{
     Result, Space, Store, VolumeOptions,
 };
 
-/// A store in memory with a durable image and the eventual commits after it.
+/// A store in memory with a durable image and the eventual commits after it; or any store, to make its
+/// calls fail, but not to crash.
 pub struct CrashStore {
-    live: RwLock<MemoryStore>,
-    /// The durable image, then one after each eventual commit.
+    live: RwLock<Arc<dyn Store>>,
+    /// For a store in memory: the durable image, then one after each eventual commit.
     images: Mutex<Vec<MemoryStore>>,
+    /// The store in memory, if it is one.
+    memory: RwLock<Option<Arc<MemoryStore>>>,
     faults: Mutex<Faults>,
     bytes_free: AtomicU64,
 }
@@ -49,13 +53,21 @@ impl Faults {
 }
 
 impl CrashStore {
-    /// An empty volume, durable.
+    /// An empty volume in memory, durable.
     pub fn new(options: VolumeOptions) -> CrashStore {
-        let live = MemoryStore::new(options);
-        let images = Mutex::new(vec![live.clone()]);
+        let memory = Arc::new(MemoryStore::new(options));
+        let store = CrashStore::over(memory.clone());
+        *store.images.lock() = vec![(*memory).clone()];
+        *store.memory.write() = Some(memory);
+        store
+    }
+
+    /// Passes all calls to `store`.
+    pub fn over(store: Arc<dyn Store>) -> CrashStore {
         CrashStore {
-            live: RwLock::new(live),
-            images,
+            live: RwLock::new(store),
+            images: Mutex::new(Vec::new()),
+            memory: RwLock::new(None),
             faults: Mutex::new(Faults::NONE),
             bytes_free: AtomicU64::new(u64::MAX / 2),
         }
@@ -77,6 +89,8 @@ impl CrashStore {
         let kept = (images.len() - 1) * usize::from(survives) / 255;
         let image = images[kept].clone();
         *images = vec![image.clone()];
+        let image = Arc::new(image);
+        *self.memory.write() = Some(image.clone());
         *self.live.write() = image;
     }
 
@@ -85,9 +99,9 @@ impl CrashStore {
         self.bytes_free.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many blocks the store keeps.
+    /// How many blocks the store in memory keeps.
     pub fn block_count(&self) -> usize {
-        self.live.read().block_count()
+        self.memory.read().as_ref().expect("the store is in memory").block_count()
     }
 
     fn call(&self, kind: Calls) -> Result<()> {
@@ -144,11 +158,13 @@ impl Store for CrashStore {
         self.call(Calls::Applies)?;
         let live = self.live.read();
         let applied = live.apply(batch, durability)?;
-        let mut images = self.images.lock();
-        if durability == Durability::Durable {
-            images.clear();
+        if let Some(memory) = &*self.memory.read() {
+            let mut images = self.images.lock();
+            if durability == Durability::Durable {
+                images.clear();
+            }
+            images.push((**memory).clone());
         }
-        images.push(live.clone());
         Ok(applied)
     }
     fn space(&self) -> Result<Space> {

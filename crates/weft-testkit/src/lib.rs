@@ -13,4 +13,4 @@ pub use faults::{Calls, CrashStore, Faults};
 pub use model::{Model, Node, NodeId};
 pub use operations::{Operation, Step, operations};
 pub use rows::check_rows;
-pub use run::{BLOCK_BYTES, Driver};
+pub use run::{BLOCK_BYTES, Driver, Means};

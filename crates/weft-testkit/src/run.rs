@@ -6,7 +6,7 @@ use crate::model::{Model, NodeId, ROOT};
 use crate::operations::Step;
 use crate::rows::check_rows;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_store::log::IntentLog;
 use weft_store::{BlockHome, ErrorKind as StoreErrorKind, VolumeOptions};
@@ -17,7 +17,23 @@ mod operate;
 /// Block size of the volumes driven.
 pub const BLOCK_BYTES: u32 = 4096;
 
-const LOG_BYTES: u64 = 256 << 10;
+/// What a driven volume has to do with.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    /// Size of its intent log; none without one.
+    pub log_bytes: Option<u64>,
+    /// Most bytes of changes it may keep in memory.
+    pub dirty_bytes_max: u64,
+}
+
+impl Means {
+    /// Enough for any sequence of operations.
+    pub const AMPLE: Means = Means { log_bytes: Some(1 << 20), dirty_bytes_max: 256 << 20 };
+    /// As much, without an intent log.
+    pub const NO_LOG: Means = Means { log_bytes: None, ..Means::AMPLE };
+    /// So little that operations commit and the log fills up every few of them.
+    pub const SCARCE: Means = Means { log_bytes: Some(32 << 10), dirty_bytes_max: 24 << 10 };
+}
 
 /// A volume and its model.
 pub struct Driver {
@@ -25,7 +41,7 @@ pub struct Driver {
     vfs: Arc<Vfs>,
     clock: Arc<ManualClock>,
     directory: tempfile::TempDir,
-    log: bool,
+    means: Means,
     model: Model,
     inos: HashMap<NodeId, Ino>,
     /// The model after each operation that changed something, by its number.
@@ -35,25 +51,29 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// An empty volume, with an intent log if `log`.
-    pub fn new(log: bool) -> Driver {
-        let options = VolumeOptions {
-            block_size: BLOCK_BYTES,
-            inline_max: 100,
-            home: BlockHome::Database,
-            ..VolumeOptions::default()
-        };
-        let store = Arc::new(CrashStore::new(options));
+    /// An empty volume in memory.
+    pub fn new(means: Means) -> Driver {
+        Driver::over(CrashStore::new(Driver::volume_options(BlockHome::Database)), means)
+    }
+
+    /// Options of a volume to drive: small blocks, so that little data makes many.
+    pub fn volume_options(home: BlockHome) -> VolumeOptions {
+        VolumeOptions { block_size: BLOCK_BYTES, inline_max: 100, home, ..VolumeOptions::default() }
+    }
+
+    /// The empty volume in `store`.
+    pub fn over(store: CrashStore, means: Means) -> Driver {
+        let store = Arc::new(store);
         let directory = tempfile::tempdir().expect("a directory");
         let clock = Arc::new(ManualClock::default());
-        let vfs = open(&store, log.then(|| directory.path().join("log")), &clock).expect("opens");
+        let vfs = open(&store, directory.path(), means, &clock).expect("opens");
         let past = vec![(vfs.progress().0, Model::default())];
         Driver {
             store,
             vfs,
             clock,
             directory,
-            log,
+            means,
             model: Model::default(),
             inos: HashMap::from([(ROOT, Ino::ROOT)]),
             past,
@@ -145,17 +165,17 @@ impl Driver {
     }
 
     fn log_path(&self) -> Option<PathBuf> {
-        self.log.then(|| self.directory.path().join("log"))
+        self.means.log_bytes.map(|_| log_path(self.directory.path()))
     }
 
     /// Opens the volume again: its state must be the model's after some operation that is not before the last
     /// sync, and exactly that. Opening itself may fail first.
     fn reopen(&mut self) -> Result<(), String> {
-        let failing = open(&self.store, self.log_path(), &self.clock);
+        let failing = self.open();
         let met = self.store.set_faults(Faults::NONE).met;
         self.vfs = match failing {
             Ok(vfs) => vfs,
-            Err(_) if met > 0 => open(&self.store, self.log_path(), &self.clock).map_err(|error| error.to_string())?,
+            Err(_) if met > 0 => self.open().map_err(|error| error.to_string())?,
             Err(error) => return Err(format!("opening: {error}")),
         };
         let op = self.vfs.progress().0;
@@ -193,17 +213,31 @@ impl Driver {
             }
         }
     }
+
+    fn open(&self) -> weft_vfs::Result<Arc<Vfs>> {
+        open(&self.store, self.directory.path(), self.means, &self.clock)
+    }
 }
 
-fn open(store: &Arc<CrashStore>, log: Option<PathBuf>, clock: &Arc<ManualClock>) -> weft_vfs::Result<Arc<Vfs>> {
+fn log_path(directory: &Path) -> PathBuf {
+    directory.join("log")
+}
+
+fn open(
+    store: &Arc<CrashStore>,
+    directory: &Path,
+    means: Means,
+    clock: &Arc<ManualClock>,
+) -> weft_vfs::Result<Arc<Vfs>> {
     // Caches of next to nothing, so that everything is evicted and read again.
     let options = Options {
         metadata_cache_bytes: 1,
         block_cache_bytes: 1,
+        dirty_bytes_max: means.dirty_bytes_max,
         background_commits: false,
         atime: AtimePolicy::Never,
         ..Options::default()
     };
-    let log = log.map(|path| IntentLog::open(&path, LOG_BYTES)).transpose()?;
+    let log = means.log_bytes.map(|bytes| IntentLog::open(&log_path(directory), bytes)).transpose()?;
     Vfs::open(store.clone(), log, options, clock.clone())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_store::log::IntentLog;
 use weft_store::{ErrorKind as StoreErrorKind, VolumeOptions};
-use weft_testkit::{Calls, CrashStore, Driver, Faults, Step, operations};
+use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
 use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -28,8 +28,8 @@ fn commits_fail(kind: StoreErrorKind) -> Faults {
 }
 
 /// Runs `steps` with the call after the first `after` failing; tells whether there was one.
-fn run(steps: &[Step], after: u32, kind: StoreErrorKind) -> Result<bool, String> {
-    let mut driver = Driver::new(false);
+fn run(steps: &[Step], means: Means, after: u32, kind: StoreErrorKind) -> Result<bool, String> {
+    let mut driver = Driver::new(means);
     driver.fail(Faults { after, count: 1, kind, ..Faults::NONE });
     for (i, step) in steps.iter().filter(|step| !matches!(step, Step::Remount)).enumerate() {
         driver.step(step).map_err(|error| format!("call {after} fails, step {i}, {step:?}: {error}"))?;
@@ -54,7 +54,11 @@ proptest! {
     fn whichever_call_of_the_store_fails_only_its_operation_does(steps in operations(50, false)) {
         let kinds = [StoreErrorKind::Unavailable, StoreErrorKind::Full, StoreErrorKind::Conflict];
         for after in 0.. {
-            let failed = run(&steps, after, kinds[after as usize % 3]).map_err(TestCaseError::fail)?;
+            let kind = kinds[after as usize % 3];
+            let mut failed = false;
+            for means in [Means::NO_LOG, Means::SCARCE] {
+                failed |= run(&steps, means, after, kind).map_err(TestCaseError::fail)?;
+            }
             if !failed {
                 break;
             }

@@ -2,10 +2,10 @@
 //! tree must agree; after a crash the tree must be the model's at some operation not before the last sync.
 
 use proptest::prelude::*;
-use weft_testkit::{Driver, Step, operations};
+use weft_testkit::{Driver, Means, Step, operations};
 
-fn agree(steps: &[Step], log: bool) -> Result<(), TestCaseError> {
-    let mut driver = Driver::new(log);
+fn agree(steps: &[Step], means: Means) -> Result<(), TestCaseError> {
+    let mut driver = Driver::new(means);
     for (i, step) in steps.iter().enumerate() {
         driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
     }
@@ -25,16 +25,21 @@ proptest! {
 
     #[test]
     fn a_volume_does_what_the_reference_does(steps in operations(80, false)) {
-        agree(&steps, true)?;
+        agree(&steps, Means::AMPLE)?;
     }
 
     #[test]
     fn after_any_crash_the_tree_is_a_prefix_that_holds_all_that_was_synced(steps in operations(80, true)) {
-        agree(&steps, true)?;
+        agree(&steps, Means::AMPLE)?;
     }
 
     #[test]
     fn the_same_without_an_intent_log(steps in operations(60, true)) {
-        agree(&steps, false)?;
+        agree(&steps, Means::NO_LOG)?;
+    }
+
+    #[test]
+    fn the_same_with_so_little_memory_and_log_that_operations_commit(steps in operations(80, true)) {
+        agree(&steps, Means::SCARCE)?;
     }
 }
