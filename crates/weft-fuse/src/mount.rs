@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 /// Options of a mount point.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the source.
+    /// What `mount` and `df` show as the source; `weft` if empty.
     pub source: String,
     /// Whether other users may use it; always so when root mounts.
     pub allow_other: bool,
@@ -23,6 +23,13 @@ pub struct MountOptions {
     pub suid_and_devices: bool,
     /// Whether programs on it may run.
     pub no_exec: bool,
+}
+
+impl MountOptions {
+    /// The kernel takes no empty one.
+    fn source(&self) -> &str {
+        if self.source.is_empty() { "weft" } else { &self.source }
+    }
 }
 
 /// Why a mount or unmount failed, in one line that says what to do.
@@ -103,7 +110,7 @@ pub(crate) fn mount(directory: &Path, options: &MountOptions) -> Result<File, Mo
 }
 
 /// Whether something is mounted exactly at `directory` (proc_pid_mountinfo(5)).
-fn is_mount_point(directory: &Path) -> bool {
+pub(crate) fn is_mount_point(directory: &Path) -> bool {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let wanted = escape(directory);
     mounts.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&wanted))
@@ -142,7 +149,7 @@ fn mount_directly(directory: &Path, options: &MountOptions) -> Result<File, Moun
     }
     let refused = |source| MountError::Refused { what: "mount at", path: directory.into(), source };
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| refused(Error::from(ErrorKind::InvalidInput)));
-    let (source, target) = (text(options.source.as_bytes())?, text(directory.as_os_str().as_bytes())?);
+    let (source, target) = (text(options.source().as_bytes())?, text(directory.as_os_str().as_bytes())?);
     let data = text(data.as_bytes())?;
     // SAFETY: all pointers are to NUL-terminated strings that outlive the call.
     let result =
@@ -154,7 +161,7 @@ fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, Mou
     let refused = |source| MountError::Refused { what: "mount at", path: directory.into(), source };
     let (ours, theirs) = UnixStream::pair().map_err(refused)?;
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).map_err(|error| refused(error.into()))?;
-    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let source = options.source().replace('\\', "\\\\").replace(',', "\\,");
     let mut list =
         format!("fsname={source},subtype=weft,default_permissions,max_read={}", crate::protocol::DATA_BYTES_MAX);
     for (set, option) in

@@ -126,8 +126,9 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Unmounts now, or, if it is in use, as soon as it no longer is.
+    /// Unmounts now, or, if it is in use, as soon as it no longer is. Nothing happens if somebody has already.
     pub fn unmount(&self) -> Result<(), MountError> {
-        mount::unmount(&self.directory, false).or_else(|_| mount::unmount(&self.directory, true))
+        let unmounted = mount::unmount(&self.directory, false).or_else(|_| mount::unmount(&self.directory, true));
+        if mount::is_mount_point(&self.directory) { unmounted } else { Ok(()) }
     }
 }

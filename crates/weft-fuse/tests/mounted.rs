@@ -1,0 +1,15 @@
+//! A real mount of a volume in memory, over each transport that this machine has.
+//!
+//! Needs root (or `fusermount3`) and `/dev/fuse`; says loudly what it could not test.
+
+#[path = "mounted/fixture.rs"]
+mod fixture;
+
+#[path = "mounted/files.rs"]
+mod files;
+#[path = "mounted/load.rs"]
+mod load;
+#[path = "mounted/names.rs"]
+mod names;
+#[path = "mounted/sessions.rs"]
+mod sessions;
