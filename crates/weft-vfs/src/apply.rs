@@ -8,6 +8,7 @@ mod content;
 mod entries;
 
 pub(crate) use attributes::CAPABILITY;
+pub(crate) use content::taken;
 pub(crate) use entries::{ACCESS_ACL, DEFAULT_ACL};
 
 use crate::mutation::Mutation;

@@ -12,6 +12,7 @@ use crate::stop::{Miss, Stop};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use weft_block::Block;
 use weft_store::log::IntentLog;
 use weft_store::{CommitNo, Ino, OpNo, Store, Timestamp};
@@ -40,6 +41,8 @@ pub struct Vfs {
     pub(crate) wake: Condvar,
     pub(crate) kicked: AtomicBool,
     pub(crate) closing: AtomicBool,
+    /// Joined by close: as long as it runs it keeps the store open.
+    pub(crate) committer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) commits: AtomicU64,
     pub(crate) commits_failed: AtomicU64,
     pub(crate) synced_at: AtomicU64,

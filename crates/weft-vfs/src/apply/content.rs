@@ -164,7 +164,7 @@ fn usize_of(value: u64) -> usize {
 }
 
 /// Bytes that the blocks of `range` take when stored. Looks only at blocks that hold something.
-fn taken(inode: &Inode, range: &Range<u64>, block_size: u64) -> u64 {
+pub(crate) fn taken(inode: &Inode, range: &Range<u64>, block_size: u64) -> u64 {
     let inline = inode.row.inline.as_ref();
     let size = inode.row.size;
     let of = |index: u64, end: usize| {

@@ -1,5 +1,6 @@
 //! What one commit takes from memory, and what becomes of it afterwards.
 
+use crate::apply::taken;
 use crate::data::Frozen;
 use crate::inode::{Changed, Inode};
 use crate::state::{ROW_BYTES, State};
@@ -153,9 +154,15 @@ impl State {
         self.evict();
     }
 
-    /// Block `job` is stored as `block`: unless it was dropped meanwhile, it is now the base.
+    /// Block `job` is stored as `block`: unless it was dropped meanwhile, it is now the base. It may be shorter
+    /// than the layers it replaces, which reached past the end of the file: if the file grew since, it now
+    /// takes less than was accounted.
     fn install(&mut self, job: &Job, block: BlockRef) {
-        let Some(data) = self.inodes.get(&job.ino).and_then(|inode| inode.data.as_mut()) else { return };
+        let block_size = self.block_size();
+        let Some(inode) = self.inodes.get(&job.ino) else { return };
+        let range = job.index..job.index + 1;
+        let before = taken(inode, &range, block_size);
+        let Some(data) = inode.data.as_mut() else { return };
         let Some(dirty) = data.dirty.get_mut(&job.index) else { return };
         if !dirty.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, &job.pieces)) {
             return;
@@ -165,6 +172,12 @@ impl State {
             data.dirty.remove(&job.index);
         }
         data.extents.insert(job.index, block);
+        let after = taken(inode, &range, block_size);
+        if after != before {
+            inode.row.allocated = inode.row.allocated + after - before;
+            self.counters.bytes_used = self.counters.bytes_used + after - before;
+            self.touch(job.ino);
+        }
     }
 
     /// The snapshot did not get into the store: all in it counts as changed again.
@@ -299,5 +312,92 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, snap
         let len = usize::try_from(end).expect("at most a block");
         snapshot.jobs.push(Job { ino, index, id: BlockId(*next_block), len, base, pieces });
         *next_block += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutation::{Lost, Mutation, NewInode, SetRow};
+    use crate::options::Options;
+    use std::borrow::Cow;
+    use weft_store::memory::MemoryStore;
+    use weft_store::{Cookie, InodeRow, Kind, Place, Store, Timestamp, VolumeOptions};
+
+    const FILE: Ino = Ino(16);
+
+    fn state_with_file() -> State {
+        let options = VolumeOptions { block_size: 4096, inline_max: 0, ..VolumeOptions::default() };
+        let header = MemoryStore::new(options).header().expect("a header");
+        let mut state = State::new(&header, &Options::default());
+        let root = InodeRow::new_root(0, 0, Timestamp(0));
+        state.inodes.insert(Ino::ROOT, Box::new(Inode::loaded(root)));
+        let inode = NewInode {
+            ino: FILE,
+            kind: Kind::File,
+            permissions: 0o644,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            target: None,
+            access_acl: None,
+            default_acl: None,
+            time: Timestamp(0),
+        };
+        let name = Some((Name::new(b"file").expect("a name"), Cookie(16)));
+        state.perform(&Mutation::Make { parent: Ino::ROOT, name, inode }).expect("made");
+        state
+    }
+
+    fn write(state: &mut State, len: usize) {
+        let data = Cow::Owned(vec![1; len]);
+        let mutation = Mutation::Write { ino: FILE, offset: 0, data, lost: Lost::default(), time: Timestamp(0) };
+        state.perform(&mutation).expect("written");
+    }
+
+    fn resize(state: &mut State, size: u64) {
+        let set = SetRow { size: Some(size), ..SetRow::default() };
+        state.perform(&Mutation::Attributes { ino: FILE, set, time: Timestamp(0) }).expect("sized");
+    }
+
+    fn commit(state: &mut State, meanwhile: impl FnOnce(&mut State)) {
+        let snapshot = state.freeze();
+        meanwhile(state);
+        let stored = |job: &Job| {
+            let length = u32::try_from(job.len).expect("a block");
+            BlockRef { id: job.id, length, digest: [0; 32], place: Place::Database }
+        };
+        let blocks: Vec<BlockRef> = snapshot.jobs.iter().map(stored).collect();
+        state.finish(&snapshot, &blocks);
+    }
+
+    fn allocated(state: &mut State) -> u64 {
+        state.inodes.get(&FILE).expect("in memory").row.allocated
+    }
+
+    #[test]
+    fn a_file_cut_before_a_commit_and_grown_during_it_takes_what_is_stored() {
+        let mut state = state_with_file();
+        write(&mut state, 3000);
+        commit(&mut state, |_| {});
+        assert_eq!(allocated(&mut state), 3000);
+        resize(&mut state, 10);
+        commit(&mut state, |state| resize(state, 4000));
+        assert_eq!(allocated(&mut state), 10);
+        commit(&mut state, |_| {});
+        assert_eq!((allocated(&mut state), state.counters.bytes_used, state.dirty_bytes), (10, 10, 0));
+    }
+
+    #[test]
+    fn what_changes_during_a_commit_stays_dirty_for_the_next() {
+        let mut state = state_with_file();
+        write(&mut state, 3000);
+        commit(&mut state, |state| write(state, 100));
+        assert!(state.dirty_bytes > 0);
+        let snapshot = state.freeze();
+        assert_eq!(snapshot.jobs.len(), 1);
+        state.thaw(&snapshot);
+        commit(&mut state, |_| {});
+        assert_eq!((state.dirty_bytes, allocated(&mut state)), (0, 3000));
     }
 }

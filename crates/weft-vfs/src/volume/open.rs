@@ -46,6 +46,7 @@ impl Vfs {
             wake: Condvar::new(),
             kicked: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            committer: Mutex::new(None),
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
             // As if the last sync were long ago.
@@ -136,8 +137,16 @@ impl Vfs {
             }
             self.commit_until(target, Durability::Durable)?;
         }
-        self.closing.store(true, Ordering::Relaxed);
-        self.wake.notify_all();
+        {
+            // Under the lock: the committer must not begin to wait in between.
+            let _state = self.state.lock();
+            self.closing.store(true, Ordering::Relaxed);
+            self.wake.notify_all();
+        }
+        if let Some(committer) = self.committer.lock().take() {
+            // One that panicked has said so.
+            let _ = committer.join();
+        }
         Ok(())
     }
 }
@@ -152,7 +161,8 @@ impl Drop for Vfs {
 fn start_committer(vfs: &Arc<Vfs>) -> Result<()> {
     let weak = Arc::downgrade(vfs);
     let started = thread::Builder::new().name("weft-commit".into()).spawn(move || commit_loop(&weak));
-    started.map(|_| ()).map_err(|_| ErrorKind::Io.into())
+    *vfs.committer.lock() = Some(started.map_err(|_| ErrorKind::Io)?);
+    Ok(())
 }
 
 /// Commits at each interval, or sooner when kicked, until the volume closes or is dropped.
@@ -172,7 +182,9 @@ fn commit_loop(vfs: &Weak<Vfs>) {
         let failed = vfs.commit_in_background().is_err();
         if failed {
             let mut state = vfs.state.lock();
-            vfs.wake.wait_for(&mut state, vfs.options.commit_interval);
+            if !vfs.closing.load(Ordering::Relaxed) {
+                vfs.wake.wait_for(&mut state, vfs.options.commit_interval);
+            }
         }
     }
 }
