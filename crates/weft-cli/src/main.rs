@@ -4,6 +4,7 @@ mod arguments;
 mod command;
 mod daemon;
 mod helper;
+mod opened;
 mod size;
 mod watched;
 

@@ -16,21 +16,22 @@ const PAGE: usize = 1024;
 /// Copies from a volume.
 pub fn run(arguments: &Export) -> Result<ExitCode> {
     let place = Place::open(&arguments.source, true)?;
-    let mut from = place.vfs.attributes(Ino::ROOT)?;
+    let mut from = place.opened.vfs.attributes(Ino::ROOT)?;
     for name in &place.path {
-        let looked_up = place.vfs.lookup(Caller::ROOT, from.ino, name);
+        let looked_up = place.opened.vfs.lookup(Caller::ROOT, from.ino, name);
         from = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
     }
     let to = &arguments.directory;
     make_empty(to)?;
     let progress = Progress::new();
-    let export = Exporter { vfs: &place.vfs, progress: &progress };
+    let export = Exporter { vfs: &place.opened.vfs, progress: &progress };
     let mut directories = Vec::new();
     in_parallel(
         |files| export.walk(from, to, files, &mut directories),
         |(path, attributes)| export.content(&path, &attributes),
     )?;
     directories.iter().rev().try_for_each(|(path, attributes)| export.attributes(path, attributes))?;
+    place.close()?;
     progress.finish("exported", arguments.json);
     Ok(ExitCode::SUCCESS)
 }

@@ -18,8 +18,12 @@ pub fn run(arguments: &Import) -> Result<ExitCode> {
     }
     let place = Place::open(&arguments.target, false)?;
     let progress = Progress::new();
-    let import =
-        Importer { vfs: &place.vfs, progress: &progress, overwrite: arguments.overwrite, links: Mutex::default() };
+    let import = Importer {
+        vfs: &place.opened.vfs,
+        progress: &progress,
+        overwrite: arguments.overwrite,
+        links: Mutex::default(),
+    };
     let target = import.target(&place.path)?;
     let mut directories = Vec::new();
     let result = in_parallel(

@@ -8,7 +8,7 @@ use weft_store::{BlockHome, Header, Store, sqlite};
 
 /// Tells what a volume is.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
-    let volume = super::mount::open_store(&arguments.volume)?;
+    let volume = crate::opened::open_store(&arguments.volume)?;
     let header = volume.store.header()?;
     let on_disk = space_taken(&volume.layout);
     drop(volume);

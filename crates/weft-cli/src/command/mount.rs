@@ -5,18 +5,13 @@ mod options;
 use super::usage;
 use crate::arguments::Mount;
 use crate::daemon::{self, Side};
+use crate::opened::Opened;
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
-use weft_store::log::IntentLog;
-use weft_store::sqlite;
-use weft_vfs::{AtimePolicy, Options, SystemClock, Vfs};
-
-/// Bytes of the intent log: two halves, each for what the journal holds at most.
-pub const LOG_BYTES: u64 = 16 << 20;
+use weft_vfs::{AtimePolicy, Options};
 
 /// Mounts a volume.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
@@ -58,53 +53,27 @@ struct Plan {
 }
 
 struct Mounted {
-    volume: sqlite::Volume,
-    vfs: Arc<Vfs>,
+    opened: Opened,
     session: Session,
     log: PathBuf,
-}
-
-/// Opens a volume's store, with errors that say what to do.
-pub fn open_store(path: &Path) -> Result<sqlite::Volume> {
-    sqlite::open(path).with_context(|| format!("cannot open volume {}", path.display()))
-}
-
-/// Opens a volume for operations.
-pub fn open_volume(path: &Path, options: Options) -> Result<(sqlite::Volume, Arc<Vfs>)> {
-    let volume = open_store(path)?;
-    let log = IntentLog::open(&volume.layout.log, LOG_BYTES)?;
-    let vfs = Vfs::open(volume.store.clone(), Some(log), options, Arc::new(SystemClock))
-        .with_context(|| format!("cannot open volume {}", path.display()))?;
-    Ok((volume, vfs))
-}
-
-/// Commits all and lets go of a volume.
-pub fn close_volume(volume: &sqlite::Volume, vfs: &Vfs) -> Result<()> {
-    vfs.close()
-        .context("not all changes could be committed; they are lost with this process unless they were synced")?;
-    if volume.layout.segments.is_none() {
-        // All is in the one file now; what is left of the log says nothing.
-        std::fs::remove_file(&volume.layout.log).context("cannot remove the empty intent log")?;
-    }
-    Ok(())
 }
 
 fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
     // Before the volume is opened: a mistake must leave it as it was.
     let directory = weft_fuse::check_mount_point(&arguments.directory)?;
-    let (volume, vfs) = open_volume(&arguments.volume, plan.vfs)?;
-    let session = match Session::mount(vfs.clone(), &directory, &plan.mount, plan.session) {
+    let opened = Opened::open(&arguments.volume, plan.vfs)?;
+    let session = match Session::mount(opened.vfs.clone(), &directory, &plan.mount, plan.session) {
         Ok(session) => session,
         Err(error) => {
-            close_volume(&volume, &vfs)?;
+            opened.close()?;
             return Err(error.into());
         }
     };
-    let log = arguments.log.clone().unwrap_or_else(|| match &volume.layout.segments {
+    let log = arguments.log.clone().unwrap_or_else(|| match &opened.volume.layout.segments {
         Some(_) => arguments.volume.join("weft.log"),
         None => arguments.volume.with_added_extension("log"),
     });
-    Ok(Mounted { volume, vfs, session, log })
+    Ok(Mounted { opened, session, log })
 }
 
 fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
@@ -118,7 +87,7 @@ fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
         }
     })?;
     let served = mounted.session.run().context("the kernel ended the mount");
-    close_volume(&mounted.volume, &mounted.vfs)?;
+    mounted.opened.close()?;
     served.map(|()| ExitCode::SUCCESS)
 }
 

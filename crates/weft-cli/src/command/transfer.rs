@@ -1,17 +1,15 @@
 //! What import and export share: naming a place in a volume, workers, progress, counting.
 
-use super::mount::{close_volume, open_volume};
+use crate::opened::Opened;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use weft_store::sqlite::Volume;
-use weft_vfs::{Options, Vfs};
+use weft_vfs::Options;
 
 /// Bytes copied at a time.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -21,8 +19,7 @@ const QUEUE_MAX: usize = 256;
 
 /// An open volume and the directory in it that was named.
 pub struct Place {
-    pub volume: Volume,
-    pub vfs: Arc<Vfs>,
+    pub opened: Opened,
     pub path: Vec<Vec<u8>>,
 }
 
@@ -34,7 +31,7 @@ impl Place {
             _ => (named, ""),
         };
         let options = Options { read_only, ..Options::default() };
-        let (volume, vfs) = open_volume(&PathBuf::from(volume), options)?;
+        let opened = Opened::open(Path::new(volume), options)?;
         let mut parts = Vec::new();
         for part in path.as_bytes().split(|byte| *byte == b'/') {
             match part {
@@ -43,12 +40,12 @@ impl Place {
                 part => parts.push(part.to_vec()),
             }
         }
-        Ok(Place { volume, vfs, path: parts })
+        Ok(Place { opened, path: parts })
     }
 
     /// Commits all and lets go.
     pub fn close(self) -> Result<()> {
-        close_volume(&self.volume, &self.vfs)
+        self.opened.close()
     }
 }
 

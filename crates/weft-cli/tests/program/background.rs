@@ -13,7 +13,11 @@ fn signal(pid: u32, signal: Signal) {
 
 /// Waits until process `pid` is gone, by the one thing that ends when it does: its hold of the volume.
 fn await_release(volume: &Path) {
-    let lock = File::open(volume.join("lock")).unwrap();
+    await_end_of_hold(&volume.join("lock"));
+}
+
+fn await_end_of_hold(hold: &Path) {
+    let lock = File::open(hold).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
 }
 
@@ -47,6 +51,31 @@ fn a_volume_in_one_file_leaves_nothing_beside_it_but_its_log() {
     assert_eq!(names, ["m", "v", "v.log"]);
     place.mount();
     assert_eq!(std::fs::read(directory.join("file")).unwrap(), vec![7; 300_000]);
+    place.umount();
+}
+
+#[test]
+fn what_was_synced_before_a_kill_survives_reading_only() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    let directory = place.directory("m");
+    place.weft(&["mount", "v", "m", "--commit-interval", "1000"]).well();
+    let file = File::create(directory.join("file")).unwrap();
+    std::io::Write::write_all(&mut &file, b"synced").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    signal(place.daemon(), Signal::KILL);
+    await_end_of_hold(&place.path("v"));
+    place.umount();
+    for out in ["once", "twice"] {
+        place.weft(&["export", "v", out]).well();
+        assert_eq!(std::fs::read(place.path(out).join("file")).unwrap(), b"synced");
+        place.weft(&["mount", "--read-only", "v", "m"]).well();
+        assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"synced");
+        place.umount();
+    }
+    place.mount();
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"synced");
     place.umount();
 }
 
