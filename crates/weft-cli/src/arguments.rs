@@ -85,8 +85,9 @@ pub struct Mount {
     pub volume: PathBuf,
     /// The directory to mount it at
     pub directory: PathBuf,
-    /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec,
-    /// allow_other, and any long option below with its value (commit-interval=5)
+    /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
+    /// allow_other, and commit-interval, dirty-max, metadata-cache, block-cache, transport, placement and log with
+    /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Stay in the foreground, messages on standard error

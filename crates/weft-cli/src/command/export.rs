@@ -161,14 +161,16 @@ impl Exporter<'_> {
     }
 
     fn set(&self, path: &Path, attributes: &Attributes) -> Result<()> {
+        let mut permissions = attributes.permissions;
         let owner = (rustix::fs::Uid::from_raw(attributes.uid), rustix::fs::Gid::from_raw(attributes.gid));
         match rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW) {
-            // Only root gives files away; an ordinary user gets what they may have.
-            Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {}
+            // Only root gives files away; an ordinary user gets what they may have, but not another's
+            // set-user-id program as their own.
+            Err(Errno::PERM) if !rustix::process::geteuid().is_root() => permissions &= 0o1777,
             result => result?,
         }
         if attributes.kind != Kind::Symlink {
-            rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(attributes.permissions), AtFlags::empty())?;
+            rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(permissions), AtFlags::empty())?;
         }
         for name in self.vfs.xattr_names(attributes.ino)? {
             let value = self.vfs.xattr(attributes.ino, name.as_bytes())?;

@@ -2,13 +2,19 @@
 
 use crate::arguments::Info;
 use crate::size::show;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
-use weft_store::{BlockHome, Header, Store, sqlite};
+use weft_store::{BlockHome, Error, Header, Store, sqlite};
 
 /// Tells what a volume is.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
-    let volume = crate::opened::open_store(&arguments.volume)?;
+    let volume = match crate::opened::open_store(&arguments.volume) {
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Locked(_))) => bail!(
+            "{} is in use by another process; if it is mounted, ask at its mount point: weft stats DIRECTORY",
+            arguments.volume.display()
+        ),
+        opened => opened?,
+    };
     let header = volume.store.header()?;
     let on_disk = space_taken(&volume.layout);
     drop(volume);

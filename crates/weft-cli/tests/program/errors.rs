@@ -98,6 +98,7 @@ fn a_second_mount_of_a_volume_is_refused() {
         {
             place.weft(command).failed(&[blocks, "in use by another process"]);
         }
+        place.weft(&["info", blocks]).failed(&["weft stats"]);
         assert!(!place.is_mounted(&second));
         place.weft(&["umount", &first]).well();
     }

@@ -2,8 +2,20 @@
 
 use crate::place::Place;
 
-const COMMANDS: &[&str] =
-    &["init", "mount", "umount", "info", "check", "convert", "import", "export", "stats", "completions", "man"];
+const COMMANDS: &[&str] = &[
+    "init",
+    "mount",
+    "umount",
+    "info",
+    "check",
+    "convert",
+    "import",
+    "export",
+    "stats",
+    "bench",
+    "completions",
+    "man",
+];
 
 #[test]
 fn every_command_is_in_the_help_and_has_help_and_a_manual_page() {

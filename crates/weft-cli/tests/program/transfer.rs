@@ -1,6 +1,6 @@
 //! `weft import` and `weft export`.
 
-use crate::place::Place;
+use crate::place::{Place, Said, is_root};
 use crate::tree::{self, Tree, describe};
 use std::path::Path;
 
@@ -94,6 +94,30 @@ fn an_export_goes_only_to_an_empty_place() {
     assert_eq!(std::fs::read(full.join("file")).unwrap(), b"mine");
     place.weft(&["export", "v:not/there", "out"]).failed(&["there is no not in the volume"]);
     assert!(!place.path("out").exists());
+}
+
+#[test]
+fn an_ordinary_user_does_not_get_anothers_set_user_id_program_as_their_own() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    let test = "an_ordinary_user_does_not_get_anothers_set_user_id_program_as_their_own";
+    if !is_root() {
+        return eprintln!("SKIPPED {test}: needs root to become another user");
+    }
+    let place = Place::new();
+    let from = place.directory("from");
+    std::fs::write(from.join("program"), "").unwrap();
+    std::fs::set_permissions(from.join("program"), PermissionsExt::from_mode(0o6755)).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_weft"), place.path("weft")).unwrap();
+    std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    std::os::unix::fs::chown(place.path("v"), Some(65534), Some(65534)).unwrap();
+    let mut command = std::process::Command::new(place.path("weft"));
+    let export = command.args(["export", "v", "out"]).current_dir(place.path("")).uid(65534).gid(65534);
+    Said::from(export.output().unwrap()).well();
+    let program = place.path("out/program").metadata().unwrap();
+    assert_eq!((program.uid(), program.mode() & 0o7777), (65534, 0o755));
 }
 
 #[test]
