@@ -2,9 +2,13 @@
 //! and in segments, an intent log, failing calls, and remounts.
 
 use proptest::prelude::*;
+use std::sync::Arc;
 use weft_store::sqlite::{self, CheckOptions, Outcome, Repair, check};
 use weft_store::{BlockHome, Timestamp};
 use weft_testkit::{CrashStore, Driver, Means, Step, operations};
+use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
+
+const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 
 fn agree(steps: &[Step], home: BlockHome) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().expect("a directory");
@@ -22,6 +26,38 @@ fn agree(steps: &[Step], home: BlockHome) -> Result<(), TestCaseError> {
     let damage: Vec<_> = findings.into_iter().filter(|finding| finding.outcome != Outcome::Note).collect();
     prop_assert!(damage.is_empty(), "{damage:?}");
     Ok(())
+}
+
+/// Positions stay with entries that are renamed in their directory; another row must have let go of one first,
+/// whatever the order of the names.
+#[test]
+fn entries_may_swap_and_pass_on_names_between_two_commits() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    let home = BlockHome::Segments;
+    sqlite::create(&path, &Driver::volume_options(home), (0, 0), Timestamp(0)).expect("created");
+    let store = sqlite::open(&path).expect("opened").store;
+    let options = Options { background_commits: false, ..Options::default() };
+    let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
+    let make = |name: &[u8]| vfs.make(Caller::ROOT, Ino::ROOT, name, FILE).expect("made").ino;
+    let rename = |from: &[u8], to: &[u8]| {
+        vfs.rename((Ino::ROOT, from), (Ino::ROOT, to), RenameMode::Replace).expect("renamed");
+    };
+    let (a, z) = (make(b"a"), make(b"z"));
+    vfs.commit().expect("committed");
+    rename(b"a", b"t");
+    rename(b"z", b"a");
+    rename(b"t", b"z");
+    vfs.commit().expect("committed");
+    for (from, to) in [(b"z", b"b"), (b"a", b"y")] {
+        rename(from, to);
+        make(from);
+    }
+    vfs.close().expect("closed");
+    for (name, ino) in [(b"b", a), (b"y", z)] {
+        assert_eq!(vfs.lookup(Caller::ROOT, Ino::ROOT, name).expect("found").ino, ino);
+    }
+    assert_eq!(vfs.read_directory(Ino::ROOT, Cookie(0), 10).expect("listed").len(), 4);
 }
 
 fn config() -> ProptestConfig {

@@ -38,6 +38,11 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot write the database", source }
 }
 
+fn is_constraint(error: &Error) -> bool {
+    let Error::Sqlite { source, .. } = error else { return false };
+    source.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+}
+
 impl Writer {
     /// Takes over a volume: cuts off what no commit names, and punches what dead blocks left.
     pub(super) fn open(connection: Connection, database: &Path, segments: Option<&Segments>) -> Result<Writer> {
@@ -167,7 +172,20 @@ impl Writer {
             }
         }
         puts.sort_unstable_by(|a, b| (a.parent, &a.name).cmp(&(b.parent, &b.name)));
-        puts.into_iter().try_for_each(|row| put_name(&self.connection, batch.commit, row))
+        let put = |row: &NameRow| put_name(&self.connection, batch.commit, row);
+        // An entry renamed in its directory keeps its position. The row of its old name may hold that until
+        // this batch gives it another: such entries go last, when no row holds what they have lost.
+        let mut late = Vec::new();
+        for row in puts {
+            match put(row) {
+                Err(error) if is_constraint(&error) => late.push(row),
+                other => other?,
+            }
+        }
+        for row in &late {
+            remove.execute((sql(row.parent.0), row.name.as_bytes())).map_err(failed)?;
+        }
+        late.into_iter().try_for_each(put)
     }
 
     fn write_bytes(&self, batch: &Batch, blocks: &[BlockRef]) -> Result<()> {
