@@ -56,6 +56,6 @@ mod tests {
     fn a_borrowed_key_hashes_like_the_key_it_stands_for() {
         let hasher = hashbrown::DefaultHashBuilder::default();
         let name = Name::new(b"name").expect("a name");
-        assert_eq!(hasher.hash_one(&(Ino(7), name)), hasher.hash_one(&NameKey(Ino(7), b"name")));
+        assert_eq!(hasher.hash_one(&(Ino(7), name)), hasher.hash_one(NameKey(Ino(7), b"name")));
     }
 }
