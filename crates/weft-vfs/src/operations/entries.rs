@@ -87,7 +87,8 @@ impl Vfs {
     }
 
     /// Gives inode `ino` one more name (POSIX link()). `NotPermitted` for a directory, `TooManyLinks`,
-    /// `Exists`, `NotFound` (it lost its last name, other than an unnamed file).
+    /// `Exists`. An inode without a name that is still held gets one (Linux linkat() of an `O_TMPFILE`); that
+    /// the kernel refuses this for an unlinked file is its own rule.
     pub fn link(&self, caller: Caller, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let name = Name::new(name)?;
         let time = self.now();
