@@ -5,3 +5,18 @@ pub(crate) mod device;
 pub(crate) mod handshake;
 mod placement;
 pub(crate) mod uring;
+
+use crate::log;
+
+/// Kept by each thread that serves: a panic there ends the process. A mount that lacks a thread would hang
+/// every program that uses it; one whose daemon is gone gives errors, and loses nothing that was synced.
+struct EndOnPanic;
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            log::say(format_args!("a bug in Weft, told above: the daemon ends, unmount and mount again"));
+            std::process::abort();
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! wait, that thread's hook gives the reading role to a spare one and waits. Threads are bounded; when all
 //! wait, requests queue in the kernel. Invariant: at most one thread has the role.
 
+use super::EndOnPanic;
 use super::placement::Follower;
 use crate::dispatch::Server;
 use crate::log;
@@ -79,6 +80,7 @@ impl Device {
     }
 
     fn serve(self: &Arc<Device>) {
+        let _guard = EndOnPanic;
         let role = Rc::new(Cell::new(false));
         self.install_hook(role.clone());
         let mut buffer = vec![0; REQUEST_BYTES_MAX];

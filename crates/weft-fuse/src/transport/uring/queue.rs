@@ -8,6 +8,7 @@ use super::entry::Entry;
 use super::workers::{Placed, Workers};
 use crate::dispatch::{Served, Server};
 use crate::protocol::{DATA_BYTES_MAX, Reply};
+use crate::transport::EndOnPanic;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -51,20 +52,17 @@ impl Queue {
 
     /// Makes the queue known to the kernel, and serves it until the mount is gone.
     pub(super) fn serve(&mut self) -> io::Result<()> {
+        let _guard = EndOnPanic;
         self.register()?;
         self.await_bell()?;
         let mut completed = Vec::new();
         while self.gone < self.entries.len() {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+            passing(self.ring.submit_and_wait(1))?;
             completed.extend(self.ring.completion());
             for (i, completion) in completed.drain(..).enumerate() {
                 if i > 0 {
                     // Nobody waits for a reply while the next request is served.
-                    self.ring.submit()?;
+                    passing(self.ring.submit())?;
                 }
                 self.complete(&completion)?;
             }
@@ -100,6 +98,9 @@ impl Queue {
 
     fn complete(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
         if completion.user_data() == BELL {
+            if completion.result() < 0 {
+                return Err(io::Error::from_raw_os_error(-completion.result()));
+            }
             for (place, entry) in self.workers.take() {
                 self.commit(place, entry)?;
             }
@@ -132,6 +133,14 @@ impl Queue {
         let command = entry.commit(self.number).user_data(place as u64);
         self.entries[place] = Some(entry);
         self.push(command)
+    }
+}
+
+/// An error that does not pass. After one that does, what was not submitted is submitted next time.
+fn passing(submitted: io::Result<usize>) -> io::Result<()> {
+    match submitted {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Ok(()),
+        submitted => submitted.map(|_| ()),
     }
 }
 

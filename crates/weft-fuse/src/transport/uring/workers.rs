@@ -3,6 +3,7 @@
 use super::entry::Entry;
 use crate::dispatch::Server;
 use crate::protocol::Reply;
+use crate::transport::EndOnPanic;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -88,6 +89,7 @@ impl Drop for Workers {
 
 impl Shared {
     fn work(&self) {
+        let _guard = EndOnPanic;
         let mut reply = Reply::default();
         while let Some((place, mut entry)) = self.next() {
             self.server.serve_entry(&mut entry, &mut reply);
