@@ -8,12 +8,12 @@ pub struct Arguments {
     /// Directories to compare; the first is what the others are compared to
     #[arg(value_name = "NAME=DIRECTORY", required = true)]
     pub directories: Vec<String>,
-    /// Experiments by name, separated by commas; `all`, or `list` to see them
+    /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++), or `list` to see them
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub work: Vec<String>,
-    /// Files in experiments that count files
-    #[arg(long, default_value_t = 20_000)]
-    pub count: usize,
+    /// Files in experiments that count files; several numbers, separated by commas, to see whether rates stay flat
+    #[arg(long, value_delimiter = ',', default_value = "20000")]
+    pub count: Vec<usize>,
     /// MiB in experiments on one large file
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     pub size: usize,
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Runs this program on this processor
     #[arg(long, value_name = "NUMBER")]
     pub client_cpu: Option<usize>,
-    /// The daemon behind a directory, to tell where it ran and how much memory it took
+    /// The daemon behind a directory, to tell where it ran and how much memory it took; Weft's own is found
     #[arg(long, value_name = "NAME=PID")]
     pub daemon_pid: Vec<String>,
     /// Writes all samples and the machine's facts to this file

@@ -1,47 +1,89 @@
 //! The experiments. Each gives one sample: a rate, higher is better.
 
 mod blocks;
+mod bonnie;
 mod files;
 mod stream;
 mod trees;
 
-use crate::arguments::Arguments;
 use crate::place::Place;
+use crate::scale::Scale;
 use anyhow::{Result, bail};
 
 /// An experiment.
 pub(crate) struct Experiment {
     pub(crate) name: &'static str,
-    /// Of its samples.
-    pub(crate) unit: &'static str,
-    /// What the project wants at least, as a ratio to ext4 on the same disk.
-    pub(crate) bar: Option<f64>,
-    pub(crate) run: fn(&Place, &Arguments) -> Result<f64>,
+    pub(crate) kind: Kind,
+    /// Whether it is run for each count of files asked for.
+    pub(crate) counts: bool,
 }
 
+/// What an experiment measures.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// One rate.
+    Rate {
+        /// Of its samples.
+        unit: &'static str,
+        /// What the project wants at least, as a ratio to ext4 on the same disk.
+        bar: Option<f64>,
+        run: fn(&Place, &Scale) -> Result<f64>,
+    },
+    /// Several at once, with their names and units.
+    Rates { parts: &'static [(&'static str, &'static str)], run: fn(&Place, &Scale) -> Result<Vec<f64>> },
+}
+
+impl Kind {
+    /// One sample of each rate.
+    pub(crate) fn run(self, place: &Place, scale: &Scale) -> Result<Vec<f64>> {
+        match self {
+            Kind::Rate { run, .. } => Ok(vec![run(place, scale)?]),
+            Kind::Rates { run, .. } => run(place, scale),
+        }
+    }
+}
+
+type Run = fn(&Place, &Scale) -> Result<f64>;
+
+const fn files(name: &'static str, unit: &'static str, bar: Option<f64>, run: Run) -> Experiment {
+    Experiment { name, kind: Kind::Rate { unit, bar, run }, counts: true }
+}
+
+const fn tree(name: &'static str, bar: f64, run: Run) -> Experiment {
+    Experiment { name, kind: Kind::Rate { unit: "trees/s", bar: Some(bar), run }, counts: false }
+}
+
+const fn data(name: &'static str, unit: &'static str, bar: Option<f64>, run: Run) -> Experiment {
+    Experiment { name, kind: Kind::Rate { unit, bar, run }, counts: false }
+}
+
+/// Those that remove files come last: see [`Place::retire`].
 const ALL: &[Experiment] = &[
-    Experiment { name: "create", unit: "files/s", bar: Some(0.40), run: files::create },
-    Experiment { name: "stat", unit: "calls/s", bar: Some(0.90), run: files::stat },
-    Experiment { name: "open-close", unit: "calls/s", bar: Some(0.15), run: files::open_close },
-    Experiment { name: "open-read-4k", unit: "calls/s", bar: Some(0.25), run: files::open_read },
-    Experiment { name: "list", unit: "entries/s", bar: None, run: files::list },
-    Experiment { name: "unlink", unit: "files/s", bar: Some(0.30), run: files::unlink },
-    Experiment { name: "create-write-4k", unit: "files/s", bar: Some(0.30), run: files::create_write },
-    Experiment { name: "life-cycle-4k", unit: "files/s", bar: None, run: files::life_cycle },
-    Experiment { name: "tar", unit: "trees/s", bar: Some(0.35), run: trees::tar },
-    Experiment { name: "grep-warm", unit: "trees/s", bar: Some(0.60), run: trees::grep_warm },
-    Experiment { name: "grep-cold", unit: "trees/s", bar: Some(0.60), run: trees::grep_cold },
-    Experiment { name: "du-warm", unit: "trees/s", bar: Some(0.60), run: trees::du_warm },
-    Experiment { name: "du-cold", unit: "trees/s", bar: Some(0.60), run: trees::du_cold },
-    Experiment { name: "rm", unit: "trees/s", bar: Some(0.35), run: trees::rm },
-    Experiment { name: "write-sync", unit: "MB/s", bar: Some(0.85), run: stream::write_sync },
-    Experiment { name: "read-cold", unit: "MB/s", bar: Some(0.90), run: stream::read_cold },
-    Experiment { name: "read-warm", unit: "MB/s", bar: Some(0.70), run: stream::read_warm },
-    Experiment { name: "mmap-read", unit: "MB/s", bar: None, run: stream::mmap_read },
-    Experiment { name: "random-read-cold", unit: "calls/s", bar: Some(0.50), run: blocks::read_cold },
-    Experiment { name: "random-write", unit: "calls/s", bar: Some(0.30), run: blocks::write },
-    Experiment { name: "random-write-fsync", unit: "calls/s", bar: Some(0.50), run: blocks::write_fsync },
-    Experiment { name: "random-write-fsync-4", unit: "calls/s", bar: Some(0.50), run: blocks::write_fsync_four },
+    files("create", "files/s", Some(0.40), files::create),
+    files("stat", "calls/s", Some(0.90), files::stat),
+    files("open-close", "calls/s", Some(0.15), files::open_close),
+    files("open-read-4k", "calls/s", Some(0.25), files::open_read),
+    files("list", "entries/s", None, files::list),
+    files("list-cold", "lists/s", None, files::list_cold),
+    files("create-write-4k", "files/s", Some(0.30), files::create_write),
+    tree("tar", 0.35, trees::tar),
+    tree("grep-warm", 0.60, trees::grep_warm),
+    tree("grep-cold", 0.60, trees::grep_cold),
+    tree("du-warm", 0.60, trees::du_warm),
+    tree("du-cold", 0.60, trees::du_cold),
+    data("write-sync", "MB/s", Some(0.85), stream::write_sync),
+    data("read-cold", "MB/s", Some(0.90), stream::read_cold),
+    data("read-warm", "MB/s", Some(0.70), stream::read_warm),
+    data("mmap-read", "MB/s", None, stream::mmap_read),
+    data("mmap-write", "MB/s", None, stream::mmap_write),
+    data("random-read-cold", "calls/s", Some(0.50), blocks::read_cold),
+    data("random-write", "calls/s", Some(0.30), blocks::write),
+    data("random-write-fsync", "calls/s", Some(0.50), blocks::write_fsync),
+    data("random-write-fsync-4", "calls/s", Some(0.50), blocks::write_fsync_four),
+    files("unlink", "files/s", Some(0.30), files::unlink),
+    tree("rm", 0.35, trees::rm),
+    files("life-cycle-4k", "files/s", None, files::life_cycle),
+    Experiment { name: "bonnie", kind: Kind::Rates { parts: bonnie::PARTS, run: bonnie::run }, counts: false },
 ];
 
 /// The experiments named.
@@ -50,7 +92,7 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {
     let mut chosen = Vec::new();
     for name in names {
         match name.as_str() {
-            "all" => chosen.extend(ALL),
+            "all" => chosen.extend(ALL.iter().filter(|experiment| experiment.name != "bonnie")),
             "list" => bail!("experiments: {}", known()),
             name => match ALL.iter().find(|experiment| experiment.name == name) {
                 Some(experiment) => chosen.push(experiment),
@@ -65,31 +107,16 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {
 mod tests {
     use super::*;
 
-    fn arguments(directories: Vec<String>) -> Arguments {
-        Arguments {
-            directories,
-            work: vec!["all".into()],
-            count: 50,
-            size: 2,
-            runs: 1,
-            tar: None,
-            tree: Some(env!("CARGO_MANIFEST_DIR").into()),
-            cold: Vec::new(),
-            client_cpu: None,
-            daemon_pid: Vec::new(),
-            json: None,
-            bars: true,
-        }
-    }
-
     #[test]
     fn every_experiment_gives_a_rate_and_leaves_nothing_behind() {
         let directory = tempfile::tempdir().expect("a directory");
-        let arguments = arguments(vec![format!("here={}", directory.path().display())]);
-        let place = Place::prepare(&arguments.directories[0], &arguments).expect("prepared");
-        for experiment in ALL.iter().filter(|experiment| !experiment.name.ends_with("cold")) {
-            let rate = (experiment.run)(&place, &arguments).expect(experiment.name);
-            assert!(rate.is_finite() && rate > 0.0, "{}: {rate}", experiment.name);
+        let named = format!("here={}", directory.path().display());
+        let place = Place::prepare(&named, &[], &[]).expect("prepared");
+        let scale = Scale { count: 50, size: 2, tar: None, tree: Some(env!("CARGO_MANIFEST_DIR").into()) };
+        let runnable = |name: &str| !name.contains("cold") && name != "bonnie";
+        for experiment in ALL.iter().filter(|experiment| runnable(experiment.name)) {
+            let rates = experiment.kind.run(&place, &scale).expect(experiment.name);
+            assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{}: {rates:?}", experiment.name);
         }
         drop(place);
         assert_eq!(std::fs::read_dir(directory.path()).expect("listed").count(), 0);

@@ -8,14 +8,16 @@ mod experiments;
 mod facts;
 mod place;
 mod report;
+mod scale;
 mod timing;
 
 pub use arguments::Arguments;
 
 use anyhow::{Context, Result, bail};
-use experiments::Experiment;
+use experiments::{Experiment, Kind};
 use place::Place;
 use report::Row;
+use scale::Scale;
 
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -25,17 +27,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let mut places = Vec::new();
     for named in &arguments.directories {
-        places.push(Place::prepare(named, arguments)?);
+        places.push(Place::prepare(named, &arguments.cold, &arguments.daemon_pid)?);
     }
     if places.is_empty() {
         bail!("name at least one directory, as NAME=DIRECTORY");
     }
     let mut rows = Vec::new();
     for experiment in experiments {
-        let row =
-            measure(experiment, &places, arguments).with_context(|| format!("experiment '{}'", experiment.name))?;
-        eprintln!("{}", row.line());
-        rows.push(row);
+        let counts = if experiment.counts { &arguments.count[..] } else { &arguments.count[..1] };
+        for count in counts {
+            let scale = Scale::new(arguments, *count);
+            let measured = measure(experiment, &places, &scale, arguments)
+                .with_context(|| format!("experiment '{}'", experiment.name))?;
+            measured.iter().for_each(|row| eprintln!("{}", row.line()));
+            rows.extend(measured);
+        }
     }
     report::print(&places, &rows, arguments);
     if let Some(file) = &arguments.json {
@@ -46,16 +52,42 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// All runs of one experiment, A B A B.
-fn measure(experiment: &'static Experiment, places: &[Place], arguments: &Arguments) -> Result<Row> {
-    let mut samples = vec![Vec::new(); places.len()];
+fn measure(
+    experiment: &'static Experiment,
+    places: &[Place],
+    scale: &Scale,
+    arguments: &Arguments,
+) -> Result<Vec<Row>> {
+    let mut rows = rows_of(experiment, places.len(), scale, arguments);
     for run in 0..=arguments.runs {
-        for (place, samples) in places.iter().zip(&mut samples) {
-            let sample = (experiment.run)(place, arguments).with_context(|| format!("in {}", place.name))?;
+        for (number, place) in places.iter().enumerate() {
+            let rates = experiment.kind.run(place, scale).with_context(|| format!("in {}", place.name))?;
             // The first run warms memory and caches up.
             if run > 0 || arguments.runs == 0 {
-                samples.push(sample);
+                rows.iter_mut().zip(rates).for_each(|(row, rate)| row.samples[number].push(rate));
             }
         }
     }
-    Ok(Row { experiment, samples })
+    Ok(rows)
+}
+
+/// The rows of one experiment, still empty.
+fn rows_of(experiment: &Experiment, places: usize, scale: &Scale, arguments: &Arguments) -> Vec<Row> {
+    let samples = vec![Vec::new(); places];
+    match experiment.kind {
+        Kind::Rate { unit, bar, .. } => {
+            let several = experiment.counts && arguments.count.len() > 1;
+            let name = if several { format!("{} of {}", experiment.name, scale.count) } else { experiment.name.into() };
+            vec![Row { name, unit, bar, samples }]
+        }
+        Kind::Rates { parts, .. } => {
+            let row = |(name, unit): &(&str, &'static str)| Row {
+                name: (*name).into(),
+                unit,
+                bar: None,
+                samples: samples.clone(),
+            };
+            parts.iter().map(row).collect()
+        }
+    }
 }

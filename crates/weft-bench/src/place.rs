@@ -1,6 +1,6 @@
 //! A directory under test.
 
-use crate::arguments::{Arguments, of_name};
+use crate::arguments::of_name;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,34 +10,35 @@ pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) work: PathBuf,
     cold: Option<String>,
-    pub(crate) daemon_pid: Option<String>,
+    daemon_pid: Option<String>,
 }
 
 impl Place {
     /// Prepares what `NAME=DIRECTORY` names.
-    pub(crate) fn prepare(named: &str, arguments: &Arguments) -> Result<Place> {
+    pub(crate) fn prepare(named: &str, cold: &[String], daemon_pid: &[String]) -> Result<Place> {
         let Some((name, directory)) = named.split_once('=') else { bail!("'{named}' is not NAME=DIRECTORY") };
         let work = Path::new(directory).join(format!("weft-bench-{}", std::process::id()));
         std::fs::create_dir(&work).with_context(|| format!("cannot work in {directory}"))?;
-        Ok(Place {
-            name: name.into(),
-            work,
-            cold: of_name(&arguments.cold, name),
-            daemon_pid: of_name(&arguments.daemon_pid, name),
-        })
+        Ok(Place { name: name.into(), work, cold: of_name(cold, name), daemon_pid: of_name(daemon_pid, name) })
     }
 
-    /// A fresh directory in it.
+    /// A fresh directory in it. What had the name before is retired.
     pub(crate) fn fresh(&self, name: &str) -> Result<PathBuf> {
         let path = self.work.join(name);
-        self.clear(name)?;
+        self.retire(name)?;
         std::fs::create_dir(&path)?;
         Ok(path)
     }
 
-    /// Removes a directory in it, if it is there.
-    pub(crate) fn clear(&self, name: &str) -> Result<()> {
-        match std::fs::remove_dir_all(self.work.join(name)) {
+    /// Moves a directory of it out of the way, if it is there; it is removed with everything else at the end.
+    ///
+    /// Not at once: ext4 gives out no inode number again for some minutes after its file was removed, and
+    /// steps over each such number when it looks for a free one. Creating would be measured many times too slow.
+    pub(crate) fn retire(&self, name: &str) -> Result<()> {
+        let retired = self.work.join("retired");
+        std::fs::create_dir_all(&retired)?;
+        let number = std::fs::read_dir(&retired)?.count();
+        match std::fs::rename(self.work.join(name), retired.join(number.to_string())) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
@@ -53,6 +54,18 @@ impl Place {
             }
         }
         std::fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches needs root")
+    }
+
+    /// The process that serves it: the one given, or what a Weft mount tells of itself.
+    pub(crate) fn daemon_pid(&self) -> Option<String> {
+        self.daemon_pid.clone().or_else(|| {
+            let mut stats = vec![0; 1 << 16];
+            // The root of the mount has the attribute; the directory given need not be it.
+            let len =
+                self.work.ancestors().find_map(|at| rustix::fs::getxattr(at, "user.weft.stats", &mut stats).ok())?;
+            let stats: serde_json::Value = serde_json::from_slice(&stats[..len]).ok()?;
+            Some(stats["pid"].as_u64()?.to_string())
+        })
     }
 
     /// Kind of the file system, from the mount that holds it.

@@ -1,15 +1,16 @@
 //! Tables and JSON.
 
 use crate::arguments::Arguments;
-use crate::experiments::Experiment;
 use crate::facts;
 use crate::place::Place;
 use crate::timing::{median, ratio};
 use serde_json::{Value, json};
 
-/// Samples of one experiment, for each place.
+/// Samples of one rate, for each place.
 pub(crate) struct Row {
-    pub(crate) experiment: &'static Experiment,
+    pub(crate) name: String,
+    pub(crate) unit: &'static str,
+    pub(crate) bar: Option<f64>,
     pub(crate) samples: Vec<Vec<f64>>,
 }
 
@@ -22,11 +23,14 @@ impl Row {
     /// One line for people who wait.
     pub(crate) fn line(&self) -> String {
         let rates: Vec<String> = self.samples.iter().map(|samples| rate(median(samples))).collect();
-        format!("{:<28} {}", self.experiment.name, rates.join("  "))
+        format!("{:<28} {}", self.name, rates.join("  "))
     }
 }
 
 fn rate(value: f64) -> String {
+    if value.is_nan() {
+        return "too fast to time".into();
+    }
     if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
@@ -36,7 +40,7 @@ pub(crate) fn print(places: &[Place], rows: &[Row], arguments: &Arguments) {
     let client = arguments.client_cpu.map_or("any processor".into(), |cpu| format!("processor {cpu}"));
     println!("client on {client}; median of {} runs, least to most in brackets", arguments.runs.max(1));
     for place in places {
-        let daemon = place.daemon_pid.as_deref().map(facts::daemon).unwrap_or(Value::Null);
+        let daemon = place.daemon_pid().map(|pid| facts::daemon(&pid)).unwrap_or(Value::Null);
         println!(
             "{}: {} {}",
             place.name,
@@ -48,19 +52,22 @@ pub(crate) fn print(places: &[Place], rows: &[Row], arguments: &Arguments) {
     println!("|---|---|{}", "---|".repeat(places.len()));
     for row in rows {
         let cells = (0..places.len()).map(|place| cell(row, place, arguments.bars));
-        println!("| {} | {} | {} |", row.experiment.name, row.experiment.unit, cells.collect::<Vec<_>>().join(" | "));
+        println!("| {} | {} | {} |", row.name, row.unit, cells.collect::<Vec<_>>().join(" | "));
     }
 }
 
 fn cell(row: &Row, place: usize, bars: bool) -> String {
     let samples = &row.samples[place];
+    if samples.iter().any(|sample| sample.is_nan()) {
+        return rate(f64::NAN);
+    }
     let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
     let most = samples.iter().copied().fold(0.0, f64::max);
     let mut text = format!("{} ({}-{})", rate(median(samples)), rate(least), rate(most));
-    if place > 0 {
-        let own = row.ratio(place);
+    let own = row.ratio(place);
+    if place > 0 && !own.is_nan() {
         text.push_str(&format!(" **{}**", ratio(own)));
-        if let Some(bar) = row.experiment.bar.filter(|_| bars) {
+        if let Some(bar) = row.bar.filter(|_| bars) {
             let verdict = if own >= bar { "meets" } else { "short of" };
             text.push_str(&format!(" {verdict} {bar:.2}"));
         }
@@ -74,14 +81,14 @@ pub(crate) fn as_json(places: &[Place], rows: &[Row], arguments: &Arguments) -> 
         json!({
             "name": place.name,
             "file_system": place.file_system(),
-            "daemon": place.daemon_pid.as_deref().map(facts::daemon),
+            "daemon": place.daemon_pid().map(|pid| facts::daemon(&pid)),
         })
     };
     let row = |row: &Row| {
         json!({
-            "work": row.experiment.name,
-            "unit": row.experiment.unit,
-            "bar": row.experiment.bar,
+            "work": row.name,
+            "unit": row.unit,
+            "bar": row.bar,
             "samples": row.samples,
             "ratios": (0..places.len()).map(|place| row.ratio(place)).collect::<Vec<_>>(),
         })
@@ -90,7 +97,7 @@ pub(crate) fn as_json(places: &[Place], rows: &[Row], arguments: &Arguments) -> 
         "machine": facts::machine(),
         "client_processor": arguments.client_cpu,
         "runs": arguments.runs,
-        "count": arguments.count,
+        "counts": arguments.count,
         "size_mib": arguments.size,
         "places": places.iter().map(place).collect::<Vec<_>>(),
         "rows": rows.iter().map(row).collect::<Vec<_>>(),

@@ -1,7 +1,7 @@
 //! 4 KiB at random places of one file.
 
-use crate::arguments::Arguments;
 use crate::place::Place;
+use crate::scale::Scale;
 use crate::timing::time;
 use anyhow::{Result, ensure};
 use std::fs::{File, OpenOptions};
@@ -27,8 +27,8 @@ impl Places {
 }
 
 /// A file of a quarter of `--size`, each block filled with the low byte of its number.
-fn prepare(place: &Place, arguments: &Arguments) -> Result<(File, u64)> {
-    let count = (arguments.size.div_ceil(4) << 20) as u64 / BLOCK as u64;
+fn prepare(place: &Place, scale: &Scale) -> Result<(File, u64)> {
+    let count = (scale.size.div_ceil(4) << 20) as u64 / BLOCK as u64;
     let path = place.work.join("blocks");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
     if file.metadata()?.len() != count * BLOCK as u64 {
@@ -43,8 +43,8 @@ fn prepare(place: &Place, arguments: &Arguments) -> Result<(File, u64)> {
     Ok((file, count))
 }
 
-pub(super) fn read_cold(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let (file, count) = prepare(place, arguments)?;
+pub(super) fn read_cold(place: &Place, scale: &Scale) -> Result<f64> {
+    let (file, count) = prepare(place, scale)?;
     drop(file);
     place.make_cold()?;
     let file = File::open(place.work.join("blocks"))?;
@@ -76,21 +76,21 @@ fn write_some(file: &File, count: u64, seed: u64, calls: usize, synced: bool) ->
     Ok(())
 }
 
-pub(super) fn write(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let (file, count) = prepare(place, arguments)?;
+pub(super) fn write(place: &Place, scale: &Scale) -> Result<f64> {
+    let (file, count) = prepare(place, scale)?;
     let taken = time(|| write_some(&file, count, 2, CALLS, false))?;
     file.sync_all()?;
     Ok(CALLS as f64 / taken.as_secs_f64())
 }
 
-pub(super) fn write_fsync(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let (file, count) = prepare(place, arguments)?;
+pub(super) fn write_fsync(place: &Place, scale: &Scale) -> Result<f64> {
+    let (file, count) = prepare(place, scale)?;
     let taken = time(|| write_some(&file, count, 3, CALLS_SYNCED, true))?;
     Ok(CALLS_SYNCED as f64 / taken.as_secs_f64())
 }
 
-pub(super) fn write_fsync_four(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let (file, count) = prepare(place, arguments)?;
+pub(super) fn write_fsync_four(place: &Place, scale: &Scale) -> Result<f64> {
+    let (file, count) = prepare(place, scale)?;
     let taken = time(|| {
         std::thread::scope(|scope| {
             let writer = |seed| {

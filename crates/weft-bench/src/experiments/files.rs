@@ -1,12 +1,13 @@
 //! Many small files in one directory, by plain system calls.
 
-use crate::arguments::Arguments;
 use crate::place::Place;
+use crate::scale::Scale;
 use crate::timing::time;
 use anyhow::{Result, ensure};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::ffi::CString;
+use std::process::Command;
 
 const DATA: [u8; 4096] = [0x5a; 4096];
 
@@ -46,55 +47,55 @@ impl Directory {
     }
 }
 
-pub(super) fn create(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let directory = Directory::fresh(place, arguments.count)?;
+pub(super) fn create(place: &Place, scale: &Scale) -> Result<f64> {
+    let directory = Directory::fresh(place, scale.count)?;
     let rate = directory.rate(|name| directory.make(name, &[]))?;
-    ensure!(std::fs::read_dir(place.work.join("files"))?.count() == arguments.count, "files are missing");
-    place.clear("files")?;
+    ensure!(std::fs::read_dir(place.work.join("files"))?.count() == scale.count, "files are missing");
+    place.retire("files")?;
     Ok(rate)
 }
 
-pub(super) fn create_write(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let directory = Directory::fresh(place, arguments.count)?;
+pub(super) fn create_write(place: &Place, scale: &Scale) -> Result<f64> {
+    let directory = Directory::fresh(place, scale.count)?;
     let rate = directory.rate(|name| directory.make(name, &DATA))?;
-    let last = place.work.join("files").join(format!("file{:07}", arguments.count - 1));
+    let last = place.work.join("files").join(format!("file{:07}", scale.count - 1));
     ensure!(std::fs::read(last)? == DATA, "content is wrong");
-    place.clear("files")?;
+    place.retire("files")?;
     Ok(rate)
 }
 
-pub(super) fn life_cycle(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let directory = Directory::fresh(place, arguments.count)?;
+pub(super) fn life_cycle(place: &Place, scale: &Scale) -> Result<f64> {
+    let directory = Directory::fresh(place, scale.count)?;
     let rate = directory.rate(|name| {
         directory.make(name, &DATA)?;
         Ok(rustix::fs::unlinkat(&directory.fd, name, AtFlags::empty())?)
     })?;
-    place.clear("files")?;
+    place.retire("files")?;
     Ok(rate)
 }
 
-pub(super) fn stat(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let directory = Directory::filled(place, arguments.count, &[])?;
+pub(super) fn stat(place: &Place, scale: &Scale) -> Result<f64> {
+    let directory = Directory::filled(place, scale.count, &[])?;
     let rate = directory.rate(|name| {
         ensure!(rustix::fs::statat(&directory.fd, name, AtFlags::empty())?.st_size == 0, "size is wrong");
         Ok(())
     })?;
-    place.clear("files")?;
+    place.retire("files")?;
     Ok(rate)
 }
 
-pub(super) fn open_close(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let directory = Directory::filled(place, arguments.count, &[])?;
+pub(super) fn open_close(place: &Place, scale: &Scale) -> Result<f64> {
+    let directory = Directory::filled(place, scale.count, &[])?;
     let rate = directory.rate(|name| {
         rustix::fs::openat(&directory.fd, name, OFlags::RDONLY, Mode::empty())?;
         Ok(())
     })?;
-    place.clear("files")?;
+    place.retire("files")?;
     Ok(rate)
 }
 
-pub(super) fn open_read(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let directory = Directory::filled(place, arguments.count, &DATA)?;
+pub(super) fn open_read(place: &Place, scale: &Scale) -> Result<f64> {
+    let directory = Directory::filled(place, scale.count, &DATA)?;
     let mut buffer = [0; 4096];
     let mut read = |name: &CString| {
         let file = rustix::fs::openat(&directory.fd, name, OFlags::RDONLY, Mode::empty())?;
@@ -105,26 +106,44 @@ pub(super) fn open_read(place: &Place, arguments: &Arguments) -> Result<f64> {
     directory.rate(&mut read)?;
     let rate = directory.rate(&mut read)?;
     ensure!(buffer == DATA, "content is wrong");
-    place.clear("files")?;
+    place.retire("files")?;
     Ok(rate)
 }
 
-pub(super) fn list(place: &Place, arguments: &Arguments) -> Result<f64> {
-    Directory::filled(place, arguments.count, &[])?;
+pub(super) fn list(place: &Place, scale: &Scale) -> Result<f64> {
+    Directory::filled(place, scale.count, &[])?;
     let mut listed = 0;
     let taken = time(|| {
         listed = std::fs::read_dir(place.work.join("files"))?.count();
         Ok(())
     })?;
-    ensure!(listed == arguments.count, "listed {listed} of {}", arguments.count);
-    place.clear("files")?;
+    ensure!(listed == scale.count, "listed {listed} of {}", scale.count);
+    place.retire("files")?;
     Ok(listed as f64 / taken.as_secs_f64())
 }
 
-pub(super) fn unlink(place: &Place, arguments: &Arguments) -> Result<f64> {
-    let directory = Directory::filled(place, arguments.count, &[])?;
+/// The first `ls` of a directory, as a program.
+pub(super) fn list_cold(place: &Place, scale: &Scale) -> Result<f64> {
+    Directory::filled(place, scale.count, &[])?;
+    place.make_cold()?;
+    let directory = place.work.join("files");
+    // The program itself is not what is measured.
+    ensure!(Command::new("ls").arg("/").output()?.status.success(), "cannot run ls");
+    let mut output = Vec::new();
+    let taken = time(|| {
+        output = Command::new("ls").arg(&directory).output()?.stdout;
+        Ok(())
+    })?;
+    let listed = output.iter().filter(|byte| **byte == b'\n').count();
+    ensure!(listed == scale.count, "listed {listed} of {}", scale.count);
+    place.retire("files")?;
+    Ok(1.0 / taken.as_secs_f64())
+}
+
+pub(super) fn unlink(place: &Place, scale: &Scale) -> Result<f64> {
+    let directory = Directory::filled(place, scale.count, &[])?;
     let rate = directory.rate(|name| Ok(rustix::fs::unlinkat(&directory.fd, name, AtFlags::empty())?))?;
     ensure!(std::fs::read_dir(place.work.join("files"))?.next().is_none(), "files are left");
-    place.clear("files")?;
+    place.retire("files")?;
     Ok(rate)
 }

@@ -1,9 +1,11 @@
 //! One large file from end to end.
 
-use crate::arguments::Arguments;
 use crate::place::Place;
+use crate::scale::Scale;
 use crate::timing::time;
 use anyhow::{Result, ensure};
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+use std::ffi::c_void;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -22,33 +24,33 @@ fn chunk(number: usize) -> Vec<u8> {
     bytes
 }
 
-fn megabytes(arguments: &Arguments) -> f64 {
-    (arguments.size * CHUNK) as f64 / 1e6
+fn megabytes(scale: &Scale) -> f64 {
+    (scale.size * CHUNK) as f64 / 1e6
 }
 
 fn path(place: &Place) -> PathBuf {
     place.work.join("stream")
 }
 
-fn write(place: &Place, arguments: &Arguments) -> Result<f64> {
+fn write(place: &Place, scale: &Scale) -> Result<f64> {
     let chunk = chunk(0);
     let taken = time(|| {
         let mut file = File::create(path(place))?;
-        for _ in 0..arguments.size {
+        for _ in 0..scale.size {
             file.write_all(&chunk)?;
         }
         Ok(file.sync_all()?)
     })?;
-    Ok(megabytes(arguments) / taken.as_secs_f64())
+    Ok(megabytes(scale) / taken.as_secs_f64())
 }
 
 /// The file, written unless it is there.
-fn kept(place: &Place, arguments: &Arguments) -> Result<()> {
-    let there = path(place).metadata().is_ok_and(|metadata| metadata.len() == (arguments.size * CHUNK) as u64);
-    if there { Ok(()) } else { write(place, arguments).map(|_| ()) }
+fn kept(place: &Place, scale: &Scale) -> Result<()> {
+    let there = path(place).metadata().is_ok_and(|metadata| metadata.len() == (scale.size * CHUNK) as u64);
+    if there { Ok(()) } else { write(place, scale).map(|_| ()) }
 }
 
-fn read(place: &Place, arguments: &Arguments) -> Result<f64> {
+fn read(place: &Place, scale: &Scale) -> Result<f64> {
     let mut buffer = vec![0; CHUNK];
     let mut total = 0;
     let taken = time(|| {
@@ -60,57 +62,96 @@ fn read(place: &Place, arguments: &Arguments) -> Result<f64> {
             }
         }
     })?;
-    ensure!(total == arguments.size * CHUNK, "read {total} bytes");
+    ensure!(total == scale.size * CHUNK, "read {total} bytes");
     let mut last = vec![0; CHUNK];
-    File::open(path(place))?.read_exact_at(&mut last, ((arguments.size - 1) * CHUNK) as u64)?;
+    File::open(path(place))?.read_exact_at(&mut last, ((scale.size - 1) * CHUNK) as u64)?;
     ensure!(last == chunk(0), "content is wrong");
-    Ok(megabytes(arguments) / taken.as_secs_f64())
+    Ok(megabytes(scale) / taken.as_secs_f64())
 }
 
-pub(super) fn write_sync(place: &Place, arguments: &Arguments) -> Result<f64> {
+pub(super) fn write_sync(place: &Place, scale: &Scale) -> Result<f64> {
     if path(place).exists() {
         std::fs::remove_file(path(place))?;
     }
     rustix::fs::sync();
-    write(place, arguments)
+    write(place, scale)
 }
 
-pub(super) fn read_cold(place: &Place, arguments: &Arguments) -> Result<f64> {
-    kept(place, arguments)?;
+pub(super) fn read_cold(place: &Place, scale: &Scale) -> Result<f64> {
+    kept(place, scale)?;
     place.make_cold()?;
-    read(place, arguments)
+    read(place, scale)
 }
 
-pub(super) fn read_warm(place: &Place, arguments: &Arguments) -> Result<f64> {
-    kept(place, arguments)?;
-    read(place, arguments)?;
-    read(place, arguments)
+pub(super) fn read_warm(place: &Place, scale: &Scale) -> Result<f64> {
+    kept(place, scale)?;
+    read(place, scale)?;
+    read(place, scale)
 }
 
-pub(super) fn mmap_read(place: &Place, arguments: &Arguments) -> Result<f64> {
-    kept(place, arguments)?;
+pub(super) fn mmap_read(place: &Place, scale: &Scale) -> Result<f64> {
+    kept(place, scale)?;
     let file = File::open(path(place))?;
-    let len = arguments.size * CHUNK;
+    let mut mapping = Mapping::new(&file, scale.size * CHUNK, ProtFlags::READ)?;
     let mut sum = 0u64;
     let taken = time(|| {
-        // SAFETY: a fresh mapping of `len` bytes, only read, and unmapped below before anything else.
-        let address = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                len,
-                rustix::mm::ProtFlags::READ,
-                rustix::mm::MapFlags::SHARED,
-                &file,
-                0,
-            )
-        }?;
-        // SAFETY: the file has `len` bytes and nobody changes it meanwhile.
-        let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), len) };
-        sum = bytes.iter().step_by(512).map(|byte| u64::from(*byte)).sum();
-        // SAFETY: mapped above, and `bytes` is used no more.
-        Ok(unsafe { rustix::mm::munmap(address, len) }?)
+        sum = mapping.bytes().iter().step_by(512).map(|byte| u64::from(*byte)).sum();
+        Ok(())
     })?;
     let expected: u64 = chunk(0).iter().step_by(512).map(|byte| u64::from(*byte)).sum();
-    ensure!(sum == expected * arguments.size as u64, "content is wrong");
-    Ok(megabytes(arguments) / taken.as_secs_f64())
+    ensure!(sum == expected * scale.size as u64, "content is wrong");
+    Ok(megabytes(scale) / taken.as_secs_f64())
+}
+
+/// Every byte of a file through a shared mapping, then msync().
+pub(super) fn mmap_write(place: &Place, scale: &Scale) -> Result<f64> {
+    let path = place.work.join("mapped");
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    file.set_len((scale.size * CHUNK) as u64)?;
+    let mut mapping = Mapping::new(&file, scale.size * CHUNK, ProtFlags::READ | ProtFlags::WRITE)?;
+    let chunk = chunk(1);
+    let taken = time(|| {
+        mapping.bytes().chunks_exact_mut(CHUNK).for_each(|target| target.copy_from_slice(&chunk));
+        mapping.sync()
+    })?;
+    drop(mapping);
+    let mut last = vec![0; CHUNK];
+    File::open(&path)?.read_exact_at(&mut last, ((scale.size - 1) * CHUNK) as u64)?;
+    ensure!(last == chunk, "content is wrong");
+    std::fs::remove_file(path)?;
+    Ok(megabytes(scale) / taken.as_secs_f64())
+}
+
+/// A shared mapping of the start of a file.
+struct Mapping {
+    address: *mut c_void,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(file: &File, len: usize, protection: ProtFlags) -> Result<Mapping> {
+        // SAFETY: a fresh mapping at no particular address disturbs nothing.
+        let address = unsafe { mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) }?;
+        Ok(Mapping { address, len })
+    }
+
+    /// Its bytes; to be written only if it was mapped so.
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: `len` bytes are mapped there, the file is that long, nobody else changes it, and the slice
+        // borrows this alone.
+        unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.len) }
+    }
+
+    fn sync(&self) -> Result<()> {
+        // SAFETY: exactly what is mapped.
+        Ok(unsafe { msync(self.address, self.len, MsyncFlags::SYNC) }?)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nothing borrows from it any more.
+        let unmapped = unsafe { munmap(self.address, self.len) };
+        unmapped.expect("it was mapped");
+    }
 }
