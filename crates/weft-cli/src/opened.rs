@@ -8,7 +8,7 @@ use weft_store::sqlite;
 use weft_vfs::{Options, SystemClock, Vfs};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
-const LOG_BYTES: u64 = 16 << 20;
+const LOG_BYTES: u64 = 32 << 20;
 
 /// A volume opened for operations.
 pub struct Opened {

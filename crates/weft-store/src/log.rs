@@ -117,6 +117,11 @@ impl IntentLog {
         self.used > 0
     }
 
+    /// Whether the current half has less room left than it has used.
+    pub fn is_half_full(&self) -> bool {
+        self.used > self.half_bytes / 2
+    }
+
     /// Appends `bytes`, the operations `first..=last`; they are durable when it returns.
     pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &[u8]) -> Result<()> {
         if !self.fits(bytes.len()) {
@@ -231,6 +236,7 @@ mod tests {
         log.append(OpNo(1), OpNo(3), b"one").expect("appended");
         log.switch();
         log.append(OpNo(4), OpNo(4), b"two").expect("appended");
+        assert!(!log.is_half_full());
         let reopened = IntentLog::open(&directory.path().join("log"), BYTES).expect("opens");
         assert_eq!(numbers(&reopened, 7), [(1, 3), (4, 4)]);
         assert_eq!(reopened.records(7).expect("readable")[0].bytes, b"one");
@@ -259,6 +265,7 @@ mod tests {
             log.append(OpNo(op), OpNo(op), &[2; 1000]).expect("appended");
             op += 1;
         }
+        assert!(log.is_half_full());
         assert!(log.append(OpNo(op), OpNo(op), &[2; 1000]).is_err());
         assert_eq!(numbers(&log, 7).len() as u64, op - 1);
     }

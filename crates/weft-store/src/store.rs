@@ -37,7 +37,8 @@ pub trait Store: Send + Sync {
     /// with `Patience::None` when the bytes would have to be waited for.
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>>;
 
-    /// Applies `batch` whole, or fails and changes nothing.
+    /// Applies `batch` whole, or fails and changes nothing. Reads meanwhile see it or not, in no order; all later
+    /// ones do.
     fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied>;
 
     /// Space of the place the volume lies in.

@@ -2,7 +2,7 @@
 //!
 //! A transport serves requests on few threads. Before an operation waits (for a disk, a commit, room
 //! for dirty data) it asks the thread's hook. The hook may arrange that another thread serves requests
-//! meanwhile and answer [`Answer::Wait`], or answer [`Answer::GiveUp`]: the operation then fails with
+//! meanwhile, or judge that so short a wait is no reason to, and answer [`Answer::Wait`], or answer [`Answer::GiveUp`]: the operation then fails with
 //! `ErrorKind::WouldBlock`, having changed nothing, to be tried again on a thread that may wait.
 
 use std::cell::RefCell;
@@ -16,18 +16,29 @@ pub enum Answer {
     GiveUp,
 }
 
-type Hook = Box<dyn Fn() -> Answer>;
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The reading of one block.
+    Read,
+    /// One short append to the intent log. It serves all who wait for one.
+    Log,
+    /// A commit, however much it holds.
+    Commit,
+}
+
+type Hook = Box<dyn Fn(Wait) -> Answer>;
 
 thread_local! {
     static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
 /// Sets the hook of this thread; without one operations just wait. The hook must not call the vfs.
-pub fn set_hook(hook: impl Fn() -> Answer + 'static) {
+pub fn set_hook(hook: impl Fn(Wait) -> Answer + 'static) {
     HOOK.with(|slot| *slot.borrow_mut() = Some(Box::new(hook)));
 }
 
 /// Asks the hook of this thread.
-pub(crate) fn about_to_wait() -> Answer {
-    HOOK.with(|slot| slot.borrow().as_ref().map_or(Answer::Wait, |hook| hook()))
+pub(crate) fn about_to_wait(wait: Wait) -> Answer {
+    HOOK.with(|slot| slot.borrow().as_ref().map_or(Answer::Wait, |hook| hook(wait)))
 }

@@ -9,6 +9,7 @@ mod snapshot;
 
 pub(crate) use snapshot::Snapshot;
 
+use crate::blocking::Wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{Log, Vfs};
 use std::sync::atomic::Ordering;
@@ -24,25 +25,30 @@ pub(crate) const SPACE_RESERVED: u64 = 4 << 20;
 /// nothing but the intent log to write.
 const DURABLE_AFTER_SYNC: u64 = 8;
 
+/// Bytes of a short append to the intent log.
+const LOGGED_SOON: usize = 128 << 10;
+
 impl Vfs {
     /// All operations before the call are durable when it returns (POSIX fsync(), sync()). `NoSpace` or
     /// `Io` when they cannot be made durable: they stay in memory and are tried again. `WouldBlock`.
     pub fn sync(&self) -> Result<()> {
-        let target = {
+        let (target, unlogged) = {
             let state = self.state.lock();
             if state.durable >= state.counters.op {
                 return Ok(());
             }
-            state.counters.op
+            (state.counters.op, state.journal.unlogged_bytes())
         };
         if self.options.read_only {
             return Ok(());
         }
-        self.may_wait()?;
+        let short = self.log.is_some() && unlogged.is_some_and(|bytes| bytes <= LOGGED_SOON);
+        self.may_wait(if short { Wait::Log } else { Wait::Commit })?;
         self.synced_at.store(self.commits.load(Ordering::Relaxed), Ordering::Relaxed);
         if self.log_operations(target)? {
             return Ok(());
         }
+        self.may_wait(Wait::Commit)?;
         self.commit_until(target, Durability::Durable)
     }
 
@@ -73,6 +79,10 @@ impl Vfs {
         state.journal.mark_logged(&unlogged);
         state.durable = state.durable.max(last);
         self.log_appends.fetch_add(1, Ordering::Relaxed);
+        if log.file.is_half_full() && !log.retired && !self.kicked.load(Ordering::Relaxed) {
+            // So that there is a half to go on in before this one is full.
+            self.kick();
+        }
         Ok(true)
     }
 

@@ -1,4 +1,4 @@
-//! Operations since the last commit, encoded and ready for the intent log.
+//! Operations that are neither committed nor in the intent log, encoded and ready for it.
 //!
 //! Bounded: when too many bytes gather, the journal gives up until the next commit, and a sync must
 //! then commit. Two arenas: `previous` holds the operations of the commit in flight, `current` those after.
@@ -11,8 +11,6 @@ pub(crate) const ARENA_BYTES_MAX: usize = 3 << 20;
 #[derive(Debug, Default)]
 struct Arena {
     bytes: Vec<u8>,
-    /// How many of them are in the log.
-    logged: usize,
     /// Whether operations are missing here.
     incomplete: bool,
 }
@@ -51,38 +49,42 @@ impl Journal {
         arena.bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
     }
 
+    /// Bytes not yet in the log; none if some are missing.
+    pub(crate) fn unlogged_bytes(&self) -> Option<usize> {
+        let whole = !self.previous.incomplete && !self.current.incomplete;
+        whole.then(|| self.previous.bytes.len() + self.current.bytes.len())
+    }
+
     /// The encoded operations not yet in the log; none if some are missing.
     pub(crate) fn unlogged(&self) -> Option<Unlogged> {
-        let whole = !self.previous.incomplete && !self.current.incomplete;
-        whole.then(|| {
-            let (old, new) = (&self.previous, &self.current);
-            let bytes = [&old.bytes[old.logged..], &new.bytes[new.logged..]].concat();
-            Unlogged { bytes, of_current: new.bytes.len() - new.logged }
-        })
+        let (old, new) = (&self.previous.bytes, &self.current.bytes);
+        self.unlogged_bytes().map(|_| Unlogged { bytes: [&old[..], new].concat(), of_current: new.len() })
     }
 
     /// All that `unlogged` gave is in the log. Since then the commit in flight may have ended, and operations
     /// may have been pushed, but no commit has begun.
     pub(crate) fn mark_logged(&mut self, unlogged: &Unlogged) {
-        self.previous.logged = self.previous.bytes.len();
+        self.previous.bytes.clear();
         // Too many pushes since may have emptied it.
-        self.current.logged = (self.current.logged + unlogged.of_current).min(self.current.bytes.len());
+        let logged = unlogged.of_current.min(self.current.bytes.len());
+        self.current.bytes.drain(..logged);
     }
 
     /// A commit of all operations so far begins.
     pub(crate) fn rotate(&mut self) {
-        let current = std::mem::take(&mut self.current);
+        let mut current = std::mem::take(&mut self.current);
         let previous = &mut self.previous;
-        // The last commit failed: its operations are still here, and all logged ones come first.
+        // The last commit may have failed: its operations are still here, before those since.
         previous.incomplete |= current.incomplete || previous.bytes.len() + current.bytes.len() > 2 * ARENA_BYTES_MAX;
         if previous.incomplete {
             *previous = Arena { incomplete: true, ..Arena::default() };
             return;
         }
-        if current.logged > 0 {
-            previous.logged = previous.bytes.len() + current.logged;
+        if previous.bytes.is_empty() {
+            std::mem::swap(&mut previous.bytes, &mut current.bytes);
+        } else {
+            previous.bytes.extend_from_slice(&current.bytes);
         }
-        previous.bytes.extend_from_slice(&current.bytes);
     }
 
     /// The commit succeeded.
@@ -168,6 +170,18 @@ mod tests {
         journal.rotate();
         assert_eq!(count(&journal), None);
         journal.committed();
+        assert_eq!(count(&journal), Some(0));
+    }
+
+    #[test]
+    fn operations_in_the_log_take_no_room_here() {
+        let mut journal = Journal::default();
+        for _ in 0..10 {
+            journal.push(&write(ARENA_BYTES_MAX / 2));
+            let unlogged = journal.unlogged().expect("whole");
+            assert_eq!(split(&unlogged.bytes).count(), 1);
+            journal.mark_logged(&unlogged);
+        }
         assert_eq!(count(&journal), Some(0));
     }
 }

@@ -1,6 +1,6 @@
 //! A mounted volume: its parts, how it opens and closes, how operations run.
 
-use crate::blocking::{Answer, about_to_wait};
+use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
@@ -98,8 +98,8 @@ impl Vfs {
     }
 
     /// Asks the thread's hook before waiting.
-    pub(crate) fn may_wait(&self) -> Result<()> {
-        match about_to_wait() {
+    pub(crate) fn may_wait(&self, wait: Wait) -> Result<()> {
+        match about_to_wait(wait) {
             Answer::Wait => Ok(()),
             Answer::GiveUp => Err(ErrorKind::WouldBlock.into()),
         }
@@ -108,11 +108,11 @@ impl Vfs {
     fn fetch(&self, miss: &Miss) -> Result<()> {
         match miss {
             Miss::Room => {
-                self.may_wait()?;
+                self.may_wait(Wait::Commit)?;
                 self.wait_for_room()
             }
             Miss::Commit => {
-                self.may_wait()?;
+                self.may_wait(Wait::Commit)?;
                 self.commit()
             }
             Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => self.load(miss),

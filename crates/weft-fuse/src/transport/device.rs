@@ -134,7 +134,7 @@ impl Device {
     /// Before this thread waits, another takes over reading.
     fn install_hook(self: &Arc<Device>, role: Rc<Cell<bool>>) {
         let device = Arc::downgrade(self);
-        set_hook(move || {
+        set_hook(move |_| {
             if role.replace(false)
                 && let Some(device) = device.upgrade()
             {

@@ -1,7 +1,9 @@
 //! Segment files: blocks appended one after another, read at their place, punched out when dead.
 //!
 //! A block of 4096 bytes or more starts at a multiple of 4096, so that punching it gives all of it back.
-//! What a failed commit appended is written over by the next one: nothing names it.
+//! A commit begins at one. What a failed commit appended is written over by the next one: nothing names it.
+
+mod writer;
 
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
@@ -9,9 +11,9 @@ use crate::row::Place;
 use crate::store::Patience;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
-use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,9 +22,6 @@ pub(super) const PAGE: u64 = 4096;
 
 /// Bytes after which a new segment is begun.
 const SEGMENT_BYTES_MAX: u64 = 256 << 20;
-
-/// Bytes written before the kernel is told to start writing them to disk.
-const WRITE_OUT_BYTES: u64 = 8 << 20;
 
 /// Bytes read ahead of a sequential reader.
 const READ_AHEAD_BYTES: u64 = 4 << 20;
@@ -58,7 +57,7 @@ pub(super) fn taken(length: u64) -> u64 {
 
 impl Segments {
     pub(super) fn new(directory: PathBuf) -> Segments {
-        Segments { directory, open: Mutex::new(Vec::new()) }
+        Segments { directory, open: Mutex::default() }
     }
 
     fn path(&self, id: u32) -> PathBuf {
@@ -110,22 +109,10 @@ impl Segments {
 
     fn write(&self, segment: u32, blocks: &[NewBlock], places: &[Place]) -> Result<()> {
         let file = self.file(segment, true)?;
-        let zeros = [0; PAGE as usize];
-        let mut run = Run { file: &file, start: segment_of(places[0]).1, slices: Vec::new(), bytes: 0 };
-        for (block, place) in blocks.iter().zip(places) {
-            let (_, offset) = segment_of(*place);
-            let gap = usize::try_from(offset - run.start - run.bytes).expect("less than a page");
-            if gap > 0 {
-                run.push(&zeros[..gap]);
-            }
-            for slice in block.bytes.slices() {
-                run.push(slice);
-            }
-            if run.bytes >= WRITE_OUT_BYTES || run.slices.len() >= 512 {
-                run.flush().map_err(|error| self.io("cannot append to", segment, error))?;
-            }
-        }
-        run.flush().map_err(|error| self.io("cannot append to", segment, error))?;
+        let placed = blocks.iter().zip(places).map(|(block, place)| (segment_of(*place).1, &block.bytes));
+        let placed = placed.collect::<Vec<_>>();
+        let written = writer::write(&file, &self.path(segment), placed[0].0, &placed);
+        written.map_err(|error| self.io("cannot append to", segment, error))?;
         file.sync_data().map_err(|error| self.io("cannot sync", segment, error))
     }
 
@@ -222,50 +209,6 @@ impl Segments {
     }
 }
 
-/// A run of bytes for one place of a file.
-struct Run<'a> {
-    file: &'a File,
-    start: u64,
-    slices: Vec<IoSlice<'a>>,
-    bytes: u64,
-}
-
-impl<'a> Run<'a> {
-    fn push(&mut self, bytes: &'a [u8]) {
-        self.slices.push(IoSlice::new(bytes));
-        self.bytes += bytes.len() as u64;
-    }
-
-    fn flush(&mut self) -> Result<(), Errno> {
-        let mut slices = std::mem::take(&mut self.slices);
-        let mut rest = slices.as_mut_slice();
-        let (start, mut at) = (self.start, self.start);
-        while !rest.is_empty() {
-            let count = rest.len().min(1024);
-            match pwritev(self.file, &rest[..count], at) {
-                Ok(written) => {
-                    at += written as u64;
-                    IoSlice::advance_slices(&mut rest, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.start = at;
-        self.bytes = 0;
-        start_write_out(self.file, start, at - start);
-        Ok(())
-    }
-}
-
-/// Lets the kernel begin to write `length` bytes at `start` to disk, so that the sync at the end is short.
-fn start_write_out(file: &File, start: u64, length: u64) {
-    use std::os::fd::AsRawFd;
-    let (start, length) = (start.cast_signed(), length.cast_signed());
-    // SAFETY: the call takes no pointers, and the descriptor is open.
-    unsafe { libc::sync_file_range(file.as_raw_fd(), start, length, libc::SYNC_FILE_RANGE_WRITE) };
-}
-
 fn segment_of(place: Place) -> (u32, u64) {
     match place {
         Place::Segment { segment, offset } => (segment, offset),
@@ -274,6 +217,8 @@ fn segment_of(place: Place) -> (u32, u64) {
 }
 
 fn assign(mut tail: Tail, blocks: &[NewBlock]) -> (Vec<Place>, Tail) {
+    // What is durable already shares no page with what is written now.
+    tail.length = tail.length.next_multiple_of(PAGE);
     let mut places = Vec::with_capacity(blocks.len());
     for block in blocks {
         let length = block.bytes.len() as u64;

@@ -7,7 +7,7 @@ use crate::generate::{Change, batch};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weft_store::sqlite::open;
 use weft_store::*;
 
@@ -110,20 +110,22 @@ fn readers_beside_a_writer_see_whole_commits_and_the_log_stays_short() {
             store.apply(&batch, Durability::Eventual).expect("applied");
         };
         commit(0);
-        let finished = AtomicBool::new(false);
+        let (applied, finished) = (AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let mut last = 0;
                     while !finished.load(Ordering::Relaxed) {
+                        let before = applied.load(Ordering::Acquire);
                         let rows = store.inodes(Ino(2), 2).expect("readable");
                         assert_eq!(rows[0].size, rows[1].size, "one commit wrote both");
-                        assert!(rows[0].size >= last, "what was seen stays");
-                        last = rows[0].size;
+                        assert!(rows[0].size >= before, "what was applied before is seen");
                     }
                 });
             }
-            (1..100).for_each(commit);
+            for size in 1..100 {
+                commit(size);
+                applied.store(size, Ordering::Release);
+            }
             finished.store(true, Ordering::Relaxed);
         });
         let database = crate::check::database(&path);

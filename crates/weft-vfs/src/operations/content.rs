@@ -2,7 +2,7 @@
 
 use super::attributes::SIZE_MAX;
 use crate::attributes::{AllocateMode, Privileges, Whence};
-use crate::blocking::{Answer, about_to_wait};
+use crate::blocking::Wait;
 use crate::data::{Base, FileData};
 use crate::error::{ErrorKind, Result};
 use crate::mutation::Mutation;
@@ -101,8 +101,10 @@ impl Vfs {
         }
         let read = match self.store.read_block(block, Patience::None)? {
             Some(read) => read,
-            None if about_to_wait() == Answer::GiveUp => return Err(ErrorKind::WouldBlock.into()),
-            None => self.store.read_block(block, Patience::Forever)?.ok_or(ErrorKind::Io)?,
+            None => {
+                self.may_wait(Wait::Read)?;
+                self.store.read_block(block, Patience::Forever)?.ok_or(ErrorKind::Io)?
+            }
         };
         self.blocks.insert(block.id, read.clone());
         Ok(read)

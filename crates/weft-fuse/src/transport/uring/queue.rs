@@ -1,10 +1,11 @@
 //! The queue of one processor: its ring, its entries, and the thread that serves them.
 //!
 //! The kernel puts a request into an entry of the queue of the processor that the requester runs on. The
-//! queue's thread serves it there, so no other processor need be woken, and must not wait: what would wait
-//! goes to the queue's workers and comes back with its reply.
+//! queue's thread serves it there, so no other processor need be woken. What would wait goes to the queue's
+//! workers and comes back with its reply, unless the wait is shorter than that way ([`super::patience`]).
 
 use super::entry::Entry;
+use super::patience::Patience;
 use super::workers::{Placed, Workers};
 use crate::dispatch::{Served, Server};
 use crate::protocol::{DATA_BYTES_MAX, Reply};
@@ -12,11 +13,10 @@ use crate::transport::EndOnPanic;
 use io_uring::squeue::Entry128;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, types};
 use rustix::fd::{AsRawFd, BorrowedFd};
-use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use weft_vfs::blocking::{Answer, set_hook};
+use weft_vfs::blocking::set_hook;
 
 /// Marks completions of the workers' bell.
 const BELL: u64 = u64::MAX;
@@ -30,8 +30,9 @@ pub(super) struct Queue {
     gone: usize,
     workers: Workers,
     reply: Reply,
-    /// What this thread answers when a request would wait.
-    answer: Rc<Cell<Answer>>,
+    patience: Rc<Patience>,
+    /// Requests that would wait, until all others that came with them are served.
+    waiting: Vec<Placed>,
 }
 
 impl Queue {
@@ -43,11 +44,12 @@ impl Queue {
             IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(size)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;
         let entries = (0..entries).map(|_| Entry::new(DATA_BYTES_MAX).map(Some)).collect::<Result<_, _>>()?;
-        let answer = Rc::new(Cell::new(Answer::GiveUp));
-        let hook = answer.clone();
-        set_hook(move || hook.get());
+        let patience = Rc::new(Patience::default());
+        let hook = patience.clone();
+        set_hook(move |wait| hook.answer(wait));
         let workers = Workers::new(server.clone())?;
-        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply: Reply::default(), answer })
+        let (reply, waiting) = (Reply::default(), Vec::new());
+        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, patience, waiting })
     }
 
     /// Makes the queue known to the kernel, and serves it until the mount is gone.
@@ -66,6 +68,7 @@ impl Queue {
                 }
                 self.complete(&completion)?;
             }
+            self.serve_waiting()?;
         }
         Ok(())
     }
@@ -132,12 +135,27 @@ impl Queue {
         if self.server.serve_entry(&mut entry, &mut self.reply) == Served::Done {
             return self.commit(place, entry);
         }
-        if let Err((place, mut entry)) = self.workers.hand((place, entry)) {
-            self.answer.set(Answer::Wait);
-            self.server.serve_entry(&mut entry, &mut self.reply);
-            self.answer.set(Answer::GiveUp);
-            return self.commit(place, entry);
+        self.waiting.push((place, entry));
+        Ok(())
+    }
+
+    /// Serves what would wait: here if that takes little, else by workers.
+    fn serve_waiting(&mut self) -> io::Result<()> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let alone = waiting.len() == 1 && self.workers.are_idle();
+        for (place, mut entry) in waiting.drain(..) {
+            // Nobody waits for a reply while this thread waits.
+            passing(self.ring.submit())?;
+            let Queue { server, reply, patience, .. } = self;
+            if patience.try_waiting(alone, || server.serve_entry(&mut entry, reply)) == Served::Done {
+                self.commit(place, entry)?;
+            } else if let Err((place, mut entry)) = self.workers.hand((place, entry)) {
+                let Queue { server, reply, patience, .. } = self;
+                patience.wait(|| server.serve_entry(&mut entry, reply));
+                self.commit(place, entry)?;
+            }
         }
+        self.waiting = waiting;
         Ok(())
     }
 

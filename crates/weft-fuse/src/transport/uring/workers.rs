@@ -18,6 +18,8 @@ pub(super) type Placed = (usize, Entry);
 pub(super) struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Jobs handed over and not taken back yet.
+    out: usize,
 }
 
 struct Shared {
@@ -41,7 +43,7 @@ impl Workers {
     pub(super) fn new(server: Arc<Server>) -> rustix::io::Result<Workers> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Shared { server, jobs: Mutex::default(), work: Condvar::new(), done: Mutex::default(), bell };
-        Ok(Workers { shared: Arc::new(shared), threads: Vec::new() })
+        Ok(Workers { shared: Arc::new(shared), threads: Vec::new(), out: 0 })
     }
 
     /// Readable when there is something to [`Workers::take`].
@@ -54,6 +56,7 @@ impl Workers {
         let mut jobs = self.shared.jobs.lock();
         if jobs.idle > jobs.waiting.len() {
             jobs.waiting.push_back(job);
+            self.out += 1;
             self.shared.work.notify_one();
             return Ok(());
         }
@@ -65,14 +68,22 @@ impl Workers {
             Err(_) => {}
         }
         jobs.waiting.push_back(job);
+        self.out += 1;
         Ok(())
     }
 
+    /// Whether no request is with them.
+    pub(super) fn are_idle(&self) -> bool {
+        self.out == 0
+    }
+
     /// Entries whose replies are put.
-    pub(super) fn take(&self) -> Vec<Placed> {
+    pub(super) fn take(&mut self) -> Vec<Placed> {
         // Emptied first: what is put in after the bell was cleared rings it again.
         let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
-        std::mem::take(&mut *self.shared.done.lock())
+        let done = std::mem::take(&mut *self.shared.done.lock());
+        self.out -= done.len();
+        done
     }
 }
 

@@ -1,0 +1,122 @@
+//! Whether a queue's own thread waits, or leaves that to a worker.
+//!
+//! Two changes of thread cost as much as a short wait does on a fast disk, so the thread waits itself for an append to
+//! the log, and for a block if nobody else is there to be served. It knows a slow disk by having waited: then it
+//! leaves waiting to workers for a while. Commits are never waited for here.
+
+use crate::dispatch::Served;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+use weft_vfs::blocking::{Answer, Wait};
+
+/// A wait longer than this was not short.
+const SHORT: Duration = Duration::from_millis(1);
+
+/// Requests left to workers after one that was not.
+const REST: u32 = 32;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stance {
+    /// For nothing.
+    #[default]
+    Never,
+    /// For short waits.
+    Short { alone: bool },
+    /// As long as it takes.
+    Ever,
+}
+
+/// What one thread waits for.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    stance: Cell<Stance>,
+    /// Whether the present request has waited.
+    waited: Cell<bool>,
+    /// Requests to be left to workers.
+    rest: Cell<u32>,
+}
+
+impl Patience {
+    /// What a request is told that is about to wait.
+    pub(super) fn answer(&self, wait: Wait) -> Answer {
+        let waits = match (self.stance.get(), wait) {
+            (Stance::Never, _) | (Stance::Short { .. }, Wait::Commit) => false,
+            (Stance::Short { alone }, Wait::Read) => alone,
+            (Stance::Short { .. }, Wait::Log) | (Stance::Ever, _) => true,
+        };
+        self.waited.set(waits);
+        if waits { Answer::Wait } else { Answer::GiveUp }
+    }
+
+    /// Calls `serve`, which waits if that takes little. `alone`: nobody else is there to be served.
+    pub(super) fn try_waiting(&self, alone: bool, serve: impl FnOnce() -> Served) -> Served {
+        if self.rest.get() > 0 {
+            self.rest.set(self.rest.get() - 1);
+            return Served::WouldBlock;
+        }
+        self.waited.set(false);
+        let start = Instant::now();
+        let served = self.with(Stance::Short { alone }, serve);
+        if self.waited.get() && start.elapsed() > SHORT {
+            self.rest.set(REST);
+        }
+        served
+    }
+
+    /// Calls `serve`, which waits as long as it must.
+    pub(super) fn wait(&self, serve: impl FnOnce() -> Served) -> Served {
+        self.with(Stance::Ever, serve)
+    }
+
+    fn with(&self, stance: Stance, serve: impl FnOnce() -> Served) -> Served {
+        self.stance.set(stance);
+        let served = serve();
+        self.stance.set(Stance::Never);
+        served
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a request is told that asks `wait`.
+    fn told(patience: &Patience, alone: bool, wait: Wait) -> Option<Answer> {
+        let mut told = None;
+        patience.try_waiting(alone, || {
+            told = Some(patience.answer(wait));
+            Served::Done
+        });
+        told
+    }
+
+    #[test]
+    fn short_waits_are_waited_for_and_commits_are_not() {
+        let patience = Patience::default();
+        assert_eq!(patience.answer(Wait::Log), Answer::GiveUp, "while others wait to be served");
+        assert_eq!(told(&patience, false, Wait::Log), Some(Answer::Wait));
+        assert_eq!(told(&patience, false, Wait::Read), Some(Answer::GiveUp));
+        assert_eq!(told(&patience, true, Wait::Read), Some(Answer::Wait));
+        assert_eq!(told(&patience, true, Wait::Commit), Some(Answer::GiveUp));
+        patience.wait(|| {
+            assert_eq!(patience.answer(Wait::Commit), Answer::Wait);
+            Served::Done
+        });
+        assert_eq!(patience.answer(Wait::Log), Answer::GiveUp);
+    }
+
+    #[test]
+    fn after_a_long_wait_workers_do_the_waiting_for_a_while() {
+        let patience = Patience::default();
+        #[expect(clippy::disallowed_methods, reason = "a slow disk")]
+        patience.try_waiting(true, || {
+            patience.answer(Wait::Read);
+            std::thread::sleep(2 * SHORT);
+            Served::Done
+        });
+        for _ in 0..REST {
+            assert_eq!(told(&patience, true, Wait::Log), None);
+        }
+        assert_eq!(told(&patience, true, Wait::Log), Some(Answer::Wait));
+    }
+}
