@@ -1,5 +1,6 @@
 //! One immutable buffer, and a part of one.
 
+use crate::pool;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -7,18 +8,28 @@ use std::sync::Arc;
 /// Immutable, reference-counted bytes. Cloning shares them.
 #[derive(Clone, Default)]
 pub struct Block {
-    bytes: Arc<Vec<u8>>,
+    bytes: Arc<Memory>,
+}
+
+/// What a block holds; its memory serves other blocks afterwards.
+#[derive(Clone, Default)]
+struct Memory(Vec<u8>);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        pool::keep(std::mem::take(&mut self.0));
+    }
 }
 
 impl Block {
     /// Freezes `bytes` into a block without copying them.
     pub fn new(bytes: Vec<u8>) -> Block {
-        Block { bytes: Arc::new(bytes) }
+        Block { bytes: Arc::new(Memory(bytes)) }
     }
 
     /// Copies `bytes` into a new block.
     pub fn copy_of(bytes: &[u8]) -> Block {
-        Block::new(bytes.to_vec())
+        Block::new(pool::copy_of(bytes))
     }
 
     /// All of the block as a slice.
@@ -36,14 +47,15 @@ impl Block {
 
     /// Gives the bytes back to edit if nobody else holds the block, else a copy of them.
     pub fn into_vec(self) -> Vec<u8> {
-        Arc::try_unwrap(self.bytes).unwrap_or_else(|shared| shared.as_ref().clone())
+        let mut memory = Arc::try_unwrap(self.bytes).unwrap_or_else(|shared| shared.as_ref().clone());
+        std::mem::take(&mut memory.0)
     }
 }
 
 impl Deref for Block {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes.0
     }
 }
 

@@ -7,6 +7,7 @@
 //! Invariant: no bytes reachable through a `Block`, `Slice` or `Rope` ever change.
 
 mod block;
+pub mod pool;
 mod rope;
 
 pub use block::{Block, Slice};

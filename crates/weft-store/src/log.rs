@@ -1,6 +1,8 @@
 //! The intent log: a preallocated file to which an fsync appends the operations since the last commit.
 //!
-//! It knows operations only as numbered bytes. The file has two halves; a commit in flight retires one
+//! It knows operations only as numbered bytes. Whoever appended syncs after, perhaps while the next appends: a
+//! [`Sync`] makes durable what was appended before it began, and tells of any write that failed since it was last used
+//! or made, whoever began that write. The file has two halves; a commit in flight retires one
 //! while fsyncs go on in the other ([`IntentLog::switch`]). Records carry the mount's epoch, so that
 //! those of an earlier mount are never taken for this one's.
 //!
@@ -39,6 +41,29 @@ pub struct IntentLog {
     /// Where the next record goes, from the start of the half.
     used: u64,
     buffer: Vec<u8>,
+    /// Not in use.
+    syncs: Vec<Sync>,
+}
+
+/// Makes appends durable. Each has a descriptor of its own, since the kernel tells each descriptor once of a write
+/// that failed.
+#[derive(Debug)]
+pub struct Sync {
+    file: File,
+    path: PathBuf,
+}
+
+impl Sync {
+    /// Syncs `file`, which lies at `path`.
+    pub fn new(file: File, path: &Path) -> Sync {
+        Sync { file, path: path.into() }
+    }
+
+    /// What was appended before the call is durable when it returns without error.
+    pub fn sync(&self) -> Result<()> {
+        let synced = self.file.sync_data();
+        synced.map_err(|source| Error::Io { what: "cannot sync", path: self.path.clone(), source })
+    }
 }
 
 impl IntentLog {
@@ -54,7 +79,8 @@ impl IntentLog {
             size = bytes;
         }
         let half_bytes = size / 2;
-        Ok(IntentLog { file, path: path.into(), half_bytes, epoch: 0, half: 0, used: 0, buffer: Vec::new() })
+        let (buffer, syncs) = (Vec::new(), Vec::new());
+        Ok(IntentLog { file, path: path.into(), half_bytes, epoch: 0, half: 0, used: 0, buffer, syncs })
     }
 
     /// The valid records of `epoch`, by first operation. Torn, overwritten and foreign ones are left out.
@@ -122,7 +148,7 @@ impl IntentLog {
         self.used > self.half_bytes / 2
     }
 
-    /// Appends `bytes`, the operations `first..=last`; they are durable when it returns.
+    /// Appends `bytes`, the operations `first..=last`; a [`Sync`] then makes them durable.
     pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &[u8]) -> Result<()> {
         if !self.fits(bytes.len()) {
             return Err(Error::Bug("a record that does not fit the intent log".into()));
@@ -134,10 +160,24 @@ impl IntentLog {
         self.buffer.extend_from_slice(&header);
         self.buffer.extend_from_slice(bytes);
         let at = self.half * self.half_bytes + self.used;
-        let written = self.file.write_all_at(&self.buffer, at).and_then(|()| self.file.sync_data());
+        let written = self.file.write_all_at(&self.buffer, at);
         written.map_err(|source| self.io("cannot append to", source))?;
         self.used += padded(self.buffer.len() as u64);
         Ok(())
+    }
+
+    /// To be given back with [`IntentLog::keep`], unless it failed.
+    pub fn syncer(&mut self) -> Result<Sync> {
+        if let Some(sync) = self.syncs.pop() {
+            return Ok(sync);
+        }
+        let opened = OpenOptions::new().write(true).open(&self.path);
+        Ok(Sync::new(opened.map_err(|source| self.io("cannot open", source))?, &self.path))
+    }
+
+    /// Keeps `sync` for later use.
+    pub fn keep(&mut self, sync: Sync) {
+        self.syncs.push(sync);
     }
 
     /// Goes on in the other half, whose records a durable commit must have made needless.

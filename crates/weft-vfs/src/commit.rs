@@ -13,6 +13,7 @@ use crate::blocking::Wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{Log, Vfs};
 use std::sync::atomic::Ordering;
+use weft_store::log::{IntentLog, Sync};
 use weft_store::{Durability, OpNo};
 
 /// Rows after which a commit does not wait for its interval.
@@ -52,38 +53,69 @@ impl Vfs {
         self.commit_until(target, Durability::Durable)
     }
 
-    /// Appends to the intent log all operations not yet in it. False if a commit must do instead.
+    /// Sees that all operations until `target` are durable in the intent log. False if a commit must do instead.
+    /// Several threads may do so at once: they append one by one and sync together.
     fn log_operations(&self, target: OpNo) -> Result<bool> {
         let Some(log) = &self.log else { return Ok(false) };
+        let (appended, half) = {
+            let mut log = log.lock();
+            (self.append(&mut log, target), log.switches)
+        };
+        let Some((last, sync)) = appended else { return Ok(false) };
+        let Some(sync) = sync else { return Ok(true) };
+        let synced = sync.sync();
         let mut log = log.lock();
+        if let Err(error) = synced {
+            log.broken = log.broken.max(Some(half));
+            self.report("cannot sync the intent log; committing instead", &error.into());
+            return Ok(false);
+        }
+        log.file.keep(sync);
+        let mut state = self.state.lock();
+        state.durable = state.durable.max(last);
+        Ok(true)
+    }
+
+    /// Appends all operations not yet in the log; tells the last one there, and what makes it durable if it is
+    /// not yet. None if a commit must do instead.
+    fn append(&self, log: &mut Log, target: OpNo) -> Option<(OpNo, Option<Sync>)> {
         let (first, last, unlogged) = {
             let state = self.state.lock();
             if state.durable >= target {
-                return Ok(true);
+                return Some((state.durable, None));
             }
             // A commit that a power cut may still undo lies below: the log cannot stand on it.
-            if state.committed > state.durable {
-                return Ok(false);
+            if log.broken.is_some() || state.committed > state.logged {
+                return None;
             }
-            let Some(unlogged) = state.journal.unlogged() else { return Ok(false) };
-            (state.durable.next(), state.counters.op, unlogged)
+            (state.logged.next(), state.counters.op, state.journal.unlogged()?)
         };
         if !log.file.fits(unlogged.bytes.len()) {
-            return Ok(false);
+            return None;
         }
-        if let Err(error) = log.file.append(first, last, &unlogged.bytes) {
-            self.report("cannot append to the intent log; committing instead", &error.into());
-            return Ok(false);
-        }
+        let sync = log.file.syncer();
+        let appended = sync.and_then(|sync| {
+            if !unlogged.bytes.is_empty() {
+                log.file.append(first, last, &unlogged.bytes)?;
+                self.log_appends.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(sync)
+        });
+        let sync = match appended {
+            Ok(sync) => sync,
+            Err(error) => {
+                self.report("cannot append to the intent log; committing instead", &error.into());
+                return None;
+            }
+        };
         let mut state = self.state.lock();
         state.journal.mark_logged(&unlogged);
-        state.durable = state.durable.max(last);
-        self.log_appends.fetch_add(1, Ordering::Relaxed);
+        state.logged = last;
         if log.file.is_half_full() && !log.retired && !self.kicked.load(Ordering::Relaxed) {
             // So that there is a half to go on in before this one is full.
             self.kick();
         }
-        Ok(true)
+        Some((last, Some(sync)))
     }
 
     /// Commits all changes to the store. They survive the daemon's death, and a power cut a little later.
@@ -136,6 +168,7 @@ impl Vfs {
                 state.committed = snapshot.batch.counters.op;
                 if durability == Durability::Durable {
                     state.durable = state.durable.max(state.committed);
+                    state.logged = state.logged.max(state.durable);
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 if snapshot.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
@@ -168,7 +201,7 @@ impl Vfs {
                 if durability == Durability::Durable
                     && let Some(log) = &self.log
                 {
-                    log.lock().retired = false;
+                    log.lock().release();
                 }
             }
             Some(error) => self.report("cannot commit; will try again", error),
@@ -198,11 +231,22 @@ impl Vfs {
 }
 
 impl Log {
+    pub(crate) fn new(file: IntentLog) -> Log {
+        Log { file, retired: false, switches: 0, broken: None }
+    }
+
+    /// A durable commit has made the half that is not the current one needless.
+    fn release(&mut self) {
+        self.retired = false;
+        self.broken = self.broken.filter(|half| *half == self.switches);
+    }
+
     /// Retires the current half if it has anything in it. True if a half waits for a durable commit.
     fn retire(&mut self) -> bool {
         if !self.retired && self.file.is_used() {
             self.file.switch();
             self.retired = true;
+            self.switches += 1;
         }
         self.retired
     }

@@ -43,6 +43,9 @@ pub(crate) struct State {
     pub(crate) committed: OpNo,
     /// The last operation known to survive anything.
     pub(crate) durable: OpNo,
+    /// The last operation in the intent log or in a durable commit: not before `durable`, and beyond it while the
+    /// log is synced.
+    pub(crate) logged: OpNo,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
     /// Why the last commit failed, until one succeeds.
@@ -80,6 +83,7 @@ impl State {
             journal: Journal::default(),
             committed: counters.op,
             durable: counters.op,
+            logged: counters.op,
             finished: 0,
             failure: None,
             space_free: u64::MAX,

@@ -55,6 +55,10 @@ pub(crate) struct Log {
     pub(crate) file: IntentLog,
     /// Whether the other half still holds what no durable commit contains.
     pub(crate) retired: bool,
+    /// How often the log went on in its other half.
+    pub(crate) switches: u64,
+    /// After how many switches something was appended that may be lost, until a durable commit contains it.
+    pub(crate) broken: Option<u64>,
 }
 
 impl Vfs {

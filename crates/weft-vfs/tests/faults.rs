@@ -2,9 +2,11 @@
 //! lost, and work goes on when the cause is gone.
 
 use proptest::prelude::*;
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-use weft_store::log::IntentLog;
+use weft_store::log::{IntentLog, Sync};
 use weft_store::{ErrorKind as StoreErrorKind, VolumeOptions};
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
 use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
@@ -109,6 +111,62 @@ fn with_an_intent_log_sync_needs_no_commit_and_a_crash_loses_nothing() {
     let vfs = open(&store, log(), options());
     let ino = vfs.lookup(Caller::ROOT, Ino::ROOT, b"file").expect("found").ino;
     assert_eq!(vfs.read(ino, 0, 100).expect("read").to_vec(), b"logged twice");
+}
+
+#[test]
+fn what_a_log_may_have_lost_is_not_stood_on_until_a_commit_contains_it() {
+    let store = store();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("log");
+    let mut log = IntentLog::open(&path, 1 << 20).expect("a log");
+    // A pipe cannot be synced.
+    let (_reader, pipe) = std::io::pipe().expect("a pipe");
+    log.keep(Sync::new(File::from(OwnedFd::from(pipe)), &path));
+    let vfs = open(&store, Some(log), options());
+    store.set_faults(commits_fail(StoreErrorKind::Unavailable));
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    vfs.write(ino, 0, b"one", false).expect("written");
+    vfs.sync().expect_err("neither the log nor the store works");
+    vfs.write(ino, 3, b" two", false).expect("written");
+    vfs.sync().expect_err("the log works again, but lacks what came before");
+    store.set_faults(Faults::NONE);
+    vfs.sync().expect("the store works");
+    store.set_faults(commits_fail(StoreErrorKind::Unavailable));
+    vfs.write(ino, 7, b" three", false).expect("written");
+    vfs.sync().expect("the log has all since the commit");
+    store.crash(0);
+    store.set_faults(Faults::NONE);
+    let vfs = open(&store, Some(IntentLog::open(&path, 1 << 20).expect("a log")), options());
+    assert_eq!(vfs.read(ino, 0, 100).expect("read").to_vec(), b"one two three");
+}
+
+#[test]
+fn what_several_threads_sync_at_once_survives() {
+    let store = store();
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = || Some(IntentLog::open(&directory.path().join("log"), 256 << 10).expect("a log"));
+    let vfs = open(&store, log(), options());
+    let made = |name: &[u8]| vfs.make(Caller::ROOT, Ino::ROOT, name, FILE).expect("made").ino;
+    let files = [b"one", b"two", b"six"].map(|name| made(name));
+    std::thread::scope(|scope| {
+        for ino in files {
+            let vfs = &vfs;
+            scope.spawn(move || {
+                for n in 0..200 {
+                    vfs.write(ino, n * 1000, &[n as u8 + 1; 1000], false).expect("written");
+                    vfs.sync().expect("synced");
+                }
+            });
+        }
+        scope.spawn(|| (0..50).for_each(|_| vfs.commit().expect("committed")));
+    });
+    store.crash(0);
+    let vfs = open(&store, log(), options());
+    for ino in files {
+        let bytes = vfs.read(ino, 0, 1 << 20).expect("read").to_vec();
+        assert_eq!(bytes.len(), 200_000);
+        assert!(bytes.chunks(1000).zip(1..).all(|(chunk, n)| chunk == [n; 1000]));
+    }
 }
 
 #[test]

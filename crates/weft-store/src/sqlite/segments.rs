@@ -16,6 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weft_block::pool;
 
 /// Alignment of large blocks, and what a file system can punch.
 pub(super) const PAGE: u64 = 4096;
@@ -87,6 +88,8 @@ impl Segments {
         if is_new {
             sync_directory(&self.directory)?;
         }
+        // What follows a block is read ahead when that is what comes next (`read_ahead`), and not else.
+        let _ = fadvise(&*file, 0, None, Advice::Random);
         if open.len() >= OPEN_MAX {
             open.remove(0);
         }
@@ -119,7 +122,7 @@ impl Segments {
     /// `length` bytes at `offset` of a segment; none if they would have to be waited for.
     pub(super) fn read(&self, segment: u32, offset: u64, length: usize, patience: Patience) -> Result<Option<Vec<u8>>> {
         let file = self.file(segment, false)?;
-        let mut bytes = vec![0; length];
+        let mut bytes = pool::any_bytes(length);
         let flags = match patience {
             Patience::None => ReadWriteFlags::NOWAIT,
             Patience::Forever => ReadWriteFlags::empty(),

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::volume::Vfs;
 use std::num::NonZero;
 use std::thread;
-use weft_block::{Block, Rope};
+use weft_block::{Block, Rope, pool};
 use weft_store::{BlockDigest, BlockRef, ExtentChange, NewBlock, Place};
 
 /// Bytes of blocks that are worth a thread of their own.
@@ -73,7 +73,7 @@ impl Vfs {
             return Ok(Rope::from(whole));
         }
         let mut bytes = match &job.base {
-            Some(base) => self.block(base).map_err(|error| error.about(job.ino))?.to_vec(),
+            Some(base) => pool::copy_of(&self.block(base).map_err(|error| error.about(job.ino))?),
             None => Vec::new(),
         };
         bytes.resize(job.len, 0);

@@ -1,7 +1,7 @@
 //! What was written to one block since the last commit, without reading what was there before.
 
 use std::ops::Range;
-use weft_block::{Block, Slice};
+use weft_block::{Block, Slice, pool};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
@@ -46,7 +46,7 @@ impl Pieces {
         let from = self.list.partition_point(|piece| piece.end() < start);
         let to = self.list.partition_point(|piece| piece.start <= end);
         match &mut self.list[from..to] {
-            [] => self.list.insert(from, Piece { start, bytes: data.to_vec() }),
+            [] => self.list.insert(from, Piece { start, bytes: pool::copy_of(data) }),
             // The common case: appending to a piece, or writing inside it.
             [only] if only.start <= start => overlay(&mut only.bytes, start - only.start, data),
             touched => {

@@ -12,7 +12,7 @@ use crate::volume::Vfs;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use weft_block::{Block, Rope, Slice};
+use weft_block::{Block, Rope, Slice, pool};
 use weft_store::{BlockRef, Ino, Patience};
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
@@ -86,7 +86,7 @@ impl Vfs {
             self.push_zeros(rope, missing);
             return;
         }
-        let mut bytes = stored.to_vec();
+        let mut bytes = pool::copy_of(&stored);
         bytes.resize(range.len(), 0);
         for (start, newer) in over {
             bytes[*start..start + newer.len()].copy_from_slice(newer);

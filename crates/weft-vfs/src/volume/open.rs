@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
-use weft_block::Block;
+use weft_block::{Block, pool};
 use weft_store::log::{IntentLog, Record};
 use weft_store::{Durability, Store};
 
@@ -37,7 +37,7 @@ impl Vfs {
             zeros: Block::new(vec![0; header.options.block_size as usize]),
             block_size: header.options.block_size,
             committing: Mutex::new(header.commit),
-            log: log.map(|file| Mutex::new(Log { file, retired: false })),
+            log: log.map(|file| Mutex::new(Log::new(file))),
             state: Mutex::new(state),
             store,
             options,
@@ -178,6 +178,11 @@ fn commit_loop(vfs: &Weak<Vfs>) {
             return;
         }
         vfs.kicked.store(false, Ordering::Relaxed);
+        if vfs.state.lock().dirty_bytes == 0 {
+            // Nobody writes: others have more use for the memory.
+            pool::release();
+            continue;
+        }
         // What failed was reported, stays dirty and is tried again.
         let failed = vfs.commit_in_background().is_err();
         if failed {
