@@ -16,10 +16,14 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 use weft_vfs::blocking::set_hook;
 
 /// Marks completions of the workers' bell.
 const BELL: u64 = u64::MAX;
+
+/// How often others get to come before this thread waits: not for ever, however many there are.
+const ROUNDS: u32 = 8;
 
 pub(super) struct Queue {
     ring: IoUring<Entry128, cqueue::Entry>,
@@ -33,6 +37,8 @@ pub(super) struct Queue {
     patience: Rc<Patience>,
     /// Requests that would wait, until all others that came with them are served.
     waiting: Vec<Placed>,
+    /// Kept for its memory.
+    completed: Vec<cqueue::Entry>,
 }
 
 impl Queue {
@@ -48,8 +54,8 @@ impl Queue {
         let hook = patience.clone();
         set_hook(move |wait| hook.answer(wait));
         let workers = Workers::new(server.clone())?;
-        let (reply, waiting) = (Reply::default(), Vec::new());
-        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, patience, waiting })
+        let (reply, waiting, completed) = (Reply::default(), Vec::new(), Vec::new());
+        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, patience, waiting, completed })
     }
 
     /// Makes the queue known to the kernel, and serves it until the mount is gone.
@@ -57,32 +63,58 @@ impl Queue {
         let _guard = EndOnPanic;
         self.register()?;
         self.await_bell()?;
-        let mut completed = Vec::new();
         while self.gone < self.entries.len() {
-            passing(self.submit_and_wait())?;
-            completed.extend(self.ring.completion());
-            for (i, completion) in completed.drain(..).enumerate() {
-                if i > 0 {
-                    // Nobody waits for a reply while the next request is served.
-                    passing(self.ring.submit())?;
-                }
-                self.complete(&completion)?;
-            }
+            passing(self.submit_and_wait(1))?;
+            self.serve_come()?;
+            self.let_others_come()?;
             self.serve_waiting()?;
         }
         Ok(())
     }
 
-    /// Submits, and waits for a completion. A thread that waits for requests is idle: without the flag it would
-    /// count as one that waits for a disk.
-    fn submit_and_wait(&mut self) -> io::Result<usize> {
+    /// Serves the requests that have come.
+    fn serve_come(&mut self) -> io::Result<()> {
+        let mut completed = std::mem::take(&mut self.completed);
+        completed.extend(self.ring.completion());
+        for (i, completion) in completed.drain(..).enumerate() {
+            if i > 0 {
+                // Nobody waits for a reply while the next request is served.
+                passing(self.ring.submit())?;
+            }
+            self.complete(&completion)?;
+        }
+        self.completed = completed;
+        Ok(())
+    }
+
+    /// Before this thread waits for the log, programs on its processor get to ask for what the same append can
+    /// make durable.
+    fn let_others_come(&mut self) -> io::Result<()> {
+        for _ in 0..ROUNDS {
+            if self.waiting.is_empty() {
+                break;
+            }
+            passing(self.ring.submit())?;
+            thread::yield_now();
+            passing(self.submit_and_wait(0))?;
+            if self.ring.completion().is_empty() {
+                break;
+            }
+            self.serve_come()?;
+        }
+        Ok(())
+    }
+
+    /// Submits, and waits for so many completions. A thread that waits for requests is idle: without the flag it
+    /// would count as one that waits for a disk.
+    fn submit_and_wait(&mut self, completions: u32) -> io::Result<usize> {
         if !self.ring.params().is_feature_no_iowait() {
-            return self.ring.submit_and_wait(1);
+            return self.ring.submit_and_wait(completions as usize);
         }
         let pushed = u32::try_from(self.ring.submission().len()).expect("few entries");
         let flags = EnterFlags::GETEVENTS | EnterFlags::NO_IOWAIT;
         // SAFETY: what was pushed is sound, as `push` says; there is no argument.
-        unsafe { self.ring.submitter().enter::<libc::sigset_t>(pushed, 1, flags.bits(), None) }
+        unsafe { self.ring.submitter().enter::<libc::sigset_t>(pushed, completions, flags.bits(), None) }
     }
 
     fn register(&mut self) -> io::Result<()> {

@@ -17,8 +17,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use weft_block::Rope;
 
-/// Bytes gathered for one write.
-const BUFFER_BYTES: usize = 4 << 20;
+/// Bytes gathered for one write: whoever syncs the log meanwhile waits behind it.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes under way at once: a disk idles between one and the next.
 const WRITERS: usize = 2;
