@@ -32,6 +32,16 @@ pub(super) struct Writer {
     punched: i64,
     /// Space freed by commits that are not durable yet.
     waiting: Vec<(i64, u32, u64, u64)>,
+    /// Segments that commits left without a live block, whose files can go when these are durable.
+    emptied: Vec<u32>,
+}
+
+/// What a commit freed.
+struct FreedSpace {
+    /// Its rows of `freed`: number, segment, place and length.
+    rows: Vec<(i64, u32, u64, u64)>,
+    /// Segments that are gone from the table.
+    emptied: Vec<u32>,
 }
 
 fn failed(source: rusqlite::Error) -> Error {
@@ -57,9 +67,10 @@ impl Writer {
         refuse_lost_tail(&connection, tail)?;
         let mut wal = database.as_os_str().to_owned();
         wal.push("-wal");
-        let mut writer = Writer { connection, wal: wal.into(), tail, punched: 0, waiting: Vec::new() };
+        let mut writer = Writer { connection, wal: wal.into(), tail, punched: 0, waiting: Vec::new(), emptied: Vec::new() };
         if let Some(segments) = segments {
             segments.recover(tail)?;
+            segments.sweep(tail)?;
             writer.waiting = writer.freed_rows()?;
             if writer.checkpoint()? {
                 writer.punch(segments);
@@ -94,7 +105,8 @@ impl Writer {
         match freed {
             Ok(freed) => {
                 self.tail = tail;
-                self.waiting.extend(freed);
+                self.waiting.extend(freed.rows);
+                self.emptied.extend(freed.emptied);
                 Ok(Applied { blocks })
             }
             Err(error) => {
@@ -121,7 +133,7 @@ impl Writer {
         Ok((references, tail))
     }
 
-    fn write_rows(&self, batch: &Batch, blocks: &[BlockRef], tail: Tail) -> Result<Vec<(i64, u32, u64, u64)>> {
+    fn write_rows(&self, batch: &Batch, blocks: &[BlockRef], tail: Tail) -> Result<FreedSpace> {
         let connection = &self.connection;
         let mut references = References::default();
         self.write_inodes(batch, &mut references)?;
@@ -135,9 +147,9 @@ impl Writer {
         self.write_bytes(batch, blocks)?;
         self.write_xattrs(batch)?;
         let freed = references.settle(connection)?;
-        let waiting = self.write_segments(blocks, &freed, tail)?;
+        let freed = self.write_segments(blocks, &freed, tail)?;
         self.write_counters(batch)?;
-        Ok(waiting)
+        Ok(freed)
     }
 
     fn write_inodes(&self, batch: &Batch, references: &mut References) -> Result<()> {
@@ -216,8 +228,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Accounts for the space of new and dead blocks; gives the rows of `freed`.
-    fn write_segments(&self, blocks: &[BlockRef], freed: &Freed, tail: Tail) -> Result<Vec<(i64, u32, u64, u64)>> {
+    /// Accounts for the space of new and dead blocks.
+    fn write_segments(&self, blocks: &[BlockRef], freed: &Freed, tail: Tail) -> Result<FreedSpace> {
         let connection = &self.connection;
         let mut live = std::collections::BTreeMap::<u32, (i64, u64)>::new();
         for block in blocks {
@@ -237,8 +249,10 @@ impl Writer {
         for (segment, (change, end)) in live {
             put.execute((segment, sql(end), change)).map_err(failed)?;
         }
-        let forget = "DELETE FROM segments WHERE live <= 0 AND id < ?1";
-        connection.prepare_cached(forget).map_err(failed)?.execute((tail.segment,)).map_err(failed)?;
+        let forget = "DELETE FROM segments WHERE live <= 0 AND id < ?1 RETURNING id";
+        let mut forget = connection.prepare_cached(forget).map_err(failed)?;
+        let emptied = forget.query_map((tail.segment,), |row| row.get(0)).map_err(failed)?;
+        let emptied = emptied.collect::<rusqlite::Result<Vec<u32>>>().map_err(failed)?;
         connection
             .prepare_cached("DELETE FROM freed WHERE id <= ?1")
             .map_err(failed)?
@@ -247,12 +261,12 @@ impl Writer {
         let mut insert = connection
             .prepare_cached("INSERT INTO freed (segment, position, length) VALUES (?1, ?2, ?3)")
             .map_err(failed)?;
-        let mut waiting = Vec::with_capacity(freed.len());
+        let mut rows = Vec::with_capacity(freed.len());
         for ((segment, offset), length) in freed {
             insert.execute((segment, sql(*offset), sql(*length))).map_err(failed)?;
-            waiting.push((connection.last_insert_rowid(), *segment, *offset, *length));
+            rows.push((connection.last_insert_rowid(), *segment, *offset, *length));
         }
-        Ok(waiting)
+        Ok(FreedSpace { rows, emptied })
     }
 
     fn write_counters(&self, batch: &Batch) -> Result<()> {
@@ -321,14 +335,9 @@ impl Writer {
             }
             self.punched = *row;
         }
-        let mut emptied: Vec<u32> = waiting.iter().map(|(_, segment, ..)| *segment).collect();
-        emptied.dedup();
-        for segment in emptied.into_iter().filter(|segment| *segment < self.tail.segment) {
-            let known = "SELECT count(*) FROM segments WHERE id = ?1";
-            if self.connection.query_row(known, (segment,), |row| row.get(0)) == Ok(0i64) {
-                // An empty file left behind does no harm.
-                let _ = segments.delete(segment);
-            }
+        for segment in self.emptied.drain(..) {
+            // An empty file left behind does no harm, and the next opening tries again.
+            let _ = segments.delete(segment);
         }
     }
 }

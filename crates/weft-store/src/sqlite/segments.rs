@@ -14,6 +14,7 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
 use std::io::IoSliceMut;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_block::pool;
@@ -191,6 +192,21 @@ impl Segments {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.io("cannot delete", segment, error)),
             _ => Ok(()),
         }
+    }
+
+    /// Deletes files before `tail` that hold nothing: what a crash kept from being deleted.
+    pub(super) fn sweep(&self, tail: Tail) -> Result<()> {
+        let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
+        for entry in std::fs::read_dir(&self.directory).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(".seg")?.parse::<u32>().ok());
+            let Some(id) = id.filter(|id| *id < tail.segment) else { continue };
+            if entry.metadata().map_err(io)?.blocks() == 0 {
+                self.delete(id)?;
+            }
+        }
+        Ok(())
     }
 
     /// After a crash: cuts off what was appended after the last commit.

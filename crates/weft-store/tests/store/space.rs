@@ -43,6 +43,48 @@ fn space_comes_back_with_a_durable_commit_and_not_before() {
 }
 
 #[test]
+fn the_file_of_a_segment_without_live_blocks_goes_even_if_it_was_the_last() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = new_volume(&directory, BlockHome::Segments);
+    let store = open(&path).expect("opened").store;
+    let files = || {
+        let listed = fs::read_dir(path.join("segments")).expect("listed").flatten();
+        let mut names: Vec<_> = listed.map(|entry| entry.file_name().into_string().expect("a name")).collect();
+        names.sort();
+        names
+    };
+    let bytes = weft_block::Rope::from(weft_block::Slice::from(vec![7; 4 << 20]));
+    let digest = *blake3::hash(&bytes.to_vec()).as_bytes();
+    let apply = |indices: std::ops::Range<u64>, clear: bool| {
+        let header = store.header().expect("readable");
+        let mut counters = header.counters;
+        let mut batch = Batch { commit: header.commit.next(), ..Batch::default() };
+        if clear {
+            batch.extents.push(ExtentChange::Clear { ino: Ino::ROOT, range: 0..u64::MAX });
+        }
+        for index in indices {
+            let id = BlockId(counters.next_block);
+            counters.next_block += 1;
+            let block = BlockRef { id, length: 4 << 20, digest, place: Place::Database };
+            batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, index, block });
+            batch.blocks.push(NewBlock { id, bytes: bytes.clone(), digest });
+        }
+        batch.counters = counters;
+        store.apply(&batch, Durability::Durable).expect("applied");
+    };
+    // A segment takes 64 of them.
+    apply(0..64, false);
+    apply(0..0, true);
+    assert_eq!(files(), ["00000001.seg"], "blocks are still appended to it");
+    apply(0..1, false);
+    assert_eq!(files(), ["00000002.seg"]);
+    fs::write(path.join("segments/00000001.seg"), []).expect("made");
+    drop(store);
+    open(&path).expect("opened");
+    assert_eq!(files(), ["00000002.seg"], "what a crash left goes at the next opening");
+}
+
+#[test]
 fn space_freed_before_a_crash_comes_back_at_the_next_opening() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = new_volume(&directory, BlockHome::Segments);
