@@ -86,7 +86,7 @@ pub struct Mount {
     /// The directory to mount it at
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
-    /// allow_other, and commit-interval, dirty-max, metadata-cache, block-cache, transport, placement and log with
+    /// allow_other, keep-awake, and commit-interval, dirty-max, metadata-cache, block-cache, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -121,6 +121,10 @@ pub struct Mount {
     /// processor's number
     #[arg(long, value_name = "WHERE", default_value = "follow")]
     pub placement: String,
+    /// While requests come, keep idle processors from sleeping (Linux PM QoS; as root only): much faster on virtual
+    /// machines, at the price of power
+    #[arg(long)]
+    pub keep_awake: bool,
     /// Write messages to this file (default: weft.log in the volume, or VOLUME.log)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,

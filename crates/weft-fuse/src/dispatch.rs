@@ -15,6 +15,7 @@ use crate::log;
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
 use crate::session::SessionOptions;
+use crate::wakefulness::Wakefulness;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Vfs};
@@ -57,6 +58,7 @@ pub(crate) enum Served {
 pub(crate) struct Server {
     pub(crate) vfs: Arc<Vfs>,
     pub(crate) options: SessionOptions,
+    wakefulness: Option<Wakefulness>,
     /// Tells the kernel of changes that it cannot infer.
     notifier: OnceLock<Notifier>,
     /// Whether requests come over io_uring.
@@ -66,10 +68,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(vfs: Arc<Vfs>, options: SessionOptions) -> Server {
+    pub(crate) fn new(vfs: Arc<Vfs>, options: SessionOptions, wakefulness: Option<Wakefulness>) -> Server {
         Server {
             vfs,
             options,
+            wakefulness,
             notifier: OnceLock::new(),
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
@@ -98,6 +101,9 @@ impl Server {
 
     /// Serves `request`.
     pub(crate) fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Served {
+        if let Some(wakefulness) = &self.wakefulness {
+            wakefulness.request_came();
+        }
         reply.begin();
         let header = request.header;
         let Some(opcode) = Opcode::from_number(header.opcode) else {

@@ -55,6 +55,9 @@ pub enum MountError {
     /// `/dev/fuse` cannot be opened.
     #[error("cannot open /dev/fuse: {0}; load the kernel's fuse module, or ask for access to it")]
     Device(Error),
+    /// Processors cannot be kept awake.
+    #[error("cannot keep processors awake: /dev/cpu_dma_latency: {0}; mount as root, or without keep-awake")]
+    Awake(Error),
     /// `fusermount3` is needed and not installed.
     #[error("mounting as an ordinary user needs fusermount3; install the fuse3 package, or mount as root")]
     NoHelper,

@@ -6,6 +6,7 @@ use crate::notify::Notifier;
 use crate::transport::device::Device;
 use crate::transport::handshake::shake_hands;
 use crate::transport::uring::Rings;
+use crate::wakefulness::Wakefulness;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub struct SessionOptions {
     pub transport: Transport,
     /// Where the thread runs that serves the device.
     pub placement: Placement,
+    /// Whether idle processors are kept from sleeping while requests come.
+    pub keep_awake: bool,
 }
 
 impl Default for SessionOptions {
@@ -29,6 +32,7 @@ impl Default for SessionOptions {
             valid: Duration::from_secs(24 * 3600),
             transport: Transport::Automatic,
             placement: Placement::Follow,
+            keep_awake: false,
         }
     }
 }
@@ -79,8 +83,9 @@ impl Session {
         options: SessionOptions,
     ) -> Result<Session, MountError> {
         let directory = mount::check_mount_point(directory)?;
+        let wakefulness = options.keep_awake.then(Wakefulness::new).transpose().map_err(MountError::Awake)?;
         let file = Arc::new(mount::mount(&directory, mount)?);
-        let server = Arc::new(Server::new(vfs, options));
+        let server = Arc::new(Server::new(vfs, options, wakefulness));
         server.set_notifier(Notifier::new(file.clone()));
         let rings = shake_hands(&file, &server).map_err(|source| {
             // What cannot be served must not stay.

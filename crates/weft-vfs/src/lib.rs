@@ -15,6 +15,8 @@ mod clock;
 mod commit;
 mod data;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inode;
 mod journal;
 mod mutation;

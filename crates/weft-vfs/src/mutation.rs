@@ -40,6 +40,33 @@ pub(crate) enum Mutation<'a> {
     Xattr { ino: Ino, name: Name, value: Option<Cow<'a, [u8]>>, permissions: Option<u32>, time: Timestamp },
 }
 
+/// No number in a volume is larger: SQL has signed ones, and POSIX `off_t` too.
+const NUMBER_MAX: u64 = i64::MAX as u64;
+
+impl Mutation<'_> {
+    /// Whether its numbers are such as operations decide. What comes from outside may have others.
+    fn is_sound(&self) -> bool {
+        let known = |ino: &Ino| (1..NUMBER_MAX).contains(&ino.0);
+        let range = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= NUMBER_MAX);
+        match self {
+            Mutation::Make { parent, name, inode } => {
+                known(parent) && known(&inode.ino) && name.as_ref().is_none_or(|(_, cookie)| cookie.0 < NUMBER_MAX)
+            }
+            Mutation::Link { ino, parent, cookie, .. } => known(ino) && known(parent) && cookie.0 < NUMBER_MAX,
+            Mutation::Remove { parent, .. } => known(parent),
+            Mutation::Rename { from, to, cookie, .. } => known(&from.0) && known(&to.0) && cookie.0 < NUMBER_MAX,
+            Mutation::Attributes { ino, set, .. } => known(ino) && range(0, set.size.unwrap_or(0)),
+            Mutation::Write { ino, offset, data, .. } => known(ino) && range(*offset, data.len() as u64),
+            Mutation::Zero { ino, offset, len, size, .. } => known(ino) && range(*offset, *len) && range(0, *size),
+            Mutation::Share { from, to, count, size, .. } => {
+                let whole = range(from.1, *count) && range(to.1, *count) && range(0, *size);
+                known(&from.0) && known(&to.0) && whole
+            }
+            Mutation::Xattr { ino, .. } => known(ino),
+        }
+    }
+}
+
 /// Privileges that a file loses when its content changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {

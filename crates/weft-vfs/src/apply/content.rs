@@ -139,6 +139,7 @@ impl State {
         let target = to.1..to.1 + count;
         self.know_extents(from.0, source.clone())?;
         self.know_extents(to.0, target.clone())?;
+        self.file(to.0)?;
         let data = self.file(from.0)?.data();
         if data.dirty.range(source.clone()).next().is_some() {
             return Err(Miss::Commit.into());

@@ -133,7 +133,7 @@ impl Writer<'_> {
 /// Takes one mutation off the front of `bytes`; none if they do not hold one.
 pub(crate) fn decode<'a>(bytes: &mut &'a [u8]) -> Option<Mutation<'a>> {
     let mut reader = Reader(bytes);
-    let mutation = reader.mutation()?;
+    let mutation = reader.mutation().filter(Mutation::is_sound)?;
     *bytes = reader.0;
     Some(mutation)
 }

@@ -16,6 +16,10 @@ impl Vfs {
     pub fn read_directory(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> {
         let mut listed = Vec::new();
         let mut after = after;
+        if i64::try_from(after.0).is_err() {
+            // A position that no entry has; the store's numbers are signed.
+            return Ok(listed);
+        }
         while listed.len() < limit {
             let wanted = limit - listed.len();
             let (page, more) = self.read_page(ino, after, wanted)?;

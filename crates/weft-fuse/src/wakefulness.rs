@@ -1,0 +1,139 @@
+//! Keeps idle processors from sleeping while requests come.
+//!
+//! A reply wakes a program, often on another processor, and waking one that sleeps takes longer than a request does:
+//! on virtual machines many times longer. Linux lets a program bound that time (PM QoS,
+//! Documentation/power/pm_qos_interface.rst); idle processors then stay awake, at the price of power. Here the bound
+//! holds only until requests have stopped for [`QUIET`].
+
+use parking_lot::{Condvar, Mutex};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Where the bound is written. The kernel forgets it when the file is closed.
+const PATH: &str = "/dev/cpu_dma_latency";
+
+/// Microseconds, as the kernel takes them: none at all, and its own default.
+const AWAKE: i32 = 0;
+const UNBOUNDED: i32 = 2_000_000_000;
+
+/// Without requests for so long, processors may sleep again.
+const QUIET: Duration = Duration::from_millis(10);
+
+/// Lets go when dropped.
+pub(crate) struct Wakefulness {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    requests: AtomicU64,
+    /// Whether the thread sees to it that processors stay awake.
+    active: AtomicBool,
+    ended: Mutex<bool>,
+    /// Signalled when `active` or `ended` became true.
+    changed: Condvar,
+}
+
+impl Wakefulness {
+    /// Ready, and not yet holding anything. Errors: the kernel lacks PM QoS, or no permission.
+    pub(crate) fn new() -> io::Result<Wakefulness> {
+        let file = OpenOptions::new().write(true).open(PATH)?;
+        Wakefulness::with(move |microseconds| (&file).write_all(&microseconds.to_ne_bytes()))
+    }
+
+    /// `bound` tells the kernel the longest time a processor may take to wake.
+    fn with(bound: impl Fn(i32) -> io::Result<()> + Send + 'static) -> io::Result<Wakefulness> {
+        // Opening the file alone bounds it to nothing.
+        bound(UNBOUNDED)?;
+        let shared = Arc::new(Shared::default());
+        let work = shared.clone();
+        let thread = thread::Builder::new().name("weft-awake".into()).spawn(move || work.run(bound))?;
+        Ok(Wakefulness { shared, thread: Some(thread) })
+    }
+
+    /// A request came.
+    pub(crate) fn request_came(&self) {
+        let shared = &self.shared;
+        shared.requests.fetch_add(1, Ordering::Relaxed);
+        if !shared.active.load(Ordering::Relaxed) && !shared.active.swap(true, Ordering::AcqRel) {
+            // Under the lock, so that the thread is not just about to wait.
+            let _ended = shared.ended.lock();
+            shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Wakefulness {
+    fn drop(&mut self) {
+        *self.shared.ended.lock() = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, bound: impl Fn(i32) -> io::Result<()>) {
+        let mut ended = self.ended.lock();
+        loop {
+            while !*ended && !self.active.load(Ordering::Acquire) {
+                self.changed.wait(&mut ended);
+            }
+            if *ended {
+                return;
+            }
+            // Only speed depends on it.
+            let _ = bound(AWAKE);
+            let mut seen = None;
+            while !*ended && seen != Some(self.requests.load(Ordering::Relaxed)) {
+                seen = Some(self.requests.load(Ordering::Relaxed));
+                self.changed.wait_for(&mut ended, QUIET);
+            }
+            let _ = bound(UNBOUNDED);
+            self.active.store(false, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn recorded() -> (Wakefulness, Receiver<i32>) {
+        let (told, bounds) = channel();
+        let wakefulness = Wakefulness::with(move |microseconds| told.send(microseconds).map_err(io::Error::other));
+        (wakefulness.expect("a thread"), bounds)
+    }
+
+    #[test]
+    fn processors_stay_awake_from_a_request_until_there_are_no_more() {
+        let (wakefulness, bounds) = recorded();
+        assert_eq!(bounds.recv(), Ok(UNBOUNDED));
+        for _ in 0..2 {
+            wakefulness.request_came();
+            assert_eq!(bounds.recv(), Ok(AWAKE));
+            assert_eq!(bounds.recv(), Ok(UNBOUNDED));
+            while wakefulness.shared.active.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        }
+        drop(wakefulness);
+        assert!(bounds.recv().is_err(), "nothing was held meanwhile");
+    }
+
+    #[test]
+    fn the_end_of_a_mount_lets_processors_sleep() {
+        let (wakefulness, bounds) = recorded();
+        wakefulness.request_came();
+        drop(wakefulness);
+        assert_eq!(bounds.iter().last(), Some(UNBOUNDED));
+    }
+}

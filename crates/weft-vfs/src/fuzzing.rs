@@ -1,0 +1,67 @@
+//! Doors for the fuzzer to decoders that are private: each takes any bytes, and panics only if a promise is
+//! broken.
+
+use crate::acl::Acl;
+use crate::mutation::{Mutation, decode, encode};
+use weft_store::Ino;
+
+/// Takes `bytes` as operations of the intent log. What decodes must encode to what decodes to the same.
+pub fn mutation(bytes: &[u8]) {
+    let mut rest = bytes;
+    loop {
+        let before = rest.len();
+        let Some(mutation) = decode(&mut rest) else { break };
+        assert!(rest.len() < before, "a decoded operation takes bytes");
+        let mut encoded = Vec::new();
+        encode(&mutation, &mut encoded);
+        let mut again = encoded.as_slice();
+        assert_eq!(decode(&mut again).as_ref(), Some(&mutation));
+        assert!(again.is_empty(), "an encoded operation is no longer than it says");
+    }
+}
+
+/// The operations that `bytes` hold, as a record of the intent log holds them. Inode numbers are taken modulo
+/// `inodes`, so that most operations are about something that is there.
+pub fn record(mut bytes: &[u8], inodes: u64) -> Vec<u8> {
+    let mut record = Vec::new();
+    while let Some(mut mutation) = decode(&mut bytes) {
+        fold(&mut mutation, inodes);
+        let mut encoded = Vec::new();
+        encode(&mutation, &mut encoded);
+        record.extend_from_slice(&u32::try_from(encoded.len()).expect("short").to_le_bytes());
+        record.extend_from_slice(&encoded);
+    }
+    record
+}
+
+fn fold(mutation: &mut Mutation<'_>, inodes: u64) {
+    let numbers: [Option<&mut Ino>; 2] = match mutation {
+        Mutation::Make { parent, inode, .. } => [Some(parent), Some(&mut inode.ino)],
+        Mutation::Link { ino, parent, .. } => [Some(ino), Some(parent)],
+        Mutation::Remove { parent, .. } => [Some(parent), None],
+        Mutation::Rename { from, to, .. } => [Some(&mut from.0), Some(&mut to.0)],
+        Mutation::Share { from, to, .. } => [Some(&mut from.0), Some(&mut to.0)],
+        Mutation::Attributes { ino, .. }
+        | Mutation::Write { ino, .. }
+        | Mutation::Zero { ino, .. }
+        | Mutation::Xattr { ino, .. } => [Some(ino), None],
+    };
+    numbers.into_iter().flatten().for_each(|ino| ino.0 %= inodes);
+}
+
+/// Takes `bytes` as the value of an ACL's attribute. What is one stays the same through its bytes, and tells
+/// permission bits that chmod can set again.
+pub fn acl(bytes: &[u8]) {
+    let Ok(acl) = Acl::parse(bytes) else { return };
+    let again = Acl::parse(&acl.to_bytes()).expect("a valid ACL stays one");
+    assert_eq!(again.to_bytes(), acl.to_bytes());
+    let permissions = acl.permissions();
+    assert_eq!(permissions & !0o777, 0);
+    assert_eq!(acl.clone().with_permissions(permissions).to_bytes(), acl.to_bytes());
+    for asked in [0, 0o640, 0o777, permissions] {
+        let inherited = acl.clone().inherited(asked);
+        assert_eq!(inherited.permissions() & !asked, 0, "no more than was asked for");
+        assert_eq!(inherited.is_minimal(), acl.is_minimal());
+        assert_eq!(acl.clone().with_permissions(asked).permissions(), asked);
+    }
+}

@@ -1,0 +1,29 @@
+//! A record of the intent log that is whole and holds operations no Weft would write in that order: mounting
+//! applies them or refuses, and what it made of them can be used and committed.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
+use weft_fuzz::volume::{self, look_at_all};
+use weft_fuzz::{INODES, mount, scratch};
+use weft_store::Store;
+use weft_store::log::IntentLog;
+
+fuzz_target!(|bytes: &[u8]| {
+    let store = Arc::new(volume::in_memory());
+    let header = store.header().expect("readable");
+    let directory = scratch();
+    let mut log = IntentLog::open(&directory.path().join("log"), 256 << 10).expect("opens");
+    log.start(header.counters.epoch).expect("starts");
+    let record = weft_vfs::fuzzing::record(bytes, INODES);
+    if !log.fits(record.len()) {
+        return;
+    }
+    let next = header.counters.op.next();
+    log.append(next, next, &record).expect("appended");
+    if let Ok(vfs) = mount(store, Some(log)) {
+        look_at_all(&vfs);
+        vfs.close().expect("a volume in memory takes every commit");
+        look_at_all(&vfs);
+    }
+});

@@ -1,0 +1,70 @@
+//! What the fuzz targets share.
+
+pub mod damage;
+pub mod volume;
+
+use std::path::Path;
+use std::sync::Arc;
+use weft_store::memory::MemoryStore;
+use weft_store::{BlockHome, Store, VolumeOptions};
+use weft_vfs::{ManualClock, Options, Vfs};
+
+/// Small blocks, so that small inputs reach several.
+pub const BLOCK_BYTES: u32 = 4096;
+
+/// Options of every volume made here.
+pub fn volume_options(home: BlockHome) -> VolumeOptions {
+    VolumeOptions { block_size: BLOCK_BYTES, inline_max: 512, home, bytes_max: Some(1 << 40), inodes_max: Some(1000) }
+}
+
+/// Options of every mount made here: no threads, little memory.
+pub fn mount_options() -> Options {
+    Options {
+        background_commits: false,
+        dirty_bytes_max: 4 << 20,
+        metadata_cache_bytes: 1 << 20,
+        block_cache_bytes: 1 << 20,
+        ..Options::default()
+    }
+}
+
+/// Mounts `store` with the intent log at `log`, if any.
+pub fn mount(store: Arc<dyn Store>, log: Option<weft_store::log::IntentLog>) -> weft_vfs::Result<Arc<Vfs>> {
+    Vfs::open(store, log, mount_options(), Arc::new(ManualClock::default()))
+}
+
+/// An empty volume in memory, mounted.
+pub fn memory_volume() -> Arc<Vfs> {
+    mount(Arc::new(MemoryStore::new(volume_options(BlockHome::Database))), None).expect("an empty volume mounts")
+}
+
+/// A directory for files that need no disk under them.
+pub fn scratch() -> tempfile::TempDir {
+    let shared = Path::new("/dev/shm");
+    let made = if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() };
+    made.expect("a directory")
+}
+
+/// Inode numbers that occur.
+pub const INODES: u64 = 32;
+
+/// Requests as the input lists them, each after its length in two bytes. Its own length and inode are made to fit
+/// unless the highest bit says to leave them, since else nearly all would be refused at once.
+pub fn requests(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut requests = Vec::new();
+    while let Some((len, rest)) = bytes.split_first_chunk::<2>() {
+        let len = u16::from_le_bytes(*len);
+        let (taken, rest) = rest.split_at(rest.len().min(usize::from(len & 0x7fff)));
+        bytes = rest;
+        let mut request = taken.to_vec();
+        if len & 0x8000 == 0 && request.len() >= 40 {
+            let len = u32::try_from(request.len()).expect("short");
+            request[..4].copy_from_slice(&len.to_ne_bytes());
+            let ino = u64::from_ne_bytes(request[16..24].try_into().expect("eight bytes")) % INODES;
+            request[16..24].copy_from_slice(&ino.to_ne_bytes());
+            request[36..38].fill(0);
+        }
+        requests.push(request);
+    }
+    requests
+}
