@@ -7,7 +7,7 @@ SBINDIR ?= /sbin
 WEFT := target/release/weft
 TOOLS := target/tools
 
-.PHONY: help build run test check lint doc deny soak bench install uninstall clean packages tools
+.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -45,6 +45,28 @@ soak: packages tools build
 bench: build
 	tests/bench $(WEFT) $(or $(DIR),/var/tmp)
 
+## peers      install the file systems that bench-peers compares with, as far as they can be had
+peers:
+	tests/peers --install
+
+## bench-peers compare with other file systems of user space (DIR=where to work)
+bench-peers: build
+	tests/peers $(WEFT) $(or $(DIR),/var/tmp)
+
+## fuzz       feed damaged input to all that reads bytes from outside (FUZZ_SECONDS=for each target; needs nightly Rust)
+fuzz: cargo
+	@test -x $(TOOLS)/bin/cargo-fuzz || $(CARGO) install --quiet --locked --root $(TOOLS) cargo-fuzz
+	tests/fuzz $(TOOLS)/bin/cargo-fuzz $${FUZZ_SECONDS:-60}
+
+## miri       run the tests of weft-block under Miri (needs nightly Rust with its miri component)
+miri: cargo
+	PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p weft-block
+
+## typos      misspelt words
+typos: cargo
+	@test -x $(TOOLS)/bin/typos || $(CARGO) install --quiet --locked --root $(TOOLS) typos-cli
+	$(TOOLS)/bin/typos
+
 ## lint       formatting, clippy, file lengths
 lint: cargo
 	$(CARGO) fmt --all --check
@@ -66,9 +88,12 @@ check: lint doc deny test
 ## install    the program, manual pages, completions and mount helpers below PREFIX
 install: build
 	install -D -m 755 $(WEFT) $(DESTDIR)$(PREFIX)/bin/weft
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR)
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR) \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(WEFT) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	$(WEFT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft
+	$(WEFT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft
+	$(WEFT) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish
 	ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/mount.weft
 	ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/mount.fuse.weft
 
@@ -76,6 +101,8 @@ install: build
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/weft $(DESTDIR)$(PREFIX)/share/man/man1/weft*.1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish \
 	    $(DESTDIR)$(SBINDIR)/mount.weft $(DESTDIR)$(SBINDIR)/mount.fuse.weft
 
 ## clean      what was built

@@ -45,6 +45,17 @@ impl From<Blocks> for BlockHome {
     }
 }
 
+impl Command {
+    /// Whether nothing is left half done when it ends before all is printed.
+    pub fn only_prints(&self) -> bool {
+        match self {
+            Command::Info(_) | Command::Stats(_) | Command::Completions { .. } | Command::Man { dir: None } => true,
+            Command::Check(arguments) => !arguments.repair,
+            _ => false,
+        }
+    }
+}
+
 /// Arguments that do not say anything sensible: the exit code is 2.
 #[derive(Debug)]
 pub struct Usage(String);

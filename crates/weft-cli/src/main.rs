@@ -20,6 +20,9 @@ fn main() -> ExitCode {
         Helper::Fake => return ExitCode::SUCCESS,
     }
     let arguments = arguments::Arguments::parse_from(words);
+    if arguments.command.only_prints() {
+        end_with_the_reader();
+    }
     match command::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
@@ -27,4 +30,11 @@ fn main() -> ExitCode {
             if error.is::<command::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Who prints for `head` ends when `head` has seen enough, as programs do that leave the signal as it is. Rust ignores
+/// it, and printing then panics.
+fn end_with_the_reader() {
+    // SAFETY: no handler is installed, and no other thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

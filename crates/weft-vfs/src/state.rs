@@ -16,6 +16,12 @@ use crate::stop::{Miss, Stop};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weft_store::{Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
 
+/// Adds `more` to `count` and takes `less` away. Damaged volumes count wrong until a check has put that right: what
+/// they hold must be usable until then.
+pub(crate) fn recount(count: &mut u64, more: u64, less: u64) {
+    *count = count.saturating_add(more).saturating_sub(less);
+}
+
 /// What a changed row takes in memory and in a commit, about.
 pub(crate) const ROW_BYTES: u64 = 256;
 
@@ -244,8 +250,8 @@ impl State {
         inode.row.inline = None;
         let clean = data.map_or(0, |data| data.dirty.values().map(|dirty| dirty.pieces.bytes() as u64).sum());
         self.dirty_bytes -= clean;
-        self.counters.inodes_used -= 1;
-        self.counters.bytes_used -= allocated;
+        recount(&mut self.counters.inodes_used, 0, 1);
+        recount(&mut self.counters.bytes_used, 0, allocated);
         if stored {
             self.touch(ino);
         } else {

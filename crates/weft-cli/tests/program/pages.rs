@@ -1,6 +1,8 @@
 //! Help, completions and manual pages, made from one definition.
 
 use crate::place::Place;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 const COMMANDS: &[&str] = &[
     "init",
@@ -37,5 +39,19 @@ fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let script = place.weft(&["completions", shell]).well();
         assert!(COMMANDS.iter().all(|command| script.contains(command)), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_ends_what_only_prints() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    for arguments in [&["completions", "bash"][..], &["man"], &["info", "v"], &["check", "v"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        let output = command.args(arguments).current_dir(place.path("")).stdout(writer).output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "{arguments:?}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{arguments:?}");
     }
 }

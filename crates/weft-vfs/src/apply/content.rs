@@ -4,7 +4,7 @@
 
 use crate::data::Frozen;
 use crate::inode::Inode;
-use crate::state::State;
+use crate::state::{State, recount};
 use crate::stop::{Miss, Stop};
 use std::ops::Range;
 use weft_store::Ino;
@@ -33,8 +33,8 @@ impl State {
         let before = taken(inode, &range, block_size) + taken(inode, &tail, block_size);
         let dirty = change(inode, block_size);
         let after = taken(inode, &range, block_size) + taken(inode, &tail, block_size);
-        inode.row.allocated = inode.row.allocated + after - before;
-        self.counters.bytes_used = self.counters.bytes_used + after - before;
+        recount(&mut inode.row.allocated, after, before);
+        recount(&mut self.counters.bytes_used, after, before);
         self.dirty_bytes = self.dirty_bytes.checked_add_signed(dirty).expect("dirty bytes are counted exactly");
     }
 
@@ -128,7 +128,7 @@ impl State {
         let inode = self.inodes.get(&ino).expect("a changed file is in memory");
         inode.row.inline = None;
         let clean = inode.data().drop_blocks(0..u64::MAX);
-        self.counters.bytes_used -= inode.row.allocated;
+        recount(&mut self.counters.bytes_used, 0, inode.row.allocated);
         inode.row.allocated = 0;
         inode.row.size = 0;
         self.dirty_bytes -= clean;

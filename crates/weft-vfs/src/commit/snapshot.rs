@@ -3,7 +3,7 @@
 use crate::apply::taken;
 use crate::data::Frozen;
 use crate::inode::{Changed, Inode};
-use crate::state::{ROW_BYTES, State};
+use crate::state::{ROW_BYTES, State, recount};
 use std::ops::Range;
 use std::sync::Arc;
 use weft_block::Slice;
@@ -98,7 +98,7 @@ impl State {
             return;
         }
         let bytes = freeze_inline(inode, inline_max, block_size);
-        self.counters.bytes_used = self.counters.bytes_used + bytes.taken_after - bytes.taken_before;
+        recount(&mut self.counters.bytes_used, bytes.taken_after, bytes.taken_before);
         self.dirty_bytes -= bytes.clean;
         freeze_extents(inode, block_size, &mut self.counters.next_block, snapshot);
         if let Some(xattrs) = &mut inode.xattrs {
@@ -174,8 +174,8 @@ impl State {
         data.extents.insert(job.index, block);
         let after = taken(inode, &range, block_size);
         if after != before {
-            inode.row.allocated = inode.row.allocated + after - before;
-            self.counters.bytes_used = self.counters.bytes_used + after - before;
+            recount(&mut inode.row.allocated, after, before);
+            recount(&mut self.counters.bytes_used, after, before);
             self.touch(job.ino);
         }
     }
