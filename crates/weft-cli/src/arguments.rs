@@ -86,7 +86,7 @@ pub struct Mount {
     /// The directory to mount it at
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
-    /// allow_other, keep-awake, and commit-interval, dirty-max, metadata-cache, block-cache, transport, placement and log with
+    /// allow_other, writeback, keep-awake, and commit-interval, dirty-max, metadata-cache, block-cache, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -121,6 +121,11 @@ pub struct Mount {
     /// processor's number
     #[arg(long, value_name = "WHERE", default_value = "follow")]
     pub placement: String,
+    /// Let the kernel keep what programs write until the file is closed or synced: small writes get several times
+    /// faster, a full disk may show only at close or fsync, and what a crash leaves of open files may be older than
+    /// the rest of the tree
+    #[arg(long)]
+    pub writeback: bool,
     /// While requests come, keep idle processors from sleeping (Linux PM QoS; as root only): much faster on virtual
     /// machines, at the price of power
     #[arg(long)]

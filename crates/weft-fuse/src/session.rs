@@ -22,6 +22,10 @@ pub struct SessionOptions {
     pub transport: Transport,
     /// Where the thread runs that serves the device.
     pub placement: Placement,
+    /// Whether the kernel keeps what programs write, and passes it on later: at the latest when the file is closed or
+    /// synced. Fast, and after a crash what was written to open files may be missing although later operations are
+    /// there.
+    pub writeback: bool,
     /// Whether idle processors are kept from sleeping while requests come.
     pub keep_awake: bool,
 }
@@ -32,6 +36,7 @@ impl Default for SessionOptions {
             valid: Duration::from_secs(24 * 3600),
             transport: Transport::Automatic,
             placement: Placement::Follow,
+            writeback: false,
             keep_awake: false,
         }
     }

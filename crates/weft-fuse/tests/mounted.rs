@@ -13,3 +13,5 @@ mod load;
 mod names;
 #[path = "mounted/sessions.rs"]
 mod sessions;
+#[path = "mounted/writeback.rs"]
+mod writeback;

@@ -115,6 +115,7 @@ fn session_options(arguments: &Mount) -> Result<SessionOptions> {
     Ok(SessionOptions {
         transport: transport(&arguments.transport)?,
         placement: placement(&arguments.placement)?,
+        writeback: arguments.writeback,
         keep_awake: arguments.keep_awake,
         ..SessionOptions::default()
     })

@@ -80,7 +80,8 @@ impl Server {
             return Ok(());
         }
         let rings = if way == Way::Rings { init::OVER_IO_URING } else { 0 };
-        let agreed = offer.flags & (WANTED | rings);
+        let writeback = if self.options.writeback { init::WRITEBACK_CACHE } else { 0 };
+        let agreed = offer.flags & (WANTED | rings | writeback);
         reply.u32(MINOR.min(offer.minor));
         reply.u32(offer.readahead);
         reply.u32(u32::try_from(agreed & u64::from(u32::MAX)).expect("masked"));

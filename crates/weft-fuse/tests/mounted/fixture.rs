@@ -24,10 +24,18 @@ pub struct Mounted {
     pub gate: Arc<Gate>,
 }
 
+/// Whether mounting is possible; says so if not.
+pub fn can_mount() -> bool {
+    let can = fs::exists("/dev/fuse").unwrap_or(false) && rustix::process::geteuid().is_root();
+    if !can {
+        eprintln!("SKIPPED: mounting needs root and /dev/fuse; NOTHING was tested here");
+    }
+    can
+}
+
 /// Runs `test` on a mount over each transport there is.
 pub fn on_each_transport(test: impl Fn(&Mounted)) {
-    if !fs::exists("/dev/fuse").unwrap_or(false) || !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: mounting needs root and /dev/fuse; NOTHING was tested here");
+    if !can_mount() {
         return;
     }
     test(&Mounted::new(Transport::Device));
@@ -45,12 +53,15 @@ pub fn on_each_transport(test: impl Fn(&Mounted)) {
 
 impl Mounted {
     pub fn new(transport: Transport) -> Mounted {
+        Mounted::with(SessionOptions { transport, ..SessionOptions::default() })
+    }
+
+    pub fn with(options: SessionOptions) -> Mounted {
         let gate = Arc::new(Gate::default());
         let store = GatedStore { store: MemoryStore::new(VolumeOptions::default()), gate: gate.clone() };
         let vfs = Vfs::open(Arc::new(store), None, Options::default(), Arc::new(SystemClock)).expect("opens");
         let directory = tempfile::tempdir().expect("a directory");
         let mount = MountOptions { source: "test".into(), ..MountOptions::default() };
-        let options = SessionOptions { transport, ..SessionOptions::default() };
         let session = Session::mount(vfs.clone(), directory.path(), &mount, options).expect("mounts");
         let unmounter = session.unmounter();
         let server = thread::spawn(move || session.run());

@@ -58,6 +58,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "block-cache" => arguments.block_cache = size(name, value)?,
             "transport" => arguments.transport = value.into(),
             "placement" => arguments.placement = value.into(),
+            "writeback" => arguments.writeback = true,
             "keep-awake" => arguments.keep_awake = true,
             "log" => arguments.log = Some(value.into()),
             "remount" => return usage("a mounted volume keeps its options; unmount it and mount it again".into()),
