@@ -95,7 +95,14 @@ impl fmt::Display for Finding {
 }
 
 fn failed(source: rusqlite::Error) -> Error {
-    Error::Sqlite { what: "cannot check the database", source }
+    use rusqlite::ErrorCode;
+    match source.sqlite_error_code() {
+        // The statements are always the same ones: what they stumble over is a value that no Weft writes.
+        Some(ErrorCode::TypeMismatch | ErrorCode::Unknown | ErrorCode::ConstraintViolation | ErrorCode::TooBig) => {
+            Error::Corrupt(format!("a row holds what no Weft writes, and the check cannot go on: {source}"))
+        }
+        _ => Error::Sqlite { what: "cannot check the database", source },
+    }
 }
 
 /// Checks the volume at `path`, which it holds meanwhile. Errors: those of [`super::open`], and what keeps the

@@ -73,7 +73,17 @@ pub(super) fn inodes(connection: &Connection, from: Ino, limit: usize) -> Result
     let statement = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
                      atime, mtime, ctime, btime, parent, has_xattrs, inline \
                      FROM fileatt WHERE ino >= ?1 ORDER BY ino LIMIT ?2";
-    all(connection, statement, (sql(from.0), sql(limit as u64)), inode_row)
+    if i64::try_from(from.0).is_err() {
+        return Ok(Vec::new());
+    }
+    let rows = all(connection, statement, (sql(from.0), sql(limit as u64)), inode_row)?;
+    let ordered = rows.first().is_none_or(|row| row.ino >= from) && rows.is_sorted_by(|a, b| a.ino < b.ino);
+    if ordered { Ok(rows) } else { Err(disordered("fileatt")) }
+}
+
+/// What pages through a table would never end if a damaged tree gave back what was before.
+fn disordered(table: &str) -> Error {
+    Error::Corrupt(format!("rows of the table {table} are not in order; 'weft check' tells more"))
 }
 
 fn kind(row: &Row<'_>, column: usize) -> rusqlite::Result<Kind> {
@@ -93,7 +103,7 @@ pub(super) fn name(connection: &Connection, parent: Ino, name: &Name) -> Result<
 pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
     let statement = "SELECT cookie, ino, kind, name FROM naming INDEXED BY naming_order \
                      WHERE parent = ?1 AND cookie > ?2 ORDER BY cookie LIMIT ?3";
-    all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
+    let rows = all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
         let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
         let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
         Ok(NameRow {
@@ -103,7 +113,9 @@ pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: 
             kind: kind(row, 2)?,
             cookie: Cookie(unsigned(row, 0)?),
         })
-    })
+    })?;
+    let ordered = rows.first().is_none_or(|row| row.cookie > after) && rows.is_sorted_by(|a, b| a.cookie < b.cookie);
+    if ordered { Ok(rows) } else { Err(disordered("naming")) }
 }
 
 /// The block that columns from `first` on (id, length, digest, segment, position) tell of.

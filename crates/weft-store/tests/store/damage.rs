@@ -4,8 +4,10 @@ use crate::check::{database, sample_volume};
 use crate::compare::state;
 use crate::contract::{HOMES, config};
 use proptest::prelude::*;
+use rusqlite::types::Value;
 use std::fs;
 use std::path::Path;
+use weft_store::ErrorKind;
 use weft_store::sqlite::{CheckOptions, Outcome, Repair, check, open};
 
 /// Does all that can be done with a volume. What it gives back does not matter: `state` itself holds that no
@@ -15,7 +17,9 @@ fn use_all(path: &Path) {
         let _ = state(&*volume.store);
     }
     for repair in [Repair::No, Repair::Yes] {
-        let _ = check(path, CheckOptions { repair, read_data: true }, &mut |_| {});
+        if let Err(error) = check(path, CheckOptions { repair, read_data: true }, &mut |_| {}) {
+            assert_ne!(error.kind(), ErrorKind::Bug, "{error}");
+        }
     }
     if let Ok(volume) = open(path) {
         let _ = state(&*volume.store);
@@ -43,7 +47,39 @@ fn remove_row(path: &Path, table: &str, n: usize) {
     }
 }
 
+/// Puts `value` into column `column` of row `n` of `table` (modulo their numbers), if the table takes it.
+fn edit_row(path: &Path, table: &str, (n, column): (usize, usize), value: &Value) {
+    let connection = rusqlite::Connection::open(database(path)).expect("opened");
+    let listed = |query: &str| -> Vec<String> {
+        let mut statement = connection.prepare(query).expect("prepared");
+        statement.query_map((), |row| row.get(0)).and_then(Iterator::collect).expect("listed")
+    };
+    let columns = listed(&format!("SELECT name FROM pragma_table_info('{table}')"));
+    let keys = listed(&format!("SELECT name FROM pragma_table_info('{table}') WHERE pk > 0"));
+    let key = keys.iter().map(|key| format!("quote({key})")).collect::<Vec<_>>().join(" || '/' || ");
+    let rows = listed(&format!("SELECT {key} FROM {table} ORDER BY 1"));
+    if !rows.is_empty() {
+        let column = &columns[column % columns.len()];
+        let edit = format!("UPDATE OR IGNORE {table} SET {column} = ?1 WHERE {key} = ?2");
+        // Keys and columns that may not be NULL refuse some values.
+        let _ = connection.execute(&edit, (value, &rows[n % rows.len()]));
+    }
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        prop_oneof![Just(-1), Just(0), Just(i64::MAX), any::<i64>(), 0..100i64].prop_map(Value::Integer),
+        any::<f64>().prop_map(Value::Real),
+        ".{0,8}".prop_map(Value::Text),
+        proptest::collection::vec(any::<u8>(), 0..40).prop_map(Value::Blob),
+    ]
+}
+
 const TABLES: [&str; 7] = ["fileatt", "naming", "extents", "blocks", "block_bytes", "xattr", "segments"];
+
+const EDITED: [&str; 10] =
+    ["fileatt", "naming", "extents", "blocks", "block_bytes", "xattr", "segments", "freed", "commits", "volume"];
 
 proptest! {
     #![proptest_config(config(64))]
@@ -60,6 +96,19 @@ proptest! {
             bytes[at] ^= 1 << bit;
         }
         fs::write(database(&path), bytes).expect("written");
+        use_all(&path);
+    }
+
+    #[test]
+    fn edited_columns_give_errors_and_no_panic(
+        edits in proptest::collection::vec((prop::sample::select(&EDITED), any::<(usize, usize)>(), value()), 1..4),
+        home in prop::sample::select(&HOMES),
+    ) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        for (table, place, value) in &edits {
+            edit_row(&path, table, *place, value);
+        }
         use_all(&path);
     }
 

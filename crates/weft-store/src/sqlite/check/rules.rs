@@ -18,13 +18,14 @@ pub(super) const fn rule(offenders: &'static str, repair: &'static [&'static str
     Rule { is_note: false, offenders, repair }
 }
 
-/// Working tables: how each inode is reached, and what rows add up to.
+/// Working tables: how each inode is reached, and what rows add up to. A damaged row may name an inode or a block by
+/// what is no number, so these take anything.
 pub(super) const SCRATCH: &str = "
-CREATE TEMP TABLE reached (ino INTEGER PRIMARY KEY, parent INTEGER NOT NULL, name BLOB NOT NULL);
-CREATE TEMP TABLE names_of (ino INTEGER PRIMARY KEY, names INTEGER NOT NULL);
-CREATE TEMP TABLE in_directory (ino INTEGER PRIMARY KEY, entries INTEGER NOT NULL, directories INTEGER NOT NULL);
-CREATE TEMP TABLE content_of (ino INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, end INTEGER NOT NULL);
-CREATE TEMP TABLE refs_of (block INTEGER PRIMARY KEY, refs INTEGER NOT NULL);
+CREATE TEMP TABLE reached (ino PRIMARY KEY, parent INTEGER NOT NULL, name BLOB NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE names_of (ino PRIMARY KEY, names INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE in_directory (ino PRIMARY KEY, entries INTEGER NOT NULL, directories INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE content_of (ino PRIMARY KEY, bytes INTEGER NOT NULL, end INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE refs_of (block PRIMARY KEY, refs INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TEMP TABLE bad (block INTEGER PRIMARY KEY, why TEXT NOT NULL);
 ";
 
