@@ -67,7 +67,8 @@ impl Writer {
         refuse_lost_tail(&connection, tail)?;
         let mut wal = database.as_os_str().to_owned();
         wal.push("-wal");
-        let mut writer = Writer { connection, wal: wal.into(), tail, punched: 0, waiting: Vec::new(), emptied: Vec::new() };
+        let mut writer =
+            Writer { connection, wal: wal.into(), tail, punched: 0, waiting: Vec::new(), emptied: Vec::new() };
         if let Some(segments) = segments {
             segments.recover(tail)?;
             segments.sweep(tail)?;

@@ -130,11 +130,7 @@ struct Filler {
 
 impl Filler {
     /// Puts all blocks; calls `full` with each buffer that is, which leaves an empty one in its place.
-    fn fill(
-        &mut self,
-        blocks: &[(u64, &Rope)],
-        full: &mut dyn FnMut(&mut Buffer) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn fill(&mut self, blocks: &[(u64, &Rope)], full: &mut dyn FnMut(&mut Buffer) -> io::Result<()>) -> io::Result<()> {
         for (offset, bytes) in blocks {
             let gap = usize::try_from(offset - self.buffer.end()).expect("less than a page");
             self.put(&[0; PAGE as usize][..gap], full)?;
