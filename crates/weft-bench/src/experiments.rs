@@ -80,6 +80,7 @@ const ALL: &[Experiment] = &[
     data("random-write", "calls/s", Some(0.30), blocks::write),
     data("random-write-fsync", "calls/s", Some(0.50), blocks::write_fsync),
     data("random-write-fsync-4", "calls/s", Some(0.50), blocks::write_fsync_four),
+    data("random-write-fsync-4-files", "calls/s", Some(0.50), blocks::write_fsync_four_files),
     files("unlink", "files/s", Some(0.30), files::unlink),
     tree("rm", 0.35, trees::rm),
     files("life-cycle-4k", "files/s", None, files::life_cycle),

@@ -26,10 +26,15 @@ impl Places {
     }
 }
 
-/// A file of a quarter of `--size`, each block filled with the low byte of its number.
+/// A file of a quarter of `--size`.
 fn prepare(place: &Place, scale: &Scale) -> Result<(File, u64)> {
-    let count = (scale.size.div_ceil(4) << 20) as u64 / BLOCK as u64;
-    let path = place.work.join("blocks");
+    filled(place, "blocks", scale.size.div_ceil(4))
+}
+
+/// A file of `mebibytes`, each block filled with the low byte of its number, and the number of blocks.
+fn filled(place: &Place, name: &str, mebibytes: usize) -> Result<(File, u64)> {
+    let count = (mebibytes << 20) as u64 / BLOCK as u64;
+    let path = place.work.join(name);
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
     if file.metadata()?.len() != count * BLOCK as u64 {
         let run = 256;
@@ -91,15 +96,23 @@ pub(super) fn write_fsync(place: &Place, scale: &Scale) -> Result<f64> {
 
 pub(super) fn write_fsync_four(place: &Place, scale: &Scale) -> Result<f64> {
     let (file, count) = prepare(place, scale)?;
+    four_writers(&[(&file, count); 4])
+}
+
+/// Each writer has a file of its own.
+pub(super) fn write_fsync_four_files(place: &Place, scale: &Scale) -> Result<f64> {
+    let files = (0..4).map(|i| filled(place, &format!("blocks.{i}"), scale.size.div_ceil(16)));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    four_writers(&files.iter().map(|(file, count)| (file, *count)).collect::<Vec<_>>())
+}
+
+fn four_writers(files: &[(&File, u64)]) -> Result<f64> {
     let taken = time(|| {
         std::thread::scope(|scope| {
-            let writer = |seed| {
-                scope.spawn({
-                    let file = &file;
-                    move || write_some(file, count, seed, CALLS_SYNCED / 4, true)
-                })
-            };
-            let writers: Vec<_> = (4..8).map(writer).collect();
+            let writers = (4..8).zip(files.iter().copied()).map(|(seed, (file, count))| {
+                scope.spawn(move || write_some(file, count, seed, CALLS_SYNCED / 4, true))
+            });
+            let writers: Vec<_> = writers.collect();
             writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
         })
     })?;
