@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most bytes kept.
-pub const POOL_BYTES_MAX: usize = 64 << 20;
+pub const POOL_BYTES_MAX: usize = 128 << 20;
 
 /// Less than this comes quickly from the allocator.
 const BYTES_MIN: usize = 16 << 10;

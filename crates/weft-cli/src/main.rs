@@ -4,6 +4,7 @@ mod arguments;
 mod command;
 mod daemon;
 mod helper;
+mod memory;
 mod opened;
 mod size;
 mod watched;
@@ -13,6 +14,7 @@ use helper::Helper;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    memory::set_up();
     let mut words: Vec<_> = std::env::args_os().collect();
     match helper::helper(&words) {
         Helper::No => {}

@@ -11,6 +11,7 @@ mod layout;
 mod open;
 mod read;
 mod readers;
+mod reclaim;
 mod schema;
 mod segments;
 
@@ -29,6 +30,7 @@ use readers::Readers;
 use segments::Segments;
 use std::fs::File;
 use std::ops::Range;
+use std::sync::Arc;
 use weft_block::Block;
 
 /// A volume in SQLite, held by this process until dropped.
@@ -38,7 +40,7 @@ pub struct SqliteStore {
     /// Closed before the writer, whose last checkpoint would else wait for what they see.
     readers: Readers,
     writer: Mutex<apply::Writer>,
-    segments: Option<Segments>,
+    segments: Option<Arc<Segments>>,
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
     /// SQLite has it open (its POSIX locks would go).
     _hold: File,
@@ -95,14 +97,14 @@ impl Store for SqliteStore {
 
     fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied> {
         let mut writer = self.writer.lock();
-        let applied = writer.apply(batch, durability, self.segments.as_ref())?;
+        let applied = writer.apply(batch, durability, self.segments.as_deref())?;
         {
             let mut header = self.header.lock();
             header.commit = batch.commit;
             header.counters = batch.counters;
         }
         self.readers.end_transactions();
-        writer.after_commit(durability, self.segments.as_ref());
+        writer.after_commit(durability);
         Ok(applied)
     }
 

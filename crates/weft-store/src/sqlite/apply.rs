@@ -5,6 +5,7 @@
 
 use super::extents::{Freed, References, split};
 use super::read::{sql, unsigned};
+use super::reclaim::{FreedSpace, Reclaimer};
 use super::segments::{Segments, Tail};
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
@@ -12,6 +13,7 @@ use crate::row::{BlockRef, CommitNo, InodeRow, NameRow, Place};
 use crate::store::{Applied, Durability};
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
@@ -28,20 +30,9 @@ pub(super) struct Writer {
     /// SQLite's write-ahead log.
     wal: PathBuf,
     tail: Tail,
-    /// Rows of `freed` up to this number are punched and can go.
-    punched: i64,
     /// Space freed by commits that are not durable yet.
-    waiting: Vec<(i64, u32, u64, u64)>,
-    /// Segments that commits left without a live block, whose files can go when these are durable.
-    emptied: Vec<u32>,
-}
-
-/// What a commit freed.
-struct FreedSpace {
-    /// Its rows of `freed`: number, segment, place and length.
-    rows: Vec<(i64, u32, u64, u64)>,
-    /// Segments that are gone from the table.
-    emptied: Vec<u32>,
+    waiting: FreedSpace,
+    reclaimer: Option<Reclaimer>,
 }
 
 fn failed(source: rusqlite::Error) -> Error {
@@ -55,7 +46,7 @@ fn is_constraint(error: &Error) -> bool {
 
 impl Writer {
     /// Takes over a volume: cuts off what no commit names, and punches what dead blocks left.
-    pub(super) fn open(connection: Connection, database: &Path, segments: Option<&Segments>) -> Result<Writer> {
+    pub(super) fn open(connection: Connection, database: &Path, segments: Option<&Arc<Segments>>) -> Result<Writer> {
         let tail = connection.query_row("SELECT id, length FROM segments ORDER BY id DESC LIMIT 1", (), |row| {
             Ok(Tail { segment: row.get(0)?, length: unsigned(row, 1)? })
         });
@@ -67,14 +58,14 @@ impl Writer {
         refuse_lost_tail(&connection, tail)?;
         let mut wal = database.as_os_str().to_owned();
         wal.push("-wal");
-        let mut writer =
-            Writer { connection, wal: wal.into(), tail, punched: 0, waiting: Vec::new(), emptied: Vec::new() };
+        let reclaimer = segments.map(|segments| Reclaimer::new(segments.clone()));
+        let mut writer = Writer { connection, wal: wal.into(), tail, waiting: FreedSpace::default(), reclaimer };
         if let Some(segments) = segments {
             segments.recover(tail)?;
             segments.sweep(tail)?;
-            writer.waiting = writer.freed_rows()?;
+            writer.waiting.rows = writer.freed_rows()?;
             if writer.checkpoint()? {
-                writer.punch(segments);
+                writer.reclaim();
             }
         }
         Ok(writer)
@@ -106,8 +97,7 @@ impl Writer {
         match freed {
             Ok(freed) => {
                 self.tail = tail;
-                self.waiting.extend(freed.rows);
-                self.emptied.extend(freed.emptied);
+                self.waiting.add(freed);
                 Ok(Applied { blocks })
             }
             Err(error) => {
@@ -257,7 +247,7 @@ impl Writer {
         connection
             .prepare_cached("DELETE FROM freed WHERE id <= ?1")
             .map_err(failed)?
-            .execute((self.punched,))
+            .execute((self.reclaimer.as_ref().map_or(0, Reclaimer::done),))
             .map_err(failed)?;
         let mut insert = connection
             .prepare_cached("INSERT INTO freed (segment, position, length) VALUES (?1, ?2, ?3)")
@@ -306,14 +296,13 @@ impl Writer {
 
     /// After a commit that succeeded: keeps the write-ahead log short and gives back space. What fails here
     /// is tried again after the next commit.
-    pub(super) fn after_commit(&mut self, durability: Durability, segments: Option<&Segments>) {
+    pub(super) fn after_commit(&mut self, durability: Durability) {
         let mut durable = durability == Durability::Durable;
-        let freed: u64 = self.waiting.iter().map(|(_, _, _, length)| length).sum();
-        if self.wal_bytes() > WAL_BYTES_MAX || (!durable && freed > FREED_BYTES_MAX) {
+        if self.wal_bytes() > WAL_BYTES_MAX || (!durable && self.waiting.bytes() > FREED_BYTES_MAX) {
             durable |= self.checkpoint().unwrap_or(false);
         }
-        if durable && let Some(segments) = segments {
-            self.punch(segments);
+        if durable {
+            self.reclaim();
         }
     }
 
@@ -328,17 +317,10 @@ impl Writer {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed)
     }
 
-    fn punch(&mut self, segments: &Segments) {
-        let waiting = std::mem::take(&mut self.waiting);
-        for (row, segment, offset, length) in &waiting {
-            if segments.punch(*segment, *offset, *length).is_err() {
-                break;
-            }
-            self.punched = *row;
-        }
-        for segment in self.emptied.drain(..) {
-            // An empty file left behind does no harm, and the next opening tries again.
-            let _ = segments.delete(segment);
+    /// Gives back the space that durable commits freed.
+    fn reclaim(&mut self) {
+        if let Some(reclaimer) = &mut self.reclaimer {
+            reclaimer.reclaim(std::mem::take(&mut self.waiting));
         }
     }
 }

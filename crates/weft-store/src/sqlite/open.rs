@@ -176,7 +176,7 @@ pub fn open(path: &Path) -> Result<Volume> {
     let hold = hold(&layout)?;
     let connection = connect(&layout.database, 32)?;
     let header = read_header(&connection)?;
-    let segments = layout.segments.clone().map(Segments::new);
+    let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
     let writer = Writer::open(connection, &layout.database, segments.as_ref())?;
     let readers = Readers::new(layout.database.clone());
     let store = SqliteStore {
