@@ -57,10 +57,15 @@ impl Patience {
         self.waited.set(false);
         let start = Instant::now();
         let served = self.with(Stance::Short { alone }, serve);
-        if self.waited.get() && start.elapsed() > SHORT {
+        self.took(start.elapsed());
+        served
+    }
+
+    /// The last request took so long.
+    fn took(&self, duration: Duration) {
+        if self.waited.get() && duration > SHORT {
             self.rest.set(REST);
         }
-        served
     }
 
     /// Calls `serve`, which waits as long as it must.
@@ -108,12 +113,8 @@ mod tests {
     #[test]
     fn after_a_long_wait_workers_do_the_waiting_for_a_while() {
         let patience = Patience::default();
-        #[expect(clippy::disallowed_methods, reason = "a slow disk")]
-        patience.try_waiting(true, || {
-            patience.answer(Wait::Read);
-            std::thread::sleep(2 * SHORT);
-            Served::Done
-        });
+        assert_eq!(told(&patience, true, Wait::Read), Some(Answer::Wait));
+        patience.took(2 * SHORT);
         for _ in 0..REST {
             assert_eq!(told(&patience, true, Wait::Log), None);
         }
