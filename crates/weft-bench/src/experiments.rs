@@ -63,7 +63,7 @@ const ALL: &[Experiment] = &[
     files("stat", "calls/s", Some(0.90), files::stat),
     files("open-close", "calls/s", Some(0.15), files::open_close),
     files("open-read-4k", "calls/s", Some(0.25), files::open_read),
-    files("list", "entries/s", None, files::list),
+    files("list-warm", "entries/s", None, files::list),
     files("list-cold", "lists/s", None, files::list_cold),
     files("create-write-4k", "files/s", Some(0.30), files::create_write),
     tree("tar", 0.35, trees::tar),
