@@ -2,6 +2,7 @@
 //! broken.
 
 use crate::acl::Acl;
+use crate::journal::Journal;
 use crate::mutation::{Mutation, decode, encode};
 use weft_store::Ino;
 
@@ -23,15 +24,12 @@ pub fn mutation(bytes: &[u8]) {
 /// The operations that `bytes` hold, as a record of the intent log holds them. Inode numbers are taken modulo
 /// `inodes`, so that most operations are about something that is there.
 pub fn record(mut bytes: &[u8], inodes: u64) -> Vec<u8> {
-    let mut record = Vec::new();
+    let mut journal = Journal::default();
     while let Some(mut mutation) = decode(&mut bytes) {
         fold(&mut mutation, inodes);
-        let mut encoded = Vec::new();
-        encode(&mutation, &mut encoded);
-        record.extend_from_slice(&u32::try_from(encoded.len()).expect("short").to_le_bytes());
-        record.extend_from_slice(&encoded);
+        journal.push(&mutation);
     }
-    record
+    journal.unlogged().map_or_else(Vec::new, |unlogged| unlogged.bytes)
 }
 
 fn fold(mutation: &mut Mutation<'_>, inodes: u64) {

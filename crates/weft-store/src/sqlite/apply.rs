@@ -62,13 +62,19 @@ impl Writer {
         let mut writer = Writer { connection, wal: wal.into(), tail, waiting: FreedSpace::default(), reclaimer };
         if let Some(segments) = segments {
             segments.recover(tail)?;
-            segments.sweep(tail)?;
+            segments.sweep(tail, &writer.segment_ids()?)?;
             writer.waiting.rows = writer.freed_rows()?;
             if writer.checkpoint()? {
                 writer.reclaim();
             }
         }
         Ok(writer)
+    }
+
+    fn segment_ids(&self) -> Result<Vec<u32>> {
+        let mut statement = self.connection.prepare("SELECT id FROM segments").map_err(failed)?;
+        let ids = statement.query_map((), |row| row.get(0)).map_err(failed)?;
+        ids.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
     fn freed_rows(&self) -> Result<Vec<(i64, u32, u64, u64)>> {

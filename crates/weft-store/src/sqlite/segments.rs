@@ -10,11 +10,10 @@ use crate::error::{Error, Result};
 use crate::row::Place;
 use crate::store::Patience;
 use parking_lot::Mutex;
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
 use std::io::IoSliceMut;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_block::pool;
@@ -194,15 +193,16 @@ impl Segments {
         }
     }
 
-    /// Deletes files before `tail` that hold nothing: what a crash kept from being deleted.
-    pub(super) fn sweep(&self, tail: Tail) -> Result<()> {
+    /// Deletes files before `tail` that are not `known` and hold nothing: what a crash kept from being deleted.
+    pub(super) fn sweep(&self, tail: Tail, known: &[u32]) -> Result<()> {
         let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
         for entry in std::fs::read_dir(&self.directory).map_err(io)? {
             let entry = entry.map_err(io)?;
             let name = entry.file_name();
             let id = name.to_str().and_then(|name| name.strip_suffix(".seg")?.parse::<u32>().ok());
-            let Some(id) = id.filter(|id| *id < tail.segment) else { continue };
-            if entry.metadata().map_err(io)?.blocks() == 0 {
+            let Some(id) = id.filter(|id| *id < tail.segment && !known.contains(id)) else { continue };
+            // Not by what it takes on disk, which some file systems always call nothing.
+            if seek(&*self.file(id, false)?, SeekFrom::Data(0)) == Err(Errno::NXIO) {
                 self.delete(id)?;
             }
         }

@@ -79,6 +79,9 @@ fn the_file_of_a_segment_without_live_blocks_goes_even_if_it_was_the_last() {
     assert_eq!(files(), ["00000001.seg"], "blocks are still appended to it");
     apply(0..1, false);
     assert_eq!(files(), ["00000002.seg"]);
+    fs::write(path.join("segments/00000001.seg"), [0; 5000]).expect("made");
+    open(&path).expect("opened");
+    assert_eq!(files(), ["00000001.seg", "00000002.seg"], "what holds anything stays");
     fs::write(path.join("segments/00000001.seg"), []).expect("made");
     open(&path).expect("opened");
     assert_eq!(files(), ["00000002.seg"], "what a crash left goes at the next opening");

@@ -33,9 +33,9 @@ pub(super) fn write(file: &File, path: &Path, start: u64, blocks: &[(u64, &Rope)
     let end = blocks.last().map_or(start, |(offset, bytes)| offset + bytes.len() as u64);
     let len = usize::try_from(end - start).expect("a segment is short");
     if len <= BUFFER_BYTES {
-        let mut filler = Filler { buffer: Buffer::new(len, start) };
-        filler.fill(blocks, &mut |buffer| target.write(buffer))?;
-        return target.write(&mut filler.buffer);
+        let mut buffer = Buffer::new(len, start);
+        buffer.fill(blocks, &mut |buffer| target.write(buffer))?;
+        return target.write(&mut buffer);
     }
     // Writes that make a file longer go one at a time.
     target.allocate(start, len as u64)?;
@@ -64,8 +64,8 @@ fn fill_by_turns(
     empty: &Receiver<Buffer>,
 ) -> io::Result<()> {
     let mut made = 1;
-    let mut filler = Filler { buffer: Buffer::new(BUFFER_BYTES, start) };
-    filler.fill(blocks, &mut |buffer| {
+    let mut last = Buffer::new(BUFFER_BYTES, start);
+    last.fill(blocks, &mut |buffer| {
         let next = buffer.end();
         let mut other = match empty.try_recv() {
             Ok(other) => other,
@@ -78,7 +78,7 @@ fn fill_by_turns(
         other.start = next;
         send.send(std::mem::replace(buffer, other)).map_err(io::Error::other)
     })?;
-    send.send(filler.buffer).map_err(io::Error::other)
+    send.send(last).map_err(io::Error::other)
 }
 
 /// Bytes on their way to one place of a file.
@@ -114,25 +114,10 @@ impl Buffer {
         len
     }
 
-    /// What was taken, and zeros up to a whole page.
-    fn pages(&mut self) -> &[u8] {
-        let len = self.filled.next_multiple_of(PAGE as usize);
-        let pages = &mut self.memory[self.skipped..self.skipped + len];
-        pages[self.filled..].fill(0);
-        pages
-    }
-}
-
-/// Puts blocks into buffers.
-struct Filler {
-    buffer: Buffer,
-}
-
-impl Filler {
-    /// Puts all blocks; calls `full` with each buffer that is, which leaves an empty one in its place.
+    /// Takes all of `blocks`; calls `full` whenever it is, which leaves an empty buffer in its place.
     fn fill(&mut self, blocks: &[(u64, &Rope)], full: &mut dyn FnMut(&mut Buffer) -> io::Result<()>) -> io::Result<()> {
         for (offset, bytes) in blocks {
-            let gap = usize::try_from(offset - self.buffer.end()).expect("less than a page");
+            let gap = usize::try_from(offset - self.end()).expect("less than a page");
             self.put(&[0; PAGE as usize][..gap], full)?;
             bytes.slices().iter().try_for_each(|slice| self.put(slice, full))?;
         }
@@ -141,13 +126,21 @@ impl Filler {
 
     fn put(&mut self, mut bytes: &[u8], full: &mut dyn FnMut(&mut Buffer) -> io::Result<()>) -> io::Result<()> {
         while !bytes.is_empty() {
-            let taken = self.buffer.take(bytes);
+            let taken = self.take(bytes);
             bytes = &bytes[taken..];
             if !bytes.is_empty() {
-                full(&mut self.buffer)?;
+                full(self)?;
             }
         }
         Ok(())
+    }
+
+    /// What was taken, and zeros up to a whole page.
+    fn pages(&mut self) -> &[u8] {
+        let len = self.filled.next_multiple_of(PAGE as usize);
+        let pages = &mut self.memory[self.skipped..self.skipped + len];
+        pages[self.filled..].fill(0);
+        pages
     }
 }
 
