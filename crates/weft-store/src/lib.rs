@@ -1,6 +1,6 @@
 //! Rows and blocks: what a volume keeps, and the one way to change it.
 //!
-//! A [`Store`] reads rows, reads blocks and applies one [`Batch`] atomically. It knows no rule of
+//! A [`Store`] reads rows, reads blocks and applies one [`Batch`] atomically, in a [`Transaction`]. It knows no rule of
 //! the file system: it could be tested with made-up rows. [`sqlite`] is the embedded
 //! implementation; [`log`] is the intent log that makes an fsync cost one append.
 //!
@@ -21,7 +21,7 @@ pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use row::{
     BlockDigest, BlockId, BlockRef, CommitNo, Cookie, Generation, Ino, InodeRow, Kind, NameRow, OpNo, Place, Timestamp,
 };
-pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, VolumeOptions};
+pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
 
 /// Version of the volume format that this program reads and writes.
 pub const FORMAT: u32 = 1;

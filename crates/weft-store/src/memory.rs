@@ -2,12 +2,12 @@
 //!
 //! It keeps the rows in plain maps and checks what a batch promises. Cloning it takes a snapshot.
 
-use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NameChange};
+use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
-use crate::store::{Applied, Durability, Header, Patience, Space, Store, VolumeOptions};
+use crate::store::{Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
 use crate::{Name, digest};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_block::Block;
@@ -26,11 +26,21 @@ struct Rows {
 /// The store.
 pub struct MemoryStore {
     rows: RwLock<Rows>,
+    /// Held by a transaction.
+    writing: Mutex<()>,
+}
+
+/// A commit on its way: a copy of the rows.
+struct MemoryTransaction<'a> {
+    store: &'a MemoryStore,
+    _writing: MutexGuard<'a, ()>,
+    next: Rows,
+    blocks: Vec<BlockId>,
 }
 
 impl Clone for MemoryStore {
     fn clone(&self) -> MemoryStore {
-        MemoryStore { rows: RwLock::new(self.rows.read().clone()) }
+        MemoryStore { rows: RwLock::new(self.rows.read().clone()), writing: Mutex::default() }
     }
 }
 
@@ -55,7 +65,14 @@ impl MemoryStore {
                 xattrs: BTreeMap::new(),
                 blocks: BTreeMap::new(),
             }),
+            writing: Mutex::default(),
         }
+    }
+
+    /// Goes back to what `earlier` holds.
+    pub fn restore(&self, earlier: &MemoryStore) {
+        let rows = earlier.rows.read().clone();
+        *self.rows.write() = rows;
     }
 
     /// How many blocks are kept.
@@ -119,19 +136,19 @@ impl Rows {
         Ok(())
     }
 
-    fn apply(&mut self, batch: &Batch) -> Result<Applied> {
+    fn put_block(&mut self, new: &NewBlock) -> Result<BlockRef> {
+        let block = Block::new(new.bytes.to_vec());
+        let length = u32::try_from(block.len()).map_err(|_| Error::Bug("block too long".into()))?;
+        let stored = BlockRef { id: new.id, length, digest: new.digest, place: Place::Database };
+        if self.blocks.insert(new.id, (stored, block, 0)).is_some() {
+            return Err(Error::Bug(format!("block {} written twice", new.id.0)));
+        }
+        Ok(stored)
+    }
+
+    fn apply(&mut self, batch: &Batch, blocks: &[BlockId]) -> Result<()> {
         if batch.commit != self.header.commit.next() {
             return Err(Error::Bug(format!("commit {} after {}", batch.commit.0, self.header.commit.0)));
-        }
-        let mut applied = Applied::default();
-        for new in &batch.blocks {
-            let block = Block::new(new.bytes.to_vec());
-            let length = u32::try_from(block.len()).map_err(|_| Error::Bug("block too long".into()))?;
-            let stored = BlockRef { id: new.id, length, digest: new.digest, place: Place::Database };
-            if self.blocks.insert(new.id, (stored, block, 0)).is_some() {
-                return Err(Error::Bug(format!("block {} written twice", new.id.0)));
-            }
-            applied.blocks.push(stored);
         }
         for change in &batch.inodes {
             match change {
@@ -154,15 +171,13 @@ impl Rows {
                 None => self.xattrs.remove(&key),
             };
         }
-        if let Some(new) =
-            batch.blocks.iter().find(|new| self.blocks.get(&new.id).is_some_and(|(_, _, refs)| *refs == 0))
-        {
-            return Err(Error::Bug(format!("no extent names new block {}", new.id.0)));
+        if let Some(id) = blocks.iter().find(|id| self.blocks.get(id).is_some_and(|(_, _, refs)| *refs == 0)) {
+            return Err(Error::Bug(format!("no extent names new block {}", id.0)));
         }
         self.blocks.retain(|_, (_, _, refs)| *refs > 0);
         self.header.commit = batch.commit;
         self.header.counters = batch.counters;
-        Ok(applied)
+        Ok(())
     }
 }
 
@@ -211,15 +226,26 @@ impl Store for MemoryStore {
         Ok(Some(bytes.clone()))
     }
 
-    fn apply(&self, batch: &Batch, _durability: Durability) -> Result<Applied> {
-        let mut rows = self.rows.write();
-        let mut next = rows.clone();
-        let applied = next.apply(batch)?;
-        *rows = next;
-        Ok(applied)
+    fn begin(&self, _durability: Durability) -> Result<Box<dyn Transaction + '_>> {
+        let writing = self.writing.lock();
+        let next = self.rows.read().clone();
+        Ok(Box::new(MemoryTransaction { store: self, _writing: writing, next, blocks: Vec::new() }))
     }
 
     fn space(&self) -> Result<Space> {
         Ok(Space { bytes_total: u64::MAX / 2, bytes_free: u64::MAX / 2 })
+    }
+}
+
+impl Transaction for MemoryTransaction<'_> {
+    fn put_blocks(&mut self, blocks: &[NewBlock]) -> Result<Vec<BlockRef>> {
+        self.blocks.extend(blocks.iter().map(|new| new.id));
+        blocks.iter().map(|new| self.next.put_block(new)).collect()
+    }
+
+    fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {
+        self.next.apply(batch, &self.blocks)?;
+        *self.store.rows.write() = self.next;
+        Ok(())
     }
 }

@@ -14,16 +14,16 @@ mod readers;
 mod reclaim;
 mod schema;
 mod segments;
+mod transaction;
 
 pub use check::{CheckOptions, Finding, Outcome, Progress, Repair, check};
 pub use convert::convert;
 pub use layout::Layout;
 pub use open::{Volume, create, open};
 
-use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, Cookie, Ino, InodeRow, NameRow, Place};
-use crate::store::{Applied, Durability, Header, Patience, Space, Store};
+use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use crate::{Name, digest};
 use parking_lot::Mutex;
 use readers::Readers;
@@ -95,17 +95,8 @@ impl Store for SqliteStore {
         Ok(Some(Block::new(bytes)))
     }
 
-    fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied> {
-        let mut writer = self.writer.lock();
-        let applied = writer.apply(batch, durability, self.segments.as_deref())?;
-        {
-            let mut header = self.header.lock();
-            header.commit = batch.commit;
-            header.counters = batch.counters;
-        }
-        self.readers.end_transactions();
-        writer.after_commit(durability);
-        Ok(applied)
+    fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
+        Ok(Box::new(transaction::SqliteTransaction::begin(self, durability)?))
     }
 
     fn space(&self) -> Result<Space> {

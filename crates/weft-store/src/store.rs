@@ -1,6 +1,6 @@
 //! The border between the file system and what keeps its rows.
 
-use crate::batch::{Batch, Counters};
+use crate::batch::{Batch, Counters, NewBlock};
 use crate::error::Result;
 use crate::name::Name;
 use crate::row::{BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Timestamp};
@@ -9,8 +9,8 @@ use weft_block::Block;
 
 /// What keeps a volume.
 ///
-/// Reads give the state of some commit no older than the last one applied before the call. All
-/// methods may be called from any thread; `apply` from one at a time.
+/// Reads give the state of some commit no older than the last one that ended before the call. All
+/// methods may be called from any thread; transactions run one at a time.
 pub trait Store: Send + Sync {
     /// Options and counters as of the last commit.
     fn header(&self) -> Result<Header>;
@@ -37,12 +37,31 @@ pub trait Store: Send + Sync {
     /// with `Patience::None` when the bytes would have to be waited for.
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>>;
 
-    /// Applies `batch` whole, or fails and changes nothing. Reads meanwhile see it or not, in no order; all later
-    /// ones do.
-    fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied>;
+    /// Begins a commit. Waits for the end of one that was begun before.
+    fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>>;
+
+    /// Applies `batch`, its blocks included, whole, or fails and changes nothing.
+    fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied> {
+        let mut transaction = self.begin(durability)?;
+        let blocks = transaction.put_blocks(&batch.blocks)?;
+        transaction.commit(batch)?;
+        Ok(Applied { blocks })
+    }
 
     /// Space of the place the volume lies in.
     fn space(&self) -> Result<Space>;
+}
+
+/// A commit on its way: it takes blocks as they are built, so that not all of them need be in memory together,
+/// then the rows that name them. Dropped before [`Transaction::commit`] it changes nothing.
+pub trait Transaction {
+    /// Stores `blocks`, whose ids are above those of the blocks before them; tells where each lies. After an
+    /// error nothing but dropping the transaction is left.
+    fn put_blocks(&mut self, blocks: &[NewBlock]) -> Result<Vec<BlockRef>>;
+
+    /// Applies the rows of `batch` and the blocks taken so far whole, or fails and changes nothing; `batch.blocks`
+    /// is not looked at. Reads meanwhile see the commit or not, in no order; all later ones do.
+    fn commit(self: Box<Self>, batch: &Batch) -> Result<()>;
 }
 
 /// Whether a read may wait for a disk.
@@ -54,7 +73,7 @@ pub enum Patience {
     Forever,
 }
 
-/// Whether a commit must outlive a power cut when `apply` returns. Either way commits survive only
+/// Whether a commit must outlive a power cut when it returns. Either way commits survive only
 /// as a prefix: none without all before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {

@@ -1,24 +1,24 @@
 //! A store whose calls fail on demand and that can lose power.
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::Block;
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    Applied, Batch, BlockRef, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, Name, NameRow, Patience,
-    Result, Space, Store, VolumeOptions,
+    Batch, BlockRef, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, Name, NameRow, NewBlock, Patience,
+    Result, Space, Store, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make its
 /// calls fail, but not to crash.
 pub struct CrashStore {
-    live: RwLock<Arc<dyn Store>>,
+    live: Arc<dyn Store>,
     /// For a store in memory: the durable image, then one after each eventual commit.
     images: Mutex<Vec<MemoryStore>>,
     /// The store in memory, if it is one.
-    memory: RwLock<Option<Arc<MemoryStore>>>,
+    memory: Option<Arc<MemoryStore>>,
     faults: Mutex<Faults>,
     bytes_free: AtomicU64,
 }
@@ -43,8 +43,8 @@ pub struct Faults {
 pub enum Calls {
     /// Any but those that only look at the volume as a whole.
     All,
-    /// Commits.
-    Applies,
+    /// What a commit consists of.
+    Commits,
 }
 
 impl Faults {
@@ -56,18 +56,16 @@ impl CrashStore {
     /// An empty volume in memory, durable.
     pub fn new(options: VolumeOptions) -> CrashStore {
         let memory = Arc::new(MemoryStore::new(options));
-        let store = CrashStore::over(memory.clone());
-        *store.images.lock() = vec![(*memory).clone()];
-        *store.memory.write() = Some(memory);
-        store
+        let images = Mutex::new(vec![(*memory).clone()]);
+        CrashStore { images, memory: Some(memory.clone()), ..CrashStore::over(memory) }
     }
 
     /// Passes all calls to `store`.
     pub fn over(store: Arc<dyn Store>) -> CrashStore {
         CrashStore {
-            live: RwLock::new(store),
+            live: store,
             images: Mutex::new(Vec::new()),
-            memory: RwLock::new(None),
+            memory: None,
             faults: Mutex::new(Faults::NONE),
             bytes_free: AtomicU64::new(u64::MAX / 2),
         }
@@ -88,10 +86,8 @@ impl CrashStore {
         let mut images = self.images.lock();
         let kept = (images.len() - 1) * usize::from(survives) / 255;
         let image = images[kept].clone();
-        *images = vec![image.clone()];
-        let image = Arc::new(image);
-        *self.memory.write() = Some(image.clone());
-        *self.live.write() = image;
+        self.memory().restore(&image);
+        *images = vec![image];
     }
 
     /// From now on the place of the volume has room for `bytes` more, it says.
@@ -101,12 +97,16 @@ impl CrashStore {
 
     /// How many blocks the store in memory keeps.
     pub fn block_count(&self) -> usize {
-        self.memory.read().as_ref().expect("the store is in memory").block_count()
+        self.memory().block_count()
+    }
+
+    fn memory(&self) -> &MemoryStore {
+        self.memory.as_ref().expect("the store is in memory")
     }
 
     fn call(&self, kind: Calls) -> Result<()> {
         let mut faults = self.faults.lock();
-        if faults.calls == Calls::Applies && kind != Calls::Applies {
+        if faults.calls == Calls::Commits && kind != Calls::Commits {
             return Ok(());
         }
         if faults.after > 0 {
@@ -124,51 +124,69 @@ impl CrashStore {
 
 impl Store for CrashStore {
     fn header(&self) -> Result<Header> {
-        self.live.read().header()
+        self.live.header()
     }
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
         self.call(Calls::All)?;
-        self.live.read().inodes(from, limit)
+        self.live.inodes(from, limit)
     }
     fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
         self.call(Calls::All)?;
-        self.live.read().name(parent, name)
+        self.live.name(parent, name)
     }
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         self.call(Calls::All)?;
-        self.live.read().names(parent, after, limit)
+        self.live.names(parent, after, limit)
     }
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.call(Calls::All)?;
-        self.live.read().extents(ino, range)
+        self.live.extents(ino, range)
     }
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.call(Calls::All)?;
-        self.live.read().xattrs(ino)
+        self.live.xattrs(ino)
     }
     fn orphans(&self) -> Result<Vec<Ino>> {
         self.call(Calls::All)?;
-        self.live.read().orphans()
+        self.live.orphans()
     }
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
         self.call(Calls::All)?;
-        self.live.read().read_block(block, patience)
+        self.live.read_block(block, patience)
     }
-    fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied> {
-        self.call(Calls::Applies)?;
-        let live = self.live.read();
-        let applied = live.apply(batch, durability)?;
-        if let Some(memory) = &*self.memory.read() {
-            let mut images = self.images.lock();
-            if durability == Durability::Durable {
+    fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
+        self.call(Calls::Commits)?;
+        Ok(Box::new(CrashTransaction { store: self, inner: self.live.begin(durability)?, durability }))
+    }
+    fn space(&self) -> Result<Space> {
+        let bytes_free = self.bytes_free.load(Ordering::Relaxed);
+        Ok(Space { bytes_free, ..self.live.space()? })
+    }
+}
+
+/// A commit whose steps fail on demand.
+struct CrashTransaction<'a> {
+    store: &'a CrashStore,
+    inner: Box<dyn Transaction + 'a>,
+    durability: Durability,
+}
+
+impl Transaction for CrashTransaction<'_> {
+    fn put_blocks(&mut self, blocks: &[NewBlock]) -> Result<Vec<BlockRef>> {
+        self.store.call(Calls::Commits)?;
+        self.inner.put_blocks(blocks)
+    }
+
+    fn commit(self: Box<Self>, batch: &Batch) -> Result<()> {
+        self.store.call(Calls::Commits)?;
+        self.inner.commit(batch)?;
+        if let Some(memory) = &self.store.memory {
+            let mut images = self.store.images.lock();
+            if self.durability == Durability::Durable {
                 images.clear();
             }
             images.push((**memory).clone());
         }
-        Ok(applied)
-    }
-    fn space(&self) -> Result<Space> {
-        let bytes_free = self.bytes_free.load(Ordering::Relaxed);
-        Ok(Space { bytes_free, ..self.live.read().space()? })
+        Ok(())
     }
 }

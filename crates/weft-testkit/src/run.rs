@@ -150,7 +150,7 @@ impl Driver {
         self.store.set_faults(Faults {
             count: u32::MAX,
             kind: StoreErrorKind::Unavailable,
-            calls: Calls::Applies,
+            calls: Calls::Commits,
             ..Faults::NONE
         });
         let before = std::fs::read(&path).expect("the log");

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{Log, Vfs};
 use std::sync::atomic::Ordering;
 use weft_store::log::{IntentLog, Sync};
-use weft_store::{Durability, OpNo};
+use weft_store::{BlockRef, Durability, OpNo};
 
 /// Rows after which a commit does not wait for its interval.
 pub(crate) const ROWS_EAGER: usize = 50_000;
@@ -155,16 +155,16 @@ impl Vfs {
         let (mut snapshot, durability) = self.snapshot(durability);
         snapshot.batch.commit = last.next();
         snapshot.batch.time = self.now();
-        let applied = self.build(&mut snapshot).and_then(|()| Ok(self.store.apply(&snapshot.batch, durability)?));
+        let stored = self.store_snapshot(&mut snapshot, durability);
         let space = self.store.space();
         let mut state = self.state.lock();
         if let Ok(space) = space {
             state.space_free = space.bytes_free;
         }
-        let result = match applied {
-            Ok(applied) => {
+        let result = match stored {
+            Ok(blocks) => {
                 *last = snapshot.batch.commit;
-                state.finish(&snapshot, &applied.blocks);
+                state.finish(&snapshot, &blocks);
                 state.committed = snapshot.batch.counters.op;
                 if durability == Durability::Durable {
                     state.durable = state.durable.max(state.committed);
@@ -183,6 +183,14 @@ impl Vfs {
         drop(state);
         self.after_commit(result.as_ref().err(), durability);
         result
+    }
+
+    /// Stores all of the snapshot or nothing; tells its new blocks.
+    fn store_snapshot(&self, snapshot: &mut Snapshot, durability: Durability) -> Result<Vec<BlockRef>> {
+        let mut transaction = self.store.begin(durability)?;
+        let blocks = self.store_blocks(snapshot, &mut *transaction)?;
+        transaction.commit(&snapshot.batch)?;
+        Ok(blocks)
     }
 
     /// Takes the snapshot, and goes on in the other half of the log if this one has anything in it: the

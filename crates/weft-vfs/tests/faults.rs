@@ -26,7 +26,7 @@ fn open(store: &Arc<CrashStore>, log: Option<IntentLog>, options: Options) -> Ar
 }
 
 fn commits_fail(kind: StoreErrorKind) -> Faults {
-    Faults { count: u32::MAX, kind, calls: Calls::Applies, ..Faults::NONE }
+    Faults { count: u32::MAX, kind, calls: Calls::Commits, ..Faults::NONE }
 }
 
 /// Runs `steps` with the call after the first `after` failing; tells whether there was one.

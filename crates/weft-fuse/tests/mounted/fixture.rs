@@ -10,7 +10,7 @@ use weft_block::Block;
 use weft_fuse::{MountOptions, Session, SessionOptions, Transport, Unmounter};
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    Applied, Batch, BlockRef, Cookie, Durability, Header, Ino, InodeRow, Name, NameRow, Patience, Space, Store,
+    BlockRef, Cookie, Durability, Header, Ino, InodeRow, Name, NameRow, Patience, Space, Store, Transaction,
     VolumeOptions,
 };
 use weft_vfs::{Options, SystemClock, Vfs};
@@ -177,9 +177,9 @@ impl Store for GatedStore {
         if patience == Patience::None { Ok(None) } else { self.store.read_block(block, patience) }
     }
 
-    fn apply(&self, batch: &Batch, durability: Durability) -> weft_store::Result<Applied> {
+    fn begin(&self, durability: Durability) -> weft_store::Result<Box<dyn Transaction + '_>> {
         self.gate.pass();
-        self.store.apply(batch, durability)
+        self.store.begin(durability)
     }
 
     fn space(&self) -> weft_store::Result<Space> {

@@ -1,4 +1,4 @@
-//! Commits: blocks first, then one transaction with everything, then the space of dead blocks.
+//! The connection that writes: the rows of a commit, and afterwards the space of dead blocks.
 //!
 //! Space is given back only after the commit that freed it is durable: until then a power cut may bring
 //! back the rows that name it. `freed` remembers it across crashes.
@@ -10,7 +10,7 @@ use super::segments::{Segments, Tail};
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, CommitNo, InodeRow, NameRow, Place};
-use crate::store::{Applied, Durability};
+use crate::store::Durability;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,50 +84,35 @@ impl Writer {
         rows.map_err(failed)?.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
-    pub(super) fn apply(
-        &mut self,
-        batch: &Batch,
-        durability: Durability,
-        segments: Option<&Segments>,
-    ) -> Result<Applied> {
-        let (blocks, tail) = self.write_blocks(&batch.blocks, segments)?;
+    /// Where the next block goes.
+    pub(super) fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// Begins a transaction, which [`Writer::commit`] or [`Writer::roll_back`] ends.
+    pub(super) fn begin(&self, durability: Durability) -> Result<()> {
         let synchronous = match durability {
             Durability::Eventual => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
             Durability::Durable => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
         };
-        self.connection.execute_batch(synchronous).map_err(failed)?;
-        let freed = self.write_rows(batch, &blocks, tail).and_then(|freed| {
-            self.connection.execute_batch("COMMIT").map_err(failed)?;
-            Ok(freed)
-        });
-        match freed {
-            Ok(freed) => {
-                self.tail = tail;
-                self.waiting.add(freed);
-                Ok(Applied { blocks })
-            }
-            Err(error) => {
-                if !self.connection.is_autocommit() {
-                    // The error that led here says more than one of the rollback would.
-                    let _ = self.connection.execute_batch("ROLLBACK");
-                }
-                Err(error)
-            }
-        }
+        self.connection.execute_batch(synchronous).map_err(failed)
     }
 
-    fn write_blocks(&self, blocks: &[NewBlock], segments: Option<&Segments>) -> Result<(Vec<BlockRef>, Tail)> {
-        let (places, tail) = match segments {
-            Some(segments) if !blocks.is_empty() => segments.append(self.tail, blocks)?,
-            Some(_) => (Vec::new(), self.tail),
-            None => (vec![Place::Database; blocks.len()], self.tail),
-        };
-        let reference = |(block, place): (&NewBlock, Place)| {
-            let length = u32::try_from(block.bytes.len()).map_err(|_| Error::Bug("a block past 4 GiB".into()))?;
-            Ok(BlockRef { id: block.id, length, digest: block.digest, place })
-        };
-        let references = blocks.iter().zip(places).map(reference).collect::<Result<Vec<_>>>()?;
-        Ok((references, tail))
+    /// Ends the transaction, with the rows of `batch` and those of `blocks`, which end at `tail`.
+    pub(super) fn commit(&mut self, batch: &Batch, blocks: &[BlockRef], tail: Tail) -> Result<()> {
+        let freed = self.write_rows(batch, blocks, tail)?;
+        self.connection.execute_batch("COMMIT").map_err(failed)?;
+        self.tail = tail;
+        self.waiting.add(freed);
+        Ok(())
+    }
+
+    /// Ends the transaction without a trace.
+    pub(super) fn roll_back(&self) {
+        if !self.connection.is_autocommit() {
+            // The error that led here says more than one of the rollback would.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
     }
 
     fn write_rows(&self, batch: &Batch, blocks: &[BlockRef], tail: Tail) -> Result<FreedSpace> {
@@ -141,7 +126,6 @@ impl Writer {
         }
         references.put(connection, batch.commit, &puts)?;
         references.insert(connection, blocks)?;
-        self.write_bytes(batch, blocks)?;
         self.write_xattrs(batch)?;
         let freed = references.settle(connection)?;
         let freed = self.write_segments(blocks, &freed, tail)?;
@@ -197,14 +181,13 @@ impl Writer {
         late.into_iter().try_for_each(put)
     }
 
-    fn write_bytes(&self, batch: &Batch, blocks: &[BlockRef]) -> Result<()> {
+    /// Puts the bytes of `blocks` into the database.
+    pub(super) fn write_bytes(&self, blocks: &[NewBlock]) -> Result<()> {
         let statement = "INSERT INTO block_bytes (id, bytes) VALUES (?1, ?2)";
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
-        for (new, stored) in batch.blocks.iter().zip(blocks) {
-            if stored.place == Place::Database {
-                let bytes = new.bytes.contiguous();
-                statement.execute((sql(new.id.0), &bytes[..])).map_err(failed)?;
-            }
+        for new in blocks {
+            let bytes = new.bytes.contiguous();
+            statement.execute((sql(new.id.0), &bytes[..])).map_err(failed)?;
         }
         Ok(())
     }

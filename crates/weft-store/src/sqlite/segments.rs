@@ -7,7 +7,7 @@ mod writer;
 
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
-use crate::row::Place;
+use crate::row::{BlockRef, Place};
 use crate::store::Patience;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
@@ -97,7 +97,7 @@ impl Segments {
         Ok(file)
     }
 
-    /// Appends `blocks` after `tail` and makes them durable; tells where each lies and the new tail.
+    /// Appends `blocks` after `tail`; tells where each lies and the new tail.
     pub(super) fn append(&self, tail: Tail, blocks: &[NewBlock]) -> Result<(Vec<Place>, Tail)> {
         let (places, end) = assign(tail, blocks);
         let mut from = 0;
@@ -115,8 +115,18 @@ impl Segments {
         let placed = blocks.iter().zip(places).map(|(block, place)| (segment_of(*place).1, &block.bytes));
         let placed = placed.collect::<Vec<_>>();
         let written = writer::write(&file, &self.path(segment), placed[0].0, &placed);
-        written.map_err(|error| self.io("cannot append to", segment, error))?;
-        file.sync_data().map_err(|error| self.io("cannot sync", segment, error))
+        written.map_err(|error| self.io("cannot append to", segment, error))
+    }
+
+    /// Makes `blocks`, in the order they were appended, durable.
+    pub(super) fn sync(&self, blocks: &[BlockRef]) -> Result<()> {
+        let mut segments = blocks.iter().map(|block| segment_of(block.place).0).collect::<Vec<_>>();
+        segments.dedup();
+        for segment in segments {
+            let synced = self.file(segment, false)?.sync_data();
+            synced.map_err(|error| self.io("cannot sync", segment, error))?;
+        }
+        Ok(())
     }
 
     /// `length` bytes at `offset` of a segment; none if they would have to be waited for.

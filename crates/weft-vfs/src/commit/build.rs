@@ -1,70 +1,103 @@
-//! Builds the blocks of a snapshot: what was written, over what was there.
+//! Builds the blocks of a snapshot, what was written over what was there, and gives them to the store.
+//!
+//! A write of a few bytes makes a whole block, so the blocks of a commit may be many times its changes: they are
+//! built and stored a few at a time, some while others are on their way to the disk.
 
 use super::snapshot::{Job, Snapshot};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use std::num::NonZero;
 use std::thread;
 use weft_block::{Block, Rope, pool};
-use weft_store::{BlockDigest, BlockRef, ExtentChange, NewBlock, Place};
+use weft_store::{BlockDigest, BlockRef, ExtentChange, NewBlock, Transaction};
 
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;
 
-/// A block's bytes and their digest.
-type Built = (Rope, BlockDigest);
+/// Bytes of blocks that are built, and stored, together.
+const CHUNK_BYTES: usize = 16 << 20;
+
+/// The blocks of some jobs; none for one whose base is damaged.
+type Built = Result<Vec<Option<NewBlock>>>;
 
 impl Vfs {
-    /// Adds the snapshot's blocks, and the extents that name them, to its batch. What was written over a
-    /// damaged block stays dirty: the rest of the volume must not wait for it.
-    pub(super) fn build(&self, snapshot: &mut Snapshot) -> Result<()> {
-        let built = self.build_all(&snapshot.jobs);
-        let failed = |error: &Error| error.kind() != ErrorKind::Corrupt;
-        if built.iter().any(|built| built.as_ref().is_err_and(failed)) {
-            return built.into_iter().find_map(|built| built.err().filter(failed)).map_or(Ok(()), Err);
-        }
-        for (job, built) in std::mem::take(&mut snapshot.jobs).into_iter().zip(built) {
-            match built {
-                Ok((bytes, digest)) => {
-                    let length = u32::try_from(job.len).expect("at most a block");
-                    let block = BlockRef { id: job.id, length, digest, place: Place::Database };
-                    snapshot.batch.extents.push(ExtentChange::Put { ino: job.ino, index: job.index, block });
-                    snapshot.batch.blocks.push(NewBlock { id: job.id, bytes, digest });
-                    snapshot.jobs.push(job);
-                }
-                Err(error) => {
-                    self.report("cannot store what was written over a damaged block", &error);
-                    snapshot.damaged.push(job);
+    /// Stores the snapshot's blocks, and adds the extents that name them to its batch. What was written over a
+    /// damaged block stays dirty: the rest of the volume must not wait for it. Tells where the blocks lie.
+    pub(super) fn store_blocks(
+        &self,
+        snapshot: &mut Snapshot,
+        transaction: &mut dyn Transaction,
+    ) -> Result<Vec<BlockRef>> {
+        let mut damaged = Vec::new();
+        let mut stored = Vec::with_capacity(snapshot.jobs.len());
+        self.build_by_turns(&snapshot.jobs, |jobs, built| {
+            for (job, block) in jobs.iter().zip(&built) {
+                if block.is_none() {
+                    damaged.push(job.id);
                 }
             }
+            stored.extend(transaction.put_blocks(&built.into_iter().flatten().collect::<Vec<_>>())?);
+            Ok(())
+        })?;
+        let (broken, jobs) =
+            std::mem::take(&mut snapshot.jobs).into_iter().partition(|job| damaged.binary_search(&job.id).is_ok());
+        (snapshot.damaged, snapshot.jobs) = (broken, jobs);
+        let put = |(job, block): (&Job, &BlockRef)| ExtentChange::Put { ino: job.ino, index: job.index, block: *block };
+        snapshot.batch.extents.extend(snapshot.jobs.iter().zip(&stored).map(put));
+        Ok(stored)
+    }
+
+    /// Builds `jobs` a chunk at a time and passes each on, while the next is built.
+    fn build_by_turns(
+        &self,
+        jobs: &[Job],
+        mut pass: impl FnMut(&[Job], Vec<Option<NewBlock>>) -> Result<()>,
+    ) -> Result<()> {
+        let mut chunks = jobs.chunks((CHUNK_BYTES / self.block_size as usize).max(1));
+        let Some(mut chunk) = chunks.next() else { return Ok(()) };
+        let mut built = self.build_all(chunk)?;
+        for next in chunks {
+            thread::scope(|scope| {
+                let building = scope.spawn(|| self.build_all(next));
+                let passed = pass(chunk, std::mem::take(&mut built));
+                built = building.join().expect("building does not panic")?;
+                passed
+            })?;
+            chunk = next;
         }
-        Ok(())
+        pass(chunk, built)
     }
 
     /// Builds on all processors, if there is enough to do for them.
-    fn build_all(&self, jobs: &[Job]) -> Vec<Result<Built>> {
-        let build = |job| {
-            let bytes = self.content(job)?;
-            let digest = digest(&bytes);
-            Ok((bytes, digest))
-        };
+    fn build_all(&self, jobs: &[Job]) -> Built {
+        let build = |jobs: &[Job]| jobs.iter().map(|job| self.build(job)).collect::<Built>();
         let bytes: usize = jobs.iter().map(|job| job.len).sum();
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let threads = (bytes / BYTES_A_THREAD).clamp(1, processors);
         if threads == 1 {
-            return jobs.iter().map(build).collect();
+            return build(jobs);
         }
         let mut parts = jobs.chunks(jobs.len().div_ceil(threads));
         let mine = parts.next().unwrap_or_default();
         thread::scope(|scope| {
-            let others = parts.map(|part| scope.spawn(move || part.iter().map(build).collect::<Vec<_>>()));
-            let others = others.collect::<Vec<_>>();
-            let mut built = mine.iter().map(build).collect::<Vec<_>>();
+            let others = parts.map(|part| scope.spawn(move || build(part))).collect::<Vec<_>>();
+            let mut built = build(mine)?;
             for other in others {
-                built.extend(other.join().expect("building does not panic"));
+                built.extend(other.join().expect("building does not panic")?);
             }
-            built
+            Ok(built)
         })
+    }
+
+    fn build(&self, job: &Job) -> Result<Option<NewBlock>> {
+        match self.content(job) {
+            Ok(bytes) => Ok(Some(NewBlock { id: job.id, digest: digest(&bytes), bytes })),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                self.report("cannot store what was written over a damaged block", &error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The bytes of a block; those that one piece holds are not copied.

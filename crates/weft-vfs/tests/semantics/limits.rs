@@ -67,7 +67,7 @@ fn a_read_only_volume_reads_and_refuses_every_change() {
     volume.store.set_faults(Faults {
         count: u32::MAX,
         kind: weft_store::ErrorKind::Bug,
-        calls: Calls::Applies,
+        calls: Calls::Commits,
         ..Faults::NONE
     });
     let vfs = &volume.vfs;
