@@ -86,7 +86,7 @@ pub struct Mount {
     /// The directory to mount it at
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
-    /// allow_other, writeback, keep-awake, and commit-interval, dirty-max, metadata-cache, block-cache, transport, placement and log with
+    /// allow_other, writeback, keep-awake, no-idle-policy, and commit-interval, dirty-max, metadata-cache, block-cache, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -130,6 +130,11 @@ pub struct Mount {
     /// machines, at the price of power
     #[arg(long)]
     pub keep_awake: bool,
+    /// Serve with the ordinary scheduling policy. Otherwise, while requests come fast, the threads that serve take the
+    /// idle policy (as root, or with CAP_SYS_NICE), so that the kernel leaves programs where they are served: much
+    /// faster where processors are slow to wake
+    #[arg(long)]
+    pub no_idle_policy: bool,
     /// Write messages to this file (default: weft.log in the volume, or VOLUME.log)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,

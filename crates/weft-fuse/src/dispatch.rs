@@ -15,6 +15,7 @@ use crate::log;
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
 use crate::session::SessionOptions;
+use crate::transport::scheduling::Scheduling;
 use crate::wakefulness::Wakefulness;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -59,6 +60,8 @@ pub(crate) struct Server {
     pub(crate) vfs: Arc<Vfs>,
     pub(crate) options: SessionOptions,
     wakefulness: Option<Wakefulness>,
+    /// Seats for the threads that serve, if they take the idle policy.
+    pub(crate) scheduling: Option<Scheduling>,
     /// Tells the kernel of changes that it cannot infer.
     notifier: OnceLock<Notifier>,
     /// Whether requests come over io_uring.
@@ -68,11 +71,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(vfs: Arc<Vfs>, options: SessionOptions, wakefulness: Option<Wakefulness>) -> Server {
+    pub(crate) fn new(
+        vfs: Arc<Vfs>,
+        options: SessionOptions,
+        wakefulness: Option<Wakefulness>,
+        scheduling: Option<Scheduling>,
+    ) -> Server {
         Server {
             vfs,
             options,
             wakefulness,
+            scheduling,
             notifier: OnceLock::new(),
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],

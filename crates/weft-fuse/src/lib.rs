@@ -17,7 +17,7 @@ pub use session::{Placement, Session, SessionOptions, Transport, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.
 pub fn fuzz_request(vfs: &std::sync::Arc<weft_vfs::Vfs>, bytes: &[u8]) {
-    let server = dispatch::Server::new(vfs.clone(), session::SessionOptions::default(), None);
+    let server = dispatch::Server::new(vfs.clone(), session::SessionOptions::default(), None, None);
     if let Some(request) = protocol::Request::parse(bytes) {
         server.serve(&request, &mut protocol::Reply::default());
     }

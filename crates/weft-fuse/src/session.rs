@@ -5,6 +5,7 @@ use crate::mount::{self, MountError, MountOptions};
 use crate::notify::Notifier;
 use crate::transport::device::Device;
 use crate::transport::handshake::shake_hands;
+use crate::transport::scheduling::Scheduling;
 use crate::transport::uring::Rings;
 use crate::wakefulness::Wakefulness;
 use std::fmt;
@@ -28,6 +29,9 @@ pub struct SessionOptions {
     pub writeback: bool,
     /// Whether idle processors are kept from sleeping while requests come.
     pub keep_awake: bool,
+    /// Whether threads that serve take the idle scheduling policy while requests come fast (where that is permitted),
+    /// so that the kernel leaves programs on the processor where they are served.
+    pub idle_policy: bool,
 }
 
 impl Default for SessionOptions {
@@ -38,6 +42,7 @@ impl Default for SessionOptions {
             placement: Placement::Follow,
             writeback: false,
             keep_awake: false,
+            idle_policy: true,
         }
     }
 }
@@ -90,7 +95,9 @@ impl Session {
         let directory = mount::check_mount_point(directory)?;
         let wakefulness = options.keep_awake.then(Wakefulness::new).transpose().map_err(MountError::Awake)?;
         let file = Arc::new(mount::mount(&directory, mount)?);
-        let server = Arc::new(Server::new(vfs, options, wakefulness));
+        // Without it all is served as rightly.
+        let scheduling = if options.idle_policy { Scheduling::new().ok() } else { None };
+        let server = Arc::new(Server::new(vfs, options, wakefulness, scheduling));
         server.set_notifier(Notifier::new(file.clone()));
         let rings = shake_hands(&file, &server).map_err(|source| {
             // What cannot be served must not stay.

@@ -4,6 +4,8 @@
 pub(crate) mod device;
 pub(crate) mod handshake;
 mod placement;
+mod proc_stat;
+pub(crate) mod scheduling;
 pub(crate) mod uring;
 
 use crate::log;

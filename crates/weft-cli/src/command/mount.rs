@@ -117,6 +117,7 @@ fn session_options(arguments: &Mount) -> Result<SessionOptions> {
         placement: placement(&arguments.placement)?,
         writeback: arguments.writeback,
         keep_awake: arguments.keep_awake,
+        idle_policy: !arguments.no_idle_policy,
         ..SessionOptions::default()
     })
 }

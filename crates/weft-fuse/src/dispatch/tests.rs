@@ -16,7 +16,7 @@ fn server() -> Server {
     let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
     let options = Options { background_commits: false, ..Options::default() };
     let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
-    Server::new(vfs, SessionOptions::default(), None)
+    Server::new(vfs, SessionOptions::default(), None, None)
 }
 
 /// Arguments in the making.

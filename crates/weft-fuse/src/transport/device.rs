@@ -6,6 +6,7 @@
 
 use super::EndOnPanic;
 use super::placement::Follower;
+use super::scheduling::{Scheduling, Seat};
 use crate::dispatch::Server;
 use crate::log;
 use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
@@ -13,7 +14,7 @@ use crate::session::Placement;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::IoSlice;
 use std::rc::Rc;
@@ -82,7 +83,9 @@ impl Device {
     fn serve(self: &Arc<Device>) {
         let _guard = EndOnPanic;
         let role = Rc::new(Cell::new(false));
-        self.install_hook(role.clone());
+        let scheduling = self.server.scheduling.as_ref().filter(|_| !self.beside_rings);
+        let seat = Rc::new(RefCell::new(scheduling.map(Scheduling::seat)));
+        self.install_hook(role.clone(), seat.clone());
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         let mut reply = Reply::default();
         let placement = if self.beside_rings { Placement::Free } else { self.server.options.placement };
@@ -90,7 +93,12 @@ impl Device {
         while self.take_role(&role) {
             while role.get() {
                 match self.read(&mut buffer) {
-                    Read::Request(len) => self.serve_one(&buffer[..len], &mut reply, &mut follower),
+                    Read::Request(len) => {
+                        if let Some(seat) = &mut *seat.borrow_mut() {
+                            seat.request_came();
+                        }
+                        self.serve_one(&buffer[..len], &mut reply, &mut follower);
+                    }
                     Read::Nothing => {}
                     Read::Ended(how) => self.end(&role, how),
                 }
@@ -131,10 +139,14 @@ impl Device {
         thread::sleep(FORGET_PERIOD);
     }
 
-    /// Before this thread waits, another takes over reading.
-    fn install_hook(self: &Arc<Device>, role: Rc<Cell<bool>>) {
+    /// Before this thread waits, another takes over reading; neither it nor threads that help with a commit must
+    /// inherit the idle policy.
+    fn install_hook(self: &Arc<Device>, role: Rc<Cell<bool>>, seat: Rc<RefCell<Option<Seat>>>) {
         let device = Arc::downgrade(self);
         set_hook(move |_| {
+            if let Some(seat) = &mut *seat.borrow_mut() {
+                seat.be_ordinary();
+            }
             if role.replace(false)
                 && let Some(device) = device.upgrade()
             {

@@ -4,6 +4,7 @@
 //! one program at a time is best on that program's processor. Every now and then it looks where the requester
 //! last ran and moves there.
 
+use super::proc_stat;
 use crate::session::Placement;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::time::{Duration, Instant};
@@ -66,10 +67,7 @@ impl Follower {
 
 /// The processor a thread last ran on (proc_pid_stat(5), field 39).
 fn last_processor(pid: u32) -> Option<usize> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the command, may hold blanks and parentheses; the third follows the last one.
-    let (_, after_command) = stat.rsplit_once(')')?;
-    after_command.split_ascii_whitespace().nth(36)?.parse().ok()
+    proc_stat::of(pid)?.field(39)?.parse().ok()
 }
 
 #[cfg(test)]

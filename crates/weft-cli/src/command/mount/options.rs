@@ -60,6 +60,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "placement" => arguments.placement = value.into(),
             "writeback" => arguments.writeback = true,
             "keep-awake" => arguments.keep_awake = true,
+            "no-idle-policy" => arguments.no_idle_policy = true,
             "log" => arguments.log = Some(value.into()),
             "remount" => return usage("a mounted volume keeps its options; unmount it and mount it again".into()),
             name if name.starts_with("x-") || name.starts_with("X-") || PASSED_OVER.contains(&name) => {}

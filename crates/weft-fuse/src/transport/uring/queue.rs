@@ -10,6 +10,7 @@ use super::workers::{Placed, Workers};
 use crate::dispatch::{Served, Server};
 use crate::protocol::{DATA_BYTES_MAX, Reply};
 use crate::transport::EndOnPanic;
+use crate::transport::scheduling::{Scheduling, Seat};
 use io_uring::squeue::Entry128;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, types};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -34,6 +35,7 @@ pub(super) struct Queue {
     gone: usize,
     workers: Workers,
     reply: Reply,
+    seat: Option<Seat>,
     patience: Rc<Patience>,
     /// Requests that would wait, until all others that came with them are served.
     waiting: Vec<Placed>,
@@ -54,8 +56,9 @@ impl Queue {
         let hook = patience.clone();
         set_hook(move |wait| hook.answer(wait));
         let workers = Workers::new(server.clone())?;
+        let seat = server.scheduling.as_ref().map(Scheduling::seat);
         let (reply, waiting, completed) = (Reply::default(), Vec::new(), Vec::new());
-        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, patience, waiting, completed })
+        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, seat, patience, waiting, completed })
     }
 
     /// Makes the queue known to the kernel, and serves it until the mount is gone.
@@ -164,6 +167,9 @@ impl Queue {
     }
 
     fn serve_entry(&mut self, (place, mut entry): Placed) -> io::Result<()> {
+        if let Some(seat) = &mut self.seat {
+            seat.request_came();
+        }
         if self.server.serve_entry(&mut entry, &mut self.reply) == Served::Done {
             return self.commit(place, entry);
         }
@@ -181,7 +187,13 @@ impl Queue {
             let Queue { server, reply, patience, .. } = self;
             if patience.try_waiting(alone, || server.serve_entry(&mut entry, reply)) == Served::Done {
                 self.commit(place, entry)?;
-            } else if let Err((place, mut entry)) = self.workers.hand((place, entry)) {
+                continue;
+            }
+            // Workers, and threads that help with a commit, must not inherit the idle policy.
+            if let Some(seat) = &mut self.seat {
+                seat.be_ordinary();
+            }
+            if let Err((place, mut entry)) = self.workers.hand((place, entry)) {
                 let Queue { server, reply, patience, .. } = self;
                 patience.wait(|| server.serve_entry(&mut entry, reply));
                 self.commit(place, entry)?;

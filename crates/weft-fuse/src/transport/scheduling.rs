@@ -1,0 +1,291 @@
+//! Keeps programs on the processor where they are served.
+//!
+//! A reply wakes a program. If the processor it slept on is busy, and the thread that just served it is still running
+//! there, the kernel moves it to an idle processor; on virtual machines waking one takes many times longer than a
+//! request does. A processor that runs nothing but threads of the idle policy counts as idle, though. So a thread
+//! takes that policy while requests come fast.
+//!
+//! Such a thread hardly runs where others want the processor. A watcher looks every [`TICK`]: a thread that wants to
+//! run and gets nowhere becomes an ordinary one, and stays that for [`REST`]; so does one that has nothing to do. The
+//! watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel tells.
+//! Invariants: a thread makes sure that the watcher is awake before it takes the policy; threads inherit the
+//! policy, so nobody starts one before [`Seat::be_ordinary`].
+
+mod policy;
+
+use parking_lot::{Condvar, Mutex};
+use policy::Policy;
+use rustix::thread::Pid;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Time between two looks of the watcher.
+const TICK: Duration = Duration::from_millis(2);
+
+/// For so long a thread that got nowhere stays an ordinary one.
+const REST: Duration = Duration::from_millis(500);
+
+/// Looks without a request after which a thread becomes an ordinary one, and without any thread of the idle policy
+/// after which the watcher sleeps.
+const QUIET_TICKS: u32 = 8;
+
+/// Requests between two looks of a thread at the clock.
+const REQUESTS: u64 = 32;
+
+/// Requests come fast if there are [`REQUESTS`] in this time.
+const FAST: Duration = Duration::from_millis(3);
+
+/// The watcher of one mount's threads.
+pub(crate) struct Scheduling {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    watched: Mutex<Watched>,
+    /// Signalled when `awake` or `ended` became true.
+    changed: Condvar,
+    awake: AtomicBool,
+    /// How often a thread was about to take the idle policy.
+    calls: AtomicU64,
+}
+
+#[derive(Default)]
+struct Watched {
+    threads: Vec<(Arc<Thread>, Seen)>,
+    ended: bool,
+}
+
+/// A thread that serves.
+struct Thread {
+    id: Pid,
+    requests: AtomicU64,
+    /// Whether the watcher made it an ordinary one that is to rest.
+    rescued: AtomicBool,
+}
+
+/// What the watcher saw of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    requests: u64,
+    /// Looks since requests came.
+    quiet: u32,
+}
+
+impl Scheduling {
+    /// Errors: no thread, or no permission to leave the idle policy again (without `CAP_SYS_NICE`).
+    pub(crate) fn new() -> io::Result<Scheduling> {
+        if !policy::can_return() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let shared = Arc::new(Shared::default());
+        let work = shared.clone();
+        let thread = thread::Builder::new().name("weft-watch".into()).spawn(move || work.watch())?;
+        Ok(Scheduling { shared, thread: Some(thread) })
+    }
+
+    /// A seat for the calling thread.
+    pub(crate) fn seat(&self) -> Seat {
+        let thread =
+            Arc::new(Thread { id: rustix::thread::gettid(), requests: AtomicU64::new(0), rescued: false.into() });
+        self.shared.watched.lock().threads.push((thread.clone(), Seen::default()));
+        Seat { shared: self.shared.clone(), thread, idle: false, looked: None, rests: None }
+    }
+}
+
+impl Drop for Scheduling {
+    fn drop(&mut self) {
+        self.shared.watched.lock().ended = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A thread's own side; it stays on the thread that took it. Dropped, the thread is an ordinary one.
+pub(crate) struct Seat {
+    shared: Arc<Shared>,
+    thread: Arc<Thread>,
+    /// Whether it took the idle policy and was not told otherwise since.
+    idle: bool,
+    looked: Option<Instant>,
+    /// Until when it stays an ordinary one.
+    rests: Option<Instant>,
+}
+
+impl Seat {
+    /// The thread is about to serve a request.
+    pub(crate) fn request_came(&mut self) {
+        // Only this thread counts.
+        let requests = self.thread.requests.load(Ordering::Relaxed) + 1;
+        self.thread.requests.store(requests, Ordering::Relaxed);
+        if requests.is_multiple_of(REQUESTS) {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let now = Instant::now();
+        let fast = self.looked.is_some_and(|looked| now.duration_since(looked) < FAST);
+        self.looked = Some(now);
+        if self.thread.rescued.swap(false, Ordering::Relaxed) {
+            self.idle = false;
+            self.rests = Some(now + REST);
+        }
+        if self.rests.is_some_and(|end| end > now) {
+            return;
+        }
+        self.rests = None;
+        // One that was quiet for a while was made an ordinary one.
+        if fast && !(self.idle && policy::is_idle(self.thread.id)) {
+            self.shared.wake();
+            self.idle = policy::set(self.thread.id, Policy::Idle).is_ok();
+        }
+    }
+
+    /// Before it starts threads, or does what takes long, the thread takes the ordinary policy.
+    pub(crate) fn be_ordinary(&mut self) {
+        if std::mem::take(&mut self.idle) {
+            // It could leave the policy when that was tried first. If it cannot now, the watcher cannot either.
+            let _ = policy::set(self.thread.id, Policy::Ordinary);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.be_ordinary();
+        self.shared.watched.lock().threads.retain(|(thread, _)| !Arc::ptr_eq(thread, &self.thread));
+    }
+}
+
+impl Shared {
+    /// Makes sure that the watcher is awake, and stays so for a while.
+    fn wake(&self) {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+        if !self.awake.swap(true, Ordering::AcqRel) {
+            // Under the lock, so that the watcher is not just about to wait.
+            let _watched = self.watched.lock();
+            self.changed.notify_one();
+        }
+    }
+
+    fn watch(&self) {
+        let mut watched = self.watched.lock();
+        loop {
+            while !watched.ended && !self.awake.load(Ordering::Acquire) {
+                self.changed.wait(&mut watched);
+            }
+            let (mut calls, mut none) = (self.calls.load(Ordering::Acquire), 0);
+            while !watched.ended && none < QUIET_TICKS {
+                self.changed.wait_for(&mut watched, TICK);
+                let mut any = false;
+                for (thread, seen) in &mut watched.threads {
+                    any |= thread.look(seen);
+                }
+                let called = self.calls.load(Ordering::Acquire) != calls;
+                calls = self.calls.load(Ordering::Acquire);
+                none = if any || called { 0 } else { none + 1 };
+            }
+            if watched.ended {
+                return;
+            }
+            self.awake.store(false, Ordering::Release);
+            if self.calls.load(Ordering::Acquire) != calls {
+                self.awake.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Thread {
+    /// Makes the thread an ordinary one if it gets nowhere or has nothing to do; tells whether it keeps the idle policy.
+    fn look(&self, seen: &mut Seen) -> bool {
+        if !policy::is_idle(self.id) {
+            return false;
+        }
+        let requests = self.requests.load(Ordering::Relaxed);
+        if seen.requests != requests {
+            *seen = Seen { requests, quiet: 0 };
+            return true;
+        }
+        seen.quiet += 1;
+        let stuck = policy::is_runnable(self.id);
+        if !stuck && seen.quiet < QUIET_TICKS {
+            return true;
+        }
+        if stuck {
+            self.rescued.store(true, Ordering::Relaxed);
+        }
+        policy::set(self.id, Policy::Ordinary).is_err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// Does `work` in the seat of a thread of its own.
+    fn seated<T: Send>(work: impl FnOnce(&mut Seat) -> T + Send) -> Option<T> {
+        let Ok(scheduling) = Scheduling::new() else {
+            eprintln!("skipped: this user may not leave the idle policy");
+            return None;
+        };
+        Some(thread::scope(|scope| scope.spawn(|| work(&mut scheduling.seat())).join().expect("no panic")))
+    }
+
+    fn await_ordinary(seat: &Seat) {
+        while policy::is_idle(seat.thread.id) {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn fast_requests_bring_the_idle_policy_and_quiet_takes_it_away() {
+        seated(|seat| {
+            let mut requests = 0;
+            while !policy::is_idle(seat.thread.id) {
+                seat.request_came();
+                requests += 1;
+            }
+            assert!(requests >= 2 * REQUESTS, "after {requests} requests");
+            // Waiting for nothing that comes, as for a request.
+            let (_keep, never) = channel::<()>();
+            while policy::is_idle(seat.thread.id) {
+                let _ = never.recv_timeout(TICK);
+            }
+        });
+    }
+
+    #[test]
+    fn a_thread_that_gets_nowhere_is_made_an_ordinary_one_and_rests() {
+        seated(|seat| {
+            while !seat.idle {
+                seat.request_came();
+            }
+            await_ordinary(seat);
+            assert!(seat.thread.rescued.load(Ordering::Relaxed));
+            (0..2 * REQUESTS).for_each(|_| seat.request_came());
+            assert!(!policy::is_idle(seat.thread.id) && seat.rests.is_some());
+        });
+    }
+
+    #[test]
+    fn threads_started_after_it_is_ordinary_do_not_inherit_the_policy() {
+        seated(|seat| {
+            while !seat.idle {
+                seat.request_came();
+            }
+            seat.be_ordinary();
+            let inherited = thread::spawn(|| policy::is_idle(rustix::thread::gettid())).join();
+            assert!(!inherited.expect("no panic"));
+        });
+    }
+}

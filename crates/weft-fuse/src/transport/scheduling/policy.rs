@@ -1,0 +1,70 @@
+//! The scheduling policy of single threads (sched(7)), and whether one wants to run.
+
+use rustix::thread::Pid;
+use std::io;
+use std::thread;
+
+/// Policies used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// `SCHED_OTHER`.
+    Ordinary,
+    /// `SCHED_IDLE`: runs only if nobody else wants the processor.
+    Idle,
+}
+
+/// Gives `thread` of this process `policy`. Errors: the thread is gone (`ESRCH`), no permission (`EPERM`).
+pub(super) fn set(thread: Pid, policy: Policy) -> io::Result<()> {
+    let number = match policy {
+        Policy::Ordinary => libc::SCHED_OTHER,
+        Policy::Idle => libc::SCHED_IDLE,
+    };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads `parameters` during the call, and nothing else.
+    let result = unsafe { libc::sched_setscheduler(thread.as_raw_nonzero().get(), number, &raw const parameters) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether `thread` has the idle policy. One that is gone has none.
+pub(super) fn is_idle(thread: Pid) -> bool {
+    // SAFETY: no memory is passed.
+    let policy = unsafe { libc::sched_getscheduler(thread.as_raw_nonzero().get()) };
+    policy == libc::SCHED_IDLE
+}
+
+/// Whether threads can leave the idle policy again: without `CAP_SYS_NICE` the kernel lets them only where
+/// `RLIMIT_NICE` allows their nice value. Tried on a thread that ends then.
+pub(super) fn can_return() -> bool {
+    let tried = thread::Builder::new().name("weft-policy".into()).spawn(|| {
+        let own = rustix::thread::gettid();
+        set(own, Policy::Idle).is_ok() && set(own, Policy::Ordinary).is_ok()
+    });
+    tried.is_ok_and(|thread| thread.join().unwrap_or(false))
+}
+
+/// Whether `thread` of this process runs or wants to (proc_pid_stat(5), field 3).
+pub(super) fn is_runnable(thread: Pid) -> bool {
+    let stat = super::super::proc_stat::of_thread(thread);
+    stat.is_some_and(|stat| stat.field(3) == Some("R"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_runs_is_runnable() {
+        assert!(is_runnable(rustix::thread::gettid()));
+    }
+
+    #[test]
+    fn a_thread_without_the_idle_policy_has_it_after_it_was_set() {
+        let told = thread::spawn(|| {
+            let own = rustix::thread::gettid();
+            let before = is_idle(own);
+            set(own, Policy::Idle).expect("everybody may");
+            (before, is_idle(own))
+        });
+        assert_eq!(told.join().expect("no panic"), (false, true));
+    }
+}
