@@ -20,7 +20,7 @@ pub fn volume_options(home: BlockHome) -> VolumeOptions {
 /// Options of every mount made here: no threads, little memory.
 pub fn mount_options() -> Options {
     Options {
-        background_commits: false,
+        background: false,
         dirty_bytes_max: 4 << 20,
         metadata_cache_bytes: 1 << 20,
         block_cache_bytes: 1 << 20,

@@ -1,6 +1,6 @@
 //! One immutable buffer, and a part of one.
 
-use crate::pool;
+use crate::{Buffer, pool};
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -8,28 +8,36 @@ use std::sync::Arc;
 /// Immutable, reference-counted bytes. Cloning shares them.
 #[derive(Clone, Default)]
 pub struct Block {
-    bytes: Arc<Memory>,
+    memory: Arc<Memory>,
 }
 
-/// What a block holds; its memory serves other blocks afterwards.
-#[derive(Clone, Default)]
-struct Memory(Vec<u8>);
+/// What a block holds, after `start` bytes that it does not; its memory serves others afterwards.
+#[derive(Default)]
+struct Memory {
+    bytes: Vec<u8>,
+    start: usize,
+}
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        pool::keep(std::mem::take(&mut self.0));
+        pool::keep(std::mem::take(&mut self.bytes));
     }
 }
 
 impl Block {
     /// Freezes `bytes` into a block without copying them.
     pub fn new(bytes: Vec<u8>) -> Block {
-        Block { bytes: Arc::new(Memory(bytes)) }
+        Block::of_memory(bytes, 0)
+    }
+
+    /// Those of `bytes` from `start` on.
+    pub(crate) fn of_memory(bytes: Vec<u8>, start: usize) -> Block {
+        Block { memory: Arc::new(Memory { bytes, start }) }
     }
 
     /// Copies `bytes` into a new block.
     pub fn copy_of(bytes: &[u8]) -> Block {
-        Block::new(pool::copy_of(bytes))
+        Buffer::copy_of(bytes).freeze()
     }
 
     /// All of the block as a slice.
@@ -44,18 +52,12 @@ impl Block {
     pub fn slice(&self, range: Range<usize>) -> Slice {
         self.whole().slice(range)
     }
-
-    /// Gives the bytes back to edit if nobody else holds the block, else a copy of them.
-    pub fn into_vec(self) -> Vec<u8> {
-        let mut memory = Arc::try_unwrap(self.bytes).unwrap_or_else(|shared| shared.as_ref().clone());
-        std::mem::take(&mut memory.0)
-    }
 }
 
 impl Deref for Block {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes.0
+        &self.memory.bytes[self.memory.start..]
     }
 }
 
@@ -134,10 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn freezing_and_thawing_an_unshared_block_does_not_copy() {
+    fn freezing_a_vector_does_not_copy() {
         let bytes = vec![7u8; 100];
         let address = bytes.as_ptr();
-        let thawed = Block::new(bytes).into_vec();
-        assert_eq!(thawed.as_ptr(), address);
+        assert_eq!(Block::new(bytes).as_ptr(), address);
     }
 }

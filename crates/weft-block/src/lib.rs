@@ -1,14 +1,17 @@
 //! Immutable buffers passed by reference.
 //!
-//! A [`Block`] is bytes that nobody can edit once it exists; a [`Slice`] is part of a block; a
+//! A [`Buffer`] is bytes that one owner edits; frozen, it is a block. A [`Block`] is bytes that nobody can edit once it
+//! exists; a [`Slice`] is part of a block; a
 //! [`Rope`] is a list of slices (the buffer aggregate of IO-Lite, Pai, Druschel and Zwaenepoel,
 //! OSDI 1999). Cloning any of them copies no bytes. This crate knows no other crate of Weft.
 //!
 //! Invariant: no bytes reachable through a `Block`, `Slice` or `Rope` ever change.
 
 mod block;
+mod buffer;
 pub mod pool;
 mod rope;
 
 pub use block::{Block, Slice};
+pub use buffer::{ALIGNED_MIN, ALIGNMENT, Buffer};
 pub use rope::Rope;

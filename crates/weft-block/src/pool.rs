@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const POOL_BYTES_MAX: usize = 128 << 20;
 
 /// Less than this comes quickly from the allocator.
-const BYTES_MIN: usize = 16 << 10;
+pub(crate) const BYTES_MIN: usize = 16 << 10;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { spare: Vec::new(), bytes: 0 });
 
@@ -27,6 +27,16 @@ impl Pool {
         self.bytes -= taken.capacity();
         Some(taken)
     }
+
+    /// Keeps the memory of `bytes`, or gives it back if there is enough.
+    fn keep(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        if self.bytes + bytes.capacity() > POOL_BYTES_MAX {
+            return Some(bytes);
+        }
+        self.bytes += bytes.capacity();
+        self.spare.push(bytes);
+        None
+    }
 }
 
 fn pool() -> MutexGuard<'static, Pool> {
@@ -34,32 +44,16 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `len` bytes of any content, to be written over: what an earlier block held may show.
-pub fn any_bytes(len: usize) -> Vec<u8> {
-    let taken = pool().take(len);
-    let Some(mut bytes) = taken else { return vec![0; len] };
-    bytes.resize(len, 0);
-    bytes
-}
-
-/// A copy of `bytes`.
-pub fn copy_of(bytes: &[u8]) -> Vec<u8> {
-    let mut copy = pool().take(bytes.len()).unwrap_or_default();
-    copy.clear();
-    copy.extend_from_slice(bytes);
-    copy
+/// Memory for `len` bytes, with whatever it held.
+pub(crate) fn take(len: usize) -> Option<Vec<u8>> {
+    pool().take(len)
 }
 
 /// Keeps the memory of `bytes` unless there is enough.
 pub(crate) fn keep(bytes: Vec<u8>) {
-    let capacity = bytes.capacity();
-    if capacity < BYTES_MIN {
-        return;
-    }
-    let mut pool = pool();
-    if pool.bytes + capacity <= POOL_BYTES_MAX {
-        pool.bytes += capacity;
-        pool.spare.push(bytes);
+    if bytes.capacity() >= BYTES_MIN {
+        let surplus = pool().keep(bytes);
+        drop(surplus);
     }
 }
 
@@ -75,28 +69,19 @@ pub fn release() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Block;
 
-    /// The pool is the process's: one test, so that no other is in its way.
     #[test]
-    fn memory_of_blocks_comes_back_within_bounds() {
+    fn memory_comes_back_if_it_fits_and_within_bounds() {
+        let mut pool = Pool { spare: Vec::new(), bytes: 0 };
         let len = 64 << 10;
-        let address = {
-            let block = Block::new(any_bytes(len));
-            block.as_ptr()
-        };
-        let copy = copy_of(&vec![3; len]);
-        assert_eq!((copy.as_ptr(), copy.len()), (address, len));
-        assert!(copy.iter().all(|byte| *byte == 3));
-        drop(Block::new(copy));
-        assert_eq!(any_bytes(len / 4).len(), len / 4, "one that is much too large stays");
-        assert_eq!(any_bytes(2 * len).len(), 2 * len, "one that is too small stays");
-        assert_eq!(any_bytes(len - 1).len(), len - 1);
-        let many: Vec<Block> = (0..2 * POOL_BYTES_MAX / len).map(|_| Block::new(vec![0; len])).collect();
-        drop(many);
-        assert_eq!(pool().bytes, POOL_BYTES_MAX);
-        release();
-        let pool = pool();
-        assert_eq!((pool.bytes, pool.spare.len()), (0, 0));
+        let memory = vec![7; len];
+        let address = memory.as_ptr();
+        assert_eq!(pool.keep(memory), None);
+        assert_eq!(pool.take(len / 4), None, "it is much too large");
+        assert_eq!(pool.take(len + 1), None, "it is too small");
+        let again = pool.take(len - 1).expect("it fits");
+        assert_eq!((again.as_ptr(), pool.bytes), (address, 0));
+        let surplus = (0..=POOL_BYTES_MAX / len).filter_map(|_| pool.keep(vec![0; len])).count();
+        assert_eq!((surplus, pool.bytes), (1, POOL_BYTES_MAX));
     }
 }

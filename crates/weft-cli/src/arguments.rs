@@ -86,7 +86,7 @@ pub struct Mount {
     /// The directory to mount it at
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
-    /// allow_other, writeback, keep-awake, no-idle-policy, and commit-interval, dirty-max, metadata-cache, block-cache, transport, placement and log with
+    /// allow_other, writeback, keep-awake, no-idle-policy, and commit-interval, dirty-max, metadata-cache, block-cache, read-ahead, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -108,6 +108,10 @@ pub struct Mount {
     /// Most bytes of cached blocks; 0 switches the cache off
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "64M")]
     pub block_cache: u64,
+    /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0
+    /// switches it off
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "8M")]
+    pub read_ahead: u64,
     /// Never move access times
     #[arg(long, conflicts_with = "strictatime")]
     pub noatime: bool,

@@ -83,15 +83,13 @@ fn rows(store: &dyn Store) -> Result<()> {
 
 fn blocks(store: &dyn Store) -> Result<()> {
     let bytes: Vec<u8> = (0..BLOCK_BYTES).map(|i| (i * 31) as u8).collect();
-    let digest = digest(&bytes);
-    let length = u32::try_from(BLOCK_BYTES).expect("small");
     let rope = Rope::from(bytes);
     let mut batch = next(store)?;
     for index in 0..BLOCKS {
         let id = BlockId(1 + index);
-        let block = BlockRef { id, length, digest, place: Place::Database };
-        batch.blocks.push(NewBlock { id, bytes: rope.clone(), digest });
-        batch.extents.push(ExtentChange::Put { ino: Ino(2), index, block });
+        let new = NewBlock::new(id, rope.clone());
+        batch.extents.push(ExtentChange::Put { ino: Ino(2), index, block: new.at(Place::Database) });
+        batch.blocks.push(new);
     }
     let megabytes = BLOCKS * BLOCK_BYTES as u64 / 1_000_000;
     timed("64 KiB blocks written, durable", megabytes, "MB", || store.apply(&batch, Durability::Durable))?;

@@ -1,9 +1,10 @@
 //! One atomic change of a volume.
 
-use crate::row::{BlockDigest, BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Timestamp};
+use crate::row::{BlockDigest, BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
 use crate::{BlockId, Name};
 use std::ops::Range;
 use weft_block::Rope;
+use weft_digest::Parts;
 
 /// All that one commit changes. Applied as one transaction: all of it or nothing.
 ///
@@ -56,6 +57,25 @@ pub struct NewBlock {
     pub bytes: Rope,
     /// BLAKE3 hash of its bytes.
     pub digest: BlockDigest,
+    /// What verifies parts of them.
+    pub parts: Parts,
+}
+
+impl NewBlock {
+    /// Block `id` of `bytes`, hashed.
+    pub fn new(id: BlockId, bytes: Rope) -> NewBlock {
+        let (digest, parts) = Parts::of(&bytes);
+        NewBlock { id, bytes, digest, parts }
+    }
+
+    /// What names it once its bytes lie at `place`.
+    ///
+    /// # Panics
+    /// If it is longer than a block can be.
+    pub fn at(&self, place: Place) -> BlockRef {
+        let length = u32::try_from(self.bytes.len()).expect("a block has 4 MiB at most");
+        BlockRef { id: self.id, length, digest: self.digest, place }
+    }
 }
 
 /// A change of one inode.

@@ -24,9 +24,4 @@ pub use row::{
 pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
 
 /// Version of the volume format that this program reads and writes.
-pub const FORMAT: u32 = 1;
-
-/// The digest of a block's bytes: their BLAKE3 hash.
-pub fn digest(bytes: &[u8]) -> BlockDigest {
-    *blake3::hash(bytes).as_bytes()
-}
+pub const FORMAT: u32 = 2;

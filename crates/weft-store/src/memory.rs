@@ -2,15 +2,16 @@
 //!
 //! It keeps the rows in plain maps and checks what a batch promises. Cloning it takes a snapshot.
 
+use crate::Name;
 use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
-use crate::{Name, digest};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_block::Block;
+use weft_digest::digest;
 
 #[derive(Clone)]
 struct Rows {
@@ -138,8 +139,7 @@ impl Rows {
 
     fn put_block(&mut self, new: &NewBlock) -> Result<BlockRef> {
         let block = Block::new(new.bytes.to_vec());
-        let length = u32::try_from(block.len()).map_err(|_| Error::Bug("block too long".into()))?;
-        let stored = BlockRef { id: new.id, length, digest: new.digest, place: Place::Database };
+        let stored = new.at(Place::Database);
         if self.blocks.insert(new.id, (stored, block, 0)).is_some() {
             return Err(Error::Bug(format!("block {} written twice", new.id.0)));
         }

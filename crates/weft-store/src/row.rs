@@ -205,7 +205,7 @@ pub struct NameRow {
 }
 
 /// BLAKE3 hash of a block's bytes.
-pub type BlockDigest = [u8; 32];
+pub type BlockDigest = weft_digest::Digest;
 
 /// Where a block's bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

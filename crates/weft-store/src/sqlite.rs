@@ -4,6 +4,7 @@
 //! (a transaction for every read would cost more than the read). `docs/format.md` says what lies where.
 
 mod apply;
+mod blocks;
 mod check;
 mod convert;
 mod extents;
@@ -21,10 +22,10 @@ pub use convert::convert;
 pub use layout::Layout;
 pub use open::{Volume, create, open};
 
-use crate::error::{Error, Result};
-use crate::row::{BlockRef, Cookie, Ino, InodeRow, NameRow, Place};
+use crate::Name;
+use crate::error::Result;
+use crate::row::{BlockRef, Cookie, Ino, InodeRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
-use crate::{Name, digest};
 use parking_lot::Mutex;
 use readers::Readers;
 use segments::Segments;
@@ -76,23 +77,15 @@ impl Store for SqliteStore {
     }
 
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
-        let bytes = match block.place {
-            Place::Database => self.readers.with(|connection| read::block_bytes(connection, block.id))?,
-            Place::Segment { segment, offset } => {
-                let segments = self.segments.as_ref().ok_or_else(|| {
-                    Error::Corrupt(format!("block {} lies in a segment, but the volume has none", block.id.0))
-                })?;
-                match segments.read(segment, offset, block.length as usize, patience)? {
-                    Some(bytes) => bytes,
-                    None => return Ok(None),
-                }
-            }
-        };
-        if bytes.len() != block.length as usize || digest(&bytes) != block.digest {
-            let (id, place) = (block.id.0, block.place);
-            return Err(Error::Corrupt(format!("block {id} at {place:?} has other bytes than were written")));
-        }
-        Ok(Some(Block::new(bytes)))
+        self.block(block, patience)
+    }
+
+    fn read_part(&self, block: &BlockRef, range: Range<usize>, patience: Patience) -> Result<Option<(usize, Block)>> {
+        self.part(block, &range, patience)
+    }
+
+    fn read_blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
+        self.blocks(blocks)
     }
 
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {

@@ -1,7 +1,7 @@
 //! The border between the file system and what keeps its rows.
 
 use crate::batch::{Batch, Counters, NewBlock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::row::{BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Timestamp};
 use std::ops::Range;
@@ -36,6 +36,18 @@ pub trait Store: Send + Sync {
     /// The bytes of a block, verified against its digest (`Corrupt` if they differ). `None` only
     /// with `Patience::None` when the bytes would have to be waited for.
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>>;
+
+    /// Bytes `range` of a block, as far as it reaches, verified as by [`Store::read_block`]: whatever part of the block
+    /// can be read and verified alone and holds them, with where in the block it begins.
+    fn read_part(&self, block: &BlockRef, _range: Range<usize>, patience: Patience) -> Result<Option<(usize, Block)>> {
+        Ok(self.read_block(block, patience)?.map(|bytes| (0, bytes)))
+    }
+
+    /// All of `blocks`, each as by [`Store::read_block`], in their order. Those that lie together are read together.
+    fn read_blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
+        let read = |block| self.read_block(block, Patience::Forever)?.ok_or_else(|| Error::Bug("nobody waited".into()));
+        blocks.iter().map(read).collect()
+    }
 
     /// Begins a commit. Waits for the end of one that was begun before.
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>>;

@@ -17,11 +17,9 @@ fn batch(store: &dyn Store, seed: u8) -> Batch {
     for index in 0..6u64 {
         let bytes = vec![seed; if index % 2 == 0 { 9000 } else { 50 }];
         let id = BlockId(header.counters.next_block + index);
-        let digest = digest(&bytes);
-        let length = u32::try_from(bytes.len()).expect("short");
-        let block = BlockRef { id, length, digest, place: Place::Database };
-        batch.blocks.push(NewBlock { id, bytes: Rope::from(bytes), digest });
-        batch.extents.push(ExtentChange::Put { ino: Ino(2), index, block });
+        let new = NewBlock::new(id, Rope::from(bytes));
+        batch.extents.push(ExtentChange::Put { ino: Ino(2), index, block: new.at(Place::Database) });
+        batch.blocks.push(new);
     }
     batch.counters.next_block += 6;
     for ino in 20..60 {

@@ -234,7 +234,7 @@ fn open(
         metadata_cache_bytes: 1,
         block_cache_bytes: 1,
         dirty_bytes_max: means.dirty_bytes_max,
-        background_commits: false,
+        background: false,
         atime: AtimePolicy::Never,
         ..Options::default()
     };

@@ -3,5 +3,5 @@
 mod block_cache;
 mod clock_map;
 
-pub(crate) use block_cache::BlockCache;
+pub(crate) use block_cache::{BlockCache, Found};
 pub(crate) use clock_map::{Cached, ClockMap};

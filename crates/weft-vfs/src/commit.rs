@@ -219,7 +219,7 @@ impl Vfs {
 
     /// Waits until there is room for more changes, as long as commits succeed.
     pub(crate) fn wait_for_room(&self) -> Result<()> {
-        if !self.options.background_commits {
+        if !self.options.background {
             return self.commit();
         }
         let mut state = self.state.lock();

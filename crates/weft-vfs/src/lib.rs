@@ -23,6 +23,7 @@ mod mutation;
 mod names;
 mod operations;
 mod options;
+mod read_ahead;
 mod state;
 mod stats;
 mod stop;

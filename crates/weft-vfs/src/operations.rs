@@ -5,4 +5,5 @@ mod attributes;
 mod content;
 mod directories;
 mod entries;
+mod reading;
 mod xattrs;

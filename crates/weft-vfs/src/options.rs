@@ -13,12 +13,16 @@ pub struct Options {
     pub metadata_cache_bytes: u64,
     /// Most bytes of cached blocks.
     pub block_cache_bytes: u64,
+    /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0:
+    /// none.
+    pub read_ahead_bytes: u64,
     /// When reading moves the access time.
     pub atime: AtimePolicy,
     /// Refuse every change with `ReadOnly`.
     pub read_only: bool,
-    /// Commit on a thread of its own at each interval. Without it only `sync` and `commit` do (tests).
-    pub background_commits: bool,
+    /// Have threads of its own, which commit at each interval and read ahead. Without them only `sync` and `commit`
+    /// commit (tests).
+    pub background: bool,
 }
 
 impl Default for Options {
@@ -28,9 +32,10 @@ impl Default for Options {
             dirty_bytes_max: 256 << 20,
             metadata_cache_bytes: 256 << 20,
             block_cache_bytes: 64 << 20,
+            read_ahead_bytes: 8 << 20,
             atime: AtimePolicy::Relative,
             read_only: false,
-            background_commits: true,
+            background: true,
         }
     }
 }

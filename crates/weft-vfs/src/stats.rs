@@ -17,6 +17,8 @@ pub struct Stats {
     pub block_hits: u64,
     /// Blocks read from the store.
     pub block_misses: u64,
+    /// Blocks read before they were asked for.
+    pub blocks_read_ahead: u64,
     /// Bytes of inodes and names in memory.
     pub metadata_bytes: u64,
     /// Bytes of blocks in memory.

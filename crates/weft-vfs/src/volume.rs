@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::commit::ROWS_EAGER;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
+use crate::read_ahead::ReadAhead;
 use crate::state::State;
 use crate::stop::{Miss, Stop};
 use parking_lot::{Condvar, Mutex};
@@ -29,7 +30,8 @@ pub struct Vfs {
     pub(crate) options: Options,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Mutex<State>,
-    pub(crate) blocks: BlockCache,
+    pub(crate) blocks: Arc<BlockCache>,
+    pub(crate) read_ahead: Option<ReadAhead>,
     pub(crate) zeros: Block,
     pub(crate) block_size: u32,
     /// Held by whoever commits; the number of the last commit.

@@ -14,7 +14,7 @@ fn store() -> MemoryStore {
 }
 
 fn open(store: Arc<dyn Store>) -> Arc<Vfs> {
-    let options = Options { background_commits: false, ..Options::default() };
+    let options = Options { background: false, ..Options::default() };
     Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens")
 }
 

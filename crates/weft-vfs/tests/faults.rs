@@ -18,7 +18,7 @@ fn store() -> Arc<CrashStore> {
 }
 
 fn options() -> Options {
-    Options { background_commits: false, ..Options::default() }
+    Options { background: false, ..Options::default() }
 }
 
 fn open(store: &Arc<CrashStore>, log: Option<IntentLog>, options: Options) -> Arc<Vfs> {

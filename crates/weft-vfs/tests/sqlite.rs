@@ -37,7 +37,7 @@ fn entries_may_swap_and_pass_on_names_between_two_commits() {
     let home = BlockHome::Segments;
     sqlite::create(&path, &Driver::volume_options(home), (0, 0), Timestamp(0)).expect("created");
     let store = sqlite::open(&path).expect("opened").store;
-    let options = Options { background_commits: false, ..Options::default() };
+    let options = Options { background: false, ..Options::default() };
     let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
     let make = |name: &[u8]| vfs.make(Caller::ROOT, Ino::ROOT, name, FILE).expect("made").ino;
     let rename = |from: &[u8], to: &[u8]| {

@@ -101,13 +101,14 @@ fn vfs_options(arguments: &Mount) -> Result<Options> {
         dirty_bytes_max: arguments.dirty_max.max(8 << 20),
         metadata_cache_bytes: arguments.metadata_cache,
         block_cache_bytes: arguments.block_cache,
+        read_ahead_bytes: arguments.read_ahead,
         atime: match (arguments.noatime, arguments.strictatime) {
             (true, _) => AtimePolicy::Never,
             (_, true) => AtimePolicy::Always,
             _ => AtimePolicy::Relative,
         },
         read_only: arguments.read_only,
-        background_commits: true,
+        background: true,
     })
 }
 

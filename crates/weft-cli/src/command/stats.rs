@@ -92,6 +92,7 @@ fn print(stats: &Value) {
     for name in ["inode", "name", "block"] {
         println!("{}", rate(name));
     }
+    println!("read ahead  {} blocks", number("blocks_read_ahead"));
     if let Some(requests) = stats["requests"].as_object() {
         let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
         println!("requests    {}", list.join(", "));

@@ -14,7 +14,7 @@ const ROOT: u64 = 1;
 
 fn server() -> Server {
     let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
-    let options = Options { background_commits: false, ..Options::default() };
+    let options = Options { background: false, ..Options::default() };
     let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
     Server::new(vfs, SessionOptions::default(), None, None)
 }

@@ -36,7 +36,7 @@ const QUIET_TICKS: u32 = 8;
 const REQUESTS: u64 = 32;
 
 /// Requests come fast if there are [`REQUESTS`] in this time.
-const FAST: Duration = Duration::from_millis(3);
+const FAST: Duration = Duration::from_millis(10);
 
 /// The watcher of one mount's threads.
 pub(crate) struct Scheduling {

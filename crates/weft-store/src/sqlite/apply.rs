@@ -14,6 +14,7 @@ use crate::store::Durability;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weft_digest::Parts;
 
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
@@ -99,7 +100,7 @@ impl Writer {
     }
 
     /// Ends the transaction, with the rows of `batch` and those of `blocks`, which end at `tail`.
-    pub(super) fn commit(&mut self, batch: &Batch, blocks: &[BlockRef], tail: Tail) -> Result<()> {
+    pub(super) fn commit(&mut self, batch: &Batch, blocks: &[(BlockRef, Parts)], tail: Tail) -> Result<()> {
         let freed = self.write_rows(batch, blocks, tail)?;
         self.connection.execute_batch("COMMIT").map_err(failed)?;
         self.tail = tail;
@@ -115,7 +116,7 @@ impl Writer {
         }
     }
 
-    fn write_rows(&self, batch: &Batch, blocks: &[BlockRef], tail: Tail) -> Result<FreedSpace> {
+    fn write_rows(&self, batch: &Batch, blocks: &[(BlockRef, Parts)], tail: Tail) -> Result<FreedSpace> {
         let connection = &self.connection;
         let mut references = References::default();
         self.write_inodes(batch, &mut references)?;
@@ -209,10 +210,10 @@ impl Writer {
     }
 
     /// Accounts for the space of new and dead blocks.
-    fn write_segments(&self, blocks: &[BlockRef], freed: &Freed, tail: Tail) -> Result<FreedSpace> {
+    fn write_segments(&self, blocks: &[(BlockRef, Parts)], freed: &Freed, tail: Tail) -> Result<FreedSpace> {
         let connection = &self.connection;
         let mut live = std::collections::BTreeMap::<u32, (i64, u64)>::new();
-        for block in blocks {
+        for (block, _) in blocks {
             if let Place::Segment { segment, offset } = block.place {
                 let entry = live.entry(segment).or_default();
                 let taken = super::segments::taken(u64::from(block.length));

@@ -8,6 +8,7 @@ mod blocks;
 mod content;
 mod lost;
 mod names;
+mod parts;
 mod rules;
 
 use super::layout::Layout;

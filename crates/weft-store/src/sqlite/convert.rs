@@ -4,13 +4,13 @@
 //! volume only once it is whole, so that what an interruption leaves is never taken for one.
 
 use super::check::Progress;
+use super::extents::put_block;
 use super::layout::Layout;
 use super::open::{check_file, connect, create, hold, read_header, remove};
 use super::read::{self, sql, unsigned};
 use super::schema::APPLICATION_ID;
 use super::segments::{Segments, Tail, taken};
 use crate::batch::NewBlock;
-use crate::digest;
 use crate::error::{Error, Result};
 use crate::log::IntentLog;
 use crate::row::{BlockId, BlockRef, Place, Timestamp};
@@ -20,6 +20,7 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weft_block::{Block, Rope};
+use weft_digest::digest;
 
 /// Tables copied as they are. `segments` and `freed` tell of the old home only.
 const TABLES: [&str; 10] = [
@@ -143,15 +144,15 @@ impl Copy<'_> {
             let block = read::block_ref(row, 0).map_err(failed)?;
             let refs = row.get(5).map_err(failed)?;
             bytes += u64::from(block.length);
-            let content = Rope::from(Block::new(self.content(&block)?).whole());
-            blocks.push((NewBlock { id: block.id, bytes: content, digest: block.digest }, refs));
+            let content = Rope::from(self.content(&block)?.whole());
+            blocks.push((NewBlock::new(block.id, content), refs));
         }
         Ok(blocks)
     }
 
-    fn content(&self, block: &BlockRef) -> Result<Vec<u8>> {
+    fn content(&self, block: &BlockRef) -> Result<Block> {
         let bytes = match (block.place, &self.from) {
-            (Place::Database, _) => Some(read::block_bytes(&self.old, block.id)?),
+            (Place::Database, _) => Some(Block::new(read::block_bytes(&self.old, block.id)?)),
             (Place::Segment { segment, offset }, Some(segments)) => {
                 segments.read(segment, offset, block.length as usize, Patience::Forever)?
             }
@@ -170,8 +171,6 @@ impl Copy<'_> {
             None => (vec![Place::Database; blocks.len()], tail),
         };
         self.new.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
-        let row = "INSERT INTO blocks (id, refs, length, digest, segment, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let mut row = self.new.prepare_cached(row).map_err(failed)?;
         let bytes = "INSERT INTO block_bytes (id, bytes) VALUES (?1, ?2)";
         let mut bytes = self.new.prepare_cached(bytes).map_err(failed)?;
         let segment = "INSERT INTO segments (id, length, live) VALUES (?1, ?2, ?3) ON CONFLICT (id) \
@@ -179,18 +178,15 @@ impl Copy<'_> {
         let mut segment_row = self.new.prepare_cached(segment).map_err(failed)?;
         for ((block, refs), place) in chunk.iter().zip(places) {
             let (id, length) = (sql(block.id.0), block.bytes.len() as u64);
-            let place = match place {
-                Place::Database => {
-                    bytes.execute((id, &block.bytes.contiguous()[..])).map_err(failed)?;
-                    (None, None)
-                }
+            match place {
+                Place::Database => bytes.execute((id, &block.bytes.contiguous()[..])),
                 Place::Segment { segment, offset } => {
                     let end = sql(offset + taken(length));
-                    segment_row.execute((segment, end, sql(taken(length)))).map_err(failed)?;
-                    (Some(segment), Some(sql(offset)))
+                    segment_row.execute((segment, end, sql(taken(length))))
                 }
-            };
-            row.execute((id, refs, sql(length), block.digest.as_slice(), place.0, place.1)).map_err(failed)?;
+            }
+            .map_err(failed)?;
+            put_block(self.new, &block.at(place), *refs, &block.parts)?;
         }
         self.new.execute_batch("COMMIT; PRAGMA wal_checkpoint(PASSIVE)").map_err(failed)?;
         Ok(tail)

@@ -4,10 +4,11 @@ use super::read::{sql, unsigned};
 use super::segments::taken;
 use crate::batch::ExtentChange;
 use crate::error::{Error, Result};
-use crate::row::{BlockId, BlockRef, CommitNo, Ino};
+use crate::row::{BlockId, BlockRef, CommitNo, Ino, Place};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use weft_digest::Parts;
 
 /// How reference counts change in one commit.
 #[derive(Default)]
@@ -60,21 +61,13 @@ impl References {
     }
 
     /// Inserts the new `blocks` with the references they got.
-    pub(super) fn insert(&mut self, connection: &Connection, blocks: &[BlockRef]) -> Result<()> {
-        let statement =
-            "INSERT INTO blocks (id, refs, length, digest, segment, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-        for block in blocks {
+    pub(super) fn insert(&mut self, connection: &Connection, blocks: &[(BlockRef, Parts)]) -> Result<()> {
+        for (block, parts) in blocks {
             let refs = self.changes.remove(&block.id).unwrap_or(0);
             if refs <= 0 {
                 return Err(Error::Bug(format!("no extent names new block {}", block.id.0)));
             }
-            let (segment, offset) = match block.place {
-                crate::Place::Database => (None, None),
-                crate::Place::Segment { segment, offset } => (Some(segment), Some(sql(offset))),
-            };
-            let row = (sql(block.id.0), refs, block.length, block.digest.as_slice(), segment, offset);
-            statement.execute(row).map_err(failed)?;
+            put_block(connection, block, refs, parts)?;
         }
         Ok(())
     }
@@ -115,6 +108,20 @@ impl References {
         }
         Ok(merged(freed))
     }
+}
+
+/// Inserts the row of a block that `refs` extents name.
+pub(super) fn put_block(connection: &Connection, block: &BlockRef, refs: i64, parts: &Parts) -> Result<()> {
+    let statement = "INSERT INTO blocks (id, refs, length, digest, segment, position, parts) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let (segment, offset) = match block.place {
+        Place::Database => (None, None),
+        Place::Segment { segment, offset } => (Some(segment), Some(sql(offset))),
+    };
+    let parts = (!parts.is_empty()).then(|| parts.as_bytes());
+    let row = (sql(block.id.0), refs, block.length, block.digest.as_slice(), segment, offset, parts);
+    connection.prepare_cached(statement).map_err(failed)?.execute(row).map_err(failed)?;
+    Ok(())
 }
 
 /// Joins space that lies together.

@@ -7,6 +7,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::ops::Range;
 use weft_block::Slice;
+use weft_digest::Parts;
 
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot read the database", source }
@@ -160,4 +161,12 @@ pub(super) fn block_bytes(connection: &Connection, id: BlockId) -> Result<Vec<u8
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     let found = statement.query_row((sql(id.0),), |row| row.get(0)).optional().map_err(failed)?;
     found.ok_or_else(|| Error::Corrupt(format!("the bytes of block {} are missing", id.0)))
+}
+
+/// What verifies parts of a block; none where that is missing, or does not belong to its digest.
+pub(super) fn parts(connection: &Connection, block: &BlockRef) -> Result<Option<Parts>> {
+    let mut statement = connection.prepare_cached("SELECT parts FROM blocks WHERE id = ?1").map_err(failed)?;
+    let read =
+        |row: &Row<'_>| Ok(row.get_ref(0)?.as_blob().ok().and_then(|parts| Parts::from_bytes(parts, &block.digest)));
+    Ok(statement.query_row((sql(block.id.0),), read).optional().map_err(failed)?.flatten())
 }

@@ -74,7 +74,8 @@ CREATE TABLE blocks (
     length INTEGER NOT NULL,
     digest BLOB NOT NULL,
     segment INTEGER,
-    position INTEGER
+    position INTEGER,
+    parts BLOB
 );
 CREATE TABLE block_bytes (
     id INTEGER PRIMARY KEY,

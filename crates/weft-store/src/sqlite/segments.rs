@@ -3,11 +3,12 @@
 //! A block of 4096 bytes or more starts at a multiple of 4096, so that punching it gives all of it back.
 //! A commit begins at one. What a failed commit appended is written over by the next one: nothing names it.
 
+mod direct;
 mod writer;
 
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
-use crate::row::{BlockRef, Place};
+use crate::row::Place;
 use crate::store::Patience;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
@@ -16,7 +17,7 @@ use std::fs::{File, OpenOptions};
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weft_block::pool;
+use weft_block::{Block, Buffer};
 
 /// Alignment of large blocks, and what a file system can punch.
 pub(super) const PAGE: u64 = 4096;
@@ -39,6 +40,8 @@ pub(super) struct Segments {
 struct Open {
     id: u32,
     file: Arc<File>,
+    /// The same file past the page cache, where the file system can do that.
+    direct: Option<Arc<File>>,
     /// Where a sequential reader would go on, and how far ahead was asked for.
     next: u64,
     ahead: u64,
@@ -71,9 +74,14 @@ impl Segments {
 
     /// The file of segment `id`; made if `make`.
     fn file(&self, id: u32, make: bool) -> Result<Arc<File>> {
+        Ok(self.files(id, make)?.0)
+    }
+
+    /// The file of segment `id`, made if `make`; and the same past the page cache, where that can be had.
+    fn files(&self, id: u32, make: bool) -> Result<(Arc<File>, Option<Arc<File>>)> {
         let mut open = self.open.lock();
         if let Some(found) = open.iter().find(|open| open.id == id) {
-            return Ok(found.file.clone());
+            return Ok((found.file.clone(), found.direct.clone()));
         }
         let path = self.path(id);
         let is_new = make && !path.exists();
@@ -93,8 +101,9 @@ impl Segments {
         if open.len() >= OPEN_MAX {
             open.remove(0);
         }
-        open.push(Open { id, file: file.clone(), next: 0, ahead: 0 });
-        Ok(file)
+        let direct = direct::open(&path).map_err(|error| self.io("cannot open", id, error))?.map(Arc::new);
+        open.push(Open { id, file: file.clone(), direct: direct.clone(), next: 0, ahead: 0 });
+        Ok((file, direct))
     }
 
     /// Appends `blocks` after `tail`; tells where each lies and the new tail.
@@ -111,16 +120,16 @@ impl Segments {
     }
 
     fn write(&self, segment: u32, blocks: &[NewBlock], places: &[Place]) -> Result<()> {
-        let file = self.file(segment, true)?;
+        let (file, direct) = self.files(segment, true)?;
         let placed = blocks.iter().zip(places).map(|(block, place)| (segment_of(*place).1, &block.bytes));
         let placed = placed.collect::<Vec<_>>();
-        let written = writer::write(&file, &self.path(segment), placed[0].0, &placed);
+        let written = writer::write(&file, direct.as_deref(), &placed);
         written.map_err(|error| self.io("cannot append to", segment, error))
     }
 
-    /// Makes `blocks`, in the order they were appended, durable.
-    pub(super) fn sync(&self, blocks: &[BlockRef]) -> Result<()> {
-        let mut segments = blocks.iter().map(|block| segment_of(block.place).0).collect::<Vec<_>>();
+    /// Makes the blocks at `places`, in the order they were appended, durable.
+    pub(super) fn sync(&self, places: impl Iterator<Item = Place>) -> Result<()> {
+        let mut segments = places.map(|place| segment_of(place).0).collect::<Vec<_>>();
         segments.dedup();
         for segment in segments {
             let synced = self.file(segment, false)?.sync_data();
@@ -130,9 +139,9 @@ impl Segments {
     }
 
     /// `length` bytes at `offset` of a segment; none if they would have to be waited for.
-    pub(super) fn read(&self, segment: u32, offset: u64, length: usize, patience: Patience) -> Result<Option<Vec<u8>>> {
+    pub(super) fn read(&self, segment: u32, offset: u64, length: usize, patience: Patience) -> Result<Option<Block>> {
         let file = self.file(segment, false)?;
-        let mut bytes = pool::any_bytes(length);
+        let mut bytes = Buffer::any(length);
         let flags = match patience {
             Patience::None => ReadWriteFlags::NOWAIT,
             Patience::Forever => ReadWriteFlags::empty(),
@@ -150,7 +159,14 @@ impl Segments {
                 Err(error) => return Err(self.io("cannot read", segment, error)),
             }
         }
-        Ok(Some(bytes))
+        Ok(Some(bytes.freeze()))
+    }
+
+    /// Blocks of `lengths`, which lie one after another from `offset` of a segment on, each from a page of its own; past
+    /// the page cache where the file system can do that. None if they cannot be read together.
+    pub(super) fn read_run(&self, segment: u32, offset: u64, lengths: &[usize]) -> Option<Vec<Block>> {
+        let (file, direct) = self.files(segment, false).ok()?;
+        direct::read(direct.as_ref().unwrap_or(&file), offset, lengths)
     }
 
     /// Bytes in the file of a segment; `Corrupt` if there is none.
@@ -277,8 +293,7 @@ mod tests {
     fn blocks(lengths: &[usize]) -> Vec<NewBlock> {
         let block = |(i, length): (usize, &usize)| {
             let byte = u8::try_from(i + 1).expect("few blocks");
-            let bytes = vec![byte; *length];
-            NewBlock { id: BlockId(i as u64 + 1), digest: crate::digest(&bytes), bytes: Rope::from(bytes) }
+            NewBlock::new(BlockId(i as u64 + 1), Rope::from(vec![byte; *length]))
         };
         lengths.iter().enumerate().map(block).collect()
     }
@@ -297,7 +312,7 @@ mod tests {
                 let (segment, offset) = segment_of(*place);
                 let read = segments.read(segment, offset, length, Patience::Forever).expect("read").expect("waited");
                 let byte = if i == dead { 0 } else { u8::try_from(i + 1).expect("few blocks") };
-                assert_eq!(read, vec![byte; length], "block {i} after {dead} was punched");
+                assert_eq!(read[..], vec![byte; length], "block {i} after {dead} was punched");
             }
         }
     }

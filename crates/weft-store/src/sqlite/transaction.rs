@@ -6,17 +6,18 @@ use super::SqliteStore;
 use super::apply::Writer;
 use super::segments::Tail;
 use crate::batch::{Batch, NewBlock};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::row::{BlockRef, Place};
 use crate::store::{Durability, Transaction};
 use parking_lot::MutexGuard;
+use weft_digest::Parts;
 
 /// A transaction that has the writer until it ends. Dropped, it is rolled back.
 pub(super) struct SqliteTransaction<'a> {
     store: &'a SqliteStore,
     writer: MutexGuard<'a, Writer>,
     durability: Durability,
-    blocks: Vec<BlockRef>,
+    blocks: Vec<(BlockRef, Parts)>,
     /// Where the next block goes if this is committed.
     tail: Tail,
 }
@@ -46,20 +47,16 @@ impl Transaction for SqliteTransaction<'_> {
             return Ok(Vec::new());
         }
         let places = self.store_bytes(blocks)?;
-        let reference = |(block, place): (&NewBlock, Place)| {
-            let length = u32::try_from(block.bytes.len()).map_err(|_| Error::Bug("a block past 4 GiB".into()))?;
-            Ok(BlockRef { id: block.id, length, digest: block.digest, place })
-        };
-        let references = blocks.iter().zip(places).map(reference).collect::<Result<Vec<_>>>()?;
-        self.blocks.extend_from_slice(&references);
-        Ok(references)
+        let stored = blocks.iter().zip(places).map(|(block, place)| block.at(place)).collect::<Vec<_>>();
+        self.blocks.extend(stored.iter().copied().zip(blocks.iter().map(|block| block.parts.clone())));
+        Ok(stored)
     }
 
     fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {
         let transaction = &mut *self;
         let store = transaction.store;
         if let Some(segments) = &store.segments {
-            segments.sync(&transaction.blocks)?;
+            segments.sync(transaction.blocks.iter().map(|(block, _)| block.place))?;
         }
         transaction.writer.commit(batch, &transaction.blocks, transaction.tail)?;
         {

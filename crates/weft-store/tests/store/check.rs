@@ -82,6 +82,15 @@ fn wrong_counts_are_set_right() {
 }
 
 #[test]
+fn what_verifies_parts_of_a_block_is_taken_away_if_it_is_wrong() {
+    let says = |id| format!("block {id}: what verifies its parts is not of its digest");
+    breaks("UPDATE blocks SET parts = zeroblob(128) WHERE id = 2", &[&says(2)]);
+    breaks("UPDATE blocks SET parts = substr(parts, 1, 96) WHERE id = 1", &[&says(1)]);
+    breaks("UPDATE blocks SET parts = (SELECT parts FROM blocks WHERE id = 1) WHERE id = 3", &[&says(3)]);
+    breaks("UPDATE blocks SET parts = 'text' WHERE id = 1", &[&says(1)]);
+}
+
+#[test]
 fn what_no_name_leads_to_moves_to_lost_and_found() {
     breaks(
         &format!(

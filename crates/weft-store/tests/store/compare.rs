@@ -1,7 +1,7 @@
 //! Everything a store says, to compare stores with.
 
 use std::collections::BTreeMap;
-use weft_store::{BlockDigest, Cookie, Header, Ino, InodeRow, Name, NameRow, Patience, Result, Store};
+use weft_store::{BlockDigest, BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Patience, Result, Store};
 
 /// What can be read of a store. Where blocks lie is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,14 +41,30 @@ pub fn state(store: &dyn Store) -> Result<State> {
                 names.push(row);
             }
         }
-        for (index, block) in store.extents(ino, 0..u64::MAX)? {
+        let own = store.extents(ino, 0..u64::MAX)?;
+        let together = store.read_blocks(&own.iter().map(|(_, block)| *block).collect::<Vec<_>>());
+        for ((index, block), again) in own.into_iter().zip(together) {
             let bytes = store.read_block(&block, Patience::Forever)?.expect("waited for");
-            assert_eq!(weft_store::digest(&bytes), block.digest, "bytes that are not what was written");
+            assert_eq!(weft_digest::digest(&bytes), block.digest, "bytes that are not what was written");
+            assert!(again.expect("it could be read alone") == bytes, "read together it has other bytes");
+            read_parts(store, &block, &bytes)?;
             extents.insert((ino, index), (block.id.0, block.digest, bytes.to_vec()));
         }
         xattrs.extend(store.xattrs(ino)?.into_iter().map(|(name, value)| (ino, name, value)));
     }
     Ok(State { header: store.header()?, inodes, names, found, extents, xattrs, orphans: store.orphans()? })
+}
+
+/// Reads ranges of a block of these bytes, which may give more than was asked for and no other bytes.
+fn read_parts(store: &dyn Store, block: &BlockRef, bytes: &[u8]) -> Result<()> {
+    let len = bytes.len();
+    for range in [0..1, len / 2..len / 2 + 1, len / 3..len / 3 + 5000, len - 1..len + 9] {
+        let (start, part) = store.read_part(block, range.clone(), Patience::Forever)?.expect("waited for");
+        let end = start + part.len();
+        assert!(start <= range.start && range.end.min(len) <= end, "{range:?} is not in {start}..{end}");
+        assert!(part[..] == bytes[start..end], "{start}..{end} has other bytes");
+    }
+    Ok(())
 }
 
 impl State {

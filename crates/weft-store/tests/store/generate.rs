@@ -138,15 +138,13 @@ impl Fit<'_> {
         let id = BlockId(self.batch.counters.next_block);
         self.batch.counters.next_block += 1;
         let bytes: Vec<u8> = (0..length).map(|i| (i as u64 * 31 + id.0 * 7) as u8).collect();
-        let digest = digest(&bytes);
-        let length = u32::try_from(length).expect("short");
         // In two slices, as writes leave them.
         let block = weft_block::Block::new(bytes);
         let half = block.len() / 2;
         let mut rope = Rope::from(block.slice(0..half));
         rope.push(block.slice(half..block.len()));
-        let stored = BlockRef { id, length, digest, place: Place::Database };
-        self.puts.insert(at, (stored, Some(NewBlock { id, bytes: rope, digest })));
+        let new = NewBlock::new(id, rope);
+        self.puts.insert(at, (new.at(Place::Database), Some(new)));
     }
 }
 

@@ -8,5 +8,6 @@ mod crash;
 mod damage;
 mod generate;
 mod opening;
+mod parts;
 mod sample;
 mod space;

@@ -97,12 +97,11 @@ impl Sample {
             let id = BlockId(self.batch.counters.next_block);
             self.batch.counters.next_block += 1;
             let bytes: Vec<u8> = (0..*length).map(|i| (i as u64 * 13 + id.0) as u8).collect();
-            let digest = digest(&bytes);
-            let length = u32::try_from(bytes.len()).expect("short");
-            let block = BlockRef { id, length, digest, place: Place::Database };
-            self.batch.blocks.push(NewBlock { id, bytes: Rope::from(bytes), digest });
+            let new = NewBlock::new(id, Rope::from(bytes));
+            let block = new.at(Place::Database);
+            self.batch.blocks.push(new);
             self.batch.extents.push(ExtentChange::Put { ino: Ino(ino), index: *index, block });
-            self.inode(ino).allocated += u64::from(length);
+            self.inode(ino).allocated += u64::from(block.length);
         }
         self.inode(ino).size = size;
     }

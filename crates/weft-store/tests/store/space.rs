@@ -53,7 +53,6 @@ fn the_file_of_a_segment_without_live_blocks_goes_even_if_it_was_the_last() {
         names
     };
     let bytes = weft_block::Rope::from(weft_block::Slice::from(vec![7; 4 << 20]));
-    let digest = *blake3::hash(&bytes.to_vec()).as_bytes();
     // Closing waits until space is given back.
     let apply = |indices: std::ops::Range<u64>, clear: bool| {
         let store = open(&path).expect("opened").store;
@@ -66,9 +65,9 @@ fn the_file_of_a_segment_without_live_blocks_goes_even_if_it_was_the_last() {
         for index in indices {
             let id = BlockId(counters.next_block);
             counters.next_block += 1;
-            let block = BlockRef { id, length: 4 << 20, digest, place: Place::Database };
-            batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, index, block });
-            batch.blocks.push(NewBlock { id, bytes: bytes.clone(), digest });
+            let new = NewBlock::new(id, bytes.clone());
+            batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, index, block: new.at(Place::Database) });
+            batch.blocks.push(new);
         }
         batch.counters = counters;
         store.apply(&batch, Durability::Durable).expect("applied");

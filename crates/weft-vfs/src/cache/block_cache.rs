@@ -2,19 +2,36 @@
 
 use super::{Cached, ClockMap};
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weft_block::Block;
+use weft_block::{Block, Slice};
 use weft_store::BlockId;
 
-struct Entry(Block);
+/// All of a block, or a part of it.
+struct Entry {
+    start: usize,
+    bytes: Block,
+    whole: bool,
+}
 
 impl Cached for Entry {
     fn is_pinned(&self) -> bool {
         false
     }
     fn weight(&self) -> usize {
-        self.0.len() + 64
+        self.bytes.len() + 64
     }
+}
+
+/// What is here of a block.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The bytes asked for.
+    Bytes(Slice),
+    /// Those just before.
+    Before,
+    /// None.
+    Nothing,
 }
 
 /// Blocks read or written lately. Blocks never change, so nothing here is ever stale.
@@ -28,34 +45,103 @@ pub(crate) struct BlockCache {
 impl BlockCache {
     /// A cache for `bytes_max` bytes; 0 switches it off.
     pub(crate) fn new(bytes_max: u64) -> BlockCache {
-        BlockCache {
-            blocks: Mutex::new(ClockMap::new(usize::try_from(bytes_max).unwrap_or(usize::MAX))),
-            enabled: bytes_max > 0,
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-        }
+        // Blocks may have megabytes: none is kept for its own sake.
+        let blocks = ClockMap::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)).strictly();
+        let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
+        BlockCache { blocks: Mutex::new(blocks), enabled: bytes_max > 0, hits, misses }
     }
 
-    /// Block `id`, if it is here.
+    /// All of block `id`, if it is here.
     pub(crate) fn get(&self, id: BlockId) -> Option<Block> {
-        let found = if self.enabled { self.blocks.lock().get(&id).map(|entry| entry.0.clone()) } else { None };
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let whole = |entry: &mut Entry| entry.whole.then(|| entry.bytes.clone());
+        let found = if self.enabled { self.blocks.lock().get(&id).and_then(whole) } else { None };
+        self.count(found.is_some());
         found
+    }
+
+    /// Bytes `range` of block `id`, which reaches as far.
+    pub(crate) fn find(&self, id: BlockId, range: &Range<usize>) -> Found {
+        let bytes = |entry: &mut Entry| {
+            let end = entry.start + entry.bytes.len();
+            let here = entry.start <= range.start && range.end <= end;
+            if here {
+                Found::Bytes(entry.bytes.slice(range.start - entry.start..range.end - entry.start))
+            } else if (entry.start..=end).contains(&range.start) {
+                Found::Before
+            } else {
+                Found::Nothing
+            }
+        };
+        let found = if self.enabled { self.blocks.lock().get(&id).map(bytes) } else { None };
+        let found = found.unwrap_or(Found::Nothing);
+        self.count(matches!(found, Found::Bytes(_)));
+        found
+    }
+
+    fn count(&self, hit: bool) {
+        let counter = if hit { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether all of block `id` is here.
+    pub(crate) fn has_whole(&self, id: BlockId) -> bool {
+        self.blocks.lock().peek(&id).is_some_and(|entry| entry.whole)
     }
 
     /// Keeps `block`.
     pub(crate) fn insert(&self, id: BlockId, block: Block) {
+        self.keep(id, Entry { start: 0, bytes: block, whole: true });
+    }
+
+    /// Keeps the bytes from `start` on of a block, unless all of it is here.
+    pub(crate) fn insert_part(&self, id: BlockId, start: usize, bytes: Block) {
+        self.keep(id, Entry { start, bytes, whole: false });
+    }
+
+    fn keep(&self, id: BlockId, entry: Entry) {
         if !self.enabled {
             return;
         }
         let mut blocks = self.blocks.lock();
-        blocks.insert(id, Entry(block));
+        if !entry.whole && blocks.peek(&id).is_some_and(|old| old.whole) {
+            return;
+        }
+        blocks.insert(id, entry);
         while blocks.evict().is_some() {}
     }
 
     /// Bytes kept.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.lock().weight() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_gives_its_own_bytes_until_the_whole_is_there() {
+        let cache = BlockCache::new(1000);
+        let id = BlockId(1);
+        assert_eq!(cache.find(id, &(0..1)), Found::Nothing);
+        cache.insert_part(id, 10, Block::copy_of(b"abcdef"));
+        assert_eq!(cache.find(id, &(12..14)), Found::Bytes(Block::copy_of(b"cd").whole()));
+        assert_eq!(cache.find(id, &(9..12)), Found::Nothing);
+        assert_eq!(cache.find(id, &(17..18)), Found::Nothing);
+        assert_eq!([cache.find(id, &(14..17)), cache.find(id, &(16..18))], [Found::Before, Found::Before]);
+        assert!(cache.get(id).is_none() && !cache.has_whole(id));
+        cache.insert(id, Block::copy_of(&[7; 20]));
+        cache.insert_part(id, 0, Block::copy_of(&[0; 5]));
+        assert_eq!(cache.find(id, &(0..20)), Found::Bytes(Block::copy_of(&[7; 20]).whole()));
+    }
+
+    #[test]
+    fn large_blocks_stay_within_the_bound() {
+        let cache = BlockCache::new(1 << 20);
+        for id in 0..100 {
+            cache.insert(BlockId(id), Block::new(vec![0; 1 << 18]));
+        }
+        assert!(cache.bytes() <= 5 << 18, "{}", cache.bytes());
     }
 }

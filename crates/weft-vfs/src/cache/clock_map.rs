@@ -36,6 +36,7 @@ pub(crate) struct ClockMap<K, V> {
     hand: usize,
     weight: usize,
     weight_max: usize,
+    entries_min: usize,
 }
 
 impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
@@ -49,7 +50,13 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
             hand: 0,
             weight: 0,
             weight_max,
+            entries_min: ENTRIES_MIN,
         }
+    }
+
+    /// Without entries that are kept whatever they weigh.
+    pub(crate) fn strictly(self) -> ClockMap<K, V> {
+        ClockMap { entries_min: 0, ..self }
     }
 
     /// Bytes of all entries, about.
@@ -127,7 +134,7 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
 
     /// Takes out one entry if the map is over its bound and finds one to spare.
     pub(crate) fn evict(&mut self) -> Option<(K, V)> {
-        if self.weight <= self.weight_max || self.table.len() <= ENTRIES_MIN {
+        if self.weight <= self.weight_max || self.table.len() <= self.entries_min {
             return None;
         }
         for _ in 0..STEPS_MAX {

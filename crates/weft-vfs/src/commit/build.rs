@@ -8,8 +8,8 @@ use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use std::num::NonZero;
 use std::thread;
-use weft_block::{Block, Rope, pool};
-use weft_store::{BlockDigest, BlockRef, ExtentChange, NewBlock, Transaction};
+use weft_block::{Buffer, Rope};
+use weft_store::{BlockRef, ExtentChange, NewBlock, Transaction};
 
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;
@@ -91,7 +91,7 @@ impl Vfs {
 
     fn build(&self, job: &Job) -> Result<Option<NewBlock>> {
         match self.content(job) {
-            Ok(bytes) => Ok(Some(NewBlock { id: job.id, digest: digest(&bytes), bytes })),
+            Ok(bytes) => Ok(Some(NewBlock::new(job.id, bytes))),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 self.report("cannot store what was written over a damaged block", &error);
                 Ok(None)
@@ -106,23 +106,15 @@ impl Vfs {
             return Ok(Rope::from(whole));
         }
         let mut bytes = match &job.base {
-            Some(base) => pool::copy_of(&self.block(base).map_err(|error| error.about(job.ino))?),
-            None => Vec::new(),
+            Some(base) => Buffer::copy_of(&self.block(base).map_err(|error| error.about(job.ino))?),
+            None => Buffer::with_capacity(job.len),
         };
-        bytes.resize(job.len, 0);
+        bytes.resize(job.len);
         for (start, piece) in job.pieces.within(0..job.len) {
             bytes[start..start + piece.len()].copy_from_slice(&piece);
         }
-        let block = Block::new(bytes);
+        let block = bytes.freeze();
         self.blocks.insert(job.id, block.clone());
         Ok(Rope::from(block.whole()))
     }
-}
-
-fn digest(bytes: &Rope) -> BlockDigest {
-    let mut hasher = blake3::Hasher::new();
-    for slice in bytes.slices() {
-        hasher.update(slice);
-    }
-    *hasher.finalize().as_bytes()
 }

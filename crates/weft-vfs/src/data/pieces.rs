@@ -1,12 +1,12 @@
 //! What was written to one block since the last commit, without reading what was there before.
 
 use std::ops::Range;
-use weft_block::{Block, Slice, pool};
+use weft_block::{Buffer, Slice};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     start: usize,
-    bytes: Vec<u8>,
+    bytes: Buffer,
 }
 
 impl Piece {
@@ -46,14 +46,14 @@ impl Pieces {
         let from = self.list.partition_point(|piece| piece.end() < start);
         let to = self.list.partition_point(|piece| piece.start <= end);
         match &mut self.list[from..to] {
-            [] => self.list.insert(from, Piece { start, bytes: pool::copy_of(data) }),
+            [] => self.list.insert(from, Piece { start, bytes: Buffer::copy_of(data) }),
             // The common case: appending to a piece, or writing inside it.
             [only] if only.start <= start => overlay(&mut only.bytes, start - only.start, data),
             touched => {
                 let first = touched[0].start.min(start);
-                let mut bytes = Vec::with_capacity(touched[touched.len() - 1].end().max(end) - first);
+                let mut bytes = Buffer::with_capacity(touched[touched.len() - 1].end().max(end) - first);
                 for piece in touched.iter() {
-                    bytes.resize(piece.start.max(first) - first, 0);
+                    bytes.resize(piece.start.max(first) - first);
                     bytes.extend_from_slice(&piece.bytes);
                 }
                 overlay(&mut bytes, start - first, data);
@@ -66,7 +66,8 @@ impl Pieces {
     pub(crate) fn truncate(&mut self, end: usize) {
         self.list.retain(|piece| piece.start < end);
         if let Some(last) = self.list.last_mut() {
-            last.bytes.truncate(end - last.start);
+            let len = last.bytes.len().min(end - last.start);
+            last.bytes.resize(len);
         }
     }
 
@@ -82,7 +83,7 @@ impl Pieces {
 
     /// Gives all pieces away as immutable slices, without copying.
     pub(crate) fn freeze(&mut self) -> Frozen {
-        let freeze = |piece: Piece| (piece.start, Block::new(piece.bytes).whole());
+        let freeze = |piece: Piece| (piece.start, piece.bytes.freeze().whole());
         Frozen { list: std::mem::take(&mut self.list).into_iter().map(freeze).collect() }
     }
 
@@ -99,11 +100,11 @@ impl Pieces {
 }
 
 /// Puts `data` at `at` of `bytes`, which reaches at least there, growing it as needed.
-fn overlay(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
+fn overlay(bytes: &mut Buffer, at: usize, data: &[u8]) {
     if at + data.len() > bytes.len() {
         let inside = bytes.len().saturating_sub(at);
         if inside == 0 {
-            bytes.resize(at, 0);
+            bytes.resize(at);
         }
         bytes[at..].copy_from_slice(&data[..inside]);
         bytes.extend_from_slice(&data[inside..]);

@@ -1,19 +1,15 @@
-//! Content: reading, writing, allocating, seeking, copying.
+//! Content: writing, allocating, seeking, copying.
 
 use super::attributes::SIZE_MAX;
 use crate::attributes::{AllocateMode, Privileges, Whence};
-use crate::blocking::Wait;
-use crate::data::{Base, FileData};
+use crate::data::FileData;
 use crate::error::{ErrorKind, Result};
 use crate::mutation::Mutation;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::atomic::Ordering;
-use weft_block::{Block, Rope, Slice, pool};
-use weft_store::{BlockRef, Ino, Patience};
+use weft_store::Ino;
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
 const COPY_BYTES: u64 = 1 << 20;
@@ -21,95 +17,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Most blocks shared by one mutation, so that the lock is not held for long.
 const SHARE_BLOCKS: u64 = 4096;
 
-/// A part of what a read gives.
-enum Part {
-    /// Bytes in memory.
-    Bytes(Slice),
-    /// Zeros.
-    Zeros(usize),
-    /// Bytes `range` of a block in the store, under newer bytes at places counted from `range.start`.
-    Stored { block: BlockRef, range: Range<usize>, over: Vec<(usize, Slice)> },
-}
-
 impl Vfs {
-    /// Up to `len` bytes of file `ino` from `offset`; fewer only at its end. `IsDirectory`, `Invalid` (not a
-    /// file), `Io`, `Corrupt` (what is stored is not what was written), `WouldBlock`.
-    pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
-        let mut parts = self.run(|state| state.plan_read(ino, offset, len))?;
-        let rope = loop {
-            match self.gather(&parts) {
-                Ok(rope) => break rope,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error.about(ino)),
-                Err(error) => {
-                    // A commit may have freed a block between the plan and its reading: then the plan changed.
-                    let again = self.run(|state| state.plan_read(ino, offset, len))?;
-                    if same_blocks(&parts, &again) {
-                        return Err(error.about(ino));
-                    }
-                    parts = again;
-                }
-            }
-        };
-        self.bytes_read.fetch_add(rope.len() as u64, Ordering::Relaxed);
-        self.read_moves_atime(ino);
-        Ok(rope)
-    }
-
-    fn gather(&self, parts: &[Part]) -> Result<Rope> {
-        let mut rope = Rope::new();
-        for part in parts {
-            match part {
-                Part::Bytes(bytes) => rope.push(bytes.clone()),
-                Part::Zeros(len) => self.push_zeros(&mut rope, *len),
-                Part::Stored { block, range, over } => {
-                    let below = self.block(block)?;
-                    self.overlay(&mut rope, &below, range.clone(), over);
-                }
-            }
-        }
-        Ok(rope)
-    }
-
-    fn push_zeros(&self, rope: &mut Rope, mut len: usize) {
-        while len > 0 {
-            let now = len.min(self.zeros.len());
-            rope.push(self.zeros.slice(0..now));
-            len -= now;
-        }
-    }
-
-    fn overlay(&self, rope: &mut Rope, below: &Block, range: Range<usize>, over: &[(usize, Slice)]) {
-        let stored = below.slice(range.start.min(below.len())..range.end.min(below.len()));
-        if over.is_empty() {
-            let missing = range.len() - stored.len();
-            rope.push(stored);
-            self.push_zeros(rope, missing);
-            return;
-        }
-        let mut bytes = pool::copy_of(&stored);
-        bytes.resize(range.len(), 0);
-        for (start, newer) in over {
-            bytes[*start..start + newer.len()].copy_from_slice(newer);
-        }
-        rope.push(Slice::from(bytes));
-    }
-
-    /// The bytes of a stored block, verified.
-    pub(crate) fn block(&self, block: &BlockRef) -> Result<Block> {
-        if let Some(cached) = self.blocks.get(block.id) {
-            return Ok(cached);
-        }
-        let read = match self.store.read_block(block, Patience::None)? {
-            Some(read) => read,
-            None => {
-                self.may_wait(Wait::Read)?;
-                self.store.read_block(block, Patience::Forever)?.ok_or(ErrorKind::Io)?
-            }
-        };
-        self.blocks.insert(block.id, read.clone());
-        Ok(read)
-    }
-
     /// Writes all of `data` at `offset` of file `ino` (POSIX pwrite()). `kill_privileges` as in
     /// [`crate::SetAttributes`]. `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
@@ -259,93 +167,6 @@ impl State {
         self.perform(&Mutation::Share { from, to, count, size, lost, time })?;
         Ok(bytes)
     }
-
-    fn plan_read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Part>, Stop> {
-        let block_size = self.block_size();
-        let inode = self.file(ino)?;
-        let end = inode.row.size.min(offset.saturating_add(len as u64));
-        if offset >= end {
-            return Ok(Vec::new());
-        }
-        if let Some(inline) = &inode.row.inline
-            && inode.data.as_ref().is_none_or(|data| data.dirty.is_empty())
-        {
-            return Ok(plan_inline(inline, offset, end));
-        }
-        self.know_extents(ino, offset / block_size..end.div_ceil(block_size))?;
-        let inode = self.file(ino)?;
-        let inline = inode.row.inline.clone();
-        let data = inode.data();
-        let mut parts = Vec::new();
-        let mut at = offset;
-        while at < end {
-            let index = at / block_size;
-            let start = at - index * block_size;
-            let stop = (end - index * block_size).min(block_size);
-            let range = usize::try_from(start).expect("in a block")..usize::try_from(stop).expect("in a block");
-            plan_block(data, index, inline.as_ref(), range, &mut parts);
-            at = index * block_size + stop;
-        }
-        Ok(parts)
-    }
-}
-
-fn plan_inline(inline: &Slice, offset: u64, end: u64) -> Vec<Part> {
-    let stored = inline.len() as u64;
-    let (from, to) = (offset.min(stored), end.min(stored));
-    let as_usize = |value: u64| usize::try_from(value).expect("no longer than a slice");
-    let mut parts = vec![Part::Bytes(inline.slice(as_usize(from)..as_usize(to)))];
-    let mut zeros = end - offset - (to - from);
-    while zeros > 0 {
-        let now = zeros.min(1 << 30);
-        parts.push(Part::Zeros(as_usize(now)));
-        zeros -= now;
-    }
-    parts
-}
-
-/// Adds how bytes `range` of block `index` are made.
-fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<usize>, parts: &mut Vec<Part>) {
-    let layers = data.layers(index, inline);
-    let mut over: Vec<(usize, Slice)> = Vec::new();
-    if let Some(dirty) = layers.dirty {
-        if let Some(frozen) = &dirty.frozen {
-            over.extend(frozen.within(range.clone()).map(|(at, bytes)| (at - range.start, bytes)));
-        }
-        let newer = dirty.pieces.within(range.clone());
-        over.extend(newer.map(|(at, bytes)| (at - range.start, Slice::from(bytes.to_vec()))));
-    }
-    if let Some((0, bytes)) = over.last()
-        && bytes.len() == range.len()
-    {
-        parts.push(Part::Bytes(bytes.clone()));
-        return;
-    }
-    match layers.base {
-        Base::Stored(block) => parts.push(Part::Stored { block, range, over }),
-        Base::Hole if over.is_empty() => parts.push(Part::Zeros(range.len())),
-        Base::Hole | Base::Inline(_) => {
-            let below = if let Base::Inline(bytes) = &layers.base { &bytes[..] } else { &[] };
-            let stored = &below[range.start.min(below.len())..range.end.min(below.len())];
-            let mut bytes = stored.to_vec();
-            bytes.resize(range.len(), 0);
-            for (at, newer) in over {
-                bytes[at..at + newer.len()].copy_from_slice(&newer);
-            }
-            parts.push(Part::Bytes(Slice::from(bytes)));
-        }
-    }
-}
-
-fn same_blocks(a: &[Part], b: &[Part]) -> bool {
-    let blocks = |parts: &[Part]| -> Vec<BlockRef> {
-        let stored = parts.iter().filter_map(|part| match part {
-            Part::Stored { block, .. } => Some(*block),
-            Part::Bytes(_) | Part::Zeros(_) => None,
-        });
-        stored.collect()
-    };
-    blocks(a) == blocks(b)
 }
 
 /// The first index from `first` on, below `end`, that holds data.

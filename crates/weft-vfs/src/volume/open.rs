@@ -7,6 +7,7 @@ use crate::error::{ErrorKind, Result};
 use crate::journal;
 use crate::mutation;
 use crate::options::Options;
+use crate::read_ahead::ReadAhead;
 use crate::state::State;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,8 +33,11 @@ impl Vfs {
         };
         let mut state = State::new(&header, &options);
         state.space_free = store.space()?.bytes_free;
+        let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
+        let ahead = if options.background { options.read_ahead_bytes.min(options.block_cache_bytes / 4) } else { 0 };
         let vfs = Arc::new(Vfs {
-            blocks: BlockCache::new(options.block_cache_bytes),
+            read_ahead: ReadAhead::new(store.clone(), blocks.clone(), ahead),
+            blocks,
             zeros: Block::new(vec![0; header.options.block_size as usize]),
             block_size: header.options.block_size,
             committing: Mutex::new(header.commit),
@@ -55,7 +59,7 @@ impl Vfs {
             bytes_read: AtomicU64::new(0),
         });
         vfs.recover(&records)?;
-        if vfs.options.background_commits && !vfs.options.read_only {
+        if vfs.options.background && !vfs.options.read_only {
             start_committer(&vfs)?;
         }
         Ok(vfs)

@@ -3,6 +3,7 @@
 use super::Vfs;
 use crate::attributes::Statfs;
 use crate::error::Result;
+use crate::read_ahead::ReadAhead;
 use crate::stats::Stats;
 use std::sync::atomic::Ordering;
 
@@ -45,6 +46,7 @@ impl Vfs {
             block_hits: count(&self.blocks.hits),
             block_misses: count(&self.blocks.misses),
             metadata_bytes: (state.inodes.weight() + state.names.weight()) as u64,
+            blocks_read_ahead: self.read_ahead.as_ref().map_or(0, ReadAhead::blocks_read),
             block_bytes: self.blocks.bytes(),
             dirty_bytes: state.dirty_bytes,
             commits: count(&self.commits),

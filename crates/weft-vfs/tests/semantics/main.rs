@@ -30,7 +30,7 @@ fn volume_options() -> VolumeOptions {
 }
 
 fn options() -> Options {
-    Options { background_commits: false, atime: AtimePolicy::Relative, ..Options::default() }
+    Options { background: false, atime: AtimePolicy::Relative, ..Options::default() }
 }
 
 impl Volume {

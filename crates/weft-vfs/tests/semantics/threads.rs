@@ -11,7 +11,7 @@ const THREADS: usize = 4;
 /// A volume that commits all the time and keeps next to nothing in memory.
 fn restless() -> Volume {
     let options = Options {
-        background_commits: true,
+        background: true,
         commit_interval: Duration::from_micros(500),
         dirty_bytes_max: 256 << 10,
         metadata_cache_bytes: 4096,

@@ -55,6 +55,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "commit-interval" => arguments.commit_interval = parse(name, value)?,
             "dirty-max" => arguments.dirty_max = size(name, value)?,
             "metadata-cache" => arguments.metadata_cache = size(name, value)?,
+            "read-ahead" => arguments.read_ahead = size(name, value)?,
             "block-cache" => arguments.block_cache = size(name, value)?,
             "transport" => arguments.transport = value.into(),
             "placement" => arguments.placement = value.into(),

@@ -20,6 +20,8 @@ enum Stance {
     /// For nothing.
     #[default]
     Never,
+    /// For a block.
+    Read,
     /// For short waits.
     Short { alone: bool },
     /// As long as it takes.
@@ -40,12 +42,23 @@ impl Patience {
     /// What a request is told that is about to wait.
     pub(super) fn answer(&self, wait: Wait) -> Answer {
         let waits = match (self.stance.get(), wait) {
-            (Stance::Never, _) | (Stance::Short { .. }, Wait::Commit) => false,
+            (Stance::Never, _) | (Stance::Read, Wait::Log) | (Stance::Read | Stance::Short { .. }, Wait::Commit) => {
+                false
+            }
             (Stance::Short { alone }, Wait::Read) => alone,
-            (Stance::Short { .. }, Wait::Log) | (Stance::Ever, _) => true,
+            (Stance::Read, Wait::Read) | (Stance::Short { .. }, Wait::Log) | (Stance::Ever, _) => true,
         };
         self.waited.set(waits);
         if waits { Answer::Wait } else { Answer::GiveUp }
+    }
+
+    /// Calls `serve`, which waits for a block: nobody else is there to be served. If the last waits were long, it waits
+    /// for nothing.
+    pub(super) fn try_reading(&self, serve: impl FnOnce() -> Served) -> Served {
+        if self.rest.get() > 0 {
+            return serve();
+        }
+        self.timed(Stance::Read, serve)
     }
 
     /// Calls `serve`, which waits if that takes little. `alone`: nobody else is there to be served.
@@ -54,9 +67,13 @@ impl Patience {
             self.rest.set(self.rest.get() - 1);
             return Served::WouldBlock;
         }
+        self.timed(Stance::Short { alone }, serve)
+    }
+
+    fn timed(&self, stance: Stance, serve: impl FnOnce() -> Served) -> Served {
         self.waited.set(false);
         let start = Instant::now();
-        let served = self.with(Stance::Short { alone }, serve);
+        let served = self.with(stance, serve);
         self.took(start.elapsed());
         served
     }
@@ -108,6 +125,26 @@ mod tests {
             Served::Done
         });
         assert_eq!(patience.answer(Wait::Log), Answer::GiveUp);
+    }
+
+    #[test]
+    fn a_request_that_came_alone_is_read_for_at_once_unless_the_disk_is_slow() {
+        let patience = Patience::default();
+        let told = |wait| {
+            let mut told = None;
+            patience.try_reading(|| {
+                told = Some(patience.answer(wait));
+                Served::Done
+            });
+            told
+        };
+        assert_eq!(told(Wait::Read), Some(Answer::Wait));
+        assert_eq!(told(Wait::Log), Some(Answer::GiveUp));
+        assert_eq!(told(Wait::Commit), Some(Answer::GiveUp));
+        assert_eq!(told(Wait::Read), Some(Answer::Wait));
+        patience.waited.set(true);
+        patience.took(2 * SHORT);
+        assert_eq!(told(Wait::Read), Some(Answer::GiveUp));
     }
 
     #[test]

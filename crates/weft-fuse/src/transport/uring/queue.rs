@@ -79,12 +79,13 @@ impl Queue {
     fn serve_come(&mut self) -> io::Result<()> {
         let mut completed = std::mem::take(&mut self.completed);
         completed.extend(self.ring.completion());
+        let alone = completed.len() == 1 && self.waiting.is_empty() && self.workers.are_idle();
         for (i, completion) in completed.drain(..).enumerate() {
             if i > 0 {
                 // Nobody waits for a reply while the next request is served.
                 passing(self.ring.submit())?;
             }
-            self.complete(&completion)?;
+            self.complete(&completion, alone)?;
         }
         self.completed = completed;
         Ok(())
@@ -146,7 +147,8 @@ impl Queue {
         pushed.map_err(io::Error::other)
     }
 
-    fn complete(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
+    /// Serves what has come. `alone`: nobody else is there to be served.
+    fn complete(&mut self, completion: &cqueue::Entry, alone: bool) -> io::Result<()> {
         if completion.user_data() == BELL {
             if completion.result() < 0 {
                 return Err(io::Error::from_raw_os_error(-completion.result()));
@@ -163,14 +165,17 @@ impl Queue {
             self.gone += 1;
             return Ok(());
         }
-        self.serve_entry((place, entry))
+        self.serve_entry((place, entry), alone)
     }
 
-    fn serve_entry(&mut self, (place, mut entry): Placed) -> io::Result<()> {
+    fn serve_entry(&mut self, (place, mut entry): Placed, alone: bool) -> io::Result<()> {
         if let Some(seat) = &mut self.seat {
             seat.request_came();
         }
-        if self.server.serve_entry(&mut entry, &mut self.reply) == Served::Done {
+        let Queue { server, reply, patience, .. } = self;
+        let mut serve = || server.serve_entry(&mut entry, reply);
+        let served = if alone { patience.try_reading(serve) } else { serve() };
+        if served == Served::Done {
             return self.commit(place, entry);
         }
         self.waiting.push((place, entry));

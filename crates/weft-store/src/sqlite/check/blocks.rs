@@ -2,12 +2,14 @@
 
 use super::rules::{Rule, rule};
 use super::{Checker, Progress, failed};
+use crate::Error;
 use crate::error::{ErrorKind, Result};
 use crate::row::{BlockId, Place};
 use crate::sqlite::read::{self, sql, unsigned};
 use crate::sqlite::segments::Segments;
 use crate::store::{BlockHome, Header, Patience};
-use crate::{Error, digest};
+use weft_block::Block;
+use weft_digest::digest;
 
 const BLOCKS: &[Rule] = &[
     rule(
@@ -86,6 +88,7 @@ impl Checker<'_> {
                     (SELECT block FROM extents UNION ALL SELECT block FROM extents_history) GROUP BY block";
         self.connection.execute_batch(refs).map_err(failed)?;
         self.apply_rules(BLOCKS)?;
+        self.parts()?;
         match header.options.home {
             BlockHome::Segments => {
                 self.apply_rules(SEGMENTS)?;
@@ -147,7 +150,7 @@ impl Checker<'_> {
     /// What is wrong with the bytes of a block.
     fn damage(&self, block: &Stored, segments: Option<&Segments>) -> Result<Option<String>> {
         let read = match (block.place, segments) {
-            (Place::Database, _) => read::block_bytes(&self.connection, block.id).map(Some),
+            (Place::Database, _) => read::block_bytes(&self.connection, block.id).map(|bytes| Some(Block::new(bytes))),
             (Place::Segment { segment, offset }, Some(segments)) => {
                 segments.read(segment, offset, block.length, Patience::Forever)
             }

@@ -1,7 +1,6 @@
 //! What nothing leads to any more: it gets a name in `/lost+found`.
 
 use super::{Checker, failed};
-use crate::digest;
 use crate::error::Result;
 use crate::row::{CommitNo, Cookie, Ino, InodeRow, Kind, NameRow, Timestamp};
 use crate::sqlite::apply::{put_inode, put_name};
@@ -9,6 +8,7 @@ use crate::sqlite::read::{self, sql};
 use crate::store::Header;
 use crate::{Error, Name};
 use rusqlite::OptionalExtension;
+use weft_digest::digest;
 
 /// Inodes of no name that are no orphans, or orphans that hold entries.
 const NAMELESS: &str = "SELECT ino FROM fileatt f WHERE ino <> 1 \

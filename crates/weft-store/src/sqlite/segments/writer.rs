@@ -1,194 +1,133 @@
-//! Writes long runs of bytes past the page cache: programs that read what they wrote find it in the cache of the
+//! Writes long runs of blocks past the page cache: programs that read what they wrote find it in the cache of the
 //! mount, and a second copy here would only push other things out of memory.
 //!
-//! While some buffers are on their way to the disk the next is filled. Where the file system does not take such
-//! writes, they go through the page cache.
+//! Blocks in aligned memory go to the disk from where they lie; others are gathered first. Two writes are under way at
+//! once. Where the file system does not take such writes, they go through the page cache.
 
 use super::PAGE;
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
-use rustix::io::{Errno, pwrite};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, pwrite, pwritev};
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::thread;
-use weft_block::Rope;
+use weft_block::{Buffer, Rope};
 
-/// Bytes gathered for one write: whoever syncs the log meanwhile waits behind it.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes of one write: whoever syncs the log meanwhile waits behind it.
+const WRITE_BYTES: u64 = 1 << 20;
+
+/// Blocks of one write: pwritev(2) takes 1024 pieces.
+const WRITE_BLOCKS: usize = 256;
 
 /// Writes under way at once: a disk idles between one and the next.
 const WRITERS: usize = 2;
 
-/// Buffers of one run: those that are written, and one that is filled.
-const BUFFERS: usize = WRITERS + 1;
+/// A block and its place in the file.
+pub(super) type Placed<'a> = (u64, &'a Rope);
 
-/// Writes `blocks`, ascending by place, into `file`, which lies at `path`. The first lies at `start`, a multiple of a
-/// page. Less than a page lies between two of them, which becomes zero, as does what is left of the last page.
-pub(super) fn write(file: &File, path: &Path, start: u64, blocks: &[(u64, &Rope)]) -> io::Result<()> {
-    let target = Target::open(file, path)?;
-    let end = blocks.last().map_or(start, |(offset, bytes)| offset + bytes.len() as u64);
-    let len = usize::try_from(end - start).expect("a segment is short");
-    if len <= BUFFER_BYTES {
-        let mut buffer = Buffer::new(len, start);
-        buffer.fill(blocks, &mut |buffer| target.write(buffer))?;
-        return target.write(&mut buffer);
+/// Writes `blocks`, ascending by place, into `file`, which `direct` is past the page cache. The first lies at a multiple of a page. Less
+/// than a page lies between two of them, which becomes zero, as does what is left of the last page.
+pub(super) fn write(file: &File, direct: Option<&File>, blocks: &[Placed<'_>]) -> io::Result<()> {
+    let target = Target { file, direct };
+    let writes = split(blocks);
+    if let [only] = &writes[..] {
+        return target.write(&blocks[only.clone()]);
     }
     // Writes that make a file longer go one at a time.
-    target.allocate(start, len as u64)?;
+    target.allocate(blocks)?;
+    let left = Mutex::new(writes.into_iter());
+    let work = || {
+        loop {
+            let Some(next) = left.lock().next() else { return Ok(()) };
+            target.write(&blocks[next])?;
+        }
+    };
     thread::scope(|scope| {
-        let (send, full) = sync_channel(BUFFERS);
-        let (give_back, empty) = channel();
-        let full = Arc::new(Mutex::new(full));
-        let writers: [_; WRITERS] = std::array::from_fn(|_| {
-            let (target, full, give_back) = (&target, full.clone(), give_back.clone());
-            scope.spawn(move || target.write_all(&full, &give_back))
-        });
-        // Whether there is somebody left to write is for the writers to know.
-        drop((full, give_back));
-        let filled = fill_by_turns(start, blocks, send, &empty);
-        let written = writers.map(|writer| writer.join().expect("writing does not panic"));
-        // An error of theirs is why there was nobody left.
-        written.into_iter().collect::<io::Result<()>>().and(filled)
+        let others = [(); WRITERS - 1].map(|()| scope.spawn(work));
+        let own = work();
+        others.into_iter().map(|other| other.join().expect("writing does not panic")).fold(own, io::Result::and)
     })
 }
 
-/// Fills buffers while others are written.
-fn fill_by_turns(
-    start: u64,
-    blocks: &[(u64, &Rope)],
-    send: SyncSender<Buffer>,
-    empty: &Receiver<Buffer>,
-) -> io::Result<()> {
-    let mut made = 1;
-    let mut last = Buffer::new(BUFFER_BYTES, start);
-    last.fill(blocks, &mut |buffer| {
-        let next = buffer.end();
-        let mut other = match empty.try_recv() {
-            Ok(other) => other,
-            Err(_) if made < BUFFERS => {
-                made += 1;
-                Buffer::new(BUFFER_BYTES, next)
-            }
-            Err(_) => empty.recv().map_err(io::Error::other)?,
-        };
-        other.start = next;
-        send.send(std::mem::replace(buffer, other)).map_err(io::Error::other)
-    })?;
-    send.send(last).map_err(io::Error::other)
+/// Groups of blocks to be written together; all but the first begin at a page of their own.
+fn split(blocks: &[Placed<'_>]) -> Vec<Range<usize>> {
+    let (mut writes, mut from) = (Vec::new(), 0);
+    for (i, (offset, _)) in blocks.iter().enumerate().skip(1) {
+        let enough = offset - blocks[from].0 >= WRITE_BYTES || i - from >= WRITE_BLOCKS;
+        if enough && offset.is_multiple_of(PAGE) {
+            writes.push(from..i);
+            from = i;
+        }
+    }
+    writes.push(from..blocks.len());
+    writes
 }
 
-/// Bytes on their way to one place of a file.
-struct Buffer {
-    memory: Vec<u8>,
-    /// Where in `memory` the first page starts.
-    skipped: usize,
-    capacity: usize,
-    /// Where it goes in the file: at a multiple of a page.
-    start: u64,
-    filled: usize,
-}
-
-impl Buffer {
-    fn new(len: usize, start: u64) -> Buffer {
-        let page = PAGE as usize;
-        let capacity = len.next_multiple_of(page).max(page);
-        let memory = vec![0; capacity + page];
-        let skipped = memory.as_ptr().align_offset(page);
-        Buffer { memory, skipped, capacity, start, filled: 0 }
-    }
-
-    fn end(&self) -> u64 {
-        self.start + self.filled as u64
-    }
-
-    /// Takes the start of `bytes`, as much as there is room for; tells how much.
-    fn take(&mut self, bytes: &[u8]) -> usize {
-        let len = bytes.len().min(self.capacity - self.filled);
-        let at = self.skipped + self.filled;
-        self.memory[at..at + len].copy_from_slice(&bytes[..len]);
-        self.filled += len;
-        len
-    }
-
-    /// Takes all of `blocks`; calls `full` whenever it is, which leaves an empty buffer in its place.
-    fn fill(&mut self, blocks: &[(u64, &Rope)], full: &mut dyn FnMut(&mut Buffer) -> io::Result<()>) -> io::Result<()> {
-        for (offset, bytes) in blocks {
-            let gap = usize::try_from(offset - self.end()).expect("less than a page");
-            self.put(&[0; PAGE as usize][..gap], full)?;
-            bytes.slices().iter().try_for_each(|slice| self.put(slice, full))?;
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, mut bytes: &[u8], full: &mut dyn FnMut(&mut Buffer) -> io::Result<()>) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let taken = self.take(bytes);
-            bytes = &bytes[taken..];
-            if !bytes.is_empty() {
-                full(self)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What was taken, and zeros up to a whole page.
-    fn pages(&mut self) -> &[u8] {
-        let len = self.filled.next_multiple_of(PAGE as usize);
-        let pages = &mut self.memory[self.skipped..self.skipped + len];
-        pages[self.filled..].fill(0);
-        pages
-    }
+/// Where the last of `blocks` ends.
+fn end(blocks: &[Placed<'_>]) -> u64 {
+    blocks.last().map_or(0, |(offset, bytes)| offset + bytes.len() as u64)
 }
 
 /// The file that is written.
 struct Target<'a> {
     file: &'a File,
     /// The same file, past the page cache.
-    direct: Option<File>,
+    direct: Option<&'a File>,
 }
 
-impl<'a> Target<'a> {
-    fn open(file: &'a File, path: &Path) -> io::Result<Target<'a>> {
-        let flags = OFlags::DIRECT.bits().cast_signed();
-        match File::options().write(true).custom_flags(flags).open(path) {
-            Ok(direct) => Ok(Target { file, direct: Some(direct) }),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(Target { file, direct: None }),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Makes the file `len` bytes longer than `start`, where the file system can do that ahead.
-    fn allocate(&self, start: u64, len: u64) -> io::Result<()> {
-        match fallocate(self.file, FallocateFlags::empty(), start, len.next_multiple_of(PAGE)) {
+impl Target<'_> {
+    /// Makes the file as long as `blocks` need, where the file system can do that ahead.
+    fn allocate(&self, blocks: &[Placed<'_>]) -> io::Result<()> {
+        let start = blocks[0].0;
+        match fallocate(self.file, FallocateFlags::empty(), start, (end(blocks) - start).next_multiple_of(PAGE)) {
             Err(Errno::OPNOTSUPP) => Ok(()),
             allocated => Ok(allocated?),
         }
     }
 
-    /// Writes the buffers that come, until there are no more.
-    fn write_all(&self, full: &Mutex<Receiver<Buffer>>, give_back: &Sender<Buffer>) -> io::Result<()> {
-        loop {
-            let Ok(mut buffer) = full.lock().recv() else { return Ok(()) };
-            self.write(&mut buffer)?;
-            // The other side may have all it needs.
-            let _ = give_back.send(buffer);
+    /// Writes `blocks`, of which only the first must begin at a page.
+    fn write(&self, blocks: &[Placed<'_>]) -> io::Result<()> {
+        let start = blocks[0].0;
+        if let (Some(direct), Some(pieces)) = (self.direct, in_place(blocks)) {
+            let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+            if matches!(pwritev(direct, &pieces, start), Ok(written) if written == len) {
+                return Ok(());
+            }
+            // Whatever it was, writing once more either succeeds or tells.
         }
+        let gathered = gather(blocks);
+        let written = self.direct.map_or(Ok(0), |direct| write_direct(direct, &gathered, start))?;
+        self.file.write_all_at(&gathered[written..], start + written as u64)
     }
+}
 
-    /// Writes what is in the buffer, and empties it.
-    fn write(&self, buffer: &mut Buffer) -> io::Result<()> {
-        let start = buffer.start;
-        let pages = buffer.pages();
-        let written = self.direct.as_ref().map_or(Ok(0), |direct| write_direct(direct, pages, start))?;
-        self.file.write_all_at(&pages[written..], start + written as u64)?;
-        buffer.start = buffer.end();
-        buffer.filled = 0;
-        Ok(())
+/// The bytes of `blocks`, if they can be written as they lie in memory: whole pages, one after another.
+fn in_place<'a>(blocks: &[Placed<'a>]) -> Option<Vec<IoSlice<'a>>> {
+    let mut at = blocks[0].0;
+    let piece = |(offset, bytes): &Placed<'a>| {
+        let [only] = bytes.slices() else { return None };
+        let page = PAGE as usize;
+        let fits = *offset == at && only.len().is_multiple_of(page) && (only.as_ptr() as usize).is_multiple_of(page);
+        at = offset + only.len() as u64;
+        fits.then(|| IoSlice::new(only))
+    };
+    blocks.iter().map(piece).collect()
+}
+
+/// The bytes of `blocks` and zeros between them and up to a whole page, in aligned memory.
+fn gather(blocks: &[Placed<'_>]) -> Buffer {
+    let start = blocks[0].0;
+    let place = |offset: u64| usize::try_from(offset - start).expect("a segment is short");
+    let len = place(end(blocks)).next_multiple_of(PAGE as usize);
+    let mut gathered = Buffer::with_capacity(len.max(weft_block::ALIGNED_MIN));
+    for (offset, bytes) in blocks {
+        gathered.resize(place(*offset));
+        bytes.slices().iter().for_each(|slice| gathered.extend_from_slice(slice));
     }
+    gathered.resize(len);
+    gathered
 }
 
 /// Writes as much as goes past the page cache; tells how much.
@@ -203,4 +142,46 @@ fn write_direct(file: &File, bytes: &[u8], start: u64) -> io::Result<usize> {
         }
     }
     Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weft_block::Block;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_is_read_back_is_what_was_written(
+            lengths in proptest::collection::vec(prop_oneof![1usize..4096, (1usize..40).prop_map(|n| n * 4096), 4096usize..300_000], 1..40),
+            aligned: bool,
+            direct: bool,
+        ) {
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("file");
+            let file = File::options().read(true).write(true).create_new(true).open(&path).expect("made");
+            let (mut offset, mut blocks) = (4096u64, Vec::new());
+            for (i, length) in lengths.iter().enumerate() {
+                let bytes = vec![u8::try_from(i % 251).expect("small") + 1; *length];
+                if *length >= 4096 {
+                    offset = offset.next_multiple_of(PAGE);
+                }
+                let block = if aligned { Block::copy_of(&bytes) } else { Block::new(bytes) };
+                blocks.push((offset, Rope::from(block.whole())));
+                offset += super::super::taken(*length as u64);
+            }
+            let placed = blocks.iter().map(|(offset, bytes)| (*offset, bytes)).collect::<Vec<_>>();
+            let direct = if direct { super::super::direct::open(&path).expect("opened") } else { None };
+            write(&file, direct.as_ref(), &placed).expect("written");
+            let read = std::fs::read(&path).expect("read");
+            let mut expected = vec![0; read.len()];
+            for (offset, bytes) in &blocks {
+                let at = usize::try_from(*offset).expect("small");
+                expected[at..at + bytes.len()].copy_from_slice(&bytes.to_vec());
+            }
+            prop_assert!(read == expected);
+        }
+    }
 }

@@ -1,0 +1,16 @@
+//! BLAKE3 digests of bytes, and the chaining values that let a part of them be verified alone.
+//!
+//! BLAKE3 is a tree (O'Connor, Aumasson, Neves, Wilcox-O'Hearn, "BLAKE3: one function, fast everywhere", 2.1): the
+//! chaining values of the subtrees under it give the digest of the whole. This crate knows `weft-block` alone.
+
+mod parts;
+
+pub use parts::{PART_BYTES, Parts};
+
+/// BLAKE3 hash of some bytes.
+pub type Digest = [u8; 32];
+
+/// The digest of `bytes`.
+pub fn digest(bytes: &[u8]) -> Digest {
+    *blake3::hash(bytes).as_bytes()
+}

@@ -1,0 +1,130 @@
+//! Reading blocks: whole, in part, or many that lie together. Whatever is given was verified.
+
+use super::SqliteStore;
+use super::read;
+use super::segments::{PAGE, Segments, taken};
+use crate::error::{Error, Result};
+use crate::row::{BlockRef, Place};
+use crate::store::Patience;
+use std::ops::Range;
+use weft_block::Block;
+use weft_digest::{PART_BYTES, digest};
+
+/// Bytes read from a segment at once.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// Blocks read at once: preadv(2) takes 1024 pieces.
+const RUN_BLOCKS: usize = 256;
+
+impl SqliteStore {
+    pub(super) fn block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+        let bytes = match block.place {
+            Place::Database => {
+                self.readers.with(|connection| read::block_bytes(connection, block.id)).map(Block::new)?
+            }
+            Place::Segment { segment, offset } => {
+                let length = block.length as usize;
+                match self.segments_of(block)?.read(segment, offset, length, patience)? {
+                    Some(bytes) => bytes,
+                    None => return Ok(None),
+                }
+            }
+        };
+        verified(block, bytes).map(Some)
+    }
+
+    /// Bytes `range` of a block and what lies around them, with where they begin.
+    pub(super) fn part(
+        &self,
+        block: &BlockRef,
+        range: &Range<usize>,
+        patience: Patience,
+    ) -> Result<Option<(usize, Block)>> {
+        let whole = || Ok(self.block(block, patience)?.map(|bytes| (0, bytes)));
+        let (Place::Segment { segment, offset }, Some(index)) = (block.place, part_of(block, range)) else {
+            return whole();
+        };
+        if patience == Patience::None {
+            // Whoever reads here and there reads past the page cache.
+            return Ok(None);
+        }
+        let start = index * PART_BYTES;
+        let length = (block.length as usize - start).min(PART_BYTES);
+        let read = self.segments_of(block)?.read_run(segment, offset + start as u64, &[length]);
+        let Some(bytes) = read.and_then(|read| read.into_iter().next()) else { return whole() };
+        match self.readers.with(|connection| read::parts(connection, block))? {
+            None => whole(),
+            Some(parts) if parts.verify(index, &bytes) => Ok(Some((start, bytes))),
+            Some(_) => Err(damaged(block)),
+        }
+    }
+
+    pub(super) fn blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
+        let mut read = Vec::with_capacity(blocks.len());
+        let mut rest = blocks;
+        while !rest.is_empty() {
+            let (run, after) = rest.split_at(run_of(rest));
+            match self.run(run) {
+                Some(bytes) => read.extend(run.iter().zip(bytes).map(|(block, bytes)| verified(block, bytes))),
+                // One by one each says what is wrong with it, if anything.
+                None => read.extend(run.iter().map(|block| self.block_in_time(block))),
+            }
+            rest = after;
+        }
+        read
+    }
+
+    fn block_in_time(&self, block: &BlockRef) -> Result<Block> {
+        self.block(block, Patience::Forever)?.ok_or_else(|| Error::Bug("a wait for ever ended".into()))
+    }
+
+    /// Blocks that lie together.
+    fn run(&self, blocks: &[BlockRef]) -> Option<Vec<Block>> {
+        let (Place::Segment { segment, offset }, Some(segments)) = (blocks.first()?.place, &self.segments) else {
+            return None;
+        };
+        let lengths = blocks.iter().map(|block| block.length as usize).collect::<Vec<_>>();
+        if offset.is_multiple_of(PAGE) { segments.read_run(segment, offset, &lengths) } else { None }
+    }
+
+    fn segments_of(&self, block: &BlockRef) -> Result<&Segments> {
+        let none = || Error::Corrupt(format!("block {} lies in a segment, but the volume has none", block.id.0));
+        self.segments.as_deref().ok_or_else(none)
+    }
+}
+
+/// The part of `block` that all of `range` lies in, if there are several.
+fn part_of(block: &BlockRef, range: &Range<usize>) -> Option<usize> {
+    let end = range.end.min(block.length as usize);
+    let index = range.start / PART_BYTES;
+    let inside = range.start < end && end <= (index + 1) * PART_BYTES;
+    (inside && block.length as usize > PART_BYTES).then_some(index)
+}
+
+/// How many of the first `blocks` lie together and are not too many to be read at once; at least one.
+fn run_of(blocks: &[BlockRef]) -> usize {
+    let Place::Segment { segment: first, offset: start } = blocks[0].place else { return 1 };
+    let mut next = start + taken(u64::from(blocks[0].length));
+    let mut count = 1;
+    for block in &blocks[1..] {
+        let Place::Segment { segment, offset } = block.place else { break };
+        let end = offset.saturating_add(taken(u64::from(block.length)));
+        let follows = segment == first && offset == next && offset.is_multiple_of(PAGE) && end - start <= RUN_BYTES;
+        if !follows || count == RUN_BLOCKS {
+            break;
+        }
+        next = end;
+        count += 1;
+    }
+    count
+}
+
+fn verified(block: &BlockRef, bytes: Block) -> Result<Block> {
+    let right = bytes.len() == block.length as usize && digest(&bytes) == block.digest;
+    if right { Ok(bytes) } else { Err(damaged(block)) }
+}
+
+fn damaged(block: &BlockRef) -> Error {
+    let (id, place) = (block.id.0, block.place);
+    Error::Corrupt(format!("block {id} at {place:?} has other bytes than were written"))
+}

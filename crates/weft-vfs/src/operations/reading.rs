@@ -1,0 +1,260 @@
+//! Reading content: planned under the lock, gathered from memory and the store without it.
+
+use crate::blocking::Wait;
+use crate::cache::Found;
+use crate::data::{Base, FileData};
+use crate::error::{ErrorKind, Result};
+use crate::state::State;
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use weft_block::{Block, Buffer, Rope, Slice};
+use weft_store::{BlockRef, Ino, Patience};
+
+/// A part of what a read gives.
+enum Part {
+    /// Bytes in memory.
+    Bytes(Slice),
+    /// Zeros.
+    Zeros(usize),
+    /// Bytes `range` of a block in the store, under newer bytes at places counted from `range.start`.
+    Stored { block: BlockRef, range: Range<usize>, over: Vec<(usize, Slice)> },
+}
+
+impl Vfs {
+    /// Up to `len` bytes of file `ino` from `offset`; fewer only at its end. `IsDirectory`, `Invalid` (not a
+    /// file), `Io`, `Corrupt` (what is stored is not what was written), `WouldBlock`.
+    pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
+        let mut parts = self.run(|state| state.plan_read(ino, offset, len))?;
+        self.read_ahead_of(ino, offset, len);
+        let rope = loop {
+            match self.gather(&parts) {
+                Ok(rope) => break rope,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error.about(ino)),
+                Err(error) => {
+                    // A commit may have freed a block between the plan and its reading: then the plan changed.
+                    let again = self.run(|state| state.plan_read(ino, offset, len))?;
+                    if same_blocks(&parts, &again) {
+                        return Err(error.about(ino));
+                    }
+                    parts = again;
+                }
+            }
+        };
+        self.bytes_read.fetch_add(rope.len() as u64, Ordering::Relaxed);
+        self.read_moves_atime(ino);
+        Ok(rope)
+    }
+
+    fn gather(&self, parts: &[Part]) -> Result<Rope> {
+        let mut rope = Rope::new();
+        for part in parts {
+            match part {
+                Part::Bytes(bytes) => rope.push(bytes.clone()),
+                Part::Zeros(len) => self.push_zeros(&mut rope, *len),
+                Part::Stored { block, range, over } => {
+                    let below = self.block_bytes(block, range)?;
+                    self.overlay(&mut rope, below, range.len(), over);
+                }
+            }
+        }
+        Ok(rope)
+    }
+
+    fn push_zeros(&self, rope: &mut Rope, mut len: usize) {
+        while len > 0 {
+            let now = len.min(self.zeros.len());
+            rope.push(self.zeros.slice(0..now));
+            len -= now;
+        }
+    }
+
+    /// Adds `stored` and what lies over it, `len` bytes in all; what neither has is zero.
+    fn overlay(&self, rope: &mut Rope, stored: Slice, len: usize, over: &[(usize, Slice)]) {
+        if over.is_empty() {
+            let missing = len - stored.len();
+            rope.push(stored);
+            self.push_zeros(rope, missing);
+            return;
+        }
+        let mut bytes = Buffer::copy_of(&stored);
+        bytes.resize(len);
+        for (start, newer) in over {
+            bytes[*start..start + newer.len()].copy_from_slice(newer);
+        }
+        rope.push(bytes.freeze().whole());
+    }
+
+    /// The bytes of a stored block, verified.
+    pub(crate) fn block(&self, block: &BlockRef) -> Result<Block> {
+        if let Some(cached) = self.blocks.get(block.id) {
+            return Ok(cached);
+        }
+        let read = self.waiting_if_need_be(|patience| self.store.read_block(block, patience))?;
+        self.blocks.insert(block.id, read.clone());
+        Ok(read)
+    }
+
+    /// Bytes `range` of a stored block, as far as it reaches, verified.
+    fn block_bytes(&self, block: &BlockRef, range: &Range<usize>) -> Result<Slice> {
+        let end = range.end.min(block.length as usize);
+        if range.start >= end {
+            return Ok(Slice::default());
+        }
+        let range = range.start..end;
+        let mut found = self.blocks.find(block.id, &range);
+        if found == Found::Nothing && self.await_read_ahead(block)? {
+            found = self.blocks.find(block.id, &range);
+        }
+        match found {
+            Found::Bytes(bytes) => Ok(bytes),
+            // Whoever goes on in a block will read the rest of it.
+            Found::Before => Ok(self.block(block)?.slice(range)),
+            Found::Nothing => {
+                let (start, bytes) =
+                    self.waiting_if_need_be(|patience| self.store.read_part(block, range.clone(), patience))?;
+                let slice = bytes.slice(range.start - start..range.end - start);
+                if bytes.len() == block.length as usize {
+                    self.blocks.insert(block.id, bytes);
+                } else {
+                    self.blocks.insert_part(block.id, start, bytes);
+                }
+                Ok(slice)
+            }
+        }
+    }
+
+    /// Has blocks read that a program that goes on as it did will need.
+    fn read_ahead_of(&self, ino: Ino, offset: u64, len: usize) {
+        let Some(range) = self.read_ahead.as_ref().and_then(|ahead| ahead.observe(ino, offset..offset + len as u64))
+        else {
+            return;
+        };
+        // What fails here fails again, and is told, when it is read.
+        if let Ok(blocks) = self.run(|state| state.stored_blocks(ino, &range))
+            && let Some(ahead) = &self.read_ahead
+        {
+            ahead.ask(blocks);
+        }
+    }
+
+    /// If `block` is on its way, waits until it is here; tells whether it was.
+    fn await_read_ahead(&self, block: &BlockRef) -> Result<bool> {
+        let Some(ahead) = self.read_ahead.as_ref().filter(|ahead| ahead.is_coming(block.id)) else { return Ok(false) };
+        self.may_wait(Wait::Read)?;
+        ahead.bring(block.id);
+        Ok(true)
+    }
+
+    fn waiting_if_need_be<T>(&self, read: impl Fn(Patience) -> weft_store::Result<Option<T>>) -> Result<T> {
+        if let Some(read) = read(Patience::None)? {
+            return Ok(read);
+        }
+        self.may_wait(Wait::Read)?;
+        Ok(read(Patience::Forever)?.ok_or(ErrorKind::Io)?)
+    }
+}
+
+impl State {
+    /// The stored blocks of bytes `range` of a file that nothing was written over, in their order.
+    fn stored_blocks(&mut self, ino: Ino, range: &Range<u64>) -> Result<Vec<BlockRef>, Stop> {
+        let block_size = self.block_size();
+        let end = range.end.min(self.file(ino)?.row.size);
+        let indices = range.start / block_size..end.div_ceil(block_size);
+        if indices.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.know_extents(ino, indices.clone())?;
+        let data = self.file(ino)?.data();
+        let clean = data.extents.range(indices).filter(|(index, _)| !data.dirty.contains_key(index));
+        Ok(clean.map(|(_, block)| *block).collect())
+    }
+
+    fn plan_read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Part>, Stop> {
+        let block_size = self.block_size();
+        let inode = self.file(ino)?;
+        let end = inode.row.size.min(offset.saturating_add(len as u64));
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        if let Some(inline) = &inode.row.inline
+            && inode.data.as_ref().is_none_or(|data| data.dirty.is_empty())
+        {
+            return Ok(plan_inline(inline, offset, end));
+        }
+        self.know_extents(ino, offset / block_size..end.div_ceil(block_size))?;
+        let inode = self.file(ino)?;
+        let inline = inode.row.inline.clone();
+        let data = inode.data();
+        let mut parts = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let index = at / block_size;
+            let start = at - index * block_size;
+            let stop = (end - index * block_size).min(block_size);
+            let range = usize::try_from(start).expect("in a block")..usize::try_from(stop).expect("in a block");
+            plan_block(data, index, inline.as_ref(), range, &mut parts);
+            at = index * block_size + stop;
+        }
+        Ok(parts)
+    }
+}
+
+fn plan_inline(inline: &Slice, offset: u64, end: u64) -> Vec<Part> {
+    let stored = inline.len() as u64;
+    let (from, to) = (offset.min(stored), end.min(stored));
+    let as_usize = |value: u64| usize::try_from(value).expect("no longer than a slice");
+    let mut parts = vec![Part::Bytes(inline.slice(as_usize(from)..as_usize(to)))];
+    let mut zeros = end - offset - (to - from);
+    while zeros > 0 {
+        let now = zeros.min(1 << 30);
+        parts.push(Part::Zeros(as_usize(now)));
+        zeros -= now;
+    }
+    parts
+}
+
+/// Adds how bytes `range` of block `index` are made.
+fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<usize>, parts: &mut Vec<Part>) {
+    let layers = data.layers(index, inline);
+    let mut over: Vec<(usize, Slice)> = Vec::new();
+    if let Some(dirty) = layers.dirty {
+        if let Some(frozen) = &dirty.frozen {
+            over.extend(frozen.within(range.clone()).map(|(at, bytes)| (at - range.start, bytes)));
+        }
+        let newer = dirty.pieces.within(range.clone());
+        over.extend(newer.map(|(at, bytes)| (at - range.start, Slice::from(bytes.to_vec()))));
+    }
+    if let Some((0, bytes)) = over.last()
+        && bytes.len() == range.len()
+    {
+        parts.push(Part::Bytes(bytes.clone()));
+        return;
+    }
+    match layers.base {
+        Base::Stored(block) => parts.push(Part::Stored { block, range, over }),
+        Base::Hole if over.is_empty() => parts.push(Part::Zeros(range.len())),
+        Base::Hole | Base::Inline(_) => {
+            let below = if let Base::Inline(bytes) = &layers.base { &bytes[..] } else { &[] };
+            let stored = &below[range.start.min(below.len())..range.end.min(below.len())];
+            let mut bytes = stored.to_vec();
+            bytes.resize(range.len(), 0);
+            for (at, newer) in over {
+                bytes[at..at + newer.len()].copy_from_slice(&newer);
+            }
+            parts.push(Part::Bytes(Slice::from(bytes)));
+        }
+    }
+}
+
+fn same_blocks(a: &[Part], b: &[Part]) -> bool {
+    let blocks = |parts: &[Part]| -> Vec<BlockRef> {
+        let stored = parts.iter().filter_map(|part| match part {
+            Part::Stored { block, .. } => Some(*block),
+            Part::Bytes(_) | Part::Zeros(_) => None,
+        });
+        stored.collect()
+    };
+    blocks(a) == blocks(b)
+}
