@@ -4,16 +4,16 @@
 use proptest::prelude::*;
 use std::sync::Arc;
 use weft_store::sqlite::{self, CheckOptions, Outcome, Repair, check};
-use weft_store::{BlockHome, Timestamp};
+use weft_store::{BlockHome, Timestamp, VolumeOptions};
 use weft_testkit::{CrashStore, Driver, Means, Step, operations};
 use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 
-fn agree(steps: &[Step], home: BlockHome) -> Result<(), TestCaseError> {
+fn agree(steps: &[Step], volume: &VolumeOptions) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
-    sqlite::create(&path, &Driver::volume_options(home), (0, 0), Timestamp(0)).expect("created");
+    sqlite::create(&path, volume, (0, 0), Timestamp(0)).expect("created");
     let store = sqlite::open(&path).expect("opened").store;
     let mut driver = Driver::over(CrashStore::over(store), Means::AMPLE);
     let calm = steps.iter().filter(|step| !matches!(step, Step::Crash { .. }));
@@ -70,11 +70,16 @@ proptest! {
 
     #[test]
     fn a_volume_with_blocks_in_the_database_does_what_the_reference_does(steps in operations(80, true)) {
-        agree(&steps, BlockHome::Database)?;
+        agree(&steps, &Driver::volume_options(BlockHome::Database))?;
     }
 
     #[test]
     fn a_volume_with_blocks_in_segments_does_what_the_reference_does(steps in operations(80, true)) {
-        agree(&steps, BlockHome::Segments)?;
+        agree(&steps, &Driver::volume_options(BlockHome::Segments))?;
+    }
+
+    #[test]
+    fn a_volume_with_blocks_of_several_parts_does_what_the_reference_does(steps in operations(80, true)) {
+        agree(&steps, &VolumeOptions { block_size: 64 << 10, ..Driver::volume_options(BlockHome::Segments) })?;
     }
 }
