@@ -238,7 +238,7 @@ impl Store for MemoryStore {
 }
 
 impl Transaction for MemoryTransaction<'_> {
-    fn put_blocks(&mut self, blocks: &[NewBlock]) -> Result<Vec<BlockRef>> {
+    fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
         self.blocks.extend(blocks.iter().map(|new| new.id));
         blocks.iter().map(|new| self.next.put_block(new)).collect()
     }

@@ -55,7 +55,7 @@ pub trait Store: Send + Sync {
     /// Applies `batch`, its blocks included, whole, or fails and changes nothing.
     fn apply(&self, batch: &Batch, durability: Durability) -> Result<Applied> {
         let mut transaction = self.begin(durability)?;
-        let blocks = transaction.put_blocks(&batch.blocks)?;
+        let blocks = transaction.put_blocks(batch.blocks.clone())?;
         transaction.commit(batch)?;
         Ok(Applied { blocks })
     }
@@ -67,9 +67,10 @@ pub trait Store: Send + Sync {
 /// A commit on its way: it takes blocks as they are built, so that not all of them need be in memory together,
 /// then the rows that name them. Dropped before [`Transaction::commit`] it changes nothing.
 pub trait Transaction {
-    /// Stores `blocks`, whose ids are above those of the blocks before them; tells where each lies. After an
-    /// error nothing but dropping the transaction is left.
-    fn put_blocks(&mut self, blocks: &[NewBlock]) -> Result<Vec<BlockRef>>;
+    /// Stores `blocks`, whose ids are above those of the blocks before them; tells where each will lie: they may be
+    /// on their way until the next call. After an error, which may be of earlier blocks, nothing but dropping the
+    /// transaction is left.
+    fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>>;
 
     /// Applies the rows of `batch` and the blocks taken so far whole, or fails and changes nothing; `batch.blocks`
     /// is not looked at. Reads meanwhile see the commit or not, in no order; all later ones do.

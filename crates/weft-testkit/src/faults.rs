@@ -172,7 +172,7 @@ struct CrashTransaction<'a> {
 }
 
 impl Transaction for CrashTransaction<'_> {
-    fn put_blocks(&mut self, blocks: &[NewBlock]) -> Result<Vec<BlockRef>> {
+    fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
         self.store.call(Calls::Commits)?;
         self.inner.put_blocks(blocks)
     }

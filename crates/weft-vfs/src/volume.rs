@@ -174,7 +174,7 @@ impl State {
 
     /// Whether so much changed that the committer should not wait for its interval.
     fn wants_commit(&self) -> bool {
-        self.dirty_bytes > self.dirty_bytes_max / 4 || self.dirty_inodes.len() + self.dirty_names.len() > ROWS_EAGER
+        self.dirty_bytes > self.dirty_bytes_max / 16 || self.dirty_inodes.len() + self.dirty_names.len() > ROWS_EAGER
     }
 
     /// Whether `bytes` more may be stored and `inodes` more made. `NoSpace`, `QuotaExceeded`.

@@ -33,10 +33,10 @@ const REST: Duration = Duration::from_millis(500);
 const QUIET_TICKS: u32 = 8;
 
 /// Requests between two looks of a thread at the clock.
-const REQUESTS: u64 = 32;
+const REQUESTS: u64 = 16;
 
 /// Requests come fast if there are [`REQUESTS`] in this time.
-const FAST: Duration = Duration::from_millis(10);
+const FAST: Duration = Duration::from_millis(32);
 
 /// The watcher of one mount's threads.
 pub(crate) struct Scheduling {

@@ -99,9 +99,8 @@ impl Writer {
         self.connection.execute_batch(synchronous).map_err(failed)
     }
 
-    /// Ends the transaction, with the rows of `batch` and those of `blocks`, which end at `tail`.
-    pub(super) fn commit(&mut self, batch: &Batch, blocks: &[(BlockRef, Parts)], tail: Tail) -> Result<()> {
-        let freed = self.write_rows(batch, blocks, tail)?;
+    /// Ends the transaction, whose blocks end at `tail`; `freed` is what [`Writer::write_rows`] told.
+    pub(super) fn commit(&mut self, freed: FreedSpace, tail: Tail) -> Result<()> {
         self.connection.execute_batch("COMMIT").map_err(failed)?;
         self.tail = tail;
         self.waiting.add(freed);
@@ -116,7 +115,8 @@ impl Writer {
         }
     }
 
-    fn write_rows(&self, batch: &Batch, blocks: &[(BlockRef, Parts)], tail: Tail) -> Result<FreedSpace> {
+    /// Writes the rows of `batch` and those of `blocks`, which end at `tail`; tells the space that they free.
+    pub(super) fn write_rows(&self, batch: &Batch, blocks: &[(BlockRef, Parts)], tail: Tail) -> Result<FreedSpace> {
         let connection = &self.connection;
         let mut references = References::default();
         self.write_inodes(batch, &mut references)?;

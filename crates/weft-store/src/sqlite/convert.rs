@@ -167,7 +167,12 @@ impl Copy<'_> {
     fn store(&self, chunk: &[(NewBlock, i64)], into: Option<&Segments>, tail: Tail) -> Result<Tail> {
         let blocks: Vec<NewBlock> = chunk.iter().map(|(block, _)| block.clone()).collect();
         let (places, tail) = match into {
-            Some(segments) => segments.append(tail, &blocks)?,
+            Some(segments) => {
+                let (places, tail) = Segments::assign(tail, &blocks);
+                segments.append(&blocks, &places)?;
+                segments.sync(&places)?;
+                (places, tail)
+            }
             None => (vec![Place::Database; blocks.len()], tail),
         };
         self.new.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;

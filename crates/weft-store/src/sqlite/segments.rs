@@ -106,9 +106,27 @@ impl Segments {
         Ok((file, direct))
     }
 
-    /// Appends `blocks` after `tail`; tells where each lies and the new tail.
-    pub(super) fn append(&self, tail: Tail, blocks: &[NewBlock]) -> Result<(Vec<Place>, Tail)> {
-        let (places, end) = assign(tail, blocks);
+    /// Where `blocks` go if they are appended after `tail`, and the new tail.
+    pub(super) fn assign(mut tail: Tail, blocks: &[NewBlock]) -> (Vec<Place>, Tail) {
+        // What is durable already shares no page with what is written now.
+        tail.length = tail.length.next_multiple_of(PAGE);
+        let mut places = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let length = block.bytes.len() as u64;
+            let mut offset = if length < PAGE { tail.length } else { tail.length.next_multiple_of(PAGE) };
+            if offset + length > SEGMENT_BYTES_MAX && tail.length > 0 {
+                tail.segment += 1;
+                offset = 0;
+            }
+            places.push(Place::Segment { segment: tail.segment, offset });
+            // Nothing else may lie in the last page of a large block: it is punched with it.
+            tail.length = offset + taken(length);
+        }
+        (places, tail)
+    }
+
+    /// Appends `blocks` at `places`, which [`Segments::assign`] gave.
+    pub(super) fn append(&self, blocks: &[NewBlock], places: &[Place]) -> Result<()> {
         let mut from = 0;
         while from < blocks.len() {
             let segment = segment_of(places[from]).0;
@@ -116,7 +134,7 @@ impl Segments {
             self.write(segment, &blocks[from..from + same], &places[from..from + same])?;
             from += same;
         }
-        Ok((places, end))
+        Ok(())
     }
 
     fn write(&self, segment: u32, blocks: &[NewBlock], places: &[Place]) -> Result<()> {
@@ -128,8 +146,8 @@ impl Segments {
     }
 
     /// Makes the blocks at `places`, in the order they were appended, durable.
-    pub(super) fn sync(&self, places: impl Iterator<Item = Place>) -> Result<()> {
-        let mut segments = places.map(|place| segment_of(place).0).collect::<Vec<_>>();
+    pub(super) fn sync(&self, places: &[Place]) -> Result<()> {
+        let mut segments = places.iter().map(|place| segment_of(*place).0).collect::<Vec<_>>();
         segments.dedup();
         for segment in segments {
             let synced = self.file(segment, false)?.sync_data();
@@ -261,24 +279,6 @@ fn segment_of(place: Place) -> (u32, u64) {
     }
 }
 
-fn assign(mut tail: Tail, blocks: &[NewBlock]) -> (Vec<Place>, Tail) {
-    // What is durable already shares no page with what is written now.
-    tail.length = tail.length.next_multiple_of(PAGE);
-    let mut places = Vec::with_capacity(blocks.len());
-    for block in blocks {
-        let length = block.bytes.len() as u64;
-        let mut offset = if length < PAGE { tail.length } else { tail.length.next_multiple_of(PAGE) };
-        if offset + length > SEGMENT_BYTES_MAX && tail.length > 0 {
-            tail.segment += 1;
-            offset = 0;
-        }
-        places.push(Place::Segment { segment: tail.segment, offset });
-        // Nothing else may lie in the last page of a large block: it is punched with it.
-        tail.length = offset + taken(length);
-    }
-    (places, tail)
-}
-
 pub(super) fn sync_directory(path: &Path) -> Result<()> {
     let synced = File::open(path).and_then(|directory| directory.sync_all());
     synced.map_err(|source| Error::Io { what: "cannot sync", path: path.into(), source })
@@ -305,7 +305,8 @@ mod tests {
         let lengths = [5000, 100, 70, 4096, 1, 65536, 9];
         let start = Tail { segment: 1, length: 0 };
         for dead in 0..lengths.len() {
-            let (places, _) = segments.append(start, &blocks(&lengths)).expect("appended");
+            let (places, _) = Segments::assign(start, &blocks(&lengths));
+            segments.append(&blocks(&lengths), &places).expect("appended");
             let (segment, offset) = segment_of(places[dead]);
             segments.punch(segment, offset, taken(lengths[dead] as u64)).expect("punched");
             for (i, (place, length)) in places.iter().zip(lengths).enumerate() {
@@ -320,7 +321,7 @@ mod tests {
     #[test]
     fn a_full_segment_is_followed_by_the_next_one() {
         let start = Tail { segment: 3, length: SEGMENT_BYTES_MAX - 4096 };
-        let (places, tail) = assign(start, &blocks(&[4096, 10]));
+        let (places, tail) = Segments::assign(start, &blocks(&[4096, 10]));
         assert_eq!(segment_of(places[0]), (3, SEGMENT_BYTES_MAX - 4096));
         assert_eq!(segment_of(places[1]), (4, 0));
         assert_eq!(tail, Tail { segment: 4, length: 10 });

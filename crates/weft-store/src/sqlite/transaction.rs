@@ -1,15 +1,18 @@
 //! One commit: blocks as they come, then, in the same SQL transaction, the rows that name them.
 //!
-//! Blocks in segments are written as they come and synced before the rows are committed.
+//! Blocks in segments are written on a thread of their own, a call's at a time, while whoever commits makes the next
+//! ones or the rows; the rows are committed when all blocks are written and synced.
 
 use super::SqliteStore;
 use super::apply::Writer;
-use super::segments::Tail;
+use super::segments::{Segments, Tail};
 use crate::batch::{Batch, NewBlock};
 use crate::error::Result;
 use crate::row::{BlockRef, Place};
 use crate::store::{Durability, Transaction};
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use weft_digest::Parts;
 
 /// A transaction that has the writer until it ends. Dropped, it is rolled back.
@@ -20,6 +23,7 @@ pub(super) struct SqliteTransaction<'a> {
     blocks: Vec<(BlockRef, Parts)>,
     /// Where the next block goes if this is committed.
     tail: Tail,
+    writing: Work,
 }
 
 impl<'a> SqliteTransaction<'a> {
@@ -27,51 +31,108 @@ impl<'a> SqliteTransaction<'a> {
         let writer = store.writer.lock();
         writer.begin(durability)?;
         let tail = writer.tail();
-        Ok(SqliteTransaction { store, writer, durability, blocks: Vec::new(), tail })
+        Ok(SqliteTransaction { store, writer, durability, blocks: Vec::new(), tail, writing: Work::Done(Ok(())) })
     }
 
-    fn store_bytes(&mut self, blocks: &[NewBlock]) -> Result<Vec<Place>> {
-        let Some(segments) = &self.store.segments else {
-            self.writer.write_bytes(blocks)?;
+    /// Puts the bytes of `blocks` where they will lie.
+    fn store_bytes(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<Place>> {
+        let Some(segments) = self.store.segments.clone() else {
+            self.writer.write_bytes(&blocks)?;
             return Ok(vec![Place::Database; blocks.len()]);
         };
-        let (places, tail) = segments.append(self.tail, blocks)?;
+        self.writing.finish()?;
+        let (places, tail) = Segments::assign(self.tail, &blocks);
         self.tail = tail;
+        let into = places.clone();
+        self.writing = Work::start(move || segments.append(&blocks, &into));
         Ok(places)
+    }
+
+    /// Has all blocks written and synced while the rows of `batch` are made, then commits these.
+    fn write(&mut self, batch: &Batch) -> Result<()> {
+        let (freed, synced) = if let Some(segments) = self.store.segments.clone() {
+            let mut writing = std::mem::take(&mut self.writing);
+            let places = self.blocks.iter().map(|(block, _)| block.place).collect::<Vec<_>>();
+            let mut syncing = Work::start(move || writing.finish().and_then(|()| segments.sync(&places)));
+            let freed = self.writer.write_rows(batch, &self.blocks, self.tail);
+            (freed, syncing.finish())
+        } else {
+            (self.writer.write_rows(batch, &self.blocks, self.tail), Ok(()))
+        };
+        synced?;
+        self.writer.commit(freed?, self.tail)
     }
 }
 
 impl Transaction for SqliteTransaction<'_> {
-    fn put_blocks(&mut self, blocks: &[NewBlock]) -> Result<Vec<BlockRef>> {
+    fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
         if blocks.is_empty() {
             return Ok(Vec::new());
         }
+        let names = blocks.iter().map(|block| (block.at(Place::Database), block.parts.clone())).collect::<Vec<_>>();
         let places = self.store_bytes(blocks)?;
-        let stored = blocks.iter().zip(places).map(|(block, place)| block.at(place)).collect::<Vec<_>>();
-        self.blocks.extend(stored.iter().copied().zip(blocks.iter().map(|block| block.parts.clone())));
-        Ok(stored)
+        let placed = |((block, parts), place)| (BlockRef { place, ..block }, parts);
+        let first = self.blocks.len();
+        self.blocks.extend(names.into_iter().zip(places).map(placed));
+        Ok(self.blocks[first..].iter().map(|(block, _)| *block).collect())
     }
 
     fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {
-        let transaction = &mut *self;
-        let store = transaction.store;
-        if let Some(segments) = &store.segments {
-            segments.sync(transaction.blocks.iter().map(|(block, _)| block.place))?;
-        }
-        transaction.writer.commit(batch, &transaction.blocks, transaction.tail)?;
+        self.write(batch)?;
         {
-            let mut header = store.header.lock();
+            let mut header = self.store.header.lock();
             header.commit = batch.commit;
             header.counters = batch.counters;
         }
-        store.readers.end_transactions();
-        transaction.writer.after_commit(transaction.durability);
+        self.store.readers.end_transactions();
+        let durability = self.durability;
+        self.writer.after_commit(durability);
         Ok(())
     }
 }
 
 impl Drop for SqliteTransaction<'_> {
     fn drop(&mut self) {
+        // The next transaction will write to the same places. Why this one failed has been told.
+        let _ = self.writing.finish();
         self.writer.roll_back();
     }
+}
+
+/// What is done meanwhile, on a thread of its own if one can be had.
+enum Work {
+    Running(JoinHandle<Result<()>>),
+    Done(Result<()>),
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        Work::Done(Ok(()))
+    }
+}
+
+impl Work {
+    fn start(work: impl FnOnce() -> Result<()> + Send + 'static) -> Work {
+        // Shared, so that it is not lost with a thread that cannot be started.
+        let shared = Arc::new(Mutex::new(Some(work)));
+        let take = |work: &Mutex<Option<_>>| work.lock().take();
+        let own = shared.clone();
+        let started = thread::Builder::new().name("weft-write".into()).spawn(move || take(&own).map_or(Ok(()), call));
+        match started {
+            Ok(thread) => Work::Running(thread),
+            Err(_) => Work::Done(take(&shared).map_or(Ok(()), call)),
+        }
+    }
+
+    /// Waits until it is done.
+    fn finish(&mut self) -> Result<()> {
+        match std::mem::take(self) {
+            Work::Running(thread) => thread.join().expect("writing does not panic"),
+            Work::Done(result) => result,
+        }
+    }
+}
+
+fn call(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    work()
 }

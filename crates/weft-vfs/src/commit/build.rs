@@ -1,7 +1,7 @@
 //! Builds the blocks of a snapshot, what was written over what was there, and gives them to the store.
 //!
 //! A write of a few bytes makes a whole block, so the blocks of a commit may be many times its changes: they are
-//! built and stored a few at a time, some while others are on their way to the disk.
+//! built a few at a time, while the store has others on their way to the disk.
 
 use super::snapshot::{Job, Snapshot};
 use crate::error::{ErrorKind, Result};
@@ -30,42 +30,17 @@ impl Vfs {
     ) -> Result<Vec<BlockRef>> {
         let mut damaged = Vec::new();
         let mut stored = Vec::with_capacity(snapshot.jobs.len());
-        self.build_by_turns(&snapshot.jobs, |jobs, built| {
-            for (job, block) in jobs.iter().zip(&built) {
-                if block.is_none() {
-                    damaged.push(job.id);
-                }
-            }
-            stored.extend(transaction.put_blocks(&built.into_iter().flatten().collect::<Vec<_>>())?);
-            Ok(())
-        })?;
-        let (broken, jobs) =
-            std::mem::take(&mut snapshot.jobs).into_iter().partition(|job| damaged.binary_search(&job.id).is_ok());
-        (snapshot.damaged, snapshot.jobs) = (broken, jobs);
+        for jobs in snapshot.jobs.chunks((CHUNK_BYTES / self.block_size as usize).max(1)) {
+            let built = self.build_all(jobs)?;
+            let without = jobs.iter().zip(&built).filter(|(_, block)| block.is_none());
+            damaged.extend(without.map(|(job, _)| job.id));
+            stored.extend(transaction.put_blocks(built.into_iter().flatten().collect())?);
+        }
+        let is_damaged = |job: &Job| damaged.binary_search(&job.id).is_ok();
+        (snapshot.damaged, snapshot.jobs) = std::mem::take(&mut snapshot.jobs).into_iter().partition(is_damaged);
         let put = |(job, block): (&Job, &BlockRef)| ExtentChange::Put { ino: job.ino, index: job.index, block: *block };
         snapshot.batch.extents.extend(snapshot.jobs.iter().zip(&stored).map(put));
         Ok(stored)
-    }
-
-    /// Builds `jobs` a chunk at a time and passes each on, while the next is built.
-    fn build_by_turns(
-        &self,
-        jobs: &[Job],
-        mut pass: impl FnMut(&[Job], Vec<Option<NewBlock>>) -> Result<()>,
-    ) -> Result<()> {
-        let mut chunks = jobs.chunks((CHUNK_BYTES / self.block_size as usize).max(1));
-        let Some(mut chunk) = chunks.next() else { return Ok(()) };
-        let mut built = self.build_all(chunk)?;
-        for next in chunks {
-            thread::scope(|scope| {
-                let building = scope.spawn(|| self.build_all(next));
-                let passed = pass(chunk, std::mem::take(&mut built));
-                built = building.join().expect("building does not panic")?;
-                passed
-            })?;
-            chunk = next;
-        }
-        pass(chunk, built)
     }
 
     /// Builds on all processors, if there is enough to do for them.
