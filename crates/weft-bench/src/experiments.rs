@@ -6,6 +6,8 @@ mod files;
 mod stream;
 mod trees;
 
+pub(crate) use trees::Packed;
+
 use crate::place::Place;
 use crate::scale::Scale;
 use anyhow::{Result, bail};

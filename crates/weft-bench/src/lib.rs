@@ -32,6 +32,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if places.is_empty() {
         bail!("name at least one directory, as NAME=DIRECTORY");
     }
+    let _packed = experiments::Packed;
     let mut rows = Vec::new();
     for experiment in experiments {
         let counts = if experiment.counts { &arguments.count[..] } else { &arguments.count[..1] };

@@ -17,11 +17,26 @@ fn archive(scale: &Scale) -> Result<PathBuf> {
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
     let tree = scale.tree.clone().or(home.map(|home| home.join("registry/src")));
     let Some(tree) = tree.filter(|tree| tree.is_dir()) else { bail!("name a source tree with --tree or --tar") };
-    let packed = std::env::temp_dir().join(format!("weft-bench-{}.tar", std::process::id()));
+    let packed = packed();
     if !packed.exists() {
         run(Command::new("tar").arg("cf").arg(&packed).arg("-C").arg(&tree).arg("."))?;
     }
     Ok(packed)
+}
+
+/// Where a tree is packed.
+fn packed() -> PathBuf {
+    std::env::temp_dir().join(format!("weft-bench-{}.tar", std::process::id()))
+}
+
+/// Dropped, it removes the archive if one was packed.
+pub(crate) struct Packed;
+
+impl Drop for Packed {
+    fn drop(&mut self) {
+        // Best effort: there may be none, and what is left is named after this program.
+        let _ = std::fs::remove_file(packed());
+    }
 }
 
 /// Runs a program; exit code 1 is an answer too (grep finding nothing).
