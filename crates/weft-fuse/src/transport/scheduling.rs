@@ -6,7 +6,7 @@
 //! takes that policy while requests come fast.
 //!
 //! Such a thread hardly runs where others want the processor. A watcher looks every [`TICK`]: a thread that wants to
-//! run and gets nowhere becomes an ordinary one, and stays that for [`REST`]; so does one that has nothing to do. The
+//! run and gets nowhere becomes an ordinary one, and stays that for a while ([`REST_MIN`]); so does one that has nothing to do. The
 //! watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel tells.
 //! Invariants: a thread makes sure that the watcher is awake before it takes the policy; threads inherit the
 //! policy, so nobody starts one before [`Seat::be_ordinary`].
@@ -25,8 +25,12 @@ use std::time::{Duration, Instant};
 /// Time between two looks of the watcher.
 const TICK: Duration = Duration::from_millis(2);
 
-/// For so long a thread that got nowhere stays an ordinary one.
-const REST: Duration = Duration::from_millis(500);
+/// For so long a thread that got nowhere stays an ordinary one: the longer, the sooner that comes again.
+const REST_MIN: Duration = Duration::from_millis(20);
+const REST_MAX: Duration = Duration::from_millis(500);
+
+/// A thread that got on for so many times its last rest was disturbed but once.
+const RESTS: u32 = 8;
 
 /// Looks without a request after which a thread becomes an ordinary one, and without any thread of the idle policy
 /// after which the watcher sleeps.
@@ -93,7 +97,15 @@ impl Scheduling {
         let thread =
             Arc::new(Thread { id: rustix::thread::gettid(), requests: AtomicU64::new(0), rescued: false.into() });
         self.shared.watched.lock().threads.push((thread.clone(), Seen::default()));
-        Seat { shared: self.shared.clone(), thread, idle: false, looked: None, rests: None }
+        Seat {
+            shared: self.shared.clone(),
+            thread,
+            idle: false,
+            looked: None,
+            since: None,
+            rests: None,
+            rest: REST_MIN,
+        }
     }
 }
 
@@ -115,8 +127,11 @@ pub(crate) struct Seat {
     /// Whether it took the idle policy and was not told otherwise since.
     idle: bool,
     looked: Option<Instant>,
-    /// Until when it stays an ordinary one.
+    /// Since when.
+    since: Option<Instant>,
+    /// Until when it stays an ordinary one, and how long that is.
     rests: Option<Instant>,
+    rest: Duration,
 }
 
 impl Seat {
@@ -135,8 +150,10 @@ impl Seat {
         let fast = self.looked.is_some_and(|looked| now.duration_since(looked) < FAST);
         self.looked = Some(now);
         if self.thread.rescued.swap(false, Ordering::Relaxed) {
+            let lasted = self.since.map_or(Duration::MAX, |since| now.duration_since(since));
+            self.rest = next_rest(self.rest, lasted);
             self.idle = false;
-            self.rests = Some(now + REST);
+            self.rests = Some(now + self.rest);
         }
         if self.rests.is_some_and(|end| end > now) {
             return;
@@ -145,6 +162,7 @@ impl Seat {
         // One that was quiet for a while was made an ordinary one.
         if fast && !(self.idle && policy::is_idle(self.thread.id)) {
             self.shared.wake();
+            self.since = if self.idle { self.since } else { Some(now) };
             self.idle = policy::set(self.thread.id, Policy::Idle).is_ok();
         }
     }
@@ -156,6 +174,11 @@ impl Seat {
             let _ = policy::set(self.thread.id, Policy::Ordinary);
         }
     }
+}
+
+/// How long a thread rests that got on for as long as this since its last rest.
+fn next_rest(last: Duration, lasted: Duration) -> Duration {
+    if lasted < RESTS * last { REST_MAX.min(2 * last) } else { REST_MIN }
 }
 
 impl Drop for Seat {
@@ -272,9 +295,17 @@ mod tests {
             }
             await_ordinary(seat);
             assert!(seat.thread.rescued.load(Ordering::Relaxed));
-            (0..2 * REQUESTS).for_each(|_| seat.request_came());
+            (0..REQUESTS).for_each(|_| seat.request_came());
             assert!(!policy::is_idle(seat.thread.id) && seat.rests.is_some());
         });
+    }
+
+    #[test]
+    fn rests_get_longer_the_sooner_they_come_again() {
+        assert_eq!(next_rest(REST_MIN, Duration::MAX), REST_MIN);
+        assert_eq!(next_rest(REST_MIN, REST_MIN), 2 * REST_MIN);
+        assert_eq!(next_rest(2 * REST_MIN, REST_MIN * 3 * RESTS), REST_MIN);
+        assert_eq!(next_rest(REST_MAX, TICK), REST_MAX);
     }
 
     #[test]

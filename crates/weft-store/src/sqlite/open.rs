@@ -211,7 +211,10 @@ pub(super) fn check_file(layout: &Layout) -> Result<()> {
             "{} has format {newer}, this program reads up to {FORMAT}; use a newer weft",
             path.display()
         ))),
-        other => Err(Error::Unusable(format!("{} has unknown format {other}", path.display()))),
+        older => Err(Error::Unusable(format!(
+            "{} has format {older}, which this program no longer reads; export it with the weft that made it",
+            path.display()
+        ))),
     }
 }
 
