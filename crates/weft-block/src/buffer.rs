@@ -24,7 +24,8 @@ impl Buffer {
         if capacity < ALIGNED_MIN {
             return Buffer { memory: Vec::with_capacity(capacity), start: 0 };
         }
-        let mut buffer = Buffer::aligned(capacity);
+        let needed = capacity + ALIGNMENT;
+        let mut buffer = Buffer::aligned(pool::take(needed).unwrap_or_else(|| Vec::with_capacity(needed)));
         buffer.memory.truncate(buffer.start);
         buffer
     }
@@ -34,8 +35,9 @@ impl Buffer {
         if len < ALIGNED_MIN {
             return Buffer { memory: vec![0; len], start: 0 };
         }
-        let mut buffer = Buffer::aligned(len);
-        // Memory that held as much before is not filled anew.
+        let needed = len + ALIGNMENT;
+        // Neither zeros fresh from the system nor memory that held as much before are written over.
+        let mut buffer = Buffer::aligned(pool::take(needed).unwrap_or_else(|| vec![0; needed]));
         buffer.memory.resize(buffer.start + len, 0);
         buffer
     }
@@ -47,10 +49,8 @@ impl Buffer {
         copy
     }
 
-    /// Memory for `capacity` bytes from `start` on, filled to any length but there.
-    fn aligned(capacity: usize) -> Buffer {
-        let needed = capacity + ALIGNMENT;
-        let mut memory = pool::take(needed).unwrap_or_else(|| Vec::with_capacity(needed));
+    /// In `memory`, which has [`ALIGNMENT`] bytes more than will be used: whatever it holds from `start` on.
+    fn aligned(mut memory: Vec<u8>) -> Buffer {
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         if memory.len() < start {
             memory.resize(start, 0);

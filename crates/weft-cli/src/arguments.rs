@@ -86,7 +86,8 @@ pub struct Mount {
     /// The directory to mount it at
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
-    /// allow_other, writeback, keep-awake, no-idle-policy, and commit-interval, dirty-max, metadata-cache, block-cache, read-ahead, transport, placement and log with
+    /// allow_other, writeback, keep-awake, no-idle-policy, and commit-interval, dirty-max, metadata-cache, block-cache,
+    /// read-ahead, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,

@@ -6,8 +6,8 @@
 //! takes that policy while requests come fast.
 //!
 //! Such a thread hardly runs where others want the processor. A watcher looks every [`TICK`]: a thread that wants to
-//! run and gets nowhere becomes an ordinary one, and stays that for a while ([`REST_MIN`]); so does one that has nothing to do. The
-//! watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel tells.
+//! run and gets nowhere becomes an ordinary one, and stays that for a while ([`REST_MIN`]); so does one that has
+//! nothing to do. The watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel tells.
 //! Invariants: a thread makes sure that the watcher is awake before it takes the policy; threads inherit the
 //! policy, so nobody starts one before [`Seat::be_ordinary`].
 

@@ -20,7 +20,6 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weft_block::{Block, Rope};
-use weft_digest::digest;
 
 /// Tables copied as they are. `segments` and `freed` tell of the old home only.
 const TABLES: [&str; 10] = [
@@ -107,6 +106,10 @@ fn copy_rows(new: &Connection, old: &Layout, home: BlockHome) -> Result<()> {
     new.execute_batch("COMMIT; DETACH DATABASE old").map_err(failed)
 }
 
+fn damaged(block: &BlockRef) -> Error {
+    Error::Corrupt(format!("block {} is damaged; 'weft check' tells whose it is", block.id.0))
+}
+
 /// Blocks on their way.
 struct Copy<'a> {
     old: Connection,
@@ -144,8 +147,11 @@ impl Copy<'_> {
             let block = read::block_ref(row, 0).map_err(failed)?;
             let refs = row.get(5).map_err(failed)?;
             bytes += u64::from(block.length);
-            let content = Rope::from(self.content(&block)?.whole());
-            blocks.push((NewBlock::new(block.id, content), refs));
+            let new = NewBlock::new(block.id, Rope::from(self.content(&block)?.whole()));
+            if new.at(block.place) != block {
+                return Err(damaged(&block));
+            }
+            blocks.push((new, refs));
         }
         Ok(blocks)
     }
@@ -158,10 +164,7 @@ impl Copy<'_> {
             }
             (Place::Segment { .. }, None) => None,
         };
-        match bytes {
-            Some(bytes) if bytes.len() == block.length as usize && digest(&bytes) == block.digest => Ok(bytes),
-            _ => Err(Error::Corrupt(format!("block {} is damaged; 'weft check' tells whose it is", block.id.0))),
-        }
+        bytes.ok_or_else(|| damaged(block))
     }
 
     fn store(&self, chunk: &[(NewBlock, i64)], into: Option<&Segments>, tail: Tail) -> Result<Tail> {

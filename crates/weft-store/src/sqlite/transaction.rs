@@ -65,11 +65,12 @@ impl<'a> SqliteTransaction<'a> {
 }
 
 impl Transaction for SqliteTransaction<'_> {
-    fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
+    fn put_blocks(&mut self, mut blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
         if blocks.is_empty() {
             return Ok(Vec::new());
         }
-        let names = blocks.iter().map(|block| (block.at(Place::Database), block.parts.clone())).collect::<Vec<_>>();
+        let name = |block: &mut NewBlock| (block.at(Place::Database), std::mem::take(&mut block.parts));
+        let names = blocks.iter_mut().map(name).collect::<Vec<_>>();
         let places = self.store_bytes(blocks)?;
         let placed = |((block, parts), place)| (BlockRef { place, ..block }, parts);
         let first = self.blocks.len();
