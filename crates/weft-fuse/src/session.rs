@@ -96,7 +96,7 @@ impl Session {
         let wakefulness = options.keep_awake.then(Wakefulness::new).transpose().map_err(MountError::Awake)?;
         let file = Arc::new(mount::mount(&directory, mount)?);
         // Without it all is served as rightly.
-        let scheduling = if options.idle_policy { Scheduling::new().ok() } else { None };
+        let scheduling = if options.idle_policy { Scheduling::new(vfs.background_thread()).ok() } else { None };
         let server = Arc::new(Server::new(vfs, options, wakefulness, scheduling));
         server.set_notifier(Notifier::new(file.clone()));
         let rings = shake_hands(&file, &server).map_err(|source| {

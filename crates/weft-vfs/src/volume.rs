@@ -11,6 +11,7 @@ use crate::read_ahead::ReadAhead;
 use crate::state::State;
 use crate::stop::{Miss, Stop};
 use parking_lot::{Condvar, Mutex};
+use rustix::thread::Pid;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -43,13 +44,19 @@ pub struct Vfs {
     pub(crate) wake: Condvar,
     pub(crate) kicked: AtomicBool,
     pub(crate) closing: AtomicBool,
-    /// Joined by close: as long as it runs it keeps the store open.
-    pub(crate) committer: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) committer: Mutex<Option<Committer>>,
     pub(crate) commits: AtomicU64,
     pub(crate) commits_failed: AtomicU64,
     pub(crate) synced_at: AtomicU64,
     pub(crate) log_appends: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
+}
+
+/// The thread that commits in the background.
+pub(crate) struct Committer {
+    pub(crate) id: Pid,
+    /// Joined by close: as long as it runs it keeps the store open.
+    pub(crate) thread: JoinHandle<()>,
 }
 
 /// The intent log.
@@ -95,6 +102,12 @@ impl Vfs {
             }
             result
         })
+    }
+
+    /// The thread that commits in the background, if there is one: for whoever decides where threads run. Threads
+    /// that it starts to help end with what they help with, so they may inherit that.
+    pub fn background_thread(&self) -> Option<Pid> {
+        self.committer.lock().as_ref().map(|committer| committer.id)
     }
 
     /// Makes the committer commit now.

@@ -7,18 +7,21 @@
 //!
 //! Such a thread hardly runs where others want the processor. A watcher looks every [`TICK`]: a thread that wants to
 //! run and gets nowhere becomes an ordinary one, and stays that for a while ([`REST_MIN`]); so does one that has
-//! nothing to do. The watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel tells.
+//! nothing to do. The watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel
+//! tells. It also keeps what works in the background off the processors where requests come fast.
 //! Invariants: a thread makes sure that the watcher is awake before it takes the policy; threads inherit the
 //! policy, so nobody starts one before [`Seat::be_ordinary`].
 
+mod background;
 mod policy;
 
+use background::Background;
 use parking_lot::{Condvar, Mutex};
 use policy::Policy;
-use rustix::thread::Pid;
+use rustix::thread::{CpuSet, Pid, sched_getcpu};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -38,6 +41,9 @@ const QUIET_TICKS: u32 = 8;
 
 /// Requests between two looks of a thread at the clock.
 const REQUESTS: u64 = 16;
+
+/// Requests between two looks of the watcher from which on the background is kept off.
+const REQUESTS_BUSY: u64 = 8;
 
 /// Requests come fast if there are [`REQUESTS`] in this time.
 const FAST: Duration = Duration::from_millis(32);
@@ -61,6 +67,7 @@ struct Shared {
 #[derive(Default)]
 struct Watched {
     threads: Vec<(Arc<Thread>, Seen)>,
+    background: Option<Background>,
     ended: bool,
 }
 
@@ -68,6 +75,8 @@ struct Watched {
 struct Thread {
     id: Pid,
     requests: AtomicU64,
+    /// Where it ran when it last looked.
+    processor: AtomicUsize,
     /// Whether the watcher made it an ordinary one that is to rest.
     rescued: AtomicBool,
 }
@@ -81,12 +90,15 @@ struct Seen {
 }
 
 impl Scheduling {
+    /// `background`: a thread of this process that is kept off where requests come fast.
+    ///
     /// Errors: no thread, or no permission to leave the idle policy again (without `CAP_SYS_NICE`).
-    pub(crate) fn new() -> io::Result<Scheduling> {
+    pub(crate) fn new(background: Option<Pid>) -> io::Result<Scheduling> {
         if !policy::can_return() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let shared = Arc::new(Shared::default());
+        shared.watched.lock().background = background.map(Background::new);
         let work = shared.clone();
         let thread = thread::Builder::new().name("weft-watch".into()).spawn(move || work.watch())?;
         Ok(Scheduling { shared, thread: Some(thread) })
@@ -94,8 +106,12 @@ impl Scheduling {
 
     /// A seat for the calling thread.
     pub(crate) fn seat(&self) -> Seat {
-        let thread =
-            Arc::new(Thread { id: rustix::thread::gettid(), requests: AtomicU64::new(0), rescued: false.into() });
+        let thread = Arc::new(Thread {
+            id: rustix::thread::gettid(),
+            requests: AtomicU64::new(0),
+            processor: AtomicUsize::new(sched_getcpu()),
+            rescued: false.into(),
+        });
         self.shared.watched.lock().threads.push((thread.clone(), Seen::default()));
         Seat {
             shared: self.shared.clone(),
@@ -149,6 +165,7 @@ impl Seat {
         let now = Instant::now();
         let fast = self.looked.is_some_and(|looked| now.duration_since(looked) < FAST);
         self.looked = Some(now);
+        self.thread.processor.store(sched_getcpu(), Ordering::Relaxed);
         if self.thread.rescued.swap(false, Ordering::Relaxed) {
             let lasted = self.since.map_or(Duration::MAX, |since| now.duration_since(since));
             self.rest = next_rest(self.rest, lasted);
@@ -208,13 +225,13 @@ impl Shared {
             let (mut calls, mut none) = (self.calls.load(Ordering::Acquire), 0);
             while !watched.ended && none < QUIET_TICKS {
                 self.changed.wait_for(&mut watched, TICK);
-                let mut any = false;
-                for (thread, seen) in &mut watched.threads {
-                    any |= thread.look(seen);
-                }
+                let any = watched.look();
                 let called = self.calls.load(Ordering::Acquire) != calls;
                 calls = self.calls.load(Ordering::Acquire);
                 none = if any || called { 0 } else { none + 1 };
+            }
+            if let Some(background) = &mut watched.background {
+                background.leave();
             }
             if watched.ended {
                 return;
@@ -224,6 +241,25 @@ impl Shared {
                 self.awake.store(true, Ordering::Release);
             }
         }
+    }
+}
+
+impl Watched {
+    /// Tells whether there are threads of the idle policy.
+    fn look(&mut self) -> bool {
+        let (mut any, mut busy) = (false, CpuSet::new());
+        for (thread, seen) in &mut self.threads {
+            let before = seen.requests;
+            any |= thread.look(seen);
+            let processor = thread.processor.load(Ordering::Relaxed);
+            if seen.requests - before >= REQUESTS_BUSY && processor < CpuSet::MAX_CPU {
+                busy.set(processor);
+            }
+        }
+        if let Some(background) = &mut self.background {
+            background.look(busy);
+        }
+        any
     }
 }
 
@@ -257,7 +293,7 @@ mod tests {
 
     /// Does `work` in the seat of a thread of its own.
     fn seated<T: Send>(work: impl FnOnce(&mut Seat) -> T + Send) -> Option<T> {
-        let Ok(scheduling) = Scheduling::new() else {
+        let Ok(scheduling) = Scheduling::new(None) else {
             eprintln!("skipped: this user may not leave the idle policy");
             return None;
         };

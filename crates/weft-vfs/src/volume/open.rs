@@ -1,6 +1,6 @@
 //! Opening a volume: replaying the intent log, removing orphans, starting the committer; and closing it.
 
-use super::{Log, Vfs};
+use super::{Committer, Log, Vfs};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
 use crate::error::{ErrorKind, Result};
@@ -11,6 +11,7 @@ use crate::read_ahead::ReadAhead;
 use crate::state::State;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 use std::thread;
 use weft_block::{Block, pool};
@@ -149,7 +150,7 @@ impl Vfs {
         }
         if let Some(committer) = self.committer.lock().take() {
             // One that panicked has said so.
-            let _ = committer.join();
+            let _ = committer.thread.join();
         }
         Ok(())
     }
@@ -164,8 +165,15 @@ impl Drop for Vfs {
 
 fn start_committer(vfs: &Arc<Vfs>) -> Result<()> {
     let weak = Arc::downgrade(vfs);
-    let started = thread::Builder::new().name("weft-commit".into()).spawn(move || commit_loop(&weak));
-    *vfs.committer.lock() = Some(started.map_err(|_| ErrorKind::Io)?);
+    let (tell, told) = sync_channel(1);
+    let started = thread::Builder::new().name("weft-commit".into()).spawn(move || {
+        if tell.send(rustix::thread::gettid()).is_ok() {
+            commit_loop(&weak);
+        }
+    });
+    let thread = started.map_err(|_| ErrorKind::Io)?;
+    let id = told.recv().map_err(|_| ErrorKind::Io)?;
+    *vfs.committer.lock() = Some(Committer { id, thread });
     Ok(())
 }
 
