@@ -5,7 +5,7 @@ use crate::mount::{self, MountError, MountOptions};
 use crate::notify::Notifier;
 use crate::transport::device::Device;
 use crate::transport::handshake::shake_hands;
-use crate::transport::scheduling::Scheduling;
+use crate::transport::scheduling::{KeptOff, Scheduling};
 use crate::transport::uring::Rings;
 use crate::wakefulness::Wakefulness;
 use std::fmt;
@@ -82,6 +82,7 @@ pub struct Session {
     device: Arc<Device>,
     rings: Option<Rings>,
     directory: PathBuf,
+    _kept_off: Option<KeptOff>,
 }
 
 impl Session {
@@ -96,7 +97,9 @@ impl Session {
         let wakefulness = options.keep_awake.then(Wakefulness::new).transpose().map_err(MountError::Awake)?;
         let file = Arc::new(mount::mount(&directory, mount)?);
         // Without it all is served as rightly.
-        let scheduling = if options.idle_policy { Scheduling::new(vfs.background_thread()).ok() } else { None };
+        let scheduling = if options.idle_policy { Scheduling::new().ok() } else { None };
+        let kept_off = scheduling.as_ref().zip(vfs.background_thread());
+        let kept_off = kept_off.map(|(scheduling, thread)| scheduling.keep_off(thread));
         let server = Arc::new(Server::new(vfs, options, wakefulness, scheduling));
         server.set_notifier(Notifier::new(file.clone()));
         let rings = shake_hands(&file, &server).map_err(|source| {
@@ -104,7 +107,7 @@ impl Session {
             let _ = mount::unmount(&directory, true);
             MountError::Refused { what: "mount at", path: directory.clone(), source }
         })?;
-        Ok(Session { device: Device::new(file, server, rings.is_some()), rings, directory })
+        Ok(Session { device: Device::new(file, server, rings.is_some()), rings, directory, _kept_off: kept_off })
     }
 
     /// Serves until the file system is unmounted.

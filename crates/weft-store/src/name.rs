@@ -1,15 +1,17 @@
 //! Names of directory entries: bytes, never text.
 
+use smallvec::SmallVec;
 use std::fmt;
-use std::sync::Arc;
 
 /// Longest name in bytes (POSIX `NAME_MAX` on Linux).
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// The name of a directory entry: 1 to 255 bytes, any but `/` and NUL, and neither `.` nor `..`.
-/// Cloning shares the bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Arc<[u8]>);
+pub struct Name(SmallVec<[u8; BYTES_INLINE]>);
+
+/// Names up to this length, which most have, need no memory of their own: nothing to allocate, nothing to follow.
+const BYTES_INLINE: usize = 24;
 
 /// Why some bytes are not a [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +34,7 @@ impl Name {
             b"" | b"." | b".." => Err(InvalidName::Reserved),
             _ if bytes.len() > NAME_BYTES_MAX => Err(InvalidName::TooLong),
             _ if bytes.iter().any(|&byte| byte == b'/' || byte == 0) => Err(InvalidName::BadByte),
-            _ => Ok(Name(bytes.into())),
+            _ => Ok(Name(SmallVec::from_slice(bytes))),
         }
     }
 
@@ -42,7 +44,7 @@ impl Name {
             b"" => Err(InvalidName::Reserved),
             _ if bytes.len() > NAME_BYTES_MAX => Err(InvalidName::TooLong),
             _ if bytes.contains(&0) => Err(InvalidName::BadByte),
-            _ => Ok(Name(bytes.into())),
+            _ => Ok(Name(SmallVec::from_slice(bytes))),
         }
     }
 

@@ -83,8 +83,11 @@ impl Device {
     fn serve(self: &Arc<Device>) {
         let _guard = EndOnPanic;
         let role = Rc::new(Cell::new(false));
-        let scheduling = self.server.scheduling.as_ref().filter(|_| !self.beside_rings);
-        let seat = Rc::new(RefCell::new(scheduling.map(Scheduling::seat)));
+        let scheduling = self.server.scheduling.as_ref();
+        let seat = if self.beside_rings { None } else { scheduling.map(Scheduling::seat) };
+        let beside = scheduling.filter(|_| self.beside_rings);
+        let _kept_off = beside.map(|scheduling| scheduling.keep_off(rustix::thread::gettid()));
+        let seat = Rc::new(RefCell::new(seat));
         self.install_hook(role.clone(), seat.clone());
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         let mut reply = Reply::default();

@@ -5,7 +5,8 @@
 //! request does. A processor that runs nothing but threads of the idle policy counts as idle, though. So a thread
 //! takes that policy while requests come fast.
 //!
-//! Such a thread hardly runs where others want the processor. A watcher looks every [`TICK`]: a thread that wants to
+//! Where all processors are busy there is nothing to gain, and such a thread hardly runs, so then none takes the policy.
+//! Nor does it run much where others want its processor only. A watcher looks every [`TICK`]: a thread that wants to
 //! run and gets nowhere becomes an ordinary one, and stays that for a while ([`REST_MIN`]); so does one that has
 //! nothing to do. The watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel
 //! tells. It also keeps what works in the background off the processors where requests come fast.
@@ -28,12 +29,13 @@ use std::time::{Duration, Instant};
 /// Time between two looks of the watcher.
 const TICK: Duration = Duration::from_millis(2);
 
-/// For so long a thread that got nowhere stays an ordinary one: the longer, the sooner that comes again.
+/// For so long a thread that got nowhere stays an ordinary one: twice as long each time, unless it had got on for
+/// [`PAYS`].
 const REST_MIN: Duration = Duration::from_millis(20);
 const REST_MAX: Duration = Duration::from_millis(500);
 
-/// A thread that got on for so many times its last rest was disturbed but once.
-const RESTS: u32 = 8;
+/// The idle policy has paid for a thread that got on for so long: getting nowhere costs it a [`TICK`] or two.
+const PAYS: Duration = Duration::from_millis(20);
 
 /// Looks without a request after which a thread becomes an ordinary one, and without any thread of the idle policy
 /// after which the watcher sleeps.
@@ -54,8 +56,9 @@ pub(crate) struct Scheduling {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
 struct Shared {
+    /// Whether all processors are busy.
+    are_busy: fn() -> bool,
     watched: Mutex<Watched>,
     /// Signalled when `awake` or `ended` became true.
     changed: Condvar,
@@ -67,7 +70,7 @@ struct Shared {
 #[derive(Default)]
 struct Watched {
     threads: Vec<(Arc<Thread>, Seen)>,
-    background: Option<Background>,
+    background: Vec<Background>,
     ended: bool,
 }
 
@@ -90,18 +93,32 @@ struct Seen {
 }
 
 impl Scheduling {
-    /// `background`: a thread of this process that is kept off where requests come fast.
-    ///
     /// Errors: no thread, or no permission to leave the idle policy again (without `CAP_SYS_NICE`).
-    pub(crate) fn new(background: Option<Pid>) -> io::Result<Scheduling> {
+    pub(crate) fn new() -> io::Result<Scheduling> {
+        Scheduling::with(policy::processors_are_busy)
+    }
+
+    fn with(are_busy: fn() -> bool) -> io::Result<Scheduling> {
         if !policy::can_return() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let shared = Arc::new(Shared::default());
-        shared.watched.lock().background = background.map(Background::new);
+        let shared = Arc::new(Shared {
+            are_busy,
+            watched: Mutex::default(),
+            changed: Condvar::new(),
+            awake: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+        });
         let work = shared.clone();
         let thread = thread::Builder::new().name("weft-watch".into()).spawn(move || work.watch())?;
         Ok(Scheduling { shared, thread: Some(thread) })
+    }
+
+    /// Keeps `thread` of this process off the processors where requests come fast, for as long as what it gives lives:
+    /// no longer than the thread.
+    pub(crate) fn keep_off(&self, thread: Pid) -> KeptOff {
+        self.shared.watched.lock().background.push(Background::new(thread));
+        KeptOff { shared: self.shared.clone(), thread }
     }
 
     /// A seat for the calling thread.
@@ -136,6 +153,20 @@ impl Drop for Scheduling {
     }
 }
 
+/// A thread in the background.
+pub(crate) struct KeptOff {
+    shared: Arc<Shared>,
+    thread: Pid,
+}
+
+impl Drop for KeptOff {
+    fn drop(&mut self) {
+        let mut watched = self.shared.watched.lock();
+        watched.background.iter_mut().filter(|background| background.is(self.thread)).for_each(Background::leave);
+        watched.background.retain(|background| !background.is(self.thread));
+    }
+}
+
 /// A thread's own side; it stays on the thread that took it. Dropped, the thread is an ordinary one.
 pub(crate) struct Seat {
     shared: Arc<Shared>,
@@ -167,10 +198,8 @@ impl Seat {
         self.looked = Some(now);
         self.thread.processor.store(sched_getcpu(), Ordering::Relaxed);
         if self.thread.rescued.swap(false, Ordering::Relaxed) {
-            let lasted = self.since.map_or(Duration::MAX, |since| now.duration_since(since));
-            self.rest = next_rest(self.rest, lasted);
             self.idle = false;
-            self.rests = Some(now + self.rest);
+            self.begin_rest(now, self.since.map_or(Duration::MAX, |since| now.duration_since(since)));
         }
         if self.rests.is_some_and(|end| end > now) {
             return;
@@ -178,10 +207,20 @@ impl Seat {
         self.rests = None;
         // One that was quiet for a while was made an ordinary one.
         if fast && !(self.idle && policy::is_idle(self.thread.id)) {
+            if (self.shared.are_busy)() {
+                self.idle = false;
+                return self.begin_rest(now, Duration::ZERO);
+            }
             self.shared.wake();
-            self.since = if self.idle { self.since } else { Some(now) };
+            self.since = Some(now);
             self.idle = policy::set(self.thread.id, Policy::Idle).is_ok();
         }
+    }
+
+    /// The thread stays an ordinary one for a while; it had got on for as long as `lasted`.
+    fn begin_rest(&mut self, now: Instant, lasted: Duration) {
+        self.rest = next_rest(self.rest, lasted);
+        self.rests = Some(now + self.rest);
     }
 
     /// Before it starts threads, or does what takes long, the thread takes the ordinary policy.
@@ -195,7 +234,7 @@ impl Seat {
 
 /// How long a thread rests that got on for as long as this since its last rest.
 fn next_rest(last: Duration, lasted: Duration) -> Duration {
-    if lasted < RESTS * last { REST_MAX.min(2 * last) } else { REST_MIN }
+    if lasted < PAYS { REST_MAX.min(2 * last) } else { REST_MIN }
 }
 
 impl Drop for Seat {
@@ -230,9 +269,7 @@ impl Shared {
                 calls = self.calls.load(Ordering::Acquire);
                 none = if any || called { 0 } else { none + 1 };
             }
-            if let Some(background) = &mut watched.background {
-                background.leave();
-            }
+            watched.background.iter_mut().for_each(Background::leave);
             if watched.ended {
                 return;
             }
@@ -256,9 +293,7 @@ impl Watched {
                 busy.set(processor);
             }
         }
-        if let Some(background) = &mut self.background {
-            background.look(busy);
-        }
+        self.background.iter_mut().for_each(|background| background.look(busy));
         any
     }
 }
@@ -289,11 +324,16 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::sched_getaffinity;
     use std::sync::mpsc::channel;
 
-    /// Does `work` in the seat of a thread of its own.
+    /// Does `work` in the seat of a thread of its own, on a machine that is not busy.
     fn seated<T: Send>(work: impl FnOnce(&mut Seat) -> T + Send) -> Option<T> {
-        let Ok(scheduling) = Scheduling::new(None) else {
+        seated_where(|| false, work)
+    }
+
+    fn seated_where<T: Send>(are_busy: fn() -> bool, work: impl FnOnce(&mut Seat) -> T + Send) -> Option<T> {
+        let Ok(scheduling) = Scheduling::with(are_busy) else {
             eprintln!("skipped: this user may not leave the idle policy");
             return None;
         };
@@ -337,10 +377,47 @@ mod tests {
     }
 
     #[test]
-    fn rests_get_longer_the_sooner_they_come_again() {
+    fn where_all_processors_are_busy_no_thread_takes_the_policy() {
+        seated_where(
+            || true,
+            |seat| {
+                (0..10 * REQUESTS).for_each(|_| seat.request_came());
+                assert!(!policy::is_idle(seat.thread.id) && seat.rests.is_some());
+            },
+        );
+    }
+
+    #[test]
+    fn a_background_thread_is_kept_off_a_processor_where_requests_come_fast() {
+        let Ok(scheduling) = Scheduling::with(|| false) else {
+            eprintln!("skipped: this user may not leave the idle policy");
+            return;
+        };
+        let where_it_may_run = || sched_getaffinity(None).expect("a thread may ask for its own");
+        let allowed = where_it_may_run();
+        let kept_off = scheduling.keep_off(rustix::thread::gettid());
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut seat = scheduling.seat();
+                while !ended.load(Ordering::Relaxed) {
+                    seat.request_came();
+                }
+            });
+            while allowed.count() > 1 && where_it_may_run() == allowed {
+                thread::yield_now();
+            }
+            drop(kept_off);
+            assert_eq!(where_it_may_run(), allowed);
+            ended.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn rests_get_longer_while_the_policy_does_not_pay() {
         assert_eq!(next_rest(REST_MIN, Duration::MAX), REST_MIN);
-        assert_eq!(next_rest(REST_MIN, REST_MIN), 2 * REST_MIN);
-        assert_eq!(next_rest(2 * REST_MIN, REST_MIN * 3 * RESTS), REST_MIN);
+        assert_eq!(next_rest(REST_MIN, TICK), 2 * REST_MIN);
+        assert_eq!(next_rest(REST_MAX, PAYS), REST_MIN);
         assert_eq!(next_rest(REST_MAX, TICK), REST_MAX);
     }
 

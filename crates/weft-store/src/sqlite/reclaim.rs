@@ -51,7 +51,12 @@ struct Shared {
 impl Reclaimer {
     pub(super) fn new(segments: Arc<Segments>) -> Reclaimer {
         let (done, failed, waiting) = (AtomicI64::new(0), AtomicBool::new(false), AtomicUsize::new(0));
-        Reclaimer { shared: Arc::new(Shared { segments, done, failed, waiting }), thread: None }
+        let shared = Arc::new(Shared { segments, done, failed, waiting });
+        let (send, jobs) = channel();
+        let work = shared.clone();
+        // Now, and not when it is needed: a thread runs where the one that starts it may at that moment.
+        let thread = thread::Builder::new().name("weft-reclaim".into()).spawn(move || work.work(&jobs));
+        Reclaimer { shared, thread: thread.ok().map(|thread| (send, thread)) }
     }
 
     /// Rows of `freed` up to this number can go.
@@ -59,16 +64,10 @@ impl Reclaimer {
         self.shared.done.load(Ordering::Acquire)
     }
 
-    pub(super) fn reclaim(&mut self, freed: FreedSpace) {
+    pub(super) fn reclaim(&self, freed: FreedSpace) {
         let is_little = freed.bytes() <= BYTES_AT_ONCE;
         if is_little && self.shared.waiting.load(Ordering::Acquire) == 0 {
             return self.shared.reclaim(&freed);
-        }
-        if self.thread.is_none() {
-            let (send, jobs) = channel();
-            let shared = self.shared.clone();
-            let thread = thread::Builder::new().name("weft-reclaim".into()).spawn(move || shared.work(&jobs));
-            self.thread = thread.ok().map(|thread| (send, thread));
         }
         let Some((jobs, _)) = &self.thread else { return self.shared.reclaim(&freed) };
         self.shared.waiting.fetch_add(1, Ordering::AcqRel);

@@ -25,6 +25,10 @@ impl Background {
         Background { thread, allowed: none, told: none, busy: none, quiet: 0 }
     }
 
+    pub(super) fn is(&self, thread: Pid) -> bool {
+        self.thread == thread
+    }
+
     /// Requests come fast on these processors.
     pub(super) fn look(&mut self, busy: CpuSet) {
         if busy == self.busy {

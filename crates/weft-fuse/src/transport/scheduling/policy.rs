@@ -48,9 +48,32 @@ pub(super) fn is_runnable(thread: Pid) -> bool {
     stat.is_some_and(|stat| stat.field(3) == Some("R"))
 }
 
+/// Whether more threads want to run in the whole system, the calling one among them, than there are processors for this
+/// process (proc_loadavg(5)). If the kernel does not tell, no.
+pub(super) fn processors_are_busy() -> bool {
+    let told = std::fs::read_to_string("/proc/loadavg").ok();
+    let running = told.as_deref().and_then(running);
+    let processors = thread::available_parallelism().map_or(usize::MAX, usize::from);
+    running.is_some_and(|running| running > processors)
+}
+
+/// Threads that run or want to: the number before the slash.
+fn running(loadavg: &str) -> Option<usize> {
+    let (before, _) = loadavg.split_once('/')?;
+    before.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_running_threads_is_found_in_what_the_kernel_tells() {
+        assert_eq!(running("0.20 0.18 0.12 3/80 11206\n"), Some(3));
+        assert_eq!(running(""), None);
+        let told = std::fs::read_to_string("/proc/loadavg").expect("Linux tells");
+        assert!(running(&told).is_some_and(|running| running > 0), "{told}");
+    }
 
     #[test]
     fn a_thread_that_runs_is_runnable() {
