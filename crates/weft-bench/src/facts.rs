@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Pins this program to a processor.
 pub(crate) fn pin(processor: usize) -> Result<()> {
@@ -25,17 +26,23 @@ pub(crate) fn machine() -> Value {
     })
 }
 
-/// Where a daemon may run, and its memory: lines of proc_pid_status(5).
+/// Where a daemon's threads may run, and its memory: lines of proc_pid_status(5).
 pub(crate) fn daemon(pid: &str) -> Value {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.map(|value| value.trim_start_matches(':').trim().to_owned()).unwrap_or_default()
-    };
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let statuses = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    // A thread whose name says what it does may be where others are not.
+    let placements: BTreeMap<String, String> =
+        statuses.map(|status| (field(&status, "Name"), field(&status, "Cpus_allowed_list"))).collect();
     json!({
         "pid": pid,
-        "processors_allowed": field("Cpus_allowed_list"),
-        "resident": field("VmRSS"),
-        "resident_peak": field("VmHWM"),
+        "processors_allowed": placements,
+        "resident": field(&status, "VmRSS"),
+        "resident_peak": field(&status, "VmHWM"),
     })
+}
+
+fn field(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.map(|value| value.trim().to_owned()).unwrap_or_default()
 }
