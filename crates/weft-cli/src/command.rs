@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod digest;
 mod export;
 mod import;
 mod info;
@@ -29,6 +30,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Digest(arguments) => digest::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
@@ -49,7 +51,11 @@ impl Command {
     /// Whether nothing is left half done when it ends before all is printed.
     pub fn only_prints(&self) -> bool {
         match self {
-            Command::Info(_) | Command::Stats(_) | Command::Completions { .. } | Command::Man { dir: None } => true,
+            Command::Info(_)
+            | Command::Digest(_)
+            | Command::Stats(_)
+            | Command::Completions { .. }
+            | Command::Man { dir: None } => true,
             Command::Check(arguments) => !arguments.repair,
             _ => false,
         }

@@ -1,10 +1,14 @@
-//! BLAKE3 digests of bytes, and the chaining values that let a part of them be verified alone.
+//! BLAKE3 digests of bytes, of files and of directories, and the chaining values that let a part of bytes be verified alone.
 //!
 //! BLAKE3 is a tree (O'Connor, Aumasson, Neves, Wilcox-O'Hearn, "BLAKE3: one function, fast everywhere", 2.1): the
 //! chaining values of the subtrees under it give the digest of the whole. This crate knows `weft-block` alone.
 
+mod directory;
+mod file;
 mod parts;
 
+pub use directory::{Entry, Kind, device, directory};
+pub use file::{Content, FileDigest, FileHasher, PIECE_BYTES, ZERO_PIECES_MAX};
 pub use parts::{PART_BYTES, Parts};
 
 /// BLAKE3 hash of some bytes.

@@ -93,6 +93,16 @@ impl Progress {
         self.bar.suspend(|| eprintln!("weft: {}: {why}", path.display()));
     }
 
+    /// Says something beside the bar.
+    pub fn say(&self, what: &str) {
+        self.bar.suspend(|| eprintln!("{what}"));
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
     /// Prints the summary.
     pub fn finish(&self, what: &str, json: bool) {
         self.bar.finish_and_clear();

@@ -2,6 +2,7 @@
 
 mod background;
 mod check;
+mod digest;
 mod errors;
 mod helper;
 mod pages;

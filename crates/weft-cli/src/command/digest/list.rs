@@ -1,0 +1,119 @@
+//! Lists of digests, line by line as b3sum prints them: the digest, two blanks, the path. A path that holds a line's end or
+//! a backslash has them escaped, and the line then begins with a backslash. The path of a directory ends with `/`.
+
+use super::tree::Found;
+use weft_digest::Digest;
+
+/// One line.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    pub digest: Digest,
+    pub path: Vec<u8>,
+}
+
+/// `digest` in hexadecimal.
+pub fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Line {
+    pub fn new(path: &[u8], found: &Found) -> Line {
+        let mut path = path.to_vec();
+        if found.is_directory && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        Line { digest: found.digest, path }
+    }
+
+    /// With its end.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut line = Vec::new();
+        let mut escaped = Vec::new();
+        for byte in &self.path {
+            match byte {
+                b'\\' => escaped.extend(b"\\\\"),
+                b'\n' => escaped.extend(b"\\n"),
+                b'\r' => escaped.extend(b"\\r"),
+                byte => escaped.push(*byte),
+            }
+        }
+        if escaped != self.path {
+            line.push(b'\\');
+        }
+        line.extend(hex(&self.digest).into_bytes());
+        line.extend(b"  ");
+        line.extend(escaped);
+        line.push(b'\n');
+        line
+    }
+
+    /// None if it is none; `line` comes without its end.
+    pub fn decode(line: &[u8]) -> Option<Line> {
+        let (is_escaped, line) = line.strip_prefix(b"\\").map_or((false, line), |line| (true, line));
+        let (digits, rest) = line.split_at_checked(64)?;
+        let path = rest.strip_prefix(b"  ").filter(|path| !path.is_empty())?;
+        let mut digest = [0; 32];
+        let (pairs, _) = digits.as_chunks::<2>();
+        for (byte, pair) in digest.iter_mut().zip(pairs) {
+            let digit = |digit: u8| char::from(digit).to_digit(16);
+            *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
+        }
+        Some(Line { digest, path: if is_escaped { unescape(path)? } else { path.to_vec() } })
+    }
+}
+
+fn unescape(escaped: &[u8]) -> Option<Vec<u8>> {
+    let mut path = Vec::new();
+    let mut bytes = escaped.iter();
+    while let Some(byte) = bytes.next() {
+        path.push(match byte {
+            b'\\' => match bytes.next()? {
+                b'\\' => b'\\',
+                b'n' => b'\n',
+                b'r' => b'\r',
+                _ => return None,
+            },
+            byte => *byte,
+        });
+    }
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_it_was_made_of_whatever_the_path() {
+        for path in [&b"a"[..], b" a  b ", b"a\nb", b"\\", b"\\n", b"\r", b"\xff\xfe", b"dir/"] {
+            let line = Line { digest: std::array::from_fn(|i| i as u8 * 7), path: path.to_vec() };
+            let encoded = line.encode();
+            let (end, text) = encoded.split_last().expect("an end");
+            assert_eq!((*end, text.contains(&b'\n')), (b'\n', false));
+            assert_eq!(Line::decode(text), Some(line));
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_is_none() {
+        let digits = "0".repeat(64);
+        for line in [
+            String::new(),
+            digits.clone(),
+            format!("{digits} a"),
+            format!("{digits}  "),
+            format!("x{digits}  a"),
+            format!("\\{digits}  a\\x"),
+        ] {
+            assert_eq!(Line::decode(line.as_bytes()), None, "{line}");
+        }
+        assert!(Line::decode(format!("{}  a", "A".repeat(64)).as_bytes()).is_some());
+    }
+
+    #[test]
+    fn a_directory_is_marked_once() {
+        let found = Found { digest: [0; 32], is_directory: true };
+        assert_eq!(Line::new(b"a", &found).path, b"a/");
+        assert_eq!(Line::new(b"a/", &found).path, b"a/");
+    }
+}

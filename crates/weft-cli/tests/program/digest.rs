@@ -1,0 +1,76 @@
+//! `weft digest`.
+
+use crate::place::Place;
+use crate::tree;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// The digest alone.
+#[track_caller]
+fn digest(place: &Place, path: &str) -> String {
+    let line = place.weft(&["digest", path]).well();
+    line.split_once("  ").unwrap().0.to_owned()
+}
+
+#[test]
+fn a_volume_has_the_digest_of_the_tree_that_was_imported() {
+    for blocks in ["segments", "database"] {
+        let place = Place::new();
+        tree::make(&place.directory("from"));
+        place.weft(&["init", "v", "--blocks", blocks, "--block-size", "4K"]).well();
+        place.weft(&["import", "from", "v"]).well();
+        assert_eq!(digest(&place, "v:"), digest(&place, "from"));
+        assert_eq!(digest(&place, "v:/"), digest(&place, "from/"));
+    }
+}
+
+#[test]
+fn files_are_digested_wherever_they_come_from() {
+    let place = Place::new();
+    std::fs::write(place.path("hello"), "hello\n").unwrap();
+    std::os::unix::fs::symlink("hello", place.path("link")).unwrap();
+    let told = "8e4c7c1b99dbfd50e7a95185fead5ee1448fa904a2fdd778eaf5f2dbfd629a99";
+    assert_eq!(place.weft(&["digest", "hello", "link"]).well(), format!("{told}  hello\n{told}  link\n"));
+    let json = place.weft(&["digest", "--json", "hello", "."]).json();
+    assert_eq!((json[0]["digest"].as_str(), json[1]["kind"].as_str()), (Some(told), Some("directory")));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["digest", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"hello\n").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, format!("{told}  -\n").into_bytes());
+}
+
+#[test]
+fn what_cannot_be_digested_is_said_and_the_rest_is_printed() {
+    let place = Place::new();
+    std::fs::write(place.path("there"), "").unwrap();
+    let said = place.weft(&["digest", "not-there", "there"]);
+    assert_eq!((said.code, said.err.lines().count(), said.out.lines().count()), (1, 1, 1), "{said:?}");
+    assert!(said.err.contains("not-there: No such file"), "{said:?}");
+    place.weft(&["init", "v"]).well();
+    place.weft(&["digest", "v:/nothing"]).failed(&["there is no nothing in the volume"]);
+    place.weft(&["digest", "w:/nothing"]).failed(&["there is no volume at w"]);
+}
+
+#[test]
+fn lists_are_verified_line_by_line() {
+    let place = Place::new();
+    for name in ["one", "two", "line\nfeed"] {
+        std::fs::write(place.path(name), name).unwrap();
+    }
+    std::fs::write(place.path("list"), place.weft(&["digest", "one", "two", "line\nfeed"]).well()).unwrap();
+    let said = place.weft(&["digest", "--check", "list"]).well();
+    assert_eq!(said, "one: OK\ntwo: OK\nline\nfeed: OK\n");
+    assert_eq!(place.weft(&["digest", "--check", "--quiet", "list"]).well(), "");
+    std::fs::write(place.path("two"), "tvo").unwrap();
+    std::fs::remove_file(place.path("one")).unwrap();
+    let said = place.weft(&["digest", "--check", "--quiet", "list"]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains("two: FAILED\n") && said.out.contains("one: FAILED (cannot tell"), "{said:?}");
+    assert_eq!(said.err.lines().count(), 2, "{said:?}");
+    std::fs::write(place.path("list"), "\nno line\n").unwrap();
+    place.weft(&["digest", "--check", "list"]).failed(&["line 2 of list is not a digest"]);
+}
