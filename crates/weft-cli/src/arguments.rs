@@ -40,6 +40,13 @@ pub enum Command {
     /// file system, and inside a volume that is not mounted. Exit code 0: all could be read, and all that was to be
     /// verified is right. 1: otherwise.
     Digest(Digest),
+    /// Print a proof that a directory holds something with its digest, for whoever knows the directory's digest alone
+    Prove(Prove),
+    /// Verify a proof that 'weft prove' printed
+    ///
+    /// Tells the digest of the directory it is about, and what that holds. Exit code 0: it is a proof, of what --root
+    /// and --file say if they are given. 1: otherwise.
+    VerifyProof(VerifyProof),
     /// Tell the counters and cache hit rates of a mounted volume
     Stats(Stats),
     /// Run the same work in several directories and compare
@@ -78,6 +85,29 @@ pub struct Digest {
     /// With --check: say nothing of what is right
     #[arg(long, requires = "check")]
     pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Prove {
+    /// The directory, or VOLUME:PATH for one in a volume that is not mounted
+    pub directory: OsString,
+    /// What it holds: a path in it
+    pub path: OsString,
+}
+
+#[derive(Args)]
+pub struct VerifyProof {
+    /// The proof, or - for standard input
+    pub proof: PathBuf,
+    /// It must be about the directory of this digest
+    #[arg(long, value_name = "DIGEST")]
+    pub root: Option<String>,
+    /// It must be about a file with the content of this one
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

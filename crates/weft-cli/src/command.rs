@@ -9,6 +9,7 @@ mod info;
 mod init;
 mod mount;
 mod pages;
+mod prove;
 mod stats;
 mod transfer;
 mod umount;
@@ -31,6 +32,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Digest(arguments) => digest::run(&arguments),
+        Command::Prove(arguments) => prove::prove(&arguments),
+        Command::VerifyProof(arguments) => prove::verify(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
@@ -53,6 +56,8 @@ impl Command {
         match self {
             Command::Info(_)
             | Command::Digest(_)
+            | Command::Prove(_)
+            | Command::VerifyProof(_)
             | Command::Stats(_)
             | Command::Completions { .. }
             | Command::Man { dir: None } => true,

@@ -35,7 +35,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn letter(self) -> u8 {
+    /// Its letter, as hashes and proofs have it.
+    pub fn letter(self) -> u8 {
         match self {
             Kind::File => b'f',
             Kind::Directory => b'd',
@@ -45,6 +46,13 @@ impl Kind {
             Kind::CharDevice => b'c',
             Kind::BlockDevice => b'b',
         }
+    }
+
+    /// The kind with this letter.
+    pub fn from_letter(letter: u8) -> Option<Kind> {
+        let kinds =
+            [Kind::File, Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::CharDevice, Kind::BlockDevice];
+        kinds.into_iter().find(|kind| kind.letter() == letter)
     }
 }
 
@@ -72,34 +80,76 @@ pub fn device(major: u32, minor: u32) -> Digest {
 
 /// The digest of a directory. No two entries have one name.
 pub fn directory<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Digest {
-    let node = Hasher::new_derive_key(NODE_CONTEXT);
-    let leaf = Hasher::new_derive_key(ENTRY_CONTEXT);
-    let mut leaves: Vec<_> = entries.into_iter().map(|entry| (digest(entry.name), hash(&leaf, &entry))).collect();
+    let hashes = Hashes::new();
+    let mut leaves: Vec<_> = entries.into_iter().map(|entry| (digest(entry.name), hashes.entry(&entry))).collect();
     leaves.sort_unstable_by_key(|(key, _)| *key);
-    let mut hasher = Hasher::new_derive_key(DIRECTORY_CONTEXT);
-    hasher.update(&(leaves.len() as u64).to_le_bytes()).update(&tree(&node, &leaves, 0));
-    *hasher.finalize().as_bytes()
+    hashes.directory(leaves.len() as u64, &hashes.tree(&leaves, 0))
 }
 
-fn hash(leaf: &Hasher, entry: &Entry<'_>) -> Digest {
-    let mut hasher = leaf.clone();
-    hasher.update(&[entry.kind.letter()]).update(&entry.permissions.to_le_bytes()).update(&entry.digest);
-    *hasher.update(entry.name).finalize().as_bytes()
+/// The hash of a name, and of the entry.
+type Leaf = (Digest, Digest);
+
+/// Whether a key has a 1 at bit `depth`.
+pub(crate) fn is_right(key: &Digest, depth: usize) -> bool {
+    key[depth / 8] >> (7 - depth % 8) & 1 == 1
 }
 
-/// Of leaves whose keys agree in the first `depth` bits, in the order of their keys.
-fn tree(node: &Hasher, leaves: &[(Digest, Digest)], depth: usize) -> Digest {
-    match leaves {
-        [] => EMPTY,
-        [(_, only)] => *only,
-        leaves => {
-            assert!(depth < 256, "no two entries have one name");
-            let (left, right) =
-                leaves.split_at(leaves.partition_point(|(key, _)| key[depth / 8] >> (7 - depth % 8) & 1 == 0));
-            let mut hasher = node.clone();
-            hasher.update(&tree(node, left, depth + 1)).update(&tree(node, right, depth + 1));
-            *hasher.finalize().as_bytes()
+/// Leaves in the order of their keys, which agree in the first `depth` bits, by the next.
+fn split(leaves: &[Leaf], depth: usize) -> (&[Leaf], &[Leaf]) {
+    assert!(depth < 256, "no two entries have one name");
+    leaves.split_at(leaves.partition_point(|(key, _)| !is_right(key, depth)))
+}
+
+/// The hashes of the definition, their keys derived.
+pub(crate) struct Hashes {
+    directory: Hasher,
+    node: Hasher,
+    entry: Hasher,
+}
+
+impl Hashes {
+    pub(crate) fn new() -> Hashes {
+        let [directory, node, entry] = [DIRECTORY_CONTEXT, NODE_CONTEXT, ENTRY_CONTEXT].map(Hasher::new_derive_key);
+        Hashes { directory, node, entry }
+    }
+
+    pub(crate) fn entry(&self, entry: &Entry<'_>) -> Digest {
+        let mut hasher = self.entry.clone();
+        hasher.update(&[entry.kind.letter()]).update(&entry.permissions.to_le_bytes()).update(&entry.digest);
+        *hasher.update(entry.name).finalize().as_bytes()
+    }
+
+    pub(crate) fn node(&self, left: &Digest, right: &Digest) -> Digest {
+        *self.node.clone().update(left).update(right).finalize().as_bytes()
+    }
+
+    pub(crate) fn directory(&self, entries: u64, tree: &Digest) -> Digest {
+        *self.directory.clone().update(&entries.to_le_bytes()).update(tree).finalize().as_bytes()
+    }
+
+    /// Of leaves in the order of their keys, which agree in the first `depth` bits.
+    fn tree(&self, leaves: &[Leaf], depth: usize) -> Digest {
+        match leaves {
+            [] => EMPTY,
+            [(_, only)] => *only,
+            leaves => {
+                let (left, right) = split(leaves, depth);
+                self.node(&self.tree(left, depth + 1), &self.tree(right, depth + 1))
+            }
         }
+    }
+
+    /// The trees beside the way from the top to the leaf with `key`, in the order of that way.
+    pub(crate) fn siblings(&self, mut leaves: &[Leaf], key: &Digest) -> Vec<Digest> {
+        let mut siblings = Vec::new();
+        while leaves.len() > 1 {
+            let depth = siblings.len();
+            let (left, right) = split(leaves, depth);
+            let (own, other) = if is_right(key, depth) { (right, left) } else { (left, right) };
+            siblings.push(self.tree(other, depth + 1));
+            leaves = own;
+        }
+        siblings
     }
 }
 

@@ -6,10 +6,12 @@
 mod directory;
 mod file;
 mod parts;
+mod proof;
 
 pub use directory::{Entry, Kind, device, directory};
 pub use file::{Content, FileDigest, FileHasher, PIECE_BYTES, ZERO_PIECES_MAX};
 pub use parts::{PART_BYTES, Parts};
+pub use proof::{Proof, SIBLINGS_MAX, Step};
 
 /// BLAKE3 hash of some bytes.
 pub type Digest = [u8; 32];

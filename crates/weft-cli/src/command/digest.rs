@@ -1,9 +1,9 @@
 //! `weft digest`: digests of files and directories, wherever they lie.
 
-mod list;
-mod plain;
-mod stored;
-mod tree;
+pub(super) mod list;
+pub(super) mod plain;
+pub(super) mod stored;
+pub(super) mod tree;
 
 use super::transfer::{Place, Progress};
 use crate::arguments::Digest as Arguments;
@@ -25,10 +25,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// `path`, if it says `VOLUME:PATH` and nothing else has that name.
+pub(super) fn in_volume(path: &OsStr) -> Option<&str> {
+    path.to_str().filter(|named| named.contains(':') && !Path::new(named).exists())
+}
+
 /// What `path` names: a file or directory, or `VOLUME:PATH` if there is none.
 fn digest_of(path: &OsStr, progress: &Progress) -> Result<Found> {
-    let named = path.to_str().filter(|named| named.contains(':') && !Path::new(named).exists());
-    let found = match named {
+    let found = match in_volume(path) {
         Some(named) => {
             let place = Place::open(named, true)?;
             let found = stored::digest(&place, progress);

@@ -32,21 +32,26 @@ impl Place {
         };
         let options = Options { read_only, ..Options::default() };
         let opened = Opened::open(Path::new(volume), options)?;
-        let mut parts = Vec::new();
-        for part in path.as_bytes().split(|byte| *byte == b'/') {
-            match part {
-                b"" | b"." => {}
-                b".." => bail!("a path in a volume cannot hold '..': {path}"),
-                part => parts.push(part.to_vec()),
-            }
-        }
-        Ok(Place { opened, path: parts })
+        Ok(Place { opened, path: names(path.as_bytes())? })
     }
 
     /// Commits all and lets go.
     pub fn close(self) -> Result<()> {
         self.opened.close()
     }
+}
+
+/// The names in a path that begins in some directory and does not leave it.
+pub fn names(path: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for name in path.split(|byte| *byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => bail!("a path in a volume or directory cannot hold '..': {}", String::from_utf8_lossy(path)),
+            name => names.push(name.to_vec()),
+        }
+    }
+    Ok(names)
 }
 
 /// Counts of a transfer, and its progress at a terminal.

@@ -1,8 +1,9 @@
-//! `weft digest`.
+//! `weft digest`, `weft prove`, `weft verify-proof`.
 
 use crate::place::Place;
 use crate::tree;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 /// The digest alone.
@@ -73,4 +74,38 @@ fn lists_are_verified_line_by_line() {
     assert_eq!(said.err.lines().count(), 2, "{said:?}");
     std::fs::write(place.path("list"), "\nno line\n").unwrap();
     place.weft(&["digest", "--check", "list"]).failed(&["line 2 of list is not a digest"]);
+}
+
+#[test]
+fn what_a_directory_holds_can_be_proved_without_it() {
+    let place = Place::new();
+    tree::make(&place.directory("from"));
+    place.directory("from/sub");
+    place.directory("from/sub/directory");
+    std::fs::write(place.path("from/sub/directory/a\nb"), "content").unwrap();
+    let readable = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(place.path("from/sub/directory/a\nb"), readable).unwrap();
+    std::fs::write(place.path("same"), "content").unwrap();
+    std::fs::write(place.path("other"), "another").unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let root = digest(&place, "from");
+    for directory in ["from", "v:"] {
+        let proof = place.weft(&["prove", directory, "sub/directory/a\nb"]).well();
+        std::fs::write(place.path("proof"), &proof).unwrap();
+        let told = place.weft(&["verify-proof", "proof", "--root", &root, "--file", "same", "--json"]).json();
+        assert_eq!((told["root"].as_str(), told["kind"].as_str()), (Some(&root[..]), Some("file")));
+        let said = place.weft(&["verify-proof", "proof"]).well();
+        assert!(said.contains(&root) && said.contains("sub/directory/a\\nb (file, mode 0644)"), "{said}");
+        place.weft(&["verify-proof", "proof", "--file", "other"]).failed(&["about something else than other"]);
+        place.weft(&["verify-proof", "proof", "--root", &digest(&place, "same")]).failed(&["another directory", &root]);
+        std::fs::write(place.path("proof"), proof.replace("0644", "0645")).unwrap();
+        place.weft(&["verify-proof", "proof"]).failed(&["proof proves nothing"]);
+        std::fs::write(place.path("proof"), &proof[..proof.len() / 2]).unwrap();
+        place.weft(&["verify-proof", "proof"]).failed(&["proof is not a proof"]);
+        place.weft(&["prove", directory, "sub/nothing"]).failed(&["there is no nothing"]);
+        place.weft(&["prove", directory, "sub/../sub"]).failed(&["cannot hold '..'"]);
+    }
+    place.weft(&["prove", "v:sub/directory", "a\nb"]).well();
+    place.weft(&["prove", "same", "x"]).failed(&["same"]);
 }

@@ -28,15 +28,7 @@ impl Line {
     /// With its end.
     pub fn encode(&self) -> Vec<u8> {
         let mut line = Vec::new();
-        let mut escaped = Vec::new();
-        for byte in &self.path {
-            match byte {
-                b'\\' => escaped.extend(b"\\\\"),
-                b'\n' => escaped.extend(b"\\n"),
-                b'\r' => escaped.extend(b"\\r"),
-                byte => escaped.push(*byte),
-            }
-        }
+        let escaped = escape(&self.path);
         if escaped != self.path {
             line.push(b'\\');
         }
@@ -52,17 +44,40 @@ impl Line {
         let (is_escaped, line) = line.strip_prefix(b"\\").map_or((false, line), |line| (true, line));
         let (digits, rest) = line.split_at_checked(64)?;
         let path = rest.strip_prefix(b"  ").filter(|path| !path.is_empty())?;
-        let mut digest = [0; 32];
-        let (pairs, _) = digits.as_chunks::<2>();
-        for (byte, pair) in digest.iter_mut().zip(pairs) {
-            let digit = |digit: u8| char::from(digit).to_digit(16);
-            *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
-        }
-        Some(Line { digest, path: if is_escaped { unescape(path)? } else { path.to_vec() } })
+        Some(Line { digest: unhex(digits)?, path: if is_escaped { unescape(path)? } else { path.to_vec() } })
     }
 }
 
-fn unescape(escaped: &[u8]) -> Option<Vec<u8>> {
+/// What [`hex`] gave.
+pub fn unhex(digits: &[u8]) -> Option<Digest> {
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if pairs.len() != 32 || !rest.is_empty() {
+        return None;
+    }
+    let mut digest = [0; 32];
+    for (byte, pair) in digest.iter_mut().zip(pairs) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
+    }
+    Some(digest)
+}
+
+/// `path` without line ends.
+pub fn escape(path: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::new();
+    for byte in path {
+        match byte {
+            b'\\' => escaped.extend(b"\\\\"),
+            b'\n' => escaped.extend(b"\\n"),
+            b'\r' => escaped.extend(b"\\r"),
+            byte => escaped.push(*byte),
+        }
+    }
+    escaped
+}
+
+/// What [`escape`] gave.
+pub fn unescape(escaped: &[u8]) -> Option<Vec<u8>> {
     let mut path = Vec::new();
     let mut bytes = escaped.iter();
     while let Some(byte) = bytes.next() {

@@ -1,7 +1,7 @@
 //! Files and directories of any file system.
 
 use super::super::transfer::{CHUNK_BYTES, Progress};
-use super::tree::{Found, Listed, Tree, of_directory, of_file};
+use super::tree::{Found, Listed, Tree, Whole, of_file};
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use weft_digest::{FileHasher, Kind};
+use weft_digest::{Content, Digest, FileHasher, Kind};
 
 /// What `path` names; a symbolic link stands for its target, and `-` for standard input.
 pub fn digest(path: &Path, progress: &Progress) -> Result<Found> {
@@ -20,10 +20,22 @@ pub fn digest(path: &Path, progress: &Progress) -> Result<Found> {
     let node = path.to_path_buf();
     let tree = Plain { top: path };
     if std::fs::metadata(path)?.is_dir() {
-        of_directory(&tree, node, progress)
+        Ok(Whole::of(&tree, node, progress)?.found())
     } else {
         of_file(&tree, &node, progress)
     }
+}
+
+/// By what a directory lists the file at `path`.
+pub fn listed(path: &Path) -> Result<Digest> {
+    let mut hasher = FileHasher::new(Content::IfListed);
+    read(&mut File::open(path)?, &mut hasher)?;
+    Ok(hasher.finish().listed)
+}
+
+/// All below the directory at `path`.
+pub fn whole(path: &Path, progress: &Progress) -> Result<Whole> {
+    Whole::of(&Plain { top: path }, path.to_path_buf(), progress)
 }
 
 struct Plain<'a> {

@@ -1,8 +1,8 @@
 //! Files and directories of a volume that is not mounted.
 
 use super::super::transfer::{CHUNK_BYTES, Place, Progress};
-use super::tree::{Found, Listed, Tree, of_directory, of_file};
-use anyhow::{Context, Result, bail};
+use super::tree::{Found, Listed, Tree, Whole, of_file};
+use anyhow::{Context, Result, bail, ensure};
 use weft_digest::{FileHasher, Kind};
 use weft_vfs::{Caller, Cookie, ErrorKind, Ino, Vfs, Whence};
 
@@ -11,18 +11,30 @@ const PAGE: usize = 1024;
 
 /// What `place` names.
 pub fn digest(place: &Place, progress: &Progress) -> Result<Found> {
+    let (kind, node) = find(place)?;
+    let tree = Stored(&place.opened.vfs);
+    match kind {
+        Kind::Directory => Ok(Whole::of(&tree, node, progress)?.found()),
+        Kind::File => of_file(&tree, &node, progress),
+        _ => bail!("it is neither a file nor a directory"),
+    }
+}
+
+/// All below the directory that `place` names.
+pub fn whole(place: &Place, progress: &Progress) -> Result<Whole> {
+    let (kind, node) = find(place)?;
+    ensure!(kind == Kind::Directory, "it is not a directory");
+    Whole::of(&Stored(&place.opened.vfs), node, progress)
+}
+
+fn find(place: &Place) -> Result<(Kind, Node)> {
     let vfs = &*place.opened.vfs;
     let mut found = vfs.attributes(Ino::ROOT)?;
     for name in &place.path {
         let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
         found = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
     }
-    let node = Node { ino: found.ino, size: found.size, path: place.path.join(&b'/') };
-    match kind(found.kind) {
-        Kind::Directory => of_directory(&Stored(vfs), node, progress),
-        Kind::File => of_file(&Stored(vfs), &node, progress),
-        _ => bail!("it is neither a file nor a directory"),
-    }
+    Ok((kind(found.kind), Node { ino: found.ino, size: found.size, path: place.path.join(&b'/') }))
 }
 
 struct Stored<'a>(&'a Vfs);

@@ -1,10 +1,10 @@
 //! Digests of whole trees, wherever they are read from.
 
 use super::super::transfer::{Progress, Sender, in_parallel};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use std::ops::Range;
-use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory};
+use weft_digest::{Content, Digest, Entry, FileHasher, Kind, Proof, Step, device, digest, directory};
 
 /// Where files and directories are read from.
 pub trait Tree: Sync {
@@ -45,8 +45,8 @@ pub fn of_file<T: Tree>(tree: &T, node: &T::Node, progress: &Progress) -> Result
     Ok(Found { digest, is_directory: false })
 }
 
-/// An entry whose directory is not hashed yet.
-struct Waiting {
+/// An entry of a directory, its digest apart.
+struct Known {
     name: Vec<u8>,
     kind: Kind,
     permissions: u16,
@@ -54,40 +54,70 @@ struct Waiting {
     entries: Range<usize>,
 }
 
-/// The digest of the directory `node`: files are read on several threads.
-pub fn of_directory<T: Tree>(tree: &T, node: T::Node, progress: &Progress) -> Result<Found> {
-    let mut all: Vec<Waiting> = Vec::new();
-    let mut top = 0..0;
-    let digests: Mutex<Vec<Digest>> = Mutex::default();
-    in_parallel(
-        |files| walk(tree, node, &mut all, &mut top, &digests, files),
-        |(at, file): (usize, T::Node)| {
-            let mut hasher = FileHasher::new(Content::IfListed);
-            progress.file(tree.read(&file, &mut hasher)?);
-            digests.lock()[at] = hasher.finish().listed;
-            Ok(())
-        },
-    )?;
-    let mut digests = digests.into_inner();
-    // Entries come after the directory that lists them.
-    for at in (0..all.len()).rev().filter(|at| all[*at].kind == Kind::Directory) {
-        digests[at] = of_entries(&all, &digests, all[at].entries.clone());
-    }
-    Ok(Found { digest: of_entries(&all, &digests, top), is_directory: true })
+/// All below a directory, with digests.
+pub struct Whole {
+    all: Vec<Known>,
+    /// Of what the entries of the same place name.
+    digests: Vec<Digest>,
+    /// Those of the directory.
+    top: Range<usize>,
 }
 
-fn of_entries(all: &[Waiting], digests: &[Digest], entries: Range<usize>) -> Digest {
-    directory(entries.map(|at| {
-        let Waiting { name, kind, permissions, .. } = &all[at];
-        Entry { name, kind: *kind, permissions: *permissions, digest: digests[at] }
-    }))
+impl Whole {
+    /// All below the directory `node`: files are read on several threads.
+    pub fn of<T: Tree>(tree: &T, node: T::Node, progress: &Progress) -> Result<Whole> {
+        let (mut all, mut top) = (Vec::new(), 0..0);
+        let digests: Mutex<Vec<Digest>> = Mutex::default();
+        in_parallel(
+            |files| walk(tree, node, &mut all, &mut top, &digests, files),
+            |(at, file): (usize, T::Node)| {
+                let mut hasher = FileHasher::new(Content::IfListed);
+                progress.file(tree.read(&file, &mut hasher)?);
+                digests.lock()[at] = hasher.finish().listed;
+                Ok(())
+            },
+        )?;
+        let mut whole = Whole { all, digests: digests.into_inner(), top };
+        // Entries come after the directory that lists them.
+        for at in (0..whole.all.len()).rev().filter(|at| whole.all[*at].kind == Kind::Directory).collect::<Vec<_>>() {
+            whole.digests[at] = directory(whole.entries(&whole.all[at].entries));
+        }
+        Ok(whole)
+    }
+
+    /// The digest of the directory.
+    pub fn found(&self) -> Found {
+        Found { digest: directory(self.entries(&self.top)), is_directory: true }
+    }
+
+    fn entries(&self, range: &Range<usize>) -> impl Iterator<Item = Entry<'_>> {
+        range.clone().map(|at| {
+            let Known { name, kind, permissions, .. } = &self.all[at];
+            Entry { name, kind: *kind, permissions: *permissions, digest: self.digests[at] }
+        })
+    }
+
+    /// Proves what lies at `path`, a name for each directory on the way.
+    pub fn prove(&self, path: &[Vec<u8>]) -> Result<Proof> {
+        let (mut steps, mut digest, mut range) = (Vec::new(), None, Some(&self.top));
+        for name in path {
+            let shown = String::from_utf8_lossy(name);
+            let entries = range.with_context(|| format!("what should hold {shown} is not a directory"))?;
+            let step = Step::new(self.entries(entries), name);
+            steps.push(step.with_context(|| format!("there is no {shown}"))?);
+            let at = entries.clone().find(|at| self.all[*at].name == *name).expect("there is a way to it");
+            digest = Some(self.digests[at]);
+            range = Some(&self.all[at].entries).filter(|_| self.all[at].kind == Kind::Directory);
+        }
+        Ok(Proof { steps, digest: digest.context("the path has no names")? })
+    }
 }
 
 /// Lists all below `node`, tells which entries are its own, and sends the files.
 fn walk<T: Tree>(
     tree: &T,
     node: T::Node,
-    all: &mut Vec<Waiting>,
+    all: &mut Vec<Known>,
     top: &mut Range<usize>,
     digests: &Mutex<Vec<Digest>>,
     files: &Sender<'_, (usize, T::Node)>,
@@ -102,7 +132,7 @@ fn walk<T: Tree>(
             None => *top = range,
         }
         for (at, Listed { name, kind, permissions, rdev, node }) in (start..).zip(entries) {
-            all.push(Waiting { name, kind, permissions, entries: 0..0 });
+            all.push(Known { name, kind, permissions, entries: 0..0 });
             let own = match kind {
                 Kind::Symlink => digest(&tree.target(&node)?),
                 Kind::CharDevice | Kind::BlockDevice => device(rustix::fs::major(rdev), rustix::fs::minor(rdev)),

@@ -48,13 +48,14 @@ pub(super) fn is_runnable(thread: Pid) -> bool {
     stat.is_some_and(|stat| stat.field(3) == Some("R"))
 }
 
-/// Whether more threads want to run in the whole system, the calling one among them, than there are processors for this
-/// process (proc_loadavg(5)). If the kernel does not tell, no.
+/// Whether more threads want to run in the whole system, the calling one among them, than it has processors
+/// (proc_loadavg(5)). If the kernel does not tell, no.
 pub(super) fn processors_are_busy() -> bool {
     let told = std::fs::read_to_string("/proc/loadavg").ok();
     let running = told.as_deref().and_then(running);
-    let processors = thread::available_parallelism().map_or(usize::MAX, usize::from);
-    running.is_some_and(|running| running > processors)
+    // SAFETY: no memory is passed.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    running.is_some_and(|running| processors > 0 && running > processors as usize)
 }
 
 /// Threads that run or want to: the number before the slash.

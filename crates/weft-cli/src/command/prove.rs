@@ -1,0 +1,92 @@
+//! `weft prove` and `weft verify-proof`.
+
+mod text;
+
+use super::digest::list::{hex, unhex};
+use super::digest::{in_volume, plain, stored};
+use super::transfer::{Place, Progress, names};
+use crate::arguments::{Prove, VerifyProof};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use std::io::{Read, Write, stdout};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+use weft_digest::{Digest, Kind, Proof};
+
+/// A longer text is no proof.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Prints a proof.
+pub fn prove(arguments: &Prove) -> Result<ExitCode> {
+    let progress = Progress::new();
+    let Prove { directory, path } = arguments;
+    let whole = match in_volume(directory) {
+        Some(named) => {
+            let place = Place::open(named, true)?;
+            let whole = stored::whole(&place, &progress);
+            place.close()?;
+            whole
+        }
+        None => plain::whole(Path::new(directory), &progress),
+    };
+    let whole = whole.with_context(|| format!("cannot read {}", directory.display()))?;
+    let proof = whole.prove(&names(path.as_bytes())?);
+    progress.end();
+    let proof = proof.with_context(|| format!("cannot prove {} in {}", path.display(), directory.display()))?;
+    stdout().write_all(&text::encode(&proof).context("this is no proof")?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Verifies a proof.
+pub fn verify(arguments: &VerifyProof) -> Result<ExitCode> {
+    let shown = arguments.proof.display();
+    let text = read(&arguments.proof).with_context(|| format!("cannot read {shown}"))?;
+    let (root, proof) = text::decode(&text).with_context(|| format!("{shown} is not a proof of 'weft prove'"))?;
+    ensure!(proof.root() == Some(root), "{shown} proves nothing: it does not lead to the directory that it names");
+    if let Some(wanted) = &arguments.root {
+        let Some(wanted) = unhex(wanted.as_bytes()) else { bail!("'{wanted}' is not a digest") };
+        ensure!(wanted == root, "{shown} is about another directory, {}", hex(&root));
+    }
+    let last = proof.steps.last().expect("a proof has a step");
+    if let Some(file) = &arguments.file {
+        let listed = plain::listed(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let is_same = last.kind == Kind::File && listed == proof.digest;
+        ensure!(is_same, "{shown} is about something else than {}", file.display());
+    }
+    report(&root, &proof, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let from: Box<dyn Read> =
+        if path == Path::new("-") { Box::new(std::io::stdin()) } else { Box::new(std::fs::File::open(path)?) };
+    from.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn report(root: &Digest, proof: &Proof, json: bool) -> Result<()> {
+    let last = proof.steps.last().expect("a proof has a step");
+    let path = proof.steps.iter().map(|step| &step.name[..]).collect::<Vec<_>>().join(&b'/');
+    let kind = match last.kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symbolic link",
+        Kind::Fifo => "named pipe",
+        Kind::Socket => "socket",
+        Kind::CharDevice => "character device",
+        Kind::BlockDevice => "block device",
+    };
+    let (root, digest, mode) = (hex(root), hex(&proof.digest), format!("{:04o}", last.permissions));
+    if json {
+        let path = String::from_utf8_lossy(&path);
+        println!("{:#}", json!({ "root": root, "path": path, "kind": kind, "mode": mode, "digest": digest }));
+        return Ok(());
+    }
+    println!("{root}  is a directory that holds");
+    let mut line = format!("{digest}  ").into_bytes();
+    line.extend(super::digest::list::escape(&path));
+    line.extend(format!(" ({kind}, mode {mode})\n").into_bytes());
+    Ok(stdout().write_all(&line)?)
+}
