@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Verifies a proof of `weft prove` on standard input after docs/digest.md: a second implementation.
+
+Prints the digest of the first directory, that of the last entry, and its path."""
+import struct, sys
+from blake3 import blake3, derive_key
+
+
+def unescape(name):
+    return name.replace(b"\\\\", b"\0").replace(b"\\n", b"\n").replace(b"\\r", b"\r").replace(b"\0", b"\\")
+
+
+def main():
+    title, root, *lines, digest, end = sys.stdin.buffer.read().split(b"\n")
+    assert title == b"weft proof 1" and root.startswith(b"root ") and digest.startswith(b"digest ") and not end
+    steps = []
+    for line in lines:
+        if line.startswith(b"entry "):
+            _, letter, permissions, entries, name = line.split(b" ", 4)
+            steps.append((letter, int(permissions, 8), int(entries), unescape(name), []))
+        else:
+            steps[-1][-1].append(bytes.fromhex(line.decode()))
+    digest = value = bytes.fromhex(digest.split()[1].decode())
+    for letter, permissions, entries, name, siblings in reversed(steps):
+        key = int.from_bytes(blake3(name), "big")
+        value = derive_key("weft 2026-11 directory entry", letter + struct.pack("<H", permissions) + value + name)
+        for depth in reversed(range(len(siblings))):
+            pair = [value, siblings[depth]]
+            if key >> (255 - depth) & 1:
+                pair.reverse()
+            value = derive_key("weft 2026-11 directory node", b"".join(pair))
+        value = derive_key("weft 2026-11 directory", struct.pack("<Q", entries) + value)
+    assert all(letter == b"d" for letter, *_ in steps[:-1]) and value.hex().encode() == root.split()[1], "no proof"
+    path = b"/".join(name for *_, name, _ in steps)
+    sys.stdout.buffer.write(b" ".join([value.hex().encode(), digest.hex().encode(), path]) + b"\n")
+
+
+main()
