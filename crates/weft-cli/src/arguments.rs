@@ -40,6 +40,11 @@ pub enum Command {
     /// file system, and inside a volume that is not mounted. Exit code 0: all could be read, and all that was to be
     /// verified is right. 1: otherwise.
     Digest(Digest),
+    /// Tell where two trees differ: in names, kinds, permissions, contents
+    ///
+    /// Prints a line for each difference, 'added' and 'deleted' as seen from FIRST. Exit code 0: there is none. 1: there are.
+    /// 2: one could not be read.
+    Diff(Diff),
     /// Print a proof that a directory holds something with its digest, for whoever knows the directory's digest alone
     Prove(Prove),
     /// Verify a proof that 'weft prove' printed
@@ -85,6 +90,17 @@ pub struct Digest {
     /// With --check: say nothing of what is right
     #[arg(long, requires = "check")]
     pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Diff {
+    /// A directory, or VOLUME:PATH for one in a volume that is not mounted
+    pub first: OsString,
+    /// Another
+    pub second: OsString,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

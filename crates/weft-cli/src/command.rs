@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod diff;
 mod digest;
 mod export;
 mod import;
@@ -32,6 +33,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Digest(arguments) => digest::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Prove(arguments) => prove::prove(&arguments),
         Command::VerifyProof(arguments) => prove::verify(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
@@ -56,6 +58,7 @@ impl Command {
         match self {
             Command::Info(_)
             | Command::Digest(_)
+            | Command::Diff(_)
             | Command::Prove(_)
             | Command::VerifyProof(_)
             | Command::Stats(_)

@@ -1,9 +1,10 @@
 //! `weft digest`: digests of files and directories, wherever they lie.
 
+pub(super) mod difference;
 pub(super) mod list;
-pub(super) mod plain;
-pub(super) mod stored;
-pub(super) mod tree;
+mod plain;
+mod stored;
+mod tree;
 
 use super::transfer::{Place, Progress};
 use crate::arguments::Digest as Arguments;
@@ -15,7 +16,8 @@ use std::io::{Write, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
-use tree::Found;
+use tree::{Found, Whole};
+use weft_digest::Digest;
 
 /// Prints digests, or verifies lists of them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -26,8 +28,22 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// `path`, if it says `VOLUME:PATH` and nothing else has that name.
-pub(super) fn in_volume(path: &OsStr) -> Option<&str> {
+fn in_volume(path: &OsStr) -> Option<&str> {
     path.to_str().filter(|named| named.contains(':') && !Path::new(named).exists())
+}
+
+/// All below the directory that `path` names, which may be one in a volume: `VOLUME:PATH`.
+pub(super) fn whole(path: &OsStr, progress: &Progress) -> Result<Whole> {
+    let whole = match in_volume(path) {
+        Some(named) => {
+            let place = Place::open(named, true)?;
+            let whole = stored::whole(&place, progress);
+            place.close()?;
+            whole
+        }
+        None => plain::whole(Path::new(path), progress),
+    };
+    whole.with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// What `path` names: a file or directory, or `VOLUME:PATH` if there is none.
@@ -113,4 +129,9 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
         }
     }
     Ok(wrong + unreadable == 0)
+}
+
+/// By what a directory lists the file at `path`.
+pub(super) fn listed(path: &Path) -> Result<Digest> {
+    plain::listed(path).with_context(|| format!("cannot read {}", path.display()))
 }

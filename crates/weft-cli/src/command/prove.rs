@@ -3,8 +3,8 @@
 mod text;
 
 use super::digest::list::{hex, unhex};
-use super::digest::{in_volume, plain, stored};
-use super::transfer::{Place, Progress, names};
+use super::digest::{listed, whole};
+use super::transfer::{Progress, names};
 use crate::arguments::{Prove, VerifyProof};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
@@ -21,17 +21,7 @@ const BYTES_MAX: u64 = 64 << 20;
 pub fn prove(arguments: &Prove) -> Result<ExitCode> {
     let progress = Progress::new();
     let Prove { directory, path } = arguments;
-    let whole = match in_volume(directory) {
-        Some(named) => {
-            let place = Place::open(named, true)?;
-            let whole = stored::whole(&place, &progress);
-            place.close()?;
-            whole
-        }
-        None => plain::whole(Path::new(directory), &progress),
-    };
-    let whole = whole.with_context(|| format!("cannot read {}", directory.display()))?;
-    let proof = whole.prove(&names(path.as_bytes())?);
+    let proof = whole(directory, &progress)?.prove(&names(path.as_bytes())?);
     progress.end();
     let proof = proof.with_context(|| format!("cannot prove {} in {}", path.display(), directory.display()))?;
     stdout().write_all(&text::encode(&proof).context("this is no proof")?)?;
@@ -50,8 +40,7 @@ pub fn verify(arguments: &VerifyProof) -> Result<ExitCode> {
     }
     let last = proof.steps.last().expect("a proof has a step");
     if let Some(file) = &arguments.file {
-        let listed = plain::listed(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let is_same = last.kind == Kind::File && listed == proof.digest;
+        let is_same = last.kind == Kind::File && listed(file)? == proof.digest;
         ensure!(is_same, "{shown} is about something else than {}", file.display());
     }
     report(&root, &proof, arguments.json)?;

@@ -2,6 +2,7 @@
 
 mod background;
 mod check;
+mod diff;
 mod digest;
 mod errors;
 mod helper;

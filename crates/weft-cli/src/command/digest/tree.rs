@@ -46,12 +46,12 @@ pub fn of_file<T: Tree>(tree: &T, node: &T::Node, progress: &Progress) -> Result
 }
 
 /// An entry of a directory, its digest apart.
-struct Known {
-    name: Vec<u8>,
-    kind: Kind,
-    permissions: u16,
+pub struct Known {
+    pub name: Vec<u8>,
+    pub kind: Kind,
+    pub permissions: u16,
     /// Those of a directory.
-    entries: Range<usize>,
+    pub entries: Range<usize>,
 }
 
 /// All below a directory, with digests.
@@ -88,6 +88,16 @@ impl Whole {
     /// The digest of the directory.
     pub fn found(&self) -> Found {
         Found { digest: directory(self.entries(&self.top)), is_directory: true }
+    }
+
+    /// Its entries.
+    pub fn top(&self) -> &Range<usize> {
+        &self.top
+    }
+
+    /// Those entries, with digests.
+    pub fn known(&self, range: &Range<usize>) -> impl Iterator<Item = (&Known, &Digest)> {
+        self.all[range.clone()].iter().zip(&self.digests[range.clone()])
     }
 
     fn entries(&self, range: &Range<usize>) -> impl Iterator<Item = Entry<'_>> {

@@ -1,0 +1,190 @@
+//! Where two trees differ, by their digests: only what differs is visited.
+
+use super::tree::{Known, Whole};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use weft_digest::{Digest, Kind};
+
+/// How an entry of the second tree differs from that of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is in the second alone.
+    Added,
+    /// It is in the first alone.
+    Deleted,
+    /// It is of another kind.
+    Kind,
+    /// It has other content; of a directory this is told by its entries.
+    Content,
+    /// It has other permissions.
+    Permissions,
+}
+
+/// An entry that differs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub change: Change,
+    /// From the top.
+    pub path: Vec<u8>,
+    /// In the second tree, or in the first if it is in that alone.
+    pub is_directory: bool,
+}
+
+type Pair<'a> = [Option<(&'a Known, &'a Digest)>; 2];
+
+/// All differences, in the order of their paths.
+pub fn differences(first: &Whole, second: &Whole) -> Vec<Difference> {
+    let mut found = Vec::new();
+    // Not by recursion: a volume may be deeper than a stack.
+    let mut waiting = vec![([first.top(), second.top()], Vec::new())];
+    while let Some((ranges, above)) = waiting.pop() {
+        for (name, pair) in pairs([first, second], ranges) {
+            let path = if above.is_empty() { name.to_vec() } else { [&above, name].join(&b'/') };
+            found.extend(changes(pair).map(|(change, known)| {
+                let is_directory = known.kind == Kind::Directory;
+                Difference { change, path: path.clone(), is_directory }
+            }));
+            if let [Some((old, was)), Some((new, is))] = pair
+                && was != is
+                && [old.kind, new.kind] == [Kind::Directory; 2]
+            {
+                waiting.push(([&old.entries, &new.entries], path));
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// What the two trees have under each name in these directories.
+fn pairs<'a>(trees: [&'a Whole; 2], ranges: [&'a Range<usize>; 2]) -> BTreeMap<&'a [u8], Pair<'a>> {
+    let mut pairs: BTreeMap<&[u8], Pair<'_>> = BTreeMap::new();
+    for (side, (tree, range)) in trees.into_iter().zip(ranges).enumerate() {
+        for (known, digest) in tree.known(range) {
+            pairs.entry(&known.name).or_default()[side] = Some((known, digest));
+        }
+    }
+    pairs
+}
+
+/// How they differ, whatever lies below.
+fn changes(pair: Pair<'_>) -> impl Iterator<Item = (Change, &Known)> {
+    let changes = match pair {
+        [Some((old, _)), None] => [Some((Change::Deleted, old)), None],
+        [None, Some((new, _))] => [Some((Change::Added, new)), None],
+        [Some((old, _)), Some((new, _))] if old.kind != new.kind => [Some((Change::Kind, new)), None],
+        [Some((old, was)), Some((new, is))] => [
+            (old.permissions != new.permissions).then_some((Change::Permissions, new)),
+            (was != is && new.kind != Kind::Directory).then_some((Change::Content, new)),
+        ],
+        [None, None] => [None, None],
+    };
+    changes.into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::{Listed, Tree};
+    use super::*;
+    use crate::command::transfer::Progress;
+    use anyhow::{Result, bail};
+    use proptest::prelude::*;
+    use weft_digest::FileHasher;
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Memory {
+        File(u16, Vec<u8>),
+        Directory(u16, BTreeMap<Vec<u8>, Memory>),
+    }
+
+    struct InMemory;
+
+    impl Tree for InMemory {
+        type Node = Memory;
+
+        fn entries(&self, directory: &Memory) -> Result<Vec<Listed<Memory>>> {
+            let Memory::Directory(_, entries) = directory else { bail!("no directory") };
+            let listed = entries.iter().map(|(name, node)| {
+                let (kind, permissions) = match node {
+                    Memory::File(permissions, _) => (Kind::File, *permissions),
+                    Memory::Directory(permissions, _) => (Kind::Directory, *permissions),
+                };
+                Listed { name: name.clone(), kind, permissions, rdev: 0, node: node.clone() }
+            });
+            Ok(listed.collect())
+        }
+
+        fn read(&self, file: &Memory, hasher: &mut FileHasher) -> Result<u64> {
+            let Memory::File(_, bytes) = file else { bail!("no file") };
+            hasher.update(bytes);
+            Ok(bytes.len() as u64)
+        }
+
+        fn target(&self, _: &Memory) -> Result<Vec<u8>> {
+            bail!("no link")
+        }
+    }
+
+    fn trees() -> impl Strategy<Value = Memory> {
+        let permissions = prop::sample::select(vec![0o644, 0o600]);
+        let file =
+            (permissions.clone(), prop::collection::vec(0u8..2, 0..2)).prop_map(|(p, bytes)| Memory::File(p, bytes));
+        let tree = file.prop_recursive(3, 40, 4, move |inner| {
+            let entries = prop::collection::btree_map(prop::collection::vec(b'a'..b'd', 1..3), inner, 0..4);
+            (permissions.clone(), entries).prop_map(|(p, entries)| Memory::Directory(p, entries))
+        });
+        prop::collection::btree_map(prop::collection::vec(b'a'..b'd', 1..3), tree, 0..4)
+            .prop_map(|entries| Memory::Directory(0, entries))
+    }
+
+    /// Makes `tree` as the differences to `other` say it is, taking from that what is told as added or other.
+    fn mended(tree: &Memory, other: &Memory, differences: &[Difference], above: &[u8]) -> Memory {
+        let (Memory::Directory(_, old), Memory::Directory(permissions, new)) = (tree, other) else {
+            panic!("directories")
+        };
+        let path = |name: &[u8]| if above.is_empty() { name.to_vec() } else { [above, name].join(&b'/') };
+        let told = |name: &[u8], change| differences.iter().any(|d| d.change == change && d.path == path(name));
+        let mut entries = BTreeMap::new();
+        for (name, was) in old {
+            let is = new.get(name);
+            let whole = [Change::Kind, Change::Content].iter().any(|change| told(name, *change));
+            let entry = match (was, is) {
+                _ if told(name, Change::Deleted) => continue,
+                (_, Some(is)) if whole => is.clone(),
+                (Memory::Directory(p, _), Some(Memory::Directory(q, below))) => {
+                    let permissions = if told(name, Change::Permissions) { *q } else { *p };
+                    mended(was, &Memory::Directory(permissions, below.clone()), differences, &path(name))
+                }
+                (Memory::File(_, bytes), Some(is)) if told(name, Change::Permissions) => {
+                    Memory::File(permissions_of(is), bytes.clone())
+                }
+                _ => was.clone(),
+            };
+            entries.insert(name.clone(), entry);
+        }
+        for (name, is) in new.iter().filter(|(name, _)| told(name, Change::Added)) {
+            entries.insert(name.clone(), is.clone());
+        }
+        Memory::Directory(*permissions, entries)
+    }
+
+    fn permissions_of(node: &Memory) -> u16 {
+        match node {
+            Memory::File(permissions, _) | Memory::Directory(permissions, _) => *permissions,
+        }
+    }
+
+    fn whole(tree: &Memory) -> Whole {
+        Whole::of(&InMemory, tree.clone(), &Progress::new()).expect("memory is readable")
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn one_tree_and_the_differences_give_the_other(first in trees(), second in trees()) {
+            let found = differences(&whole(&first), &whole(&second));
+            prop_assert_eq!(found.is_empty(), first == second);
+            prop_assert_eq!(mended(&first, &second, &found, b""), second);
+        }
+    }
+}
