@@ -4,7 +4,7 @@
 //! changes concerns as many nodes as the logarithm of their number, and a path of such nodes proves that one is there.
 //! docs/digest.md has the definition and the argument that two directories of one digest are the same.
 
-use crate::{Digest, digest};
+use crate::{Digest, Kind, digest};
 use blake3::Hasher;
 
 /// What the keys of the hashes are derived from: no hash of one use is one of another, nor one of a file.
@@ -14,47 +14,6 @@ const ENTRY_CONTEXT: &str = "weft 2026-11 directory entry";
 
 /// What a tree without entries hashes to.
 const EMPTY: Digest = [0; 32];
-
-/// What an entry names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink,
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// A character device.
-    CharDevice,
-    /// A block device.
-    BlockDevice,
-}
-
-impl Kind {
-    /// Its letter, as hashes and proofs have it.
-    pub fn letter(self) -> u8 {
-        match self {
-            Kind::File => b'f',
-            Kind::Directory => b'd',
-            Kind::Symlink => b'l',
-            Kind::Fifo => b'p',
-            Kind::Socket => b's',
-            Kind::CharDevice => b'c',
-            Kind::BlockDevice => b'b',
-        }
-    }
-
-    /// The kind with this letter.
-    pub fn from_letter(letter: u8) -> Option<Kind> {
-        let kinds =
-            [Kind::File, Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::CharDevice, Kind::BlockDevice];
-        kinds.into_iter().find(|kind| kind.letter() == letter)
-    }
-}
 
 /// An entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,13 @@
 
 mod directory;
 mod file;
+mod kind;
 mod parts;
 mod proof;
 
-pub use directory::{Entry, Kind, device, directory};
+pub use directory::{Entry, device, directory};
 pub use file::{Content, FileDigest, FileHasher, PIECE_BYTES, ZERO_PIECES_MAX};
+pub use kind::Kind;
 pub use parts::{PART_BYTES, Parts};
 pub use proof::{Proof, SIBLINGS_MAX, Step};
 

@@ -3,8 +3,8 @@
 //! A proof has, for each directory on the way, the hashes beside the way through its tree: about as many as the logarithm of the number of
 //! its entries. With them the digest of the first directory follows from that of the last entry; nothing else is needed.
 
-use crate::directory::{Entry, Hashes, Kind, is_right};
-use crate::{Digest, digest};
+use crate::directory::{Entry, Hashes, is_right};
+use crate::{Digest, Kind, digest};
 
 /// More levels than bits in a key there cannot be.
 pub const SIBLINGS_MAX: usize = 256;

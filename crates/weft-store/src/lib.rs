@@ -19,9 +19,10 @@ pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock
 pub use error::{Error, ErrorKind, Result};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use row::{
-    BlockDigest, BlockId, BlockRef, CommitNo, Cookie, Generation, Ino, InodeRow, Kind, NameRow, OpNo, Place, Timestamp,
+    BlockDigest, BlockId, BlockRef, CommitNo, Cookie, Generation, Ino, InodeRow, NameRow, OpNo, Place, Timestamp,
 };
 pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
+pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.
 pub const FORMAT: u32 = 2;

@@ -3,6 +3,7 @@
 use crate::Name;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weft_block::Slice;
+use weft_digest::Kind;
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
@@ -73,54 +74,6 @@ impl From<SystemTime> for Timestamp {
             Ok(after) => Timestamp(nanos(after)),
             Err(before) => Timestamp(-nanos(before.duration())),
         }
-    }
-}
-
-/// Kind of an inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Regular file.
-    File,
-    /// Directory.
-    Directory,
-    /// Symbolic link.
-    Symlink,
-    /// Named pipe.
-    Fifo,
-    /// Unix socket.
-    Socket,
-    /// Character device.
-    CharDevice,
-    /// Block device.
-    BlockDevice,
-}
-
-impl Kind {
-    /// The `S_IFMT` bits of `st_mode` (POSIX `<sys/stat.h>`); also what the database stores.
-    pub fn mode_bits(self) -> u32 {
-        match self {
-            Kind::File => libc::S_IFREG,
-            Kind::Directory => libc::S_IFDIR,
-            Kind::Symlink => libc::S_IFLNK,
-            Kind::Fifo => libc::S_IFIFO,
-            Kind::Socket => libc::S_IFSOCK,
-            Kind::CharDevice => libc::S_IFCHR,
-            Kind::BlockDevice => libc::S_IFBLK,
-        }
-    }
-
-    /// The kind that the `S_IFMT` bits of `mode` name, if any.
-    pub fn from_mode(mode: u32) -> Option<Kind> {
-        Some(match mode & libc::S_IFMT {
-            libc::S_IFREG => Kind::File,
-            libc::S_IFDIR => Kind::Directory,
-            libc::S_IFLNK => Kind::Symlink,
-            libc::S_IFIFO => Kind::Fifo,
-            libc::S_IFSOCK => Kind::Socket,
-            libc::S_IFCHR => Kind::CharDevice,
-            libc::S_IFBLK => Kind::BlockDevice,
-            _ => return None,
-        })
     }
 }
 

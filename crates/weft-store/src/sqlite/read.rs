@@ -2,11 +2,12 @@
 
 use crate::Name;
 use crate::error::{Error, Result};
-use crate::row::{BlockId, BlockRef, Cookie, Ino, InodeRow, Kind, NameRow, Place, Timestamp};
+use crate::row::{BlockId, BlockRef, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::ops::Range;
 use weft_block::Slice;
+use weft_digest::Kind;
 use weft_digest::Parts;
 
 fn failed(source: rusqlite::Error) -> Error {

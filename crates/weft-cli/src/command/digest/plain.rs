@@ -3,7 +3,7 @@
 use super::super::transfer::{CHUNK_BYTES, Progress};
 use super::tree::{Found, Listed, Tree, Whole, of_file};
 use anyhow::{Context, Result, anyhow};
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::Read;
@@ -52,7 +52,8 @@ impl Tree for Plain<'_> {
             for entry in std::fs::read_dir(directory)? {
                 let entry = entry?;
                 let (node, status) = (entry.path(), entry.metadata()?);
-                let kind = kind(status.mode()).ok_or_else(|| anyhow!("{} is of an unknown kind", node.display()))?;
+                let kind = Kind::from_mode(status.mode())
+                    .ok_or_else(|| anyhow!("{} is of an unknown kind", node.display()))?;
                 let permissions = (status.mode() & 0o7777) as u16;
                 let name = entry.file_name().into_vec();
                 listed.push(Listed { name, kind, permissions, rdev: status.rdev(), node });
@@ -73,19 +74,6 @@ impl Tree for Plain<'_> {
         let target = std::fs::read_link(link).with_context(|| format!("cannot read the link {}", link.display()))?;
         Ok(target.as_os_str().as_bytes().to_vec())
     }
-}
-
-fn kind(mode: u32) -> Option<Kind> {
-    Some(match FileType::from_raw_mode(mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => Kind::CharDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::Unknown => return None,
-    })
 }
 
 fn read(file: &mut File, hasher: &mut FileHasher) -> Result<u64> {

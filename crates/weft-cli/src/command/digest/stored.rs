@@ -34,7 +34,7 @@ fn find(place: &Place) -> Result<(Kind, Node)> {
         let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
         found = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
     }
-    Ok((kind(found.kind), Node { ino: found.ino, size: found.size, path: place.path.join(&b'/') }))
+    Ok((found.kind, Node { ino: found.ino, size: found.size, path: place.path.join(&b'/') }))
 }
 
 struct Stored<'a>(&'a Vfs);
@@ -66,7 +66,7 @@ impl Tree for Stored<'_> {
                 let path = [&directory.path[..], &name].join(&b'/');
                 Listed {
                     name,
-                    kind: kind(attributes.kind),
+                    kind: attributes.kind,
                     permissions: (attributes.permissions & 0o7777) as u16,
                     rdev: u64::from(attributes.rdev),
                     node: Node { ino: attributes.ino, size: attributes.size, path },
@@ -107,17 +107,5 @@ impl Stored<'_> {
             }
         }
         Ok(())
-    }
-}
-
-fn kind(kind: weft_vfs::Kind) -> Kind {
-    match kind {
-        weft_vfs::Kind::File => Kind::File,
-        weft_vfs::Kind::Directory => Kind::Directory,
-        weft_vfs::Kind::Symlink => Kind::Symlink,
-        weft_vfs::Kind::Fifo => Kind::Fifo,
-        weft_vfs::Kind::Socket => Kind::Socket,
-        weft_vfs::Kind::CharDevice => Kind::CharDevice,
-        weft_vfs::Kind::BlockDevice => Kind::BlockDevice,
     }
 }

@@ -2,12 +2,13 @@
 
 use super::{Checker, failed};
 use crate::error::Result;
-use crate::row::{CommitNo, Cookie, Ino, InodeRow, Kind, NameRow, Timestamp};
+use crate::row::{CommitNo, Cookie, Ino, InodeRow, NameRow, Timestamp};
 use crate::sqlite::apply::{put_inode, put_name};
 use crate::sqlite::read::{self, sql};
 use crate::store::Header;
 use crate::{Error, Name};
 use rusqlite::OptionalExtension;
+use weft_digest::Kind;
 use weft_digest::digest;
 
 /// Inodes of no name that are no orphans, or orphans that hold entries.
