@@ -1,12 +1,17 @@
 //! Where the serving thread runs: on the processor of the program it serves.
 //!
 //! Waking a thread on another, idle processor takes far longer than a request does, so a thread that serves
-//! one program at a time is best on that program's processor. Every now and then it looks where the requester
-//! last ran and moves there.
+//! one program at a time is best on that program's processor. Every now and then a helper looks where the requester
+//! last ran and moves the serving thread there.
+//!
+//! The serving thread itself must not look: the kernel answers only when the requester is not in the middle of an
+//! execve(2), and one that is may be closing a file there, and so be waiting for this very thread.
 
 use super::proc_stat;
 use crate::session::Placement;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Requests between two looks at the clock.
@@ -17,8 +22,8 @@ const PERIOD: Duration = Duration::from_millis(1);
 
 /// Keeps the calling thread where its placement says.
 pub(super) struct Follower {
-    placement: Placement,
-    processor: Option<usize>,
+    /// Asks the helper to look at a requester; none where nobody is to be followed. A helper that is held up is not waited for.
+    helper: Option<SyncSender<u32>>,
     requests: u32,
     looked: Option<Instant>,
 }
@@ -26,17 +31,23 @@ pub(super) struct Follower {
 impl Follower {
     /// For the calling thread.
     pub(super) fn new(placement: Placement) -> Follower {
-        let mut follower = Follower { placement, processor: None, requests: 0, looked: None };
-        if let Placement::Processor(processor) = placement {
-            follower.move_to(processor);
-        }
-        follower
+        let serving = gettid();
+        let helper = match placement {
+            Placement::Follow => helper(serving),
+            Placement::Free => None,
+            Placement::Processor(processor) => {
+                move_to(serving, processor);
+                None
+            }
+        };
+        Follower { helper, requests: 0, looked: None }
     }
 
     /// Looks, if it is time to, where thread `pid`, which sent a request, runs. The kernel itself is 0.
     pub(super) fn follow(&mut self, pid: u32) {
+        let Some(helper) = &self.helper else { return };
         self.requests += 1;
-        if self.placement != Placement::Follow || (self.requests < REQUESTS && self.looked.is_some()) {
+        if self.requests < REQUESTS && self.looked.is_some() {
             return;
         }
         self.requests = 0;
@@ -45,24 +56,40 @@ impl Follower {
             return;
         }
         self.looked = Some(now);
-        if pid != 0
-            && let Some(processor) = last_processor(pid)
-            && self.processor != Some(processor)
-        {
-            self.move_to(processor);
+        if pid != 0 {
+            // One that is still busy with the last is asked again later.
+            let _ = helper.try_send(pid);
         }
     }
+}
 
-    fn move_to(&mut self, processor: usize) {
-        let mut set = CpuSet::new();
-        if processor < CpuSet::MAX_CPU {
-            set.set(processor);
-        }
-        // Where it may not go it serves just as rightly.
-        if sched_setaffinity(None, &set).is_ok() {
-            self.processor = Some(processor);
+/// Starts a thread that moves `serving` to where those run that it is asked about. It ends when nobody can ask any more; nobody
+/// waits for that. Without it all is served as rightly.
+fn helper(serving: Pid) -> Option<SyncSender<u32>> {
+    let (ask, asked) = sync_channel(1);
+    let started = thread::Builder::new().name("weft-follow".into()).spawn(move || lead(serving, &asked));
+    started.is_ok().then_some(ask)
+}
+
+fn lead(serving: Pid, asked: &Receiver<u32>) {
+    let mut at = None;
+    while let Ok(pid) = asked.recv() {
+        if let Some(processor) = last_processor(pid)
+            && at != Some(processor)
+            && move_to(serving, processor)
+        {
+            at = Some(processor);
         }
     }
+}
+
+/// False if it may not go there: where it is it serves just as rightly.
+fn move_to(thread: Pid, processor: usize) -> bool {
+    let mut set = CpuSet::new();
+    if processor < CpuSet::MAX_CPU {
+        set.set(processor);
+    }
+    sched_setaffinity(Some(thread), &set).is_ok()
 }
 
 /// The processor a thread last ran on (proc_pid_stat(5), field 39).
@@ -73,6 +100,26 @@ fn last_processor(pid: u32) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_helper_that_is_held_up_is_not_waited_for() {
+        let (ask, _never_taken) = sync_channel(1);
+        let mut follower = Follower { helper: Some(ask), requests: 0, looked: None };
+        let end = Instant::now() + 5 * PERIOD;
+        while Instant::now() < end {
+            follower.follow(1);
+        }
+    }
+
+    #[test]
+    fn a_thread_is_moved_to_where_the_requester_ran() {
+        let serving = gettid();
+        let ask = helper(serving).expect("a thread can be started");
+        ask.send(std::process::id()).expect("it listens");
+        while rustix::thread::sched_getaffinity(Some(serving)).expect("its own").count() > 1 {
+            thread::yield_now();
+        }
+    }
 
     #[test]
     fn this_thread_last_ran_on_a_processor_that_exists() {
