@@ -27,36 +27,30 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// `path`, if it says `VOLUME:PATH` and nothing else has that name.
-fn in_volume(path: &OsStr) -> Option<&str> {
-    path.to_str().filter(|named| named.contains(':') && !Path::new(named).exists())
+/// What `path` names: something in a volume if it says `VOLUME:PATH` and nothing else has that name, else where it is.
+fn read<T>(
+    path: &OsStr,
+    in_volume: impl FnOnce(&Place) -> Result<T>,
+    elsewhere: impl FnOnce(&Path) -> Result<T>,
+) -> Result<T> {
+    let Some(named) = path.to_str().filter(|named| named.contains(':') && !Path::new(named).exists()) else {
+        return elsewhere(Path::new(path));
+    };
+    let place = Place::open(named, true)?;
+    let read = in_volume(&place);
+    place.close()?;
+    read
 }
 
 /// All below the directory that `path` names, which may be one in a volume: `VOLUME:PATH`.
 pub(super) fn whole(path: &OsStr, progress: &Progress) -> Result<Whole> {
-    let whole = match in_volume(path) {
-        Some(named) => {
-            let place = Place::open(named, true)?;
-            let whole = stored::whole(&place, progress);
-            place.close()?;
-            whole
-        }
-        None => plain::whole(Path::new(path), progress),
-    };
+    let whole = read(path, |place| stored::whole(place, progress), |path| plain::whole(path, progress));
     whole.with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// What `path` names: a file or directory, or `VOLUME:PATH` if there is none.
+/// The digest of what `path` names: a file or directory, or `VOLUME:PATH`.
 fn digest_of(path: &OsStr, progress: &Progress) -> Result<Found> {
-    let found = match in_volume(path) {
-        Some(named) => {
-            let place = Place::open(named, true)?;
-            let found = stored::digest(&place, progress);
-            place.close()?;
-            found
-        }
-        None => plain::digest(Path::new(path), progress),
-    };
+    let found = read(path, |place| stored::digest(place, progress), |path| plain::digest(path, progress));
     found.with_context(|| format!("cannot tell the digest of {}", path.display()))
 }
 
