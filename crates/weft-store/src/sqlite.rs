@@ -95,4 +95,12 @@ impl Store for SqliteStore {
     fn space(&self) -> Result<Space> {
         self.layout.space()
     }
+
+    fn reclaim(&self) -> Result<Space> {
+        let ongoing = self.writer.lock().give_back();
+        if let Some(ongoing) = ongoing {
+            ongoing.wait();
+        }
+        self.layout.space()
+    }
 }

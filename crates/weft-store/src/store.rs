@@ -62,6 +62,11 @@ pub trait Store: Send + Sync {
 
     /// Space of the place the volume lies in.
     fn space(&self) -> Result<Space>;
+
+    /// Waits until what commits freed is given back to that place, as far as it can be; tells its space then.
+    fn reclaim(&self) -> Result<Space> {
+        self.space()
+    }
 }
 
 /// A commit on its way: it takes blocks as they are built, so that not all of them need be in memory together,

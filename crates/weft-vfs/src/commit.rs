@@ -217,6 +217,19 @@ impl Vfs {
         self.room.notify_all();
     }
 
+    /// Has all space given back that is free, as far as that is possible, and sees how much there is.
+    pub(crate) fn make_space(&self) -> Result<()> {
+        // Where commits fail, whoever refuses one operation after the other need not try again each time.
+        let may_commit = self.state.lock().failure.is_none();
+        if may_commit && let Err(error) = self.commit() {
+            // Reported. What it would have freed is not.
+            drop(error);
+        }
+        let space = self.store.reclaim()?;
+        self.state.lock().space_free = space.bytes_free;
+        Ok(())
+    }
+
     /// Waits until there is room for more changes, as long as commits succeed.
     pub(crate) fn wait_for_room(&self) -> Result<()> {
         if !self.options.background {

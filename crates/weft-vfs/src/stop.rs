@@ -19,6 +19,8 @@ pub(crate) enum Miss {
     Room,
     /// A commit of what is dirty.
     Commit,
+    /// Space under the volume: a commit may free some, and what was free may have changed.
+    Space,
 }
 
 /// Why an operation stops.

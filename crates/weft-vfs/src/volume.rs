@@ -78,6 +78,7 @@ impl Vfs {
 
     /// Runs `operation` on the state, fetching what it lacks until it ends.
     pub(crate) fn run<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+        let mut made_space = false;
         loop {
             let stop = match operation(&mut self.state.lock()) {
                 Ok(value) => return Ok(value),
@@ -85,7 +86,11 @@ impl Vfs {
             };
             match stop {
                 Stop::Fail(error) => return Err(error),
-                Stop::Miss(miss) => self.fetch(&miss)?,
+                Stop::Miss(Miss::Space) if made_space => return Err(ErrorKind::NoSpace.into()),
+                Stop::Miss(miss) => {
+                    made_space |= miss == Miss::Space;
+                    self.fetch(&miss)?;
+                }
             }
         }
     }
@@ -133,6 +138,10 @@ impl Vfs {
             Miss::Commit => {
                 self.may_wait(Wait::Commit)?;
                 self.commit()
+            }
+            Miss::Space => {
+                self.may_wait(Wait::Commit)?;
+                self.make_space()
             }
             Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => self.load(miss),
         }
@@ -205,6 +214,6 @@ impl State {
     /// Whether the place under the volume has room for `bytes` beside all that is dirty already.
     pub(crate) fn may_allocate(&self, bytes: u64) -> Result<(), Stop> {
         let needed = self.dirty_bytes.saturating_add(bytes).saturating_add(crate::commit::SPACE_RESERVED);
-        if needed > self.space_free { Err(ErrorKind::NoSpace.into()) } else { Ok(()) }
+        if needed > self.space_free { Err(Miss::Space.into()) } else { Ok(()) }
     }
 }

@@ -209,8 +209,9 @@ fn a_full_disk_refuses_data_but_lets_files_be_removed() {
     vfs.unlink(Ino::ROOT, b"file").expect("unlinked");
     vfs.commit().expect("committed");
     assert_eq!(store.block_count(), 0);
+    assert_eq!(vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect_err("full").kind(), ErrorKind::NoSpace);
+    // Nobody tells: whoever is about to refuse looks.
     store.set_bytes_free(1 << 30);
-    vfs.statfs().expect("told");
     let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
     vfs.write(ino, 0, &[2; 10_000], false).expect("written");
 }

@@ -5,7 +5,7 @@
 
 use super::extents::{Freed, References, split};
 use super::read::{sql, unsigned};
-use super::reclaim::{FreedSpace, Reclaimer};
+use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::segments::{Segments, Tail};
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
@@ -294,6 +294,16 @@ impl Writer {
         if durable {
             self.reclaim();
         }
+    }
+
+    /// Has everything that commits freed given back, as far as they can be made durable; tells what goes on then.
+    pub(super) fn give_back(&mut self) -> Option<Ongoing> {
+        let is_any = !self.waiting.rows.is_empty() || !self.waiting.emptied.is_empty();
+        // What cannot be made durable now will be by a later commit.
+        if is_any && self.checkpoint().unwrap_or(false) {
+            self.reclaim();
+        }
+        self.reclaimer.as_ref().map(Reclaimer::ongoing)
     }
 
     fn wal_bytes(&self) -> u64 {

@@ -4,8 +4,9 @@
 //! given back in the order in which it was freed, so that the rows of `freed` that can go are those up to a number.
 
 use super::segments::Segments;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
@@ -45,13 +46,15 @@ struct Shared {
     /// Space could not be given back: its rows stay, and all after them, for the next opening to try again.
     failed: AtomicBool,
     /// Jobs of the thread that are not done.
-    waiting: AtomicUsize,
+    waiting: Mutex<usize>,
+    /// Signalled when none is left.
+    idle: Condvar,
 }
 
 impl Reclaimer {
     pub(super) fn new(segments: Arc<Segments>) -> Reclaimer {
-        let (done, failed, waiting) = (AtomicI64::new(0), AtomicBool::new(false), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { segments, done, failed, waiting });
+        let (done, failed, waiting) = (AtomicI64::new(0), AtomicBool::new(false), Mutex::new(0));
+        let shared = Arc::new(Shared { segments, done, failed, waiting, idle: Condvar::new() });
         let (send, jobs) = channel();
         let work = shared.clone();
         // Now, and not when it is needed: a thread runs where the one that starts it may at that moment.
@@ -66,12 +69,29 @@ impl Reclaimer {
 
     pub(super) fn reclaim(&self, freed: FreedSpace) {
         let is_little = freed.bytes() <= BYTES_AT_ONCE;
-        if is_little && self.shared.waiting.load(Ordering::Acquire) == 0 {
+        if is_little && *self.shared.waiting.lock() == 0 {
             return self.shared.reclaim(&freed);
         }
         let Some((jobs, _)) = &self.thread else { return self.shared.reclaim(&freed) };
-        self.shared.waiting.fetch_add(1, Ordering::AcqRel);
+        *self.shared.waiting.lock() += 1;
         jobs.send(freed).expect("the thread works until there is nobody to send");
+    }
+
+    /// What is being given back now, to be waited for by whoever does not hold the writer.
+    pub(super) fn ongoing(&self) -> Ongoing {
+        Ongoing { shared: self.shared.clone() }
+    }
+}
+
+/// Space that is being given back.
+pub(super) struct Ongoing {
+    shared: Arc<Shared>,
+}
+
+impl Ongoing {
+    /// Returns when there is none.
+    pub(super) fn wait(&self) {
+        self.shared.idle.wait_while(&mut self.shared.waiting.lock(), |waiting| *waiting > 0);
     }
 }
 
@@ -89,7 +109,11 @@ impl Shared {
     fn work(&self, jobs: &Receiver<FreedSpace>) {
         while let Ok(freed) = jobs.recv() {
             self.reclaim(&freed);
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            let mut waiting = self.waiting.lock();
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.idle.notify_all();
+            }
         }
     }
 

@@ -87,6 +87,18 @@ fn the_file_of_a_segment_without_live_blocks_goes_even_if_it_was_the_last() {
 }
 
 #[test]
+fn space_freed_by_commits_that_are_not_durable_comes_back_when_it_is_asked_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = new_volume(&directory, BlockHome::Segments);
+    let store = open(&path).expect("opened").store;
+    write(&*store);
+    drop_all(&*store, Durability::Eventual);
+    assert!(stored(&path) > 0);
+    store.reclaim().expect("reclaimed");
+    assert_eq!(stored(&path), 0);
+}
+
+#[test]
 fn space_freed_before_a_crash_comes_back_at_the_next_opening() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = new_volume(&directory, BlockHome::Segments);
