@@ -7,7 +7,6 @@ import numpy as np
 from blake3 import CHUNK, blake3, derive_key, leaves, merged, as_bytes
 
 PIECE = 4 << 20
-ZERO_PIECES_MAX = 256
 LETTERS = {
     stat.S_IFREG: b"f", stat.S_IFDIR: b"d", stat.S_IFLNK: b"l", stat.S_IFIFO: b"p",
     stat.S_IFSOCK: b"s", stat.S_IFCHR: b"c", stat.S_IFBLK: b"b",
@@ -47,7 +46,7 @@ def file(path, listed):
             return blake3(opened.read())
     zero = np.zeros(8, np.uint32)
     is_zero = [piece is None or (len(piece) == PIECE and not any(piece)) for piece in pieces(path)]
-    if listed and sum(is_zero) > ZERO_PIECES_MAX:
+    if listed and any(is_zero):
         values = [
             zero if nothing else merged(leaves(piece, index * PIECE // CHUNK))[0]
             for index, (piece, nothing) in enumerate(zip(pieces(path), is_zero))
@@ -79,17 +78,24 @@ def directory(path):
         status = os.lstat(below)
         letter, permissions = LETTERS[stat.S_IFMT(status.st_mode)], stat.S_IMODE(status.st_mode)
         entry = letter + struct.pack("<H", permissions) + listed(below, status) + name
-        entries.append((int.from_bytes(blake3(name), "big"), derive_key("weft 2026-11 directory entry", entry)))
-    return derive_key("weft 2026-11 directory", struct.pack("<Q", len(entries)) + tree(entries, 255))
+        entries.append((name + b"\0", derive_key("weft 2026-11 directory entry", entry)))
+    return derive_key("weft 2026-11 directory", struct.pack("<Q", len(entries)) + tree(entries))
 
 
-def tree(entries, bit):
+def bit(key, number):
+    return key[number // 8] >> (7 - number % 8) & 1
+
+
+def tree(entries):
     if not entries:
         return bytes(32)
     if len(entries) == 1:
         return entries[0][1]
-    sides = [[entry for entry in entries if entry[0] >> bit & 1 == side] for side in (0, 1)]
-    return derive_key("weft 2026-11 directory node", tree(sides[0], bit - 1) + tree(sides[1], bit - 1))
+    # No key is the beginning of another: the first bit in which two differ comes before the end of the shortest.
+    shortest = 8 * min(len(key) for key, _ in entries)
+    number = next(n for n in range(shortest) if len({bit(key, n) for key, _ in entries}) == 2)
+    sides = [[entry for entry in entries if bit(entry[0], number) == side] for side in (0, 1)]
+    return derive_key("weft 2026-11 directory node", tree(sides[0]) + tree(sides[1]))
 
 
 def main():

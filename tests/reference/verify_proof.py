@@ -3,7 +3,7 @@
 
 Prints the digest of the first directory, that of the last entry, and its path."""
 import struct, sys
-from blake3 import blake3, derive_key
+from blake3 import derive_key
 
 
 def unescape(name):
@@ -19,15 +19,13 @@ def main():
             _, letter, permissions, entries, name = line.split(b" ", 4)
             steps.append((letter, int(permissions, 8), int(entries), unescape(name), []))
         else:
-            steps[-1][-1].append(bytes.fromhex(line.decode()))
+            side, sibling = line.decode().split(" ")
+            steps[-1][-1].append((["left", "right"].index(side), bytes.fromhex(sibling)))
     digest = value = bytes.fromhex(digest.split()[1].decode())
     for letter, permissions, entries, name, siblings in reversed(steps):
-        key = int.from_bytes(blake3(name), "big")
         value = derive_key("weft 2026-11 directory entry", letter + struct.pack("<H", permissions) + value + name)
-        for depth in reversed(range(len(siblings))):
-            pair = [value, siblings[depth]]
-            if key >> (255 - depth) & 1:
-                pair.reverse()
+        for side, sibling in reversed(siblings):
+            pair = [value, sibling] if side else [sibling, value]
             value = derive_key("weft 2026-11 directory node", b"".join(pair))
         value = derive_key("weft 2026-11 directory", struct.pack("<Q", entries) + value)
     assert all(letter == b"d" for letter, *_ in steps[:-1]) and value.hex().encode() == root.split()[1], "no proof"

@@ -90,6 +90,9 @@ pub struct Digest {
     /// With --check: say nothing of what is right
     #[arg(long, requires = "check")]
     pub quiet: bool,
+    /// Read all content, also where digests are kept
+    #[arg(long)]
+    pub read: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -101,6 +104,9 @@ pub struct Diff {
     pub first: OsString,
     /// Another
     pub second: OsString,
+    /// Read all content, also where digests are kept
+    #[arg(long)]
+    pub read: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -112,6 +118,9 @@ pub struct Prove {
     pub directory: OsString,
     /// What it holds: a path in it
     pub path: OsString,
+    /// Read all content, also where digests are kept
+    #[arg(long)]
+    pub read: bool,
 }
 
 #[derive(Args)]
@@ -148,6 +157,9 @@ pub struct Init {
     /// Most files, directories and others the volume may hold
     #[arg(long, value_name = "COUNT")]
     pub inodes_max: Option<u64>,
+    /// Keep no digests of files and directories
+    #[arg(long)]
+    pub no_digests: bool,
 }
 
 #[derive(Args)]

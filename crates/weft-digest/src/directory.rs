@@ -1,9 +1,11 @@
 //! Digests of directories: over the names in them, with kind, permissions and digest of what each names.
 //!
-//! The entries form a binary tree over the bits of their names' hashes, so that the digest does not depend on their order, one that
-//! changes concerns as many nodes as the logarithm of their number, and a path of such nodes proves that one is there.
+//! The entries form a binary tree over the bits of their names, so that the digest does not depend on their order, one that
+//! changes concerns only the nodes above it, and the hashes beside that way prove that it is there. Names that are alike lie together, as they do
+//! in what is sorted by name.
 //! docs/digest.md has the definition and the argument that two directories of one digest are the same.
 
+use crate::proof::{Sibling, Side};
 use crate::{Digest, Kind, digest};
 use blake3::Hasher;
 
@@ -39,40 +41,66 @@ pub fn device(major: u32, minor: u32) -> Digest {
 
 /// The digest of a directory. No two entries have one name.
 pub fn directory<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Digest {
-    let hashes = Hashes::new();
-    let mut leaves: Vec<_> = entries.into_iter().map(|entry| (digest(entry.name), hashes.entry(&entry))).collect();
-    leaves.sort_unstable_by_key(|(key, _)| *key);
-    hashes.directory(leaves.len() as u64, &hashes.tree(&leaves, 0))
+    let hasher = DirectoryHasher::new();
+    let leaves = hasher.leaves(entries);
+    hasher.directory(leaves.len() as u64, &hasher.tree(&leaves))
 }
 
-/// The hash of a name, and of the entry.
-type Leaf = (Digest, Digest);
-
-/// Whether a key has a 1 at bit `depth`.
-pub(crate) fn is_right(key: &Digest, depth: usize) -> bool {
-    key[depth / 8] >> (7 - depth % 8) & 1 == 1
+/// A bit of a name: of a byte, from the highest down. A byte 0 ends the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bit {
+    byte: usize,
+    shift: u8,
 }
 
-/// Leaves in the order of their keys, which agree in the first `depth` bits, by the next.
-fn split(leaves: &[Leaf], depth: usize) -> (&[Leaf], &[Leaf]) {
-    assert!(depth < 256, "no two entries have one name");
-    leaves.split_at(leaves.partition_point(|(key, _)| !is_right(key, depth)))
+impl Bit {
+    /// The first in which two names differ.
+    fn between(one: &[u8], other: &[u8]) -> Bit {
+        let byte = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+        let differ = byte_at(one, byte) ^ byte_at(other, byte);
+        assert!(differ != 0, "no two entries have one name");
+        Bit { byte, shift: u8::try_from(differ.ilog2()).expect("below 8") }
+    }
+
+    fn is_set(self, name: &[u8]) -> bool {
+        byte_at(name, self.byte) >> self.shift & 1 == 1
+    }
+}
+
+fn byte_at(name: &[u8], index: usize) -> u8 {
+    name.get(index).copied().unwrap_or(0)
+}
+
+/// Two or more leaves in the order of their names, by the first bit in which any two differ.
+#[expect(clippy::type_complexity, reason = "two halves of one slice")]
+fn split<N: AsRef<[u8]>>(leaves: &[(N, Digest)]) -> (Bit, (&[(N, Digest)], &[(N, Digest)])) {
+    let (first, last) = (leaves.first().expect("two or more"), leaves.last().expect("two or more"));
+    let bit = Bit::between(first.0.as_ref(), last.0.as_ref());
+    (bit, leaves.split_at(leaves.partition_point(|(name, _)| !bit.is_set(name.as_ref()))))
 }
 
 /// The hashes of the definition, their keys derived.
-pub(crate) struct Hashes {
+pub struct DirectoryHasher {
     directory: Hasher,
     node: Hasher,
     entry: Hasher,
 }
 
-impl Hashes {
-    pub(crate) fn new() -> Hashes {
+impl Default for DirectoryHasher {
+    fn default() -> DirectoryHasher {
+        DirectoryHasher::new()
+    }
+}
+
+impl DirectoryHasher {
+    /// Derives the keys: keep it.
+    pub fn new() -> DirectoryHasher {
         let [directory, node, entry] = [DIRECTORY_CONTEXT, NODE_CONTEXT, ENTRY_CONTEXT].map(Hasher::new_derive_key);
-        Hashes { directory, node, entry }
+        DirectoryHasher { directory, node, entry }
     }
 
-    pub(crate) fn entry(&self, entry: &Entry<'_>) -> Digest {
+    /// The hash of an entry: a leaf of the tree.
+    pub fn entry(&self, entry: &Entry<'_>) -> Digest {
         let mut hasher = self.entry.clone();
         hasher.update(&[entry.kind.letter()]).update(&entry.permissions.to_le_bytes()).update(&entry.digest);
         *hasher.update(entry.name).finalize().as_bytes()
@@ -82,31 +110,40 @@ impl Hashes {
         *self.node.clone().update(left).update(right).finalize().as_bytes()
     }
 
-    pub(crate) fn directory(&self, entries: u64, tree: &Digest) -> Digest {
+    /// The digest of a directory of so many entries, from their tree.
+    pub fn directory(&self, entries: u64, tree: &Digest) -> Digest {
         *self.directory.clone().update(&entries.to_le_bytes()).update(tree).finalize().as_bytes()
     }
 
-    /// Of leaves in the order of their keys, which agree in the first `depth` bits.
-    fn tree(&self, leaves: &[Leaf], depth: usize) -> Digest {
+    /// Names and hashes, in the order of the names.
+    pub(crate) fn leaves<'a>(&self, entries: impl IntoIterator<Item = Entry<'a>>) -> Vec<(&'a [u8], Digest)> {
+        let mut leaves = entries.into_iter().map(|entry| (entry.name, self.entry(&entry))).collect::<Vec<_>>();
+        leaves.sort_unstable_by_key(|(name, _)| *name);
+        leaves
+    }
+
+    /// The tree of leaves, each with its name, in the order of the names, no two alike. Leaves whose names begin alike may be given as one, by
+    /// what is longer than what they share with any other, and their tree.
+    pub fn tree<N: AsRef<[u8]>>(&self, leaves: &[(N, Digest)]) -> Digest {
         match leaves {
             [] => EMPTY,
             [(_, only)] => *only,
             leaves => {
-                let (left, right) = split(leaves, depth);
-                self.node(&self.tree(left, depth + 1), &self.tree(right, depth + 1))
+                let (_, (left, right)) = split(leaves);
+                self.node(&self.tree(left), &self.tree(right))
             }
         }
     }
 
-    /// The trees beside the way from the top to the leaf with `key`, in the order of that way.
-    pub(crate) fn siblings(&self, mut leaves: &[Leaf], key: &Digest) -> Vec<Digest> {
+    /// The trees beside the way from the top to the leaf of `name`, in the order of that way.
+    pub(crate) fn siblings<N: AsRef<[u8]>>(&self, mut leaves: &[(N, Digest)], name: &[u8]) -> Vec<Sibling> {
         let mut siblings = Vec::new();
         while leaves.len() > 1 {
-            let depth = siblings.len();
-            let (left, right) = split(leaves, depth);
-            let (own, other) = if is_right(key, depth) { (right, left) } else { (left, right) };
-            siblings.push(self.tree(other, depth + 1));
-            leaves = own;
+            let (bit, (left, right)) = split(leaves);
+            let (side, other);
+            (side, other, leaves) =
+                if bit.is_set(name) { (Side::Left, left, right) } else { (Side::Right, right, left) };
+            siblings.push(Sibling { side, digest: self.tree(other) });
         }
         siblings
     }
@@ -138,7 +175,7 @@ mod tests {
     }
 
     fn entries() -> impl Strategy<Value = Entries> {
-        let name = prop::collection::vec(any::<u8>(), 1..20);
+        let name = prop::collection::vec(1u8.., 1..20);
         prop::collection::btree_map(name, (kind(), 0u16..0o10000, any::<Digest>()), 0..60)
     }
 
@@ -149,11 +186,22 @@ mod tests {
         }
 
         #[test]
+        fn what_begins_alike_may_be_given_as_one(
+            names in prop::collection::btree_set(prop::collection::vec(1u8..4, 1..6), 0..60),
+        ) {
+            let hasher = DirectoryHasher::new();
+            let leaves = names.iter().map(|name| (name.clone(), digest(name))).collect::<Vec<_>>();
+            let by_first = leaves.chunk_by(|one, other| one.0[0] == other.0[0]);
+            let grouped = by_first.map(|group| ([group[0].0[0]], hasher.tree(group))).collect::<Vec<_>>();
+            prop_assert_eq!(hasher.tree(&grouped), hasher.tree(&leaves));
+        }
+
+        #[test]
         fn any_change_of_an_entry_changes_it(
             entries in entries(),
             which: prop::sample::Index,
             change in 0..5,
-            other: (Vec<u8>, Digest),
+            other in (prop::collection::vec(1u8.., 1..20), any::<Digest>()),
             other_kind in kind(),
         ) {
             prop_assume!(!entries.is_empty());
@@ -191,12 +239,12 @@ mod tests {
             (b"fifo", Kind::Fifo, 0o600, digest(b"")),
         ];
         let entries = entries.map(|(name, kind, permissions, digest)| Entry { name, kind, permissions, digest });
-        assert_eq!(hex(directory(entries)), "49b5dc01c0d79442f9aaba80081dc3790c2a3ac5c275d61a478377f31689d19c");
+        assert_eq!(hex(directory(entries)), "2a4466e71789e0632ffce920d1a54468500cce34919eefe7857b26095e1ed09e");
         let mut holes = FileHasher::new(Content::IfListed);
-        holes.zeros((257 << 22) + 5);
+        holes.zeros((1 << 22) + 5);
         let listed = holes.finish().listed;
         let holes = Entry { name: b"holes", kind: Kind::File, permissions: 0o644, digest: listed };
-        assert_eq!(hex(directory([holes])), "aa9a7fcfafd482381730890d3bd0e74344994cc91d25585c30585d6cec2e534b");
+        assert_eq!(hex(directory([holes])), "9614c1d897550b1bcc82d7ba80424e251e59e82a999ecbf563ef95ebf51c6710");
     }
 
     #[test]

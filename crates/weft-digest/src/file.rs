@@ -1,24 +1,19 @@
 //! Digests of files, from their bytes in order.
 //!
-//! The content's digest is BLAKE3 of the bytes. A directory lists a file by the same digest, unless the file has more
-//! than [`ZERO_PIECES_MAX`] pieces of zeros: hashing endless holes would take for ever, so such a file is listed by its
-//! sparse digest, a hash over the same tree in which subtrees of zeros count as zero. docs/digest.md has the definition.
+//! The content's digest is BLAKE3 of the bytes. A directory lists a file by the same digest, unless a whole piece of it is zeros:
+//! hashing endless holes would take for ever, so such a file is listed by its sparse digest, a hash over the
+//! same tree in which subtrees of zeros count as zero. docs/digest.md has the definition.
 
 use crate::Digest;
+use crate::tree::{Value, ZERO, at, merge, merged, root};
 use blake3::Hasher;
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_root};
 
 /// Bytes in a piece: a power of two, so that pieces are subtrees.
 pub const PIECE_BYTES: usize = 4 << 20;
 
-/// Whole pieces of zeros up to which a directory lists a file by its content's digest: 1 GiB.
-pub const ZERO_PIECES_MAX: u64 = 256;
-
 /// What [`blake3::derive_key`] derives the key of sparse digests from.
 const SPARSE_CONTEXT: &str = "weft 2026-11 sparse file";
-
-/// Stands for a subtree of zeros.
-const ZERO: ChainingValue = [0; 32];
 
 /// Whether the content's digest is wanted where a directory would list the sparse one, whatever it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +33,17 @@ pub struct FileDigest {
     pub listed: Digest,
 }
 
+/// By what a directory lists a file of `size` bytes whose pieces are all in `values`: two or more, of subtrees of one size but for the last, which may be
+/// smaller. `has_zeros` tells whether any value of a piece is [`ZERO`].
+pub fn listed(size: u64, values: &[Value], has_zeros: bool) -> Digest {
+    if has_zeros { sparse(size, &merged(values)) } else { root(values) }
+}
+
 /// Takes the bytes of one file.
 pub struct FileHasher {
     wanted: Content,
     size: u64,
-    zero_pieces: u64,
+    has_zeros: bool,
     /// The piece that is not known to be whole, or to be followed by more.
     piece: Hasher,
     filled: usize,
@@ -58,12 +59,12 @@ impl FileHasher {
         FileHasher {
             wanted,
             size: 0,
-            zero_pieces: 0,
+            has_zeros: false,
             piece: Hasher::new(),
             filled: 0,
             all_zero: true,
-            content: Some(Subtrees::new(merge)),
-            sparse: Subtrees::new(merge_sparse),
+            content: Some(Subtrees::default()),
+            sparse: Subtrees::default(),
         }
     }
 
@@ -105,24 +106,22 @@ impl FileHasher {
         if self.filled > 0 {
             self.end_piece();
         }
-        let zeros = vec![0; PIECE_BYTES];
         let first = self.size / PIECE_BYTES as u64;
-        for piece in first..first + pieces {
-            self.zero_pieces += 1;
-            self.drop_content_if_unwanted();
-            let Some(content) = &mut self.content else {
-                self.zero_pieces += first + pieces - piece - 1;
-                break;
-            };
-            content.push(at(piece).update(&zeros).finalize_non_root(), 0);
+        self.found_zeros();
+        if let Some(content) = &mut self.content {
+            let zeros = vec![0; PIECE_BYTES];
+            for piece in first..first + pieces {
+                content.push(piece_at(piece).update(&zeros).finalize_non_root(), 0);
+            }
         }
         self.sparse.push_zeros(pieces);
         self.size += pieces * PIECE_BYTES as u64;
-        self.piece = at(first + pieces);
+        self.piece = piece_at(first + pieces);
     }
 
-    fn drop_content_if_unwanted(&mut self) {
-        if self.zero_pieces > ZERO_PIECES_MAX && self.wanted == Content::IfListed {
+    fn found_zeros(&mut self) {
+        self.has_zeros = true;
+        if self.wanted == Content::IfListed {
             self.content = None;
         }
     }
@@ -131,13 +130,14 @@ impl FileHasher {
     fn end_piece(&mut self) {
         let value = self.piece.finalize_non_root();
         let is_zero = self.all_zero && self.filled == PIECE_BYTES;
-        self.zero_pieces += u64::from(is_zero);
-        self.drop_content_if_unwanted();
+        if is_zero {
+            self.found_zeros();
+        }
         if let Some(content) = &mut self.content {
             content.push(value, 0);
         }
         self.sparse.push(if is_zero { ZERO } else { value }, 0);
-        self.piece = at(self.size / PIECE_BYTES as u64);
+        self.piece = piece_at(self.size / PIECE_BYTES as u64);
         self.filled = 0;
         self.all_zero = true;
     }
@@ -151,7 +151,7 @@ impl FileHasher {
         self.end_piece();
         let content = self.content.map(Subtrees::root);
         let listed = match content {
-            Some(content) if self.zero_pieces <= ZERO_PIECES_MAX => content,
+            Some(content) if !self.has_zeros => content,
             _ => sparse(self.size, &self.sparse.value()),
         };
         FileDigest { content, listed }
@@ -159,54 +159,41 @@ impl FileHasher {
 }
 
 /// What hashes piece `index`.
-fn at(index: u64) -> Hasher {
-    let mut hasher = Hasher::new();
-    hasher.set_input_offset(index * PIECE_BYTES as u64);
-    hasher
+fn piece_at(index: u64) -> Hasher {
+    at(index * PIECE_BYTES as u64)
 }
 
-fn is_zero(bytes: &[u8]) -> bool {
+/// Whether `bytes` are all zeros.
+pub fn is_zero(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<16>();
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
 
-fn sparse(size: u64, value: &ChainingValue) -> Digest {
+fn sparse(size: u64, value: &Value) -> Digest {
     let mut hasher = Hasher::new_derive_key(SPARSE_CONTEXT);
     hasher.update(&size.to_le_bytes()).update(value);
     *hasher.finalize().as_bytes()
 }
 
-fn merge(left: &ChainingValue, right: &ChainingValue) -> ChainingValue {
-    merge_subtrees_non_root(left, right, Mode::Hash)
-}
-
-fn merge_sparse(left: &ChainingValue, right: &ChainingValue) -> ChainingValue {
-    if *left == ZERO && *right == ZERO { ZERO } else { merge(left, right) }
-}
-
 /// Merges subtrees from left to right as BLAKE3 does (2.1 of its paper): the left one of two is full, and as large as it can be.
 /// Keeps one for each bit of the number of pieces.
+#[derive(Default)]
 struct Subtrees {
-    merge: fn(&ChainingValue, &ChainingValue) -> ChainingValue,
     pieces: u64,
     /// All but the last, largest first.
-    full: Vec<ChainingValue>,
+    full: Vec<Value>,
     /// With its height; it may have no right sibling.
-    last: Option<(ChainingValue, u32)>,
+    last: Option<(Value, u32)>,
 }
 
 impl Subtrees {
-    fn new(merge: fn(&ChainingValue, &ChainingValue) -> ChainingValue) -> Subtrees {
-        Subtrees { merge, pieces: 0, full: Vec::new(), last: None }
-    }
-
     /// A subtree of `2^height` pieces follows; so many lie before it, or a multiple.
-    fn push(&mut self, value: ChainingValue, height: u32) {
+    fn push(&mut self, value: Value, height: u32) {
         if let Some((mut last, height)) = self.last.take() {
             let mut count = self.pieces >> height;
             while count.is_multiple_of(2) {
                 let left = self.full.pop().expect("one for each bit of the number of pieces");
-                last = (self.merge)(&left, &last);
+                last = merge(&left, &last);
                 count >>= 1;
             }
             self.full.push(last);
@@ -224,16 +211,16 @@ impl Subtrees {
     }
 
     /// Of all pieces, as part of a larger tree.
-    fn value(&self) -> ChainingValue {
+    fn value(&self) -> Value {
         let (last, _) = self.last.expect("there are pieces");
-        self.full.iter().rev().fold(last, |right, left| (self.merge)(left, &right))
+        self.full.iter().rev().fold(last, |right, left| merge(left, &right))
     }
 
     /// The digest of all pieces: at least two.
     fn root(self) -> Digest {
         let (last, _) = self.last.expect("there are pieces");
         let (first, rest) = self.full.split_first().expect("there are two pieces or more");
-        let right = rest.iter().rev().fold(last, |right, left| (self.merge)(left, &right));
+        let right = rest.iter().rev().fold(last, |right, left| merge(left, &right));
         *merge_subtrees_root(first, &right, Mode::Hash).as_bytes()
     }
 }
@@ -241,6 +228,7 @@ impl Subtrees {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blake3::hazmat::merge_subtrees_non_root;
     use proptest::prelude::*;
 
     const PIECE: u64 = PIECE_BYTES as u64;
@@ -281,69 +269,63 @@ mod tests {
         (hasher.finish(), all)
     }
 
+    /// The value of each piece.
+    fn pieces_of(bytes: &[u8]) -> Vec<Value> {
+        let piece = |(index, piece): (usize, &[u8])| match piece.len() == PIECE_BYTES && is_zero(piece) {
+            true => ZERO,
+            false => piece_at(index as u64).update(piece).finalize_non_root(),
+        };
+        bytes.chunks(PIECE_BYTES).enumerate().map(piece).collect()
+    }
+
     /// The definition, word for word.
-    fn sparse_of(bytes: &[u8]) -> Digest {
-        fn value(pieces: &[ChainingValue]) -> ChainingValue {
+    fn listed_of(bytes: &[u8]) -> Digest {
+        fn value(pieces: &[Value]) -> Value {
             match pieces {
                 [only] => *only,
                 pieces if pieces.iter().all(|piece| *piece == ZERO) => ZERO,
                 pieces => {
                     let (left, right) = pieces.split_at(pieces.len().next_power_of_two() / 2);
-                    merge(&value(left), &value(right))
+                    merge_subtrees_non_root(&value(left), &value(right), Mode::Hash)
                 }
             }
         }
-        let piece = |(index, piece): (usize, &[u8])| match piece.len() == PIECE_BYTES && is_zero(piece) {
-            true => ZERO,
-            false => at(index as u64).update(piece).finalize_non_root(),
-        };
-        let pieces = bytes.chunks(PIECE_BYTES).enumerate().map(piece).collect::<Vec<_>>();
-        sparse(bytes.len() as u64, &value(&pieces))
+        let pieces = pieces_of(bytes);
+        let is_sparse = pieces.len() > 1 && pieces.contains(&ZERO);
+        if is_sparse { sparse(bytes.len() as u64, &value(&pieces)) } else { crate::digest(bytes) }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn the_digest_is_that_of_the_bytes_however_they_come(runs in runs()) {
-            let (digest, bytes) = take(&runs, Content::IfListed);
-            let expected = *blake3::hash(&bytes).as_bytes();
-            prop_assert_eq!(digest, FileDigest { content: Some(expected), listed: expected });
+        fn the_digests_are_those_of_the_bytes_however_they_come(runs in runs()) {
+            let (always, bytes) = take(&runs, Content::Always);
+            prop_assert_eq!(always.content, Some(crate::digest(&bytes)));
+            prop_assert_eq!(always.listed, listed_of(&bytes));
+            let (if_listed, _) = take(&runs, Content::IfListed);
+            prop_assert_eq!(if_listed.listed, always.listed);
+            prop_assert_eq!(if_listed.content, always.content.filter(|content| *content == always.listed));
         }
 
         #[test]
-        fn the_tree_with_holes_is_the_same_however_zeros_come(runs in runs()) {
-            let mut hasher = FileHasher::new(Content::IfListed);
-            let (_, bytes) = take(&runs, Content::IfListed);
-            prop_assume!(bytes.len() > PIECE_BYTES);
-            hasher.zero_pieces = ZERO_PIECES_MAX + 1;
-            for run in bytes.chunk_by(|a, b| (*a == 0) == (*b == 0)) {
-                if run[0] == 0 { hasher.zeros(run.len() as u64) } else { hasher.update(run) }
-            }
-            let listed = hasher.finish().listed;
-            prop_assert_eq!(listed, sparse_of(&bytes));
-            let mut hasher = FileHasher::new(Content::IfListed);
-            hasher.zero_pieces = ZERO_PIECES_MAX + 1;
-            hasher.update(&bytes);
-            prop_assert_eq!(hasher.finish().listed, listed);
+        fn values_of_larger_subtrees_give_the_same(runs in runs(), height in 0u32..3) {
+            let (digest, bytes) = take(&runs, Content::IfListed);
+            let pieces = pieces_of(&bytes);
+            prop_assume!(pieces.len() > 1 << height);
+            let values = pieces.chunks(1 << height).map(merged).collect::<Vec<_>>();
+            prop_assert_eq!(digest.listed, listed(bytes.len() as u64, &values, pieces.contains(&ZERO)));
         }
     }
 
     #[test]
-    fn a_gibibyte_of_zeros_is_listed_by_its_content_and_more_is_not() {
-        let limit = ZERO_PIECES_MAX * PIECE;
-        let of = |len: u64, wanted| {
-            let mut hasher = FileHasher::new(wanted);
-            hasher.zeros(len);
-            hasher.update(b"end");
-            hasher.finish()
+    fn only_whole_pieces_of_zeros_in_longer_files_make_a_file_sparse() {
+        let is_sparse = |zeros, end: &[u8]| {
+            let mut hasher = FileHasher::new(Content::IfListed);
+            hasher.zeros(zeros);
+            hasher.update(end);
+            hasher.finish().content.is_none()
         };
-        let within = of(limit, Content::IfListed);
-        assert_eq!(within.content, Some(within.listed));
-        let beyond = of(limit + PIECE, Content::IfListed);
-        assert_eq!(beyond.content, None);
-        let always = of(limit + PIECE, Content::Always);
-        assert_eq!(always.listed, beyond.listed);
-        assert!(always.content.is_some_and(|content| content != always.listed));
+        assert!(!is_sparse(PIECE, b"") && !is_sparse(PIECE - 1, b"end") && is_sparse(PIECE, b"\0"));
     }
 
     #[test]

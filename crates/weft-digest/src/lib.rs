@@ -3,17 +3,21 @@
 //! BLAKE3 is a tree (O'Connor, Aumasson, Neves, Wilcox-O'Hearn, "BLAKE3: one function, fast everywhere", 2.1): the
 //! chaining values of the subtrees under it give the digest of the whole. This crate knows `weft-block` alone.
 
+mod commit;
 mod directory;
 mod file;
 mod kind;
 mod parts;
 mod proof;
+mod tree;
 
-pub use directory::{Entry, device, directory};
-pub use file::{Content, FileDigest, FileHasher, PIECE_BYTES, ZERO_PIECES_MAX};
+pub use commit::commit;
+pub use directory::{DirectoryHasher, Entry, device, directory};
+pub use file::{Content, FileDigest, FileHasher, PIECE_BYTES, is_zero, listed};
 pub use kind::Kind;
-pub use parts::{PART_BYTES, Parts};
-pub use proof::{Proof, SIBLINGS_MAX, Step};
+pub use parts::{Hashed, PART_BYTES, Parts};
+pub use proof::{Proof, SIBLINGS_MAX, Sibling, Side, Step};
+pub use tree::{Value, ZERO, merged, root, value};
 
 /// BLAKE3 hash of some bytes.
 pub type Digest = [u8; 32];

@@ -1,41 +1,57 @@
-//! Chaining values of the parts of a block.
+//! What the blocks of a file hash to, and the values of their parts.
 
-use crate::{Digest, digest};
-use blake3::Hasher;
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use crate::tree::{Value, ZERO, at, merged, root, value};
+use crate::{Digest, digest, is_zero};
+use blake3::hazmat::HasherExt;
 use weft_block::Rope;
 
 /// Bytes in a part: as many BLAKE3 chunks as the widest vectors hash at once. A power of two, so that parts are
 /// subtrees.
 pub const PART_BYTES: usize = 16 << 10;
 
-/// Bytes in a chaining value.
+/// Bytes in a value.
 const VALUE_BYTES: usize = 32;
 
-/// The chaining values of all parts of some bytes, in their order. Bytes of at most one part have none: their digest
-/// says it all.
+/// The values of all parts of some bytes, in their order. Bytes of at most one part have none: their own
+/// value says it all.
 ///
-/// Invariant: they give the digest that they came with.
+/// Invariant: they give the value that they came with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    values: Vec<ChainingValue>,
+    position: u64,
+    values: Vec<Value>,
 }
 
-impl Parts {
-    /// The digest of `bytes` and what verifies their parts, in one pass.
-    pub fn of(bytes: &Rope) -> (Digest, Parts) {
-        if bytes.len() <= PART_BYTES {
-            return (digest(&bytes.contiguous()), Parts::default());
+/// What a block hashes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hashed {
+    /// Its value, at its place in the file; [`ZERO`] if all of it is zeros.
+    pub value: Value,
+    /// BLAKE3 of its bytes, the digest of a file that has no others; none unless it stands at the beginning.
+    pub alone: Option<Digest>,
+    /// What verifies its parts.
+    pub parts: Parts,
+}
+
+impl Hashed {
+    /// Hashes a block that stands at byte `position` of a file, in one pass.
+    ///
+    /// # Panics
+    /// If it is empty, or no subtree: `position` is to be a multiple of a power of two that is at least its length and 1024.
+    pub fn new(bytes: &Rope, position: u64) -> Hashed {
+        if bytes.slices().iter().all(|slice| is_zero(slice)) {
+            let alone = (position == 0).then(|| digest(&bytes.contiguous()));
+            return Hashed { value: ZERO, alone, parts: Parts::default() };
         }
         let mut values = Vec::with_capacity(bytes.len().div_ceil(PART_BYTES));
-        let mut part = Hasher::new();
+        let mut part = at(position);
         let mut left = PART_BYTES;
         for slice in bytes.slices() {
             let mut slice = &slice[..];
             while !slice.is_empty() {
                 if left == 0 {
                     values.push(part.finalize_non_root());
-                    part = at(values.len());
+                    part = at(position + (values.len() * PART_BYTES) as u64);
                     left = PART_BYTES;
                 }
                 let now = slice.len().min(left);
@@ -45,14 +61,22 @@ impl Parts {
             }
         }
         values.push(part.finalize_non_root());
-        (root(&values), Parts { values })
+        let value = merged(&values);
+        if values.len() == 1 {
+            let alone = (position == 0).then(|| *part.finalize().as_bytes());
+            return Hashed { value, alone, parts: Parts::default() };
+        }
+        let alone = (position == 0).then(|| root(&values));
+        Hashed { value, alone, parts: Parts { position, values } }
     }
+}
 
-    /// From what [`Parts::as_bytes`] gave. None if that is not of bytes of this digest.
-    pub fn from_bytes(bytes: &[u8], digest: &Digest) -> Option<Parts> {
+impl Parts {
+    /// From what [`Parts::as_bytes`] gave. None if that is not of bytes of this value at `position`.
+    pub fn from_bytes(bytes: &[u8], value: &Value, position: u64) -> Option<Parts> {
         let (values, rest) = bytes.as_chunks::<VALUE_BYTES>();
-        let whole = rest.is_empty() && values.len() > 1 && root(values) == *digest;
-        whole.then(|| Parts { values: values.to_vec() })
+        let whole = rest.is_empty() && values.len() > 1 && merged(values) == *value;
+        whole.then(|| Parts { position, values: values.to_vec() })
     }
 
     /// All values, one after another.
@@ -67,35 +91,10 @@ impl Parts {
 
     /// Whether `bytes` are those of part `index`.
     pub fn verify(&self, index: usize, bytes: &[u8]) -> bool {
+        let position = self.position.saturating_add((index * PART_BYTES) as u64);
         let fits = (1..=PART_BYTES).contains(&bytes.len());
-        fits && self.values.get(index).is_some_and(|value| at(index).update(bytes).finalize_non_root() == *value)
+        fits && self.values.get(index).is_some_and(|own| value(position, bytes) == Some(*own))
     }
-}
-
-/// What hashes part `index`.
-fn at(index: usize) -> Hasher {
-    let mut hasher = Hasher::new();
-    hasher.set_input_offset((index * PART_BYTES) as u64);
-    hasher
-}
-
-/// The digest that two or more subtrees give, all but the last of one size.
-fn root(values: &[ChainingValue]) -> Digest {
-    let (left, right) = split(values);
-    *merge_subtrees_root(&merged(left), &merged(right), Mode::Hash).as_bytes()
-}
-
-fn merged(values: &[ChainingValue]) -> ChainingValue {
-    if let [only] = values {
-        return *only;
-    }
-    let (left, right) = split(values);
-    merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
-}
-
-/// The left subtree is the largest that is full and leaves something to the right.
-fn split(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
-    values.split_at(values.len().next_power_of_two() / 2)
 }
 
 #[cfg(test)]
@@ -120,20 +119,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_digest_is_blake3_and_each_part_verifies_alone(
-            len in prop_oneof![0usize..200_000, (0usize..12).prop_map(|parts| parts * PART_BYTES)],
+        fn the_value_is_that_of_blake3_and_each_part_verifies_alone(
+            len in prop_oneof![1usize..200_000, (1usize..12).prop_map(|parts| parts * PART_BYTES)],
+            place in 0u64..1 << 40,
             seed: u8,
             cuts: (prop::sample::Index, prop::sample::Index),
             flipped: prop::sample::Index,
         ) {
             let mut bytes = bytes(len, seed);
-            let (digest, parts) = Parts::of(&rope(&bytes, cuts));
-            prop_assert_eq!(digest, *blake3::hash(&bytes).as_bytes());
+            let beginning = Hashed::new(&rope(&bytes, cuts), 0);
+            prop_assert_eq!(beginning.alone, Some(digest(&bytes)));
+            prop_assert_eq!(Some(beginning.value), value(0, &bytes));
+            let position = place << 18;
+            let Hashed { value: whole, alone, parts } = Hashed::new(&rope(&bytes, cuts), position);
+            prop_assert_eq!(Some(whole), value(position, &bytes));
+            prop_assert_eq!(alone.is_some(), position == 0);
             prop_assert_eq!(parts.is_empty(), len <= PART_BYTES);
             if parts.is_empty() {
                 return Ok(());
             }
-            prop_assert_eq!(Parts::from_bytes(parts.as_bytes(), &digest), Some(parts.clone()));
+            prop_assert_eq!(Parts::from_bytes(parts.as_bytes(), &whole, position), Some(parts.clone()));
             let flipped = flipped.index(len);
             for (index, part) in bytes.chunks(PART_BYTES).enumerate() {
                 prop_assert!(parts.verify(index, part));
@@ -147,19 +152,27 @@ mod tests {
 
         #[test]
         fn values_of_other_bytes_are_refused(len in PART_BYTES + 1..100_000, flipped: prop::sample::Index) {
-            let (digest, parts) = Parts::of(&Rope::from(bytes(len, 1)));
+            let Hashed { value, parts, .. } = Hashed::new(&Rope::from(bytes(len, 1)), 0);
             let mut values = parts.as_bytes().to_vec();
             values[flipped.index(parts.as_bytes().len())] ^= 4;
-            prop_assert_eq!(Parts::from_bytes(&values, &digest), None);
-            prop_assert_eq!(Parts::from_bytes(&parts.as_bytes()[32..], &digest), None);
-            prop_assert_eq!(Parts::from_bytes(&parts.as_bytes()[1..], &digest), None);
+            prop_assert_eq!(Parts::from_bytes(&values, &value, 0), None);
+            prop_assert_eq!(Parts::from_bytes(&parts.as_bytes()[32..], &value, 0), None);
+            prop_assert_eq!(Parts::from_bytes(&parts.as_bytes()[1..], &value, 0), None);
         }
     }
 
     #[test]
+    fn zeros_have_a_value_of_their_own() {
+        let zeros = vec![0; 3 * PART_BYTES];
+        let expected = Hashed { value: ZERO, alone: Some(digest(&zeros)), parts: Parts::default() };
+        assert_eq!(Hashed::new(&Rope::from(zeros.clone()), 0), expected);
+        assert_eq!(Hashed::new(&Rope::from(zeros), 1 << 20), Hashed { alone: None, ..expected });
+    }
+
+    #[test]
     fn nothing_is_no_part() {
-        let (_, parts) = Parts::of(&Rope::from(bytes(3 * PART_BYTES, 9)));
+        let Hashed { parts, .. } = Hashed::new(&Rope::from(bytes(3 * PART_BYTES, 9)), 0);
         assert!(!parts.verify(3, &[]) && !parts.verify(0, &bytes(3 * PART_BYTES, 9)));
-        assert_eq!(Parts::from_bytes(&[], &digest(&[])), None);
+        assert_eq!(Parts::from_bytes(&[], &digest(&[]), 0), None);
     }
 }

@@ -3,11 +3,29 @@
 //! A proof has, for each directory on the way, the hashes beside the way through its tree: about as many as the logarithm of the number of
 //! its entries. With them the digest of the first directory follows from that of the last entry; nothing else is needed.
 
-use crate::directory::{Entry, Hashes, is_right};
-use crate::{Digest, Kind, digest};
+use crate::directory::{DirectoryHasher, Entry};
+use crate::{Digest, Kind};
 
-/// More levels than bits in a key there cannot be.
-pub const SIBLINGS_MAX: usize = 256;
+/// More levels than bits in a name and its end there cannot be.
+pub const SIBLINGS_MAX: usize = 256 * 8;
+
+/// On which side of the way a hash lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Left of it.
+    Left,
+    /// Right of it.
+    Right,
+}
+
+/// A hash beside the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sibling {
+    /// Where it lies.
+    pub side: Side,
+    /// The tree of all entries there.
+    pub digest: Digest,
+}
 
 /// The way from a directory to one of its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +39,7 @@ pub struct Step {
     /// Entries of the directory.
     pub entries: u64,
     /// The hashes beside the way, from the top down: at most [`SIBLINGS_MAX`].
-    pub siblings: Vec<Digest>,
+    pub siblings: Vec<Sibling>,
 }
 
 /// That `steps`, one after another, lead to what has the digest `digest`.
@@ -36,29 +54,31 @@ pub struct Proof {
 impl Step {
     /// From the directory with these entries to the one with `name`. None if there is none.
     pub fn new<'a>(entries: impl IntoIterator<Item = Entry<'a>>, name: &[u8]) -> Option<Step> {
-        let hashes = Hashes::new();
-        let (mut found, mut leaves) = (None, Vec::new());
-        for entry in entries {
-            leaves.push((digest(entry.name), hashes.entry(&entry)));
+        let hasher = DirectoryHasher::new();
+        let mut found = None;
+        let look = |entry: Entry<'a>| {
             if entry.name == name {
                 found = Some((entry.kind, entry.permissions));
             }
-        }
+            entry
+        };
+        let leaves = hasher.leaves(entries.into_iter().map(look));
         let (kind, permissions) = found?;
-        leaves.sort_unstable_by_key(|(key, _)| *key);
-        let siblings = hashes.siblings(&leaves, &digest(name));
+        let siblings = hasher.siblings(&leaves, name);
         Some(Step { name: name.to_vec(), kind, permissions, entries: leaves.len() as u64, siblings })
     }
 
     /// The digest of the directory, if what the entry names has the digest `below`.
-    fn directory(&self, hashes: &Hashes, below: Digest) -> Digest {
+    fn directory(&self, hasher: &DirectoryHasher, below: Digest) -> Digest {
         let Step { name, kind, permissions, .. } = self;
-        let key = digest(name);
-        let mut value = hashes.entry(&Entry { name, kind: *kind, permissions: *permissions, digest: below });
-        for (depth, sibling) in self.siblings.iter().enumerate().rev() {
-            value = if is_right(&key, depth) { hashes.node(sibling, &value) } else { hashes.node(&value, sibling) };
+        let mut value = hasher.entry(&Entry { name, kind: *kind, permissions: *permissions, digest: below });
+        for Sibling { side, digest } in self.siblings.iter().rev() {
+            value = match side {
+                Side::Left => hasher.node(digest, &value),
+                Side::Right => hasher.node(&value, digest),
+            };
         }
-        hashes.directory(self.entries, &value)
+        hasher.directory(self.entries, &value)
     }
 }
 
@@ -71,15 +91,15 @@ impl Proof {
         if !is_way || self.steps.iter().any(|step| step.siblings.len() > SIBLINGS_MAX) {
             return None;
         }
-        let hashes = Hashes::new();
-        Some(self.steps.iter().rev().fold(self.digest, |below, step| step.directory(&hashes, below)))
+        let hasher = DirectoryHasher::new();
+        Some(self.steps.iter().rev().fold(self.digest, |below, step| step.directory(&hasher, below)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory;
+    use crate::{digest, directory};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -115,7 +135,7 @@ mod tests {
         fn every_entry_can_be_proved_with_few_hashes(above in names(), below in names(), at: prop::sample::Index) {
             let (root, proof) = proof(&above, &below, at);
             prop_assert_eq!(proof.root(), Some(root));
-            // As many as keys of 200 names share bits, and a few.
+            // As many as names of four bytes have bits, at most.
             prop_assert!(proof.steps.iter().all(|step| step.siblings.len() < 40));
         }
 
@@ -123,7 +143,7 @@ mod tests {
         fn a_proof_of_something_else_leads_to_another_root(
             (above, below) in (names(), names()),
             at: prop::sample::Index,
-            change in 0..9,
+            change in 0..10,
             bit in 0..8u8,
             which: prop::sample::Index,
         ) {
@@ -136,9 +156,14 @@ mod tests {
                 2 => step.entries ^= 1 << bit,
                 3 => { let at = which.index(step.name.len()); step.name[at] ^= 1 << bit; }
                 4 => step.kind = Kind::Symlink,
-                5 if !step.siblings.is_empty() => { let at = which.index(step.siblings.len()); step.siblings[at][which.index(32)] ^= 1 << bit; }
+                5 if !step.siblings.is_empty() => { let at = which.index(step.siblings.len()); step.siblings[at].digest[which.index(32)] ^= 1 << bit; }
                 6 if !step.siblings.is_empty() => { step.siblings.remove(which.index(step.siblings.len())); }
-                7 => step.siblings.push([0; 32]),
+                7 => step.siblings.push(Sibling { side: Side::Left, digest: [0; 32] }),
+                8 if !step.siblings.is_empty() => {
+                    let at = which.index(step.siblings.len());
+                    let side = &mut step.siblings[at].side;
+                    *side = if *side == Side::Left { Side::Right } else { Side::Left };
+                }
                 _ => { proof.steps.remove(which.index(2)); }
             }
             prop_assert_ne!(proof.root(), Some(root));

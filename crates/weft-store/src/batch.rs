@@ -1,10 +1,10 @@
 //! One atomic change of a volume.
 
-use crate::row::{BlockDigest, BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::row::{BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
 use crate::{BlockId, Name};
 use std::ops::Range;
 use weft_block::Rope;
-use weft_digest::Parts;
+use weft_digest::{Digest, Hashed, Parts, Value};
 
 /// All that one commit changes. Applied as one transaction: all of it or nothing.
 ///
@@ -55,17 +55,24 @@ pub struct NewBlock {
     pub id: BlockId,
     /// Its bytes; not empty.
     pub bytes: Rope,
-    /// BLAKE3 hash of its bytes.
-    pub digest: BlockDigest,
+    /// The byte of the file at which it stands.
+    pub base: u64,
+    /// What its bytes hash to there.
+    pub value: Value,
+    /// The digest of a file that consists of it, if it stands at the beginning.
+    pub alone: Option<Digest>,
     /// What verifies parts of them.
     pub parts: Parts,
 }
 
 impl NewBlock {
-    /// Block `id` of `bytes`, hashed.
-    pub fn new(id: BlockId, bytes: Rope) -> NewBlock {
-        let (digest, parts) = Parts::of(&bytes);
-        NewBlock { id, bytes, digest, parts }
+    /// Block `id` of `bytes`, hashed as what stands at byte `base` of a file.
+    ///
+    /// # Panics
+    /// If there are no bytes, or `base` is no multiple of a block size that holds them.
+    pub fn new(id: BlockId, bytes: Rope, base: u64) -> NewBlock {
+        let Hashed { value, alone, parts } = Hashed::new(&bytes, base);
+        NewBlock { id, bytes, base, value, alone, parts }
     }
 
     /// What names it once its bytes lie at `place`.
@@ -74,7 +81,7 @@ impl NewBlock {
     /// If it is longer than a block can be.
     pub fn at(&self, place: Place) -> BlockRef {
         let length = u32::try_from(self.bytes.len()).expect("a block has 4 MiB at most");
-        BlockRef { id: self.id, length, digest: self.digest, place }
+        BlockRef { id: self.id, length, base: self.base, value: self.value, place }
     }
 }
 

@@ -7,6 +7,7 @@
 //! The format (tables, columns, invariants) is `docs/format.md`.
 
 mod batch;
+mod digests;
 mod error;
 pub mod log;
 pub mod memory;
@@ -19,10 +20,10 @@ pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock
 pub use error::{Error, ErrorKind, Result};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use row::{
-    BlockDigest, BlockId, BlockRef, CommitNo, Cookie, Generation, Ino, InodeRow, NameRow, OpNo, Place, Timestamp,
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, NameRow, OpNo, Place, Timestamp,
 };
 pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;

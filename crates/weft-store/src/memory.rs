@@ -11,7 +11,6 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_block::Block;
-use weft_digest::digest;
 
 #[derive(Clone)]
 struct Rows {
@@ -220,7 +219,7 @@ impl Store for MemoryStore {
         let rows = self.rows.read();
         let (_, bytes, _) =
             rows.blocks.get(&block.id).ok_or_else(|| Error::Corrupt(format!("block {} is missing", block.id.0)))?;
-        if digest(bytes) != block.digest {
+        if !block.verify(bytes) {
             return Err(Error::Corrupt(format!("block {} has other bytes than were written", block.id.0)));
         }
         Ok(Some(bytes.clone()))

@@ -3,7 +3,7 @@
 use crate::Name;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weft_block::Slice;
-use weft_digest::Kind;
+use weft_digest::{Digest, Kind, Value, ZERO};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
@@ -157,8 +157,28 @@ pub struct NameRow {
     pub cookie: Cookie,
 }
 
-/// BLAKE3 hash of a block's bytes.
-pub type BlockDigest = weft_digest::Digest;
+/// One row of `commits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitRow {
+    /// Number.
+    pub number: CommitNo,
+    /// When it was made.
+    pub time: Timestamp,
+    /// The last operation in it.
+    pub op: OpNo,
+    /// The digest of the tree it leaves; none if the volume keeps no digests.
+    pub root: Option<Digest>,
+    /// The digest of the commit before; none of the first.
+    pub previous: Option<Digest>,
+}
+
+impl CommitRow {
+    /// By which the commit after it names it. None if it has no digest of its tree.
+    pub fn digest(&self) -> Option<Digest> {
+        let previous = self.previous.unwrap_or(ZERO);
+        Some(weft_digest::commit(self.number.0, self.time.0, &self.root?, &previous))
+    }
+}
 
 /// Where a block's bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,10 +201,23 @@ pub struct BlockRef {
     pub id: BlockId,
     /// Its length in bytes: at most the volume's block size; bytes past it read as zero.
     pub length: u32,
-    /// Hash of its bytes.
-    pub digest: BlockDigest,
+    /// The byte at which it stood in the file that it was written for.
+    pub base: u64,
+    /// What its bytes hash to there; [`ZERO`] if they are all zeros.
+    pub value: Value,
     /// Where they are.
     pub place: Place,
+}
+
+impl BlockRef {
+    /// Whether `bytes` are those that were written.
+    pub fn verify(&self, bytes: &[u8]) -> bool {
+        let holds = match self.value {
+            ZERO => weft_digest::is_zero(bytes),
+            other => weft_digest::value(self.base, bytes) == Some(other),
+        };
+        holds && bytes.len() == self.length as usize
+    }
 }
 
 #[cfg(test)]

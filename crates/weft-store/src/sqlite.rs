@@ -7,6 +7,7 @@ mod apply;
 mod blocks;
 mod check;
 mod convert;
+mod digests;
 mod extents;
 mod layout;
 mod open;
@@ -23,8 +24,9 @@ pub use layout::Layout;
 pub use open::{Volume, create, open};
 
 use crate::Name;
+use crate::digests::ZeroValues;
 use crate::error::Result;
-use crate::row::{BlockRef, Cookie, Ino, InodeRow, NameRow};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use parking_lot::Mutex;
 use readers::Readers;
@@ -33,6 +35,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use weft_block::Block;
+use weft_digest::Digest;
 
 /// A volume in SQLite, held by this process until dropped.
 pub struct SqliteStore {
@@ -42,6 +45,7 @@ pub struct SqliteStore {
     readers: Readers,
     writer: Mutex<apply::Writer>,
     segments: Option<Arc<Segments>>,
+    zeros: Arc<ZeroValues>,
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
     /// SQLite has it open (its POSIX locks would go).
     _hold: File,
@@ -74,6 +78,22 @@ impl Store for SqliteStore {
 
     fn orphans(&self) -> Result<Vec<Ino>> {
         self.readers.with(read::orphans)
+    }
+
+    fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
+        self.readers.with(|connection| read::digest_of(connection, ino))
+    }
+
+    fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
+        let block_size = u64::from(self.header.lock().options.block_size);
+        self.readers.with(|connection| {
+            let rows = digests::Rows { connection, segments: self.segments.as_deref(), wait: &|| () };
+            self.zeros.content(&rows, ino, block_size)
+        })
+    }
+
+    fn commits(&self, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
+        self.readers.with(|connection| read::commits(connection, from, limit))
     }
 
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {

@@ -3,9 +3,10 @@
 use crate::batch::{Batch, Counters, NewBlock};
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::row::{BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
 use std::ops::Range;
 use weft_block::Block;
+use weft_digest::Digest;
 
 /// What keeps a volume.
 ///
@@ -32,6 +33,23 @@ pub trait Store: Send + Sync {
 
     /// Inodes that no name leads to: what was unlinked while open when the daemon ended.
     fn orphans(&self) -> Result<Vec<Ino>>;
+
+    /// The digest of `ino` as of the last commit: of a file or anything else by what a directory lists it, of a directory its own
+    /// (docs/digest.md). None if there is no such inode, or no digest of it.
+    fn digest(&self, _ino: Ino) -> Result<Option<Digest>> {
+        Ok(None)
+    }
+
+    /// BLAKE3 of the content of file `ino` as of the last commit. None if there is no such file, no digest of it, or so many zeros that
+    /// hashing them would take long: more than 256 times 4 MiB in whole pieces.
+    fn content_digest(&self, _ino: Ino) -> Result<Option<Digest>> {
+        Ok(None)
+    }
+
+    /// The first `limit` of the commits that are remembered from `from` on, in their order.
+    fn commits(&self, _from: CommitNo, _limit: usize) -> Result<Vec<CommitRow>> {
+        Ok(Vec::new())
+    }
 
     /// The bytes of a block, verified against its digest (`Corrupt` if they differ). `None` only
     /// with `Patience::None` when the bytes would have to be waited for.
@@ -136,6 +154,8 @@ pub struct VolumeOptions {
     pub bytes_max: Option<u64>,
     /// Most inodes the volume may hold (`EDQUOT` beyond), if limited.
     pub inodes_max: Option<u64>,
+    /// Whether it keeps digests of files and directories.
+    pub digests: bool,
 }
 
 impl Default for VolumeOptions {
@@ -146,6 +166,7 @@ impl Default for VolumeOptions {
             home: BlockHome::Segments,
             bytes_max: None,
             inodes_max: None,
+            digests: true,
         }
     }
 }

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::Block;
+use weft_digest::Digest;
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    Batch, BlockRef, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, Name, NameRow, NewBlock, Patience,
-    Result, Space, Store, Transaction, VolumeOptions,
+    Batch, BlockRef, CommitNo, CommitRow, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, Name, NameRow,
+    NewBlock, Patience, Result, Space, Store, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make its
@@ -100,6 +101,11 @@ impl CrashStore {
         self.memory().block_count()
     }
 
+    /// Whether it keeps digests: a store in memory does not.
+    pub fn keeps_digests(&self) -> bool {
+        self.memory.is_none()
+    }
+
     fn memory(&self) -> &MemoryStore {
         self.memory.as_ref().expect("the store is in memory")
     }
@@ -149,6 +155,18 @@ impl Store for CrashStore {
     fn orphans(&self) -> Result<Vec<Ino>> {
         self.call(Calls::All)?;
         self.live.orphans()
+    }
+    fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
+        self.call(Calls::All)?;
+        self.live.digest(ino)
+    }
+    fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
+        self.call(Calls::All)?;
+        self.live.content_digest(ino)
+    }
+    fn commits(&self, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
+        self.call(Calls::All)?;
+        self.live.commits(from, limit)
     }
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
         self.call(Calls::All)?;

@@ -2,6 +2,7 @@
 //! fail and crash on demand.
 
 mod compare;
+mod digests;
 mod faults;
 mod model;
 mod operations;
@@ -9,6 +10,7 @@ mod rows;
 mod run;
 
 pub use compare::compare;
+pub use digests::check_digests;
 pub use faults::{Calls, CrashStore, Faults};
 pub use model::{Model, Node, NodeId};
 pub use operations::{Operation, Step, operations};

@@ -1,6 +1,7 @@
 //! Drives a volume and the model side by side, through commits, failures and crashes.
 
 use crate::compare::compare;
+use crate::digests::check_digests;
 use crate::faults::{Calls, CrashStore, Faults};
 use crate::model::{Model, NodeId, ROOT};
 use crate::operations::Step;
@@ -139,6 +140,8 @@ impl Driver {
     fn compare(&self) -> Result<(), String> {
         let faults = self.store.set_faults(Faults::NONE);
         let result = compare(&self.vfs, &self.model, &self.inos);
+        let result =
+            if self.store.keeps_digests() { result.and_then(|()| check_digests(&*self.store)) } else { result };
         self.store.set_faults(faults);
         result
     }

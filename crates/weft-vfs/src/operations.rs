@@ -3,7 +3,10 @@
 
 mod attributes;
 mod content;
+mod digests;
 mod directories;
 mod entries;
 mod reading;
 mod xattrs;
+
+pub use xattrs::{DIGEST, LISTED_DIGEST};

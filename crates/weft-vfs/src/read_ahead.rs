@@ -239,7 +239,7 @@ mod tests {
         let mut batch =
             weft_store::Batch { commit: header.commit.next(), counters: header.counters, ..Default::default() };
         for index in 0..count {
-            let new = NewBlock::new(BlockId(1 + index), Rope::from(vec![1; (RUN_BYTES / 2) as usize]));
+            let new = NewBlock::new(BlockId(1 + index), Rope::from(vec![1; (RUN_BYTES / 2) as usize]), 0);
             let block = new.at(weft_store::Place::Database);
             batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, index, block });
             batch.blocks.push(new);
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_not_waited_for() {
         let (shared, mut blocks) = without_threads(3);
-        blocks[1].digest = [0; 32];
+        blocks[1].value = [0; 32];
         shared.ask(blocks.clone());
         blocks.iter().for_each(|block| shared.bring(block.id));
         assert_eq!(

@@ -1,12 +1,13 @@
 //! `weft diff`.
 
+use super::digest::Source;
 use super::digest::difference::{Change, Difference, differences};
 use super::digest::list::escape;
-use super::digest::whole;
 use super::transfer::Progress;
 use crate::arguments::Diff;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
@@ -31,9 +32,15 @@ pub fn run(arguments: &Diff) -> Result<ExitCode> {
 }
 
 fn compare(arguments: &Diff, progress: &Progress) -> Result<Vec<Difference>> {
-    let first = whole(&arguments.first, progress)?;
-    let second = whole(&arguments.second, progress)?;
-    Ok(differences(&first, &second))
+    let Diff { first, second, read, .. } = arguments;
+    let cannot = |path: &OsStr| format!("cannot read {}", path.display());
+    let open = |path| Source::open(path).with_context(|| cannot(path));
+    let sources = [open(first)?, open(second)?];
+    let first = sources[0].directory(*read, progress).with_context(|| cannot(first))?;
+    let second = sources[1].directory(*read, progress).with_context(|| cannot(second))?;
+    let found = differences(first, second)?;
+    sources.into_iter().try_for_each(Source::close)?;
+    Ok(found)
 }
 
 fn word(change: Change) -> &'static str {

@@ -1,6 +1,7 @@
 //! `weft digest`: digests of files and directories, wherever they lie.
 
 pub(super) mod difference;
+pub(super) mod directory;
 pub(super) mod list;
 mod plain;
 mod stored;
@@ -8,16 +9,19 @@ mod tree;
 
 use super::transfer::{Place, Progress};
 use crate::arguments::Digest as Arguments;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use directory::Boxed;
 use list::Line;
+use plain::Plain;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::{Write, stdout};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tree::{Found, Whole};
-use weft_digest::Digest;
+use stored::Stored;
+use tree::Found;
+use weft_digest::{Digest, Kind};
 
 /// Prints digests, or verifies lists of them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -27,38 +31,73 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What `path` names: something in a volume if it says `VOLUME:PATH` and nothing else has that name, else where it is.
-fn read<T>(
-    path: &OsStr,
-    in_volume: impl FnOnce(&Place) -> Result<T>,
-    elsewhere: impl FnOnce(&Path) -> Result<T>,
-) -> Result<T> {
-    let Some(named) = path.to_str().filter(|named| named.contains(':') && !Path::new(named).exists()) else {
-        return elsewhere(Path::new(path));
-    };
-    let place = Place::open(named, true)?;
-    let read = in_volume(&place);
-    place.close()?;
-    read
+/// Where a path leads.
+pub(super) enum Source {
+    /// Into a volume that is not mounted.
+    Volume { place: Place, tree: Stored },
+    /// To whatever is mounted there.
+    Elsewhere { path: PathBuf, tree: Plain },
 }
 
-/// All below the directory that `path` names, which may be one in a volume: `VOLUME:PATH`.
-pub(super) fn whole(path: &OsStr, progress: &Progress) -> Result<Whole> {
-    let whole = read(path, |place| stored::whole(place, progress), |path| plain::whole(path, progress));
-    whole.with_context(|| format!("cannot read {}", path.display()))
+impl Source {
+    /// Something in a volume if `path` says `VOLUME:PATH` and nothing else has that name, else what has.
+    pub(super) fn open(path: &OsStr) -> Result<Source> {
+        let Some(named) = path.to_str().filter(|named| named.contains(':') && !Path::new(named).exists()) else {
+            return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });
+        };
+        let place = Place::open(named, true)?;
+        let tree = Stored(place.opened.vfs.clone());
+        Ok(Source::Volume { place, tree })
+    }
+
+    /// The directory there. With `all` its digests come from all bytes, whatever is kept.
+    pub(super) fn directory<'a>(&'a self, all: bool, progress: &'a Progress) -> Result<Boxed<'a>> {
+        Ok(match self {
+            Source::Volume { place, tree } => {
+                let (kind, node) = stored::find(place)?;
+                ensure!(kind == Kind::Directory, "it is not a directory");
+                directory::of(tree, node, all, progress)?.1
+            }
+            Source::Elsewhere { path, tree } => directory::of(tree, plain::find(path)?, all, progress)?.1,
+        })
+    }
+
+    /// The digest of what is there.
+    fn digest(&self, all: bool, progress: &Progress) -> Result<Found> {
+        match self {
+            Source::Volume { place, tree } => stored::digest(tree, place, all, progress),
+            Source::Elsewhere { path, tree } => plain::digest(tree, path, all, progress),
+        }
+    }
+
+    /// Lets go of a volume.
+    pub(super) fn close(self) -> Result<()> {
+        match self {
+            Source::Volume { place, tree } => {
+                drop(tree);
+                place.close()
+            }
+            Source::Elsewhere { .. } => Ok(()),
+        }
+    }
 }
 
 /// The digest of what `path` names: a file or directory, or `VOLUME:PATH`.
-fn digest_of(path: &OsStr, progress: &Progress) -> Result<Found> {
-    let found = read(path, |place| stored::digest(place, progress), |path| plain::digest(path, progress));
-    found.with_context(|| format!("cannot tell the digest of {}", path.display()))
+fn digest_of(path: &OsStr, all: bool, progress: &Progress) -> Result<Found> {
+    let tell = || -> Result<Found> {
+        let source = Source::open(path)?;
+        let found = source.digest(all, progress)?;
+        source.close()?;
+        Ok(found)
+    };
+    tell().with_context(|| format!("cannot tell the digest of {}", path.display()))
 }
 
 /// False if one could not be told.
 fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
     let (mut values, mut all) = (Vec::new(), true);
     for path in &arguments.paths {
-        match digest_of(path, progress) {
+        match digest_of(path, arguments.read, progress) {
             Ok(found) if arguments.json => values.push(as_json(path, &found)),
             Ok(found) => stdout().write_all(&Line::new(path.as_bytes(), &found).encode())?,
             Err(error) => {
@@ -94,7 +133,7 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
                 anyhow!("line {} of {} is not a digest, two blanks and a path", number + 1, list.display())
             })?;
             let path = OsStr::from_bytes(&line.path);
-            let (outcome, why) = match digest_of(path, progress) {
+            let (outcome, why) = match digest_of(path, arguments.read, progress) {
                 Ok(found) if found.digest == line.digest => ("OK", String::new()),
                 Ok(_) => {
                     wrong += 1;

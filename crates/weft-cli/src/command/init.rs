@@ -15,6 +15,7 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         home: arguments.blocks.into(),
         bytes_max: arguments.size_max,
         inodes_max: arguments.inodes_max,
+        digests: !arguments.no_digests,
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     sqlite::create(&arguments.volume, &options, owner, SystemClock.now())?;

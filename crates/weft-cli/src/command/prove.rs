@@ -3,7 +3,7 @@
 mod text;
 
 use super::digest::list::{hex, unhex};
-use super::digest::{listed, whole};
+use super::digest::{self, Source, listed};
 use super::transfer::{Progress, names};
 use crate::arguments::{Prove, VerifyProof};
 use anyhow::{Context, Result, bail, ensure};
@@ -20,8 +20,15 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Prints a proof.
 pub fn prove(arguments: &Prove) -> Result<ExitCode> {
     let progress = Progress::new();
-    let Prove { directory, path } = arguments;
-    let proof = whole(directory, &progress)?.prove(&names(path.as_bytes())?);
+    let Prove { directory, path, read } = arguments;
+    let names = names(path.as_bytes())?;
+    let prove = || -> Result<Proof> {
+        let source = Source::open(directory)?;
+        let proof = digest::directory::prove(source.directory(*read, &progress)?, &names)?;
+        source.close()?;
+        Ok(proof)
+    };
+    let proof = prove();
     progress.end();
     let proof = proof.with_context(|| format!("cannot prove {} in {}", path.display(), directory.display()))?;
     stdout().write_all(&text::encode(&proof).context("this is no proof")?)?;

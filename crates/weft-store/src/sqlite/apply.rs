@@ -3,18 +3,20 @@
 //! Space is given back only after the commit that freed it is durable: until then a power cut may bring
 //! back the rows that name it. `freed` remembers it across crashes.
 
-use super::extents::{Freed, References, split};
-use super::read::{sql, unsigned};
+use super::digests::Rows;
+use super::extents::{Freed, References, Stored, split};
+use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::segments::{Segments, Tail};
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
+use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, Result};
-use crate::row::{BlockRef, CommitNo, InodeRow, NameRow, Place};
-use crate::store::Durability;
+use crate::row::{CommitNo, Ino, InodeRow, NameRow, Place};
+use crate::store::{Durability, VolumeOptions};
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weft_digest::Parts;
+use weft_digest::Digest;
 
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
@@ -34,6 +36,21 @@ pub(super) struct Writer {
     /// Space freed by commits that are not durable yet.
     waiting: FreedSpace,
     reclaimer: Option<Reclaimer>,
+    segments: Option<Arc<Segments>>,
+    block_size: u64,
+    /// None if the volume keeps no digests.
+    digester: Option<Digester>,
+}
+
+/// What a commit writes.
+#[derive(Clone, Copy)]
+pub(super) struct NewRows<'a> {
+    pub(super) batch: &'a Batch,
+    pub(super) blocks: &'a [Stored],
+    /// Where the blocks end.
+    pub(super) tail: Tail,
+    /// Returns when the bytes of the blocks lie where they should.
+    pub(super) wait: &'a dyn Fn(),
 }
 
 fn failed(source: rusqlite::Error) -> Error {
@@ -47,7 +64,13 @@ fn is_constraint(error: &Error) -> bool {
 
 impl Writer {
     /// Takes over a volume: cuts off what no commit names, and punches what dead blocks left.
-    pub(super) fn open(connection: Connection, database: &Path, segments: Option<&Arc<Segments>>) -> Result<Writer> {
+    pub(super) fn open(
+        connection: Connection,
+        database: &Path,
+        segments: Option<&Arc<Segments>>,
+        options: &VolumeOptions,
+        zeros: &Arc<ZeroValues>,
+    ) -> Result<Writer> {
         let tail = connection.query_row("SELECT id, length FROM segments ORDER BY id DESC LIMIT 1", (), |row| {
             Ok(Tail { segment: row.get(0)?, length: unsigned(row, 1)? })
         });
@@ -60,7 +83,16 @@ impl Writer {
         let mut wal = database.as_os_str().to_owned();
         wal.push("-wal");
         let reclaimer = segments.map(|segments| Reclaimer::new(segments.clone()));
-        let mut writer = Writer { connection, wal: wal.into(), tail, waiting: FreedSpace::default(), reclaimer };
+        let mut writer = Writer {
+            connection,
+            wal: wal.into(),
+            tail,
+            waiting: FreedSpace::default(),
+            reclaimer,
+            segments: segments.cloned(),
+            block_size: u64::from(options.block_size),
+            digester: options.digests.then(|| Digester::new(zeros.clone())),
+        };
         if let Some(segments) = segments {
             segments.recover(tail)?;
             segments.sweep(tail, &writer.segment_ids()?)?;
@@ -115,18 +147,30 @@ impl Writer {
         }
     }
 
-    /// Writes the rows of `batch` and those of `blocks`, which end at `tail`; tells the space that they free.
-    pub(super) fn write_rows(&self, batch: &Batch, blocks: &[(BlockRef, Parts)], tail: Tail) -> Result<FreedSpace> {
+    /// Writes rows; tells the space that they free.
+    pub(super) fn write_rows(&self, new: &NewRows<'_>) -> Result<FreedSpace> {
+        let NewRows { batch, blocks, tail, wait } = *new;
         let connection = &self.connection;
         let mut references = References::default();
-        self.write_inodes(batch, &mut references)?;
-        self.write_names(batch)?;
         let (clears, puts) = split(&batch.extents);
-        for (ino, range) in clears {
-            references.clear(connection, ino, &range)?;
+        for (ino, range) in &clears {
+            references.clear(connection, *ino, range)?;
         }
         references.put(connection, batch.commit, &puts)?;
         references.insert(connection, blocks)?;
+        let rows = Rows { connection, segments: self.segments.as_deref(), wait };
+        let mut digests = self.digester.as_ref().map(|digester| digester.begin(&rows, self.block_size));
+        if let Some(digests) = &mut digests {
+            clears.into_iter().for_each(|(ino, range)| digests.clear(ino, range));
+            puts.iter().for_each(|(ino, index, _)| digests.put(*ino, *index));
+            let alone = blocks.iter().filter_map(|stored| Some((stored.block.id, stored.alone?)));
+            alone.for_each(|(block, digest)| digests.alone(block, digest));
+        }
+        self.write_inodes(batch, &mut references, digests.as_mut())?;
+        self.write_names(batch, digests.as_mut())?;
+        if let Some(digests) = digests {
+            digests.finish()?;
+        }
         self.write_xattrs(batch)?;
         let freed = references.settle(connection)?;
         let freed = self.write_segments(blocks, &freed, tail)?;
@@ -134,13 +178,21 @@ impl Writer {
         Ok(freed)
     }
 
-    fn write_inodes(&self, batch: &Batch, references: &mut References) -> Result<()> {
+    fn write_inodes(
+        &self,
+        batch: &Batch,
+        references: &mut References,
+        mut digests: Option<&mut CommitDigests<'_>>,
+    ) -> Result<()> {
         let connection = &self.connection;
         let mut puts = Vec::new();
         for change in &batch.inodes {
             match change {
                 InodeChange::Put(row) => puts.push(row),
                 InodeChange::Remove(ino) => {
+                    if let Some(digests) = &mut digests {
+                        digests.remove(*ino)?;
+                    }
                     for statement in ["DELETE FROM fileatt WHERE ino = ?1", "DELETE FROM xattr WHERE ino = ?1"] {
                         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
                         statement.execute((sql(ino.0),)).map_err(failed)?;
@@ -150,10 +202,14 @@ impl Writer {
             }
         }
         puts.sort_unstable_by_key(|row| row.ino);
-        puts.into_iter().try_for_each(|row| put_inode(connection, batch.commit, row))
+        for row in puts {
+            let digest = digests.as_mut().map(|digests| digests.inode(row)).transpose()?.flatten();
+            put_inode(connection, batch.commit, row, digest.as_ref())?;
+        }
+        Ok(())
     }
 
-    fn write_names(&self, batch: &Batch) -> Result<()> {
+    fn write_names(&self, batch: &Batch, mut digests: Option<&mut CommitDigests<'_>>) -> Result<()> {
         let mut remove =
             self.connection.prepare_cached("DELETE FROM naming WHERE parent = ?1 AND name = ?2").map_err(failed)?;
         let mut puts: Vec<&NameRow> = Vec::new();
@@ -162,24 +218,27 @@ impl Writer {
                 NameChange::Put(row) => puts.push(row),
                 NameChange::Remove { parent, name } => {
                     remove.execute((sql(parent.0), name.as_bytes())).map_err(failed)?;
+                    if let Some(digests) = &mut digests {
+                        digests.remove_name(*parent, name);
+                    }
                 }
             }
         }
         puts.sort_unstable_by(|a, b| (a.parent, &a.name).cmp(&(b.parent, &b.name)));
-        let put = |row: &NameRow| put_name(&self.connection, batch.commit, row);
         // An entry renamed in its directory keeps its position. The row of its old name may hold that until
         // this batch gives it another: such entries go last, when no row holds what they have lost.
         let mut late = Vec::new();
         for row in puts {
-            match put(row) {
-                Err(error) if is_constraint(&error) => late.push(row),
+            let digest = digests.as_mut().map(|digests| digests.name(row)).transpose()?.flatten();
+            match put_name(&self.connection, batch.commit, row, digest.as_ref()) {
+                Err(error) if is_constraint(&error) => late.push((row, digest)),
                 other => other?,
             }
         }
-        for row in &late {
+        for (row, _) in &late {
             remove.execute((sql(row.parent.0), row.name.as_bytes())).map_err(failed)?;
         }
-        late.into_iter().try_for_each(put)
+        late.into_iter().try_for_each(|(row, digest)| put_name(&self.connection, batch.commit, row, digest.as_ref()))
     }
 
     /// Puts the bytes of `blocks` into the database.
@@ -210,10 +269,10 @@ impl Writer {
     }
 
     /// Accounts for the space of new and dead blocks.
-    fn write_segments(&self, blocks: &[(BlockRef, Parts)], freed: &Freed, tail: Tail) -> Result<FreedSpace> {
+    fn write_segments(&self, blocks: &[Stored], freed: &Freed, tail: Tail) -> Result<FreedSpace> {
         let connection = &self.connection;
         let mut live = std::collections::BTreeMap::<u32, (i64, u64)>::new();
-        for (block, _) in blocks {
+        for Stored { block, .. } in blocks {
             if let Place::Segment { segment, offset } = block.place {
                 let entry = live.entry(segment).or_default();
                 let taken = super::segments::taken(u64::from(block.length));
@@ -271,10 +330,17 @@ impl Writer {
         if changed != 1 {
             return Err(Error::Bug(format!("commit {} does not follow the last one", batch.commit.0)));
         }
+        let (root, previous) = match self.digester {
+            Some(_) => (read::digest_of(&self.connection, Ino::ROOT)?, self.previous_commit(batch)?),
+            None => (None, None),
+        };
+        let [root, previous] = [&root, &previous].map(|digest| digest.as_ref().map(|digest| &digest[..]));
         self.connection
-            .prepare_cached("INSERT INTO commits (number, time, op) VALUES (?1, ?2, ?3)")
+            .prepare_cached(
+                "INSERT INTO commits (number, time, op, root_digest, previous_digest) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )
             .map_err(failed)?
-            .execute((sql(batch.commit.0), batch.time.0, sql(counters.op.0)))
+            .execute((sql(batch.commit.0), batch.time.0, sql(counters.op.0), root, previous))
             .map_err(failed)?;
         self.connection
             .prepare_cached("DELETE FROM commits WHERE number <= ?1")
@@ -282,6 +348,13 @@ impl Writer {
             .execute((sql(batch.commit.0.saturating_sub(COMMITS_KEPT)),))
             .map_err(failed)?;
         Ok(())
+    }
+
+    /// The digest of the commit before `batch`; none if that kept no digest of its tree.
+    fn previous_commit(&self, batch: &Batch) -> Result<Option<Digest>> {
+        let number = batch.commit.0 - 1;
+        let Some(row) = read::commits(&self.connection, CommitNo(number), 1)?.pop() else { return Ok(None) };
+        Ok(row.digest())
     }
 
     /// After a commit that succeeded: keeps the write-ahead log short and gives back space. What fails here
@@ -347,10 +420,15 @@ impl Drop for Writer {
 }
 
 /// Inserts or replaces an inode's row.
-pub(super) fn put_inode(connection: &Connection, commit: CommitNo, row: &InodeRow) -> Result<()> {
+pub(super) fn put_inode(
+    connection: &Connection,
+    commit: CommitNo,
+    row: &InodeRow,
+    digest: Option<&Digest>,
+) -> Result<()> {
     let statement = "INSERT OR REPLACE INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
-                     atime, mtime, ctime, btime, parent, has_xattrs, since, inline) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+                     atime, mtime, ctime, btime, parent, has_xattrs, since, digest, inline) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     statement
         .execute(rusqlite::params![
@@ -370,6 +448,7 @@ pub(super) fn put_inode(connection: &Connection, commit: CommitNo, row: &InodeRo
             sql(row.parent.0),
             row.has_xattrs,
             sql(commit.0),
+            digest.map(|digest| &digest[..]),
             row.inline.as_deref(),
         ])
         .map_err(failed)?;
@@ -377,13 +456,19 @@ pub(super) fn put_inode(connection: &Connection, commit: CommitNo, row: &InodeRo
 }
 
 /// Inserts a directory entry, or replaces the one of the same parent and name.
-pub(super) fn put_name(connection: &Connection, commit: CommitNo, row: &NameRow) -> Result<()> {
-    let statement = "INSERT INTO naming (parent, name, ino, kind, cookie, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+pub(super) fn put_name(
+    connection: &Connection,
+    commit: CommitNo,
+    row: &NameRow,
+    digest: Option<&Digest>,
+) -> Result<()> {
+    let statement = "INSERT INTO naming (parent, name, ino, kind, cookie, since, digest) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
                      ON CONFLICT (parent, name) DO UPDATE SET ino = excluded.ino, kind = excluded.kind, \
-                     cookie = excluded.cookie, since = excluded.since";
+                     cookie = excluded.cookie, since = excluded.since, digest = excluded.digest";
     let mut put = connection.prepare_cached(statement).map_err(failed)?;
-    let (parent, name) = (sql(row.parent.0), row.name.as_bytes());
-    put.execute((parent, name, sql(row.ino.0), row.kind.mode_bits(), sql(row.cookie.0), sql(commit.0)))
+    let (parent, name, digest) = (sql(row.parent.0), row.name.as_bytes(), digest.map(|digest| &digest[..]));
+    put.execute((parent, name, sql(row.ino.0), row.kind.mode_bits(), sql(row.cookie.0), sql(commit.0), digest))
         .map_err(failed)?;
     Ok(())
 }

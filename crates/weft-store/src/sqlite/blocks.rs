@@ -8,7 +8,7 @@ use crate::row::{BlockRef, Place};
 use crate::store::Patience;
 use std::ops::Range;
 use weft_block::Block;
-use weft_digest::{PART_BYTES, digest};
+use weft_digest::PART_BYTES;
 
 /// Bytes read from a segment at once.
 const RUN_BYTES: u64 = 1 << 20;
@@ -120,8 +120,7 @@ fn run_of(blocks: &[BlockRef]) -> usize {
 }
 
 fn verified(block: &BlockRef, bytes: Block) -> Result<Block> {
-    let right = bytes.len() == block.length as usize && digest(&bytes) == block.digest;
-    if right { Ok(bytes) } else { Err(damaged(block)) }
+    if block.verify(&bytes) { Ok(bytes) } else { Err(damaged(block)) }
 }
 
 fn damaged(block: &BlockRef) -> Error {

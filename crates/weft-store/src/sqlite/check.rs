@@ -6,6 +6,7 @@
 
 mod blocks;
 mod content;
+mod digests;
 mod lost;
 mod names;
 mod parts;
@@ -142,7 +143,7 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     fn run(&mut self) -> Result<()> {
-        let step = |this: &mut Self, step, done| (this.progress)(Progress { step, done, total: 6 });
+        let step = |this: &mut Self, step, done| (this.progress)(Progress { step, done, total: 7 });
         step(self, "database", 0);
         if !self.database()? {
             return Ok(());
@@ -162,13 +163,28 @@ impl Checker<'_> {
         self.blocks(&header)?;
         step(self, "counters", 5);
         self.apply_rules(rules::COUNTERS)?;
-        step(self, "counters", 6);
+        step(self, "digests", 6);
+        self.digests(&header)?;
+        step(self, "digests", 7);
         if self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired) {
             self.connection.execute_batch(rules::NEW_COMMIT).map_err(failed)?;
+            self.chain_commit()?;
             self.connection.execute_batch("COMMIT").map_err(failed)
         } else {
             self.connection.execute_batch("ROLLBACK").map_err(failed)
         }
+    }
+
+    /// Has the repair's commit say what tree it leaves, and which commit came before.
+    fn chain_commit(&self) -> Result<()> {
+        let last = read_header(&self.connection)?.commit;
+        let root = super::read::digest_of(&self.connection, crate::Ino::ROOT)?;
+        let before = super::read::commits(&self.connection, crate::CommitNo(last.0 - 1), 1)?;
+        let previous = before.first().filter(|before| before.number < last).and_then(crate::CommitRow::digest);
+        let bytes = |digest: Option<weft_digest::Digest>| digest.map(|digest| digest.to_vec());
+        let statement = "UPDATE commits SET root_digest = ?2, previous_digest = ?3 WHERE number = ?1";
+        let row = (super::read::sql(last.0), bytes(root), bytes(previous));
+        self.connection.execute(statement, row).map(|_| ()).map_err(failed)
     }
 
     /// SQLite's own invariants. False if they do not hold: nothing said of the rows would be worth much.

@@ -22,12 +22,14 @@ use std::path::Path;
 use weft_block::{Block, Rope};
 
 /// Tables copied as they are. `segments` and `freed` tell of the old home only.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 12] = [
     "volume",
     "commits",
     "fileatt",
     "naming",
     "extents",
+    "branches",
+    "nodes",
     "xattr",
     "fileatt_history",
     "naming_history",
@@ -137,7 +139,7 @@ impl Copy<'_> {
 
     /// The next blocks after `last`, with how often each is referred to.
     fn chunk(&self, last: BlockId) -> Result<Vec<(NewBlock, i64)>> {
-        let next = "SELECT id, length, digest, segment, position, refs FROM blocks WHERE id > ?1 ORDER BY id";
+        let next = "SELECT id, length, base, value, segment, position, refs FROM blocks WHERE id > ?1 ORDER BY id";
         let mut statement = self.old.prepare_cached(next).map_err(failed)?;
         let mut rows = statement.query((sql(last.0),)).map_err(failed)?;
         let (mut blocks, mut bytes) = (Vec::new(), 0);
@@ -145,12 +147,13 @@ impl Copy<'_> {
             && let Some(row) = rows.next().map_err(failed)?
         {
             let block = read::block_ref(row, 0).map_err(failed)?;
-            let refs = row.get(5).map_err(failed)?;
+            let refs = row.get(6).map_err(failed)?;
             bytes += u64::from(block.length);
-            let new = NewBlock::new(block.id, Rope::from(self.content(&block)?.whole()));
-            if new.at(block.place) != block {
+            let bytes = self.content(&block)?;
+            if !block.verify(&bytes) {
                 return Err(damaged(&block));
             }
+            let new = NewBlock::new(block.id, Rope::from(bytes.whole()), block.base);
             blocks.push((new, refs));
         }
         Ok(blocks)

@@ -8,12 +8,20 @@ use crate::row::{BlockId, BlockRef, CommitNo, Ino, Place};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use weft_digest::Parts;
+use weft_digest::{Digest, Parts};
 
 /// How reference counts change in one commit.
 #[derive(Default)]
 pub(super) struct References {
     changes: HashMap<BlockId, i64>,
+}
+
+/// A block of the commit.
+pub(super) struct Stored {
+    pub(super) block: BlockRef,
+    pub(super) parts: Parts,
+    /// See [`crate::NewBlock::alone`].
+    pub(super) alone: Option<Digest>,
 }
 
 /// Space that a commit frees: (segment, offset) to length.
@@ -61,8 +69,8 @@ impl References {
     }
 
     /// Inserts the new `blocks` with the references they got.
-    pub(super) fn insert(&mut self, connection: &Connection, blocks: &[(BlockRef, Parts)]) -> Result<()> {
-        for (block, parts) in blocks {
+    pub(super) fn insert(&mut self, connection: &Connection, blocks: &[Stored]) -> Result<()> {
+        for Stored { block, parts, .. } in blocks {
             let refs = self.changes.remove(&block.id).unwrap_or(0);
             if refs <= 0 {
                 return Err(Error::Bug(format!("no extent names new block {}", block.id.0)));
@@ -112,14 +120,14 @@ impl References {
 
 /// Inserts the row of a block that `refs` extents name.
 pub(super) fn put_block(connection: &Connection, block: &BlockRef, refs: i64, parts: &Parts) -> Result<()> {
-    let statement = "INSERT INTO blocks (id, refs, length, digest, segment, position, parts) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let statement = "INSERT INTO blocks (id, refs, length, base, value, segment, position, parts) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let (segment, offset) = match block.place {
         Place::Database => (None, None),
         Place::Segment { segment, offset } => (Some(segment), Some(sql(offset))),
     };
     let parts = (!parts.is_empty()).then(|| parts.as_bytes());
-    let row = (sql(block.id.0), refs, block.length, block.digest.as_slice(), segment, offset, parts);
+    let row = (sql(block.id.0), refs, block.length, sql(block.base), block.value.as_slice(), segment, offset, parts);
     connection.prepare_cached(statement).map_err(failed)?.execute(row).map_err(failed)?;
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::segments::{Segments, sync_directory};
 use super::{SqliteStore, read};
 use crate::FORMAT;
 use crate::batch::Counters;
+use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
@@ -115,7 +116,7 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     let home = home_name(options.home);
     connection
         .execute(
-            "INSERT INTO volume VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, 1, 0, 16, 1, 0, 0, 1)",
+            "INSERT INTO volume VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, 0, 16, 1, 0, 0, 1)",
             (
                 time.0,
                 options.block_size,
@@ -123,15 +124,15 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
                 home,
                 options.bytes_max.map(read::sql),
                 options.inodes_max.map(read::sql),
+                options.digests,
             ),
         )
         .map_err(sqlite)?;
-    connection.execute("INSERT INTO commits VALUES (1, ?1, 0, NULL, NULL)", (time.0,)).map_err(sqlite)?;
-    super::apply::put_inode(
-        &connection,
-        CommitNo(1),
-        &crate::InodeRow { uid: owner.0, gid: owner.1, ..crate::InodeRow::new_root(owner.0, owner.1, time) },
-    )?;
+    let root = crate::InodeRow::new_root(owner.0, owner.1, time);
+    let digest = options.digests.then(|| weft_digest::directory([]));
+    super::apply::put_inode(&connection, CommitNo(1), &root, digest.as_ref())?;
+    let first = (time.0, digest.as_ref().map(|digest| &digest[..]));
+    connection.execute("INSERT INTO commits VALUES (1, ?1, 0, ?2, NULL)", first).map_err(sqlite)?;
     connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").map_err(sqlite)?;
     connection.close().map_err(|(_, source)| sqlite(source))?;
     if layout.segments.is_some() {
@@ -177,7 +178,8 @@ pub fn open(path: &Path) -> Result<Volume> {
     let connection = connect(&layout.database, 32)?;
     let header = read_header(&connection)?;
     let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
-    let writer = Writer::open(connection, &layout.database, segments.as_ref())?;
+    let zeros = Arc::new(ZeroValues::default());
+    let writer = Writer::open(connection, &layout.database, segments.as_ref(), &header.options, &zeros)?;
     let readers = Readers::new(layout.database.clone());
     let store = SqliteStore {
         layout: layout.clone(),
@@ -185,6 +187,7 @@ pub fn open(path: &Path) -> Result<Volume> {
         writer: Mutex::new(writer),
         readers,
         segments,
+        zeros,
         _hold: hold,
     };
     Ok(Volume { store: Arc::new(store), layout })
@@ -249,21 +252,22 @@ pub(super) fn read_header(connection: &Connection) -> Result<Header> {
                 home: if home == "segments" { BlockHome::Segments } else { BlockHome::Database },
                 bytes_max: limit(4)?,
                 inodes_max: limit(5)?,
+                digests: row.get(6)?,
             },
-            commit: CommitNo(unsigned(row, 6)?),
+            commit: CommitNo(unsigned(row, 7)?),
             counters: Counters {
-                op: crate::OpNo(unsigned(row, 7)?),
-                next_id: unsigned(row, 8)?,
-                next_block: unsigned(row, 9)?,
-                epoch: unsigned(row, 10)?,
-                bytes_used: unsigned(row, 11)?,
-                inodes_used: unsigned(row, 12)?,
+                op: crate::OpNo(unsigned(row, 8)?),
+                next_id: unsigned(row, 9)?,
+                next_block: unsigned(row, 10)?,
+                epoch: unsigned(row, 11)?,
+                bytes_used: unsigned(row, 12)?,
+                inodes_used: unsigned(row, 13)?,
             },
         })
     };
     let header = connection
         .query_row(
-            "SELECT created, block_size, inline_max, home, bytes_max, inodes_max, number, op, next_id, next_block, \
+            "SELECT created, block_size, inline_max, home, bytes_max, inodes_max, digests, number, op, next_id, next_block, \
              epoch, bytes_used, inodes_used FROM volume WHERE id = 1",
             (),
             read,

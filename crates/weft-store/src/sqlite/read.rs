@@ -2,13 +2,12 @@
 
 use crate::Name;
 use crate::error::{Error, Result};
-use crate::row::{BlockId, BlockRef, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
+use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::ops::Range;
 use weft_block::Slice;
-use weft_digest::Kind;
-use weft_digest::Parts;
+use weft_digest::{Digest, Kind, Parts};
 
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot read the database", source }
@@ -120,23 +119,24 @@ pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: 
     if ordered { Ok(rows) } else { Err(disordered("naming")) }
 }
 
-/// The block that columns from `first` on (id, length, digest, segment, position) tell of.
+/// The block that columns from `first` on (id, length, base, value, segment, position) tell of.
 pub(super) fn block_ref(row: &Row<'_>, first: usize) -> rusqlite::Result<BlockRef> {
-    let digest = row.get_ref(first + 2)?.as_blob().map_err(|_| bad(first + 2, "digest is no blob"))?;
-    let place = match row.get::<_, Option<u32>>(first + 3)? {
+    let value = row.get_ref(first + 3)?.as_blob().map_err(|_| bad(first + 3, "value is no blob"))?;
+    let place = match row.get::<_, Option<u32>>(first + 4)? {
         None => Place::Database,
-        Some(segment) => Place::Segment { segment, offset: unsigned(row, first + 4)? },
+        Some(segment) => Place::Segment { segment, offset: unsigned(row, first + 5)? },
     };
     Ok(BlockRef {
         id: BlockId(unsigned(row, first)?),
         length: unsigned32(row, first + 1)?,
-        digest: digest.try_into().map_err(|_| bad(first + 2, "digest is not of 32 bytes"))?,
+        base: unsigned(row, first + 2)?,
+        value: value.try_into().map_err(|_| bad(first + 3, "value is not of 32 bytes"))?,
         place,
     })
 }
 
 pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-    let statement = "SELECT e.idx, e.block, b.length, b.digest, b.segment, b.position \
+    let statement = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position \
                      FROM extents e LEFT JOIN blocks b ON b.id = e.block \
                      WHERE e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 ORDER BY e.idx";
     all(connection, statement, (sql(ino.0), sql(range.start), sql(range.end)), |row| {
@@ -164,10 +164,32 @@ pub(super) fn block_bytes(connection: &Connection, id: BlockId) -> Result<Vec<u8
     found.ok_or_else(|| Error::Corrupt(format!("the bytes of block {} are missing", id.0)))
 }
 
-/// What verifies parts of a block; none where that is missing, or does not belong to its digest.
+/// What verifies parts of a block; none where that is missing, or does not belong to its value.
 pub(super) fn parts(connection: &Connection, block: &BlockRef) -> Result<Option<Parts>> {
     let mut statement = connection.prepare_cached("SELECT parts FROM blocks WHERE id = ?1").map_err(failed)?;
-    let read =
-        |row: &Row<'_>| Ok(row.get_ref(0)?.as_blob().ok().and_then(|parts| Parts::from_bytes(parts, &block.digest)));
+    let own = |parts: &[u8]| Parts::from_bytes(parts, &block.value, block.base);
+    let read = |row: &Row<'_>| Ok(row.get_ref(0)?.as_blob().ok().and_then(own));
     Ok(statement.query_row((sql(block.id.0),), read).optional().map_err(failed)?.flatten())
+}
+
+/// The digest kept of an inode.
+pub(super) fn digest_of(connection: &Connection, ino: Ino) -> Result<Option<Digest>> {
+    let mut statement = connection.prepare_cached("SELECT digest FROM fileatt WHERE ino = ?1").map_err(failed)?;
+    let read =
+        |row: &Row<'_>| Ok(row.get_ref(0)?.as_blob_or_null().ok().flatten().and_then(|bytes| bytes.try_into().ok()));
+    Ok(statement.query_row((sql(ino.0),), read).optional().map_err(failed)?.flatten())
+}
+
+/// The first `limit` commits from `from` on, in their order.
+pub(super) fn commits(connection: &Connection, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
+    let statement = "SELECT number, time, op, root_digest, previous_digest FROM commits WHERE number >= ?1 ORDER BY number LIMIT ?2";
+    let digest = |row: &Row<'_>, column: usize| -> rusqlite::Result<Option<Digest>> {
+        let bytes = row.get_ref(column)?.as_blob_or_null().map_err(|_| bad(column, "digest is no blob"))?;
+        bytes.map(|bytes| bytes.try_into().map_err(|_| bad(column, "digest is not of 32 bytes"))).transpose()
+    };
+    all(connection, statement, (sql(from.0), sql(limit as u64)), |row| {
+        let (root, previous) = (digest(row, 3)?, digest(row, 4)?);
+        let (number, op) = (CommitNo(unsigned(row, 0)?), OpNo(unsigned(row, 2)?));
+        Ok(CommitRow { number, time: Timestamp(row.get(1)?), op, root, previous })
+    })
 }

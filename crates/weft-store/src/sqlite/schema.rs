@@ -15,6 +15,7 @@ CREATE TABLE volume (
     home TEXT NOT NULL,
     bytes_max INTEGER,
     inodes_max INTEGER,
+    digests INTEGER NOT NULL,
     number INTEGER NOT NULL,
     op INTEGER NOT NULL,
     next_id INTEGER NOT NULL,
@@ -58,8 +59,10 @@ CREATE TABLE naming (
     kind INTEGER NOT NULL,
     cookie INTEGER NOT NULL,
     since INTEGER NOT NULL,
+    digest BLOB,
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
+CREATE INDEX naming_inode ON naming (ino);
 CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind);
 CREATE TABLE extents (
     ino INTEGER NOT NULL,
@@ -72,7 +75,8 @@ CREATE TABLE blocks (
     id INTEGER PRIMARY KEY,
     refs INTEGER NOT NULL,
     length INTEGER NOT NULL,
-    digest BLOB NOT NULL,
+    base INTEGER NOT NULL,
+    value BLOB NOT NULL,
     segment INTEGER,
     position INTEGER,
     parts BLOB
@@ -81,6 +85,19 @@ CREATE TABLE block_bytes (
     id INTEGER PRIMARY KEY,
     bytes BLOB NOT NULL
 );
+CREATE TABLE branches (
+    parent INTEGER NOT NULL,
+    prefix BLOB NOT NULL,
+    children BLOB NOT NULL,
+    PRIMARY KEY (parent, prefix)
+) WITHOUT ROWID;
+CREATE TABLE nodes (
+    ino INTEGER NOT NULL,
+    level INTEGER NOT NULL,
+    idx INTEGER NOT NULL,
+    children BLOB NOT NULL,
+    PRIMARY KEY (ino, level, idx)
+) WITHOUT ROWID;
 CREATE TABLE xattr (
     ino INTEGER NOT NULL,
     name BLOB NOT NULL,

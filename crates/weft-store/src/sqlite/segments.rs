@@ -293,7 +293,7 @@ mod tests {
     fn blocks(lengths: &[usize]) -> Vec<NewBlock> {
         let block = |(i, length): (usize, &usize)| {
             let byte = u8::try_from(i + 1).expect("few blocks");
-            NewBlock::new(BlockId(i as u64 + 1), Rope::from(vec![byte; *length]))
+            NewBlock::new(BlockId(i as u64 + 1), Rope::from(vec![byte; *length]), 0)
         };
         lengths.iter().enumerate().map(block).collect()
     }

@@ -4,7 +4,8 @@
 //! ones or the rows; the rows are committed when all blocks are written and synced.
 
 use super::SqliteStore;
-use super::apply::Writer;
+use super::apply::{NewRows, Writer};
+use super::extents::Stored;
 use super::segments::{Segments, Tail};
 use crate::batch::{Batch, NewBlock};
 use crate::error::Result;
@@ -12,15 +13,15 @@ use crate::row::{BlockRef, Place};
 use crate::store::{Durability, Transaction};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
-use weft_digest::Parts;
 
 /// A transaction that has the writer until it ends. Dropped, it is rolled back.
 pub(super) struct SqliteTransaction<'a> {
     store: &'a SqliteStore,
     writer: MutexGuard<'a, Writer>,
     durability: Durability,
-    blocks: Vec<(BlockRef, Parts)>,
+    blocks: Vec<Stored>,
     /// Where the next block goes if this is committed.
     tail: Tail,
     writing: Work,
@@ -52,12 +53,23 @@ impl<'a> SqliteTransaction<'a> {
     fn write(&mut self, batch: &Batch) -> Result<()> {
         let (freed, synced) = if let Some(segments) = self.store.segments.clone() {
             let mut writing = std::mem::take(&mut self.writing);
-            let places = self.blocks.iter().map(|(block, _)| block.place).collect::<Vec<_>>();
-            let mut syncing = Work::start(move || writing.finish().and_then(|()| segments.sync(&places)));
-            let freed = self.writer.write_rows(batch, &self.blocks, self.tail);
+            let places = self.blocks.iter().map(|stored| stored.block.place).collect::<Vec<_>>();
+            let (tell, written) = channel::<()>();
+            let mut syncing = Work::start(move || {
+                let result = writing.finish();
+                drop(tell);
+                result.and_then(|()| segments.sync(&places))
+            });
+            // Nothing is ever sent: the end of what would send is told.
+            let wait = || {
+                let _ = written.recv();
+            };
+            let rows = NewRows { batch, blocks: &self.blocks, tail: self.tail, wait: &wait };
+            let freed = self.writer.write_rows(&rows);
             (freed, syncing.finish())
         } else {
-            (self.writer.write_rows(batch, &self.blocks, self.tail), Ok(()))
+            let rows = NewRows { batch, blocks: &self.blocks, tail: self.tail, wait: &|| () };
+            (self.writer.write_rows(&rows), Ok(()))
         };
         synced?;
         self.writer.commit(freed?, self.tail)
@@ -69,13 +81,16 @@ impl Transaction for SqliteTransaction<'_> {
         if blocks.is_empty() {
             return Ok(Vec::new());
         }
-        let name = |block: &mut NewBlock| (block.at(Place::Database), std::mem::take(&mut block.parts));
-        let names = blocks.iter_mut().map(name).collect::<Vec<_>>();
+        let stored = |new: &mut NewBlock| {
+            let block = new.at(Place::Database);
+            Stored { block, parts: std::mem::take(&mut new.parts), alone: new.alone }
+        };
+        let stored = blocks.iter_mut().map(stored).collect::<Vec<_>>();
         let places = self.store_bytes(blocks)?;
-        let placed = |((block, parts), place)| (BlockRef { place, ..block }, parts);
+        let placed = |(stored, place): (Stored, Place)| Stored { block: BlockRef { place, ..stored.block }, ..stored };
         let first = self.blocks.len();
-        self.blocks.extend(names.into_iter().zip(places).map(placed));
-        Ok(self.blocks[first..].iter().map(|(block, _)| *block).collect())
+        self.blocks.extend(stored.into_iter().zip(places).map(placed));
+        Ok(self.blocks[first..].iter().map(|stored| stored.block).collect())
     }
 
     fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {

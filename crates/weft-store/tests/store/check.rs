@@ -83,7 +83,7 @@ fn wrong_counts_are_set_right() {
 
 #[test]
 fn what_verifies_parts_of_a_block_is_taken_away_if_it_is_wrong() {
-    let says = |id| format!("block {id}: what verifies its parts is not of its digest");
+    let says = |id| format!("block {id}: what verifies its parts is not of its value");
     breaks("UPDATE blocks SET parts = zeroblob(128) WHERE id = 2", &[&says(2)]);
     breaks("UPDATE blocks SET parts = substr(parts, 1, 96) WHERE id = 1", &[&says(1)]);
     breaks("UPDATE blocks SET parts = (SELECT parts FROM blocks WHERE id = 1) WHERE id = 3", &[&says(3)]);
@@ -138,7 +138,7 @@ fn a_cycle_of_directories_is_cut() {
 fn a_directory_that_also_has_a_name_in_itself_keeps_the_other() {
     breaks(
         &format!(
-            "INSERT INTO naming VALUES ({SUBDIRECTORY}, x'61', {DIRECTORY}, 16384, 60, 1); \
+            "INSERT INTO naming (parent, name, ino, kind, cookie, since) VALUES ({SUBDIRECTORY}, x'61', {DIRECTORY}, 16384, 60, 1); \
              UPDATE fileatt SET parent = {SUBDIRECTORY} WHERE ino = {DIRECTORY}"
         ),
         &[
@@ -151,7 +151,7 @@ fn a_directory_that_also_has_a_name_in_itself_keeps_the_other() {
 #[test]
 fn entries_of_nothing_or_of_the_wrong_kind_are_put_right() {
     breaks(
-        "INSERT INTO naming VALUES (1, x'61', 99, 32768, 60, 1)",
+        "INSERT INTO naming (parent, name, ino, kind, cookie, since) VALUES (1, x'61', 99, 32768, 60, 1)",
         &["/a: the entry names inode 99, which is not there"],
     );
     breaks(
@@ -159,7 +159,9 @@ fn entries_of_nothing_or_of_the_wrong_kind_are_put_right() {
         &["/dir/large: the entry says kind 10000, the inode 100000"],
     );
     breaks(
-        &format!("INSERT INTO naming VALUES (1, x'61', {SUBDIRECTORY}, 16384, 60, 1)"),
+        &format!(
+            "INSERT INTO naming (parent, name, ino, kind, cookie, since) VALUES (1, x'61', {SUBDIRECTORY}, 16384, 60, 1)"
+        ),
         &["/a: the directory has another name already"],
     );
     breaks(

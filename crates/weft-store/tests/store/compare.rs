@@ -1,7 +1,8 @@
 //! Everything a store says, to compare stores with.
 
 use std::collections::BTreeMap;
-use weft_store::{BlockDigest, BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Patience, Result, Store};
+use weft_digest::Value;
+use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Patience, Result, Store};
 
 /// What can be read of a store. Where blocks lie is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +11,7 @@ pub struct State {
     inodes: Vec<InodeRow>,
     names: Vec<NameRow>,
     found: Vec<Option<NameRow>>,
-    extents: BTreeMap<(Ino, u64), (u64, BlockDigest, Vec<u8>)>,
+    extents: BTreeMap<(Ino, u64), (u64, Value, Vec<u8>)>,
     xattrs: Vec<(Ino, Name, Vec<u8>)>,
     orphans: Vec<Ino>,
 }
@@ -45,10 +46,10 @@ pub fn state(store: &dyn Store) -> Result<State> {
         let together = store.read_blocks(&own.iter().map(|(_, block)| *block).collect::<Vec<_>>());
         for ((index, block), again) in own.into_iter().zip(together) {
             let bytes = store.read_block(&block, Patience::Forever)?.expect("waited for");
-            assert_eq!(weft_digest::digest(&bytes), block.digest, "bytes that are not what was written");
+            assert!(block.verify(&bytes), "bytes that are not what was written");
             assert!(again.expect("it could be read alone") == bytes, "read together it has other bytes");
             read_parts(store, &block, &bytes)?;
-            extents.insert((ino, index), (block.id.0, block.digest, bytes.to_vec()));
+            extents.insert((ino, index), (block.id.0, block.value, bytes.to_vec()));
         }
         xattrs.extend(store.xattrs(ino)?.into_iter().map(|(name, value)| (ino, name, value)));
     }

@@ -43,7 +43,7 @@ fn apply_all(batches: &[(Vec<Change>, bool)], home: BlockHome) -> Result<(), Tes
         let expected = memory.apply(&batch, Durability::Durable).expect("the model takes it");
         let durability = if *durable { Durability::Durable } else { Durability::Eventual };
         let applied = store.apply(&batch, durability).expect("applied");
-        let told = |applied: &Applied| applied.blocks.iter().map(|b| (b.id, b.length, b.digest)).collect::<Vec<_>>();
+        let told = |applied: &Applied| applied.blocks.iter().map(|b| (b.id, b.length, b.value)).collect::<Vec<_>>();
         prop_assert_eq!(told(&applied), told(&expected));
         prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
     }

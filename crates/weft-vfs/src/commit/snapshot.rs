@@ -365,7 +365,7 @@ mod tests {
         meanwhile(state);
         let stored = |job: &Job| {
             let length = u32::try_from(job.len).expect("a block");
-            BlockRef { id: job.id, length, digest: [0; 32], place: Place::Database }
+            BlockRef { id: job.id, length, base: 0, value: [0; 32], place: Place::Database }
         };
         let blocks: Vec<BlockRef> = snapshot.jobs.iter().map(stored).collect();
         state.finish(&snapshot, &blocks);

@@ -14,10 +14,26 @@ use weft_store::{Ino, Kind, Name};
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
 const BYTES_MAX: usize = 64 << 10;
 
+/// The attribute that tells the digest. It is not in lists of names, so that nobody copies it along.
+pub const DIGEST: &[u8] = b"user.weft.digest";
+
+/// The attribute that tells by what a directory lists this: for nearly every file its digest.
+pub const LISTED_DIGEST: &[u8] = b"user.weft.digest.listed";
+
 impl Vfs {
-    /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace).
+    /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace). [`DIGEST`] is the digest of
+    /// a file or directory in hexadecimal, as [`Vfs::digest`] tells it, [`LISTED_DIGEST`] what [`Vfs::listed_digest`] tells.
     pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let name = xattr_name(name)?;
+        let computed = match name.as_bytes() {
+            DIGEST => Some(self.digest(ino)?),
+            LISTED_DIGEST => Some(self.listed_digest(ino)?),
+            _ => None,
+        };
+        if let Some(digest) = computed {
+            let digest = digest.ok_or(ErrorKind::NoAttribute)?;
+            return Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into_bytes());
+        }
         self.run(|state| {
             let value = state.xattrs(ino)?.map.get(&name).cloned();
             value.ok_or_else(|| ErrorKind::NoAttribute.into())
@@ -31,7 +47,7 @@ impl Vfs {
 
     /// Sets an extended attribute (setxattr(2)). Setting an access ACL sets the permission bits that it
     /// stands for; `kill_set_group_id` then clears the set-group-id bit, for a caller not in the file's group.
-    /// `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name), `NotSupported` (namespace), `NoSpace` (list full).
+    /// `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name), `NotSupported` (namespace), `NoSpace` (list full), `NotPermitted` ([`DIGEST`]).
     pub fn set_xattr(
         &self,
         ino: Ino,
@@ -40,7 +56,7 @@ impl Vfs {
         mode: SetXattr,
         kill_set_group_id: bool,
     ) -> Result<()> {
-        let name = xattr_name(name)?;
+        let name = settable(name)?;
         if value.len() > BYTES_MAX {
             return Err(ErrorKind::AttributeTooBig.into());
         }
@@ -63,9 +79,9 @@ impl Vfs {
         })
     }
 
-    /// Removes an extended attribute. `NoAttribute`.
+    /// Removes an extended attribute. `NoAttribute`, `NotPermitted` ([`DIGEST`]).
     pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        let name = xattr_name(name)?;
+        let name = settable(name)?;
         let time = self.now();
         self.change(|state| {
             if !state.xattrs(ino)?.map.contains_key(&name) {
@@ -109,6 +125,11 @@ impl State {
         let permissions = row.permissions & !0o777 & !killed | acl.permissions();
         Ok(((!acl.is_minimal()).then_some(stored), Some(permissions)))
     }
+}
+
+/// The name of an attribute that is kept and not computed. `NotPermitted`.
+fn settable(name: &[u8]) -> Result<Name> {
+    if name == DIGEST || name == LISTED_DIGEST { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
 }
 
 /// The name of an attribute in a namespace that is kept.

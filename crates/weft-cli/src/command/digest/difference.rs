@@ -1,9 +1,9 @@
 //! Where two trees differ, by their digests: only what differs is visited.
 
-use super::tree::{Known, Whole};
+use super::directory::{Boxed, Item};
+use anyhow::Result;
 use std::collections::BTreeMap;
-use std::ops::Range;
-use weft_digest::{Digest, Kind};
+use weft_digest::Kind;
 
 /// How an entry of the second tree differs from that of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,52 +30,53 @@ pub struct Difference {
     pub is_directory: bool,
 }
 
-type Pair<'a> = [Option<(&'a Known, &'a Digest)>; 2];
+type Pair<'a> = [Option<Item<'a>>; 2];
 
 /// All differences, in the order of their paths.
-pub fn differences(first: &Whole, second: &Whole) -> Vec<Difference> {
+pub fn differences<'a>(first: Boxed<'a>, second: Boxed<'a>) -> Result<Vec<Difference>> {
     let mut found = Vec::new();
     // Not by recursion: a volume may be deeper than a stack.
-    let mut waiting = vec![([first.top(), second.top()], Vec::new())];
-    while let Some((ranges, above)) = waiting.pop() {
-        for (name, pair) in pairs([first, second], ranges) {
-            let path = if above.is_empty() { name.to_vec() } else { [&above, name].join(&b'/') };
-            found.extend(changes(pair).map(|(change, known)| {
-                let is_directory = known.kind == Kind::Directory;
+    let mut waiting = vec![([first, second], Vec::new())];
+    while let Some((directories, above)) = waiting.pop() {
+        for (name, pair) in pairs(&directories)? {
+            let path = if above.is_empty() { name } else { [&above, &name[..]].join(&b'/') };
+            found.extend(changes(&pair).map(|(change, item)| {
+                let is_directory = item.kind == Kind::Directory;
                 Difference { change, path: path.clone(), is_directory }
             }));
-            if let [Some((old, was)), Some((new, is))] = pair
-                && was != is
-                && [old.kind, new.kind] == [Kind::Directory; 2]
+            if let [Some(old), Some(new)] = pair
+                && old.digest != new.digest
+                && let (Some(old), Some(new)) = (old.below, new.below)
             {
-                waiting.push(([&old.entries, &new.entries], path));
+                waiting.push(([old, new], path));
             }
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    found
+    Ok(found)
 }
 
-/// What the two trees have under each name in these directories.
-fn pairs<'a>(trees: [&'a Whole; 2], ranges: [&'a Range<usize>; 2]) -> BTreeMap<&'a [u8], Pair<'a>> {
-    let mut pairs: BTreeMap<&[u8], Pair<'_>> = BTreeMap::new();
-    for (side, (tree, range)) in trees.into_iter().zip(ranges).enumerate() {
-        for (known, digest) in tree.known(range) {
-            pairs.entry(&known.name).or_default()[side] = Some((known, digest));
+/// What the two have under each name.
+fn pairs<'a>(directories: &[Boxed<'a>; 2]) -> Result<BTreeMap<Vec<u8>, Pair<'a>>> {
+    let mut pairs: BTreeMap<Vec<u8>, Pair<'a>> = BTreeMap::new();
+    for (side, directory) in directories.iter().enumerate() {
+        for item in directory.entries()? {
+            let slot = pairs.entry(item.name.clone()).or_default();
+            slot[side] = Some(item);
         }
     }
-    pairs
+    Ok(pairs)
 }
 
 /// How they differ, whatever lies below.
-fn changes(pair: Pair<'_>) -> impl Iterator<Item = (Change, &Known)> {
+fn changes<'a, 'b>(pair: &'b Pair<'a>) -> impl Iterator<Item = (Change, &'b Item<'a>)> {
     let changes = match pair {
-        [Some((old, _)), None] => [Some((Change::Deleted, old)), None],
-        [None, Some((new, _))] => [Some((Change::Added, new)), None],
-        [Some((old, _)), Some((new, _))] if old.kind != new.kind => [Some((Change::Kind, new)), None],
-        [Some((old, was)), Some((new, is))] => [
+        [Some(old), None] => [Some((Change::Deleted, old)), None],
+        [None, Some(new)] => [Some((Change::Added, new)), None],
+        [Some(old), Some(new)] if old.kind != new.kind => [Some((Change::Kind, new)), None],
+        [Some(old), Some(new)] => [
             (old.permissions != new.permissions).then_some((Change::Permissions, new)),
-            (was != is && new.kind != Kind::Directory).then_some((Change::Content, new)),
+            (old.digest != new.digest && new.kind != Kind::Directory).then_some((Change::Content, new)),
         ],
         [None, None] => [None, None],
     };
@@ -84,12 +85,13 @@ fn changes(pair: Pair<'_>) -> impl Iterator<Item = (Change, &Known)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::directory::of;
     use super::super::tree::{Listed, Tree};
     use super::*;
     use crate::command::transfer::Progress;
-    use anyhow::{Result, bail};
+    use anyhow::bail;
     use proptest::prelude::*;
-    use weft_digest::FileHasher;
+    use weft_digest::{Digest, FileHasher};
 
     #[derive(Clone, Debug, PartialEq)]
     enum Memory {
@@ -174,15 +176,46 @@ mod tests {
         }
     }
 
-    fn whole(tree: &Memory) -> Whole {
-        Whole::of(&InMemory, tree.clone(), &Progress::new()).expect("memory is readable")
+    /// A tree that keeps the digests of some directories.
+    struct Keeping;
+
+    impl Tree for Keeping {
+        type Node = Memory;
+
+        fn entries(&self, directory: &Memory) -> Result<Vec<Listed<Memory>>> {
+            InMemory.entries(directory)
+        }
+
+        fn read(&self, file: &Memory, hasher: &mut FileHasher) -> Result<u64> {
+            InMemory.read(file, hasher)
+        }
+
+        fn target(&self, link: &Memory) -> Result<Vec<u8>> {
+            InMemory.target(link)
+        }
+
+        fn kept(&self, node: &Memory) -> Result<Option<Digest>> {
+            match node {
+                Memory::Directory(_, entries) if entries.len() != 2 => {
+                    Ok(Some(of(&InMemory, node.clone(), true, &Progress::new())?.0))
+                }
+                _ => Ok(None),
+            }
+        }
+    }
+
+    fn found(first: &Memory, second: &Memory) -> Vec<Difference> {
+        let progress = Progress::new();
+        let first = of(&InMemory, first.clone(), false, &progress).expect("memory is readable").1;
+        let second = of(&Keeping, second.clone(), false, &progress).expect("memory is readable").1;
+        differences(first, second).expect("memory is readable")
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
         fn one_tree_and_the_differences_give_the_other(first in trees(), second in trees()) {
-            let found = differences(&whole(&first), &whole(&second));
+            let found = found(&first, &second);
             prop_assert_eq!(found.is_empty(), first == second);
             prop_assert_eq!(mended(&first, &second, &found, b""), second);
         }

@@ -1,7 +1,9 @@
 //! Files and directories of any file system.
 
 use super::super::transfer::{CHUNK_BYTES, Progress};
-use super::tree::{Found, Listed, Tree, Whole, of_file};
+use super::directory;
+use super::list::unhex;
+use super::tree::{Found, Listed, Tree, of_file};
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -11,18 +13,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weft_digest::{Content, Digest, FileHasher, Kind};
+use weft_vfs::{DIGEST, LISTED_DIGEST};
 
-/// What `path` names; a symbolic link stands for its target, and `-` for standard input.
-pub fn digest(path: &Path, progress: &Progress) -> Result<Found> {
-    if path == Path::new("-") {
-        return of_file(&Plain { top: Path::new("/dev/stdin") }, &PathBuf::from("/dev/stdin"), progress);
-    }
-    let node = path.to_path_buf();
-    let tree = Plain { top: path };
-    if std::fs::metadata(path)?.is_dir() {
-        Ok(Whole::of(&tree, node, progress)?.found())
+/// What `path` names; a symbolic link stands for its target, and `-` for standard input. With `all` from all bytes, whatever is kept.
+pub fn digest(tree: &Plain, path: &Path, all: bool, progress: &Progress) -> Result<Found> {
+    let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
+    let node = find(path)?;
+    if node.is_directory {
+        Ok(Found { digest: directory::of(tree, node, all, progress)?.0, is_directory: true })
     } else {
-        of_file(&tree, &node, progress)
+        of_file(tree, &node, all, progress)
     }
 }
 
@@ -33,45 +33,102 @@ pub fn listed(path: &Path) -> Result<Digest> {
     Ok(hasher.finish().listed)
 }
 
-/// All below the directory at `path`.
-pub fn whole(path: &Path, progress: &Progress) -> Result<Whole> {
-    Whole::of(&Plain { top: path }, path.to_path_buf(), progress)
+/// What `path` names.
+pub fn find(path: &Path) -> Result<Node> {
+    let status = std::fs::metadata(path)?;
+    Ok(Node { path: path.to_path_buf(), device: status.dev(), is_directory: status.is_dir(), is_top: true })
 }
 
-struct Plain<'a> {
+/// The devices of all mounts of volumes, by mountinfo (proc_pid_mountinfo(5)): what others keep in the attribute is not to be believed.
+fn devices_of_mounts() -> Option<Vec<u64>> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let device = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let (major, minor) = before.split(' ').nth(2)?.split_once(':')?;
+        let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+        after.starts_with("fuse.weft ").then_some(device)
+    };
+    Some(mounts.lines().filter_map(device).collect())
+}
+
+/// Whatever is mounted.
+pub struct Plain {
+    /// Devices of mounts that keep digests.
+    keeping: Vec<u64>,
+}
+
+/// A file, directory or other.
+pub struct Node {
+    path: PathBuf,
+    device: u64,
+    is_directory: bool,
     /// The one path of which a symbolic link is followed.
-    top: &'a Path,
+    is_top: bool,
 }
 
-impl Tree for Plain<'_> {
-    type Node = PathBuf;
+impl Plain {
+    /// As things are mounted now.
+    pub fn new() -> Plain {
+        Plain { keeping: devices_of_mounts().unwrap_or_default() }
+    }
 
-    fn entries(&self, directory: &PathBuf) -> Result<Vec<Listed<PathBuf>>> {
+    /// An attribute that tells a digest. None if that is not kept, or cannot be told.
+    fn kept(&self, node: &Node, name: &[u8]) -> Option<Digest> {
+        if !self.keeping.contains(&node.device) {
+            return None;
+        }
+        let name = std::str::from_utf8(name).expect("a constant");
+        let mut value = [0; 64];
+        let len = if node.is_top {
+            rustix::fs::getxattr(&node.path, name, &mut value[..])
+        } else {
+            rustix::fs::lgetxattr(&node.path, name, &mut value[..])
+        };
+        // What cannot be told is read, which then says what is wrong.
+        unhex(&value[..len.ok()?])
+    }
+}
+
+impl Tree for Plain {
+    type Node = Node;
+
+    fn entries(&self, directory: &Node) -> Result<Vec<Listed<Node>>> {
         let listed = || -> Result<_> {
             let mut listed = Vec::new();
-            for entry in std::fs::read_dir(directory)? {
+            for entry in std::fs::read_dir(&directory.path)? {
                 let entry = entry?;
-                let (node, status) = (entry.path(), entry.metadata()?);
+                let (path, status) = (entry.path(), entry.metadata()?);
                 let kind = Kind::from_mode(status.mode())
-                    .ok_or_else(|| anyhow!("{} is of an unknown kind", node.display()))?;
+                    .ok_or_else(|| anyhow!("{} is of an unknown kind", path.display()))?;
                 let permissions = (status.mode() & 0o7777) as u16;
                 let name = entry.file_name().into_vec();
+                let node = Node { path, device: status.dev(), is_directory: status.is_dir(), is_top: false };
                 listed.push(Listed { name, kind, permissions, rdev: status.rdev(), node });
             }
             Ok(listed)
         };
-        listed().with_context(|| format!("cannot list {}", directory.display()))
+        listed().with_context(|| format!("cannot list {}", directory.path.display()))
     }
 
-    fn read(&self, path: &PathBuf, hasher: &mut FileHasher) -> Result<u64> {
-        let follow = if path == self.top { OFlags::empty() } else { OFlags::NOFOLLOW };
+    fn kept(&self, node: &Node) -> Result<Option<Digest>> {
+        Ok(self.kept(node, LISTED_DIGEST))
+    }
+
+    fn kept_content(&self, node: &Node) -> Result<Option<Digest>> {
+        Ok(self.kept(node, DIGEST))
+    }
+
+    fn read(&self, node: &Node, hasher: &mut FileHasher) -> Result<u64> {
+        let path = &node.path;
+        let follow = if node.is_top { OFlags::empty() } else { OFlags::NOFOLLOW };
         let open = || rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | follow, Mode::empty());
         let mut read = || -> Result<u64> { read(&mut File::from(open()?), hasher) };
         read().with_context(|| format!("cannot read {}", path.display()))
     }
 
-    fn target(&self, link: &PathBuf) -> Result<Vec<u8>> {
-        let target = std::fs::read_link(link).with_context(|| format!("cannot read the link {}", link.display()))?;
+    fn target(&self, link: &Node) -> Result<Vec<u8>> {
+        let target = std::fs::read_link(&link.path);
+        let target = target.with_context(|| format!("cannot read the link {}", link.path.display()))?;
         Ok(target.as_os_str().as_bytes().to_vec())
     }
 }

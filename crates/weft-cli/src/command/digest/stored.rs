@@ -1,33 +1,28 @@
 //! Files and directories of a volume that is not mounted.
 
 use super::super::transfer::{CHUNK_BYTES, Place, Progress};
-use super::tree::{Found, Listed, Tree, Whole, of_file};
-use anyhow::{Context, Result, bail, ensure};
-use weft_digest::{FileHasher, Kind};
+use super::directory;
+use super::tree::{Found, Listed, Tree, of_file};
+use anyhow::{Context, Result, bail};
+use std::sync::Arc;
+use weft_digest::{Digest, FileHasher, Kind};
 use weft_vfs::{Caller, Cookie, ErrorKind, Ino, Vfs, Whence};
 
 /// Entries listed at once.
 const PAGE: usize = 1024;
 
-/// What `place` names.
-pub fn digest(place: &Place, progress: &Progress) -> Result<Found> {
+/// What `place` names: with `all` from all bytes, whatever is kept.
+pub fn digest(tree: &Stored, place: &Place, all: bool, progress: &Progress) -> Result<Found> {
     let (kind, node) = find(place)?;
-    let tree = Stored(&place.opened.vfs);
     match kind {
-        Kind::Directory => Ok(Whole::of(&tree, node, progress)?.found()),
-        Kind::File => of_file(&tree, &node, progress),
+        Kind::Directory => Ok(Found { digest: directory::of(tree, node, all, progress)?.0, is_directory: true }),
+        Kind::File => of_file(tree, &node, all, progress),
         _ => bail!("it is neither a file nor a directory"),
     }
 }
 
-/// All below the directory that `place` names.
-pub fn whole(place: &Place, progress: &Progress) -> Result<Whole> {
-    let (kind, node) = find(place)?;
-    ensure!(kind == Kind::Directory, "it is not a directory");
-    Whole::of(&Stored(&place.opened.vfs), node, progress)
-}
-
-fn find(place: &Place) -> Result<(Kind, Node)> {
+/// What `place` names.
+pub fn find(place: &Place) -> Result<(Kind, Node)> {
     let vfs = &*place.opened.vfs;
     let mut found = vfs.attributes(Ino::ROOT)?;
     for name in &place.path {
@@ -37,9 +32,11 @@ fn find(place: &Place) -> Result<(Kind, Node)> {
     Ok((found.kind, Node { ino: found.ino, size: found.size, path: place.path.join(&b'/') }))
 }
 
-struct Stored<'a>(&'a Vfs);
+/// What lies in a volume.
+pub struct Stored(pub Arc<Vfs>);
 
-struct Node {
+/// A file, directory or other of it.
+pub struct Node {
     ino: Ino,
     size: u64,
     path: Vec<u8>,
@@ -51,7 +48,7 @@ impl Node {
     }
 }
 
-impl Tree for Stored<'_> {
+impl Tree for Stored {
     type Node = Node;
 
     fn entries(&self, directory: &Node) -> Result<Vec<Listed<Node>>> {
@@ -80,13 +77,21 @@ impl Tree for Stored<'_> {
         Ok(file.size)
     }
 
+    fn kept(&self, node: &Node) -> Result<Option<Digest>> {
+        self.0.listed_digest(node.ino).with_context(|| format!("cannot tell the digest of {}", node.shown()))
+    }
+
+    fn kept_content(&self, node: &Node) -> Result<Option<Digest>> {
+        self.0.digest(node.ino).with_context(|| format!("cannot tell the digest of {}", node.shown()))
+    }
+
     fn target(&self, link: &Node) -> Result<Vec<u8>> {
         let target = self.0.read_symlink(link.ino);
         Ok(target.with_context(|| format!("cannot read the link {}", link.shown()))?.to_vec())
     }
 }
 
-impl Stored<'_> {
+impl Stored {
     fn read_all(&self, file: &Node, hasher: &mut FileHasher) -> Result<()> {
         let mut at = 0;
         while at < file.size {

@@ -1,10 +1,10 @@
 //! Digests of whole trees, wherever they are read from.
 
 use super::super::transfer::{Progress, Sender, in_parallel};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use parking_lot::Mutex;
 use std::ops::Range;
-use weft_digest::{Content, Digest, Entry, FileHasher, Kind, Proof, Step, device, digest, directory};
+use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory};
 
 /// Where files and directories are read from.
 pub trait Tree: Sync {
@@ -16,6 +16,16 @@ pub trait Tree: Sync {
 
     /// Gives all bytes of a file to `hasher`; tells how many.
     fn read(&self, file: &Self::Node, hasher: &mut FileHasher) -> Result<u64>;
+
+    /// By what a directory lists `node`, if that is kept there and need not be computed.
+    fn kept(&self, _node: &Self::Node) -> Result<Option<Digest>> {
+        Ok(None)
+    }
+
+    /// BLAKE3 of the content of file `node`, if that is kept there.
+    fn kept_content(&self, _node: &Self::Node) -> Result<Option<Digest>> {
+        Ok(None)
+    }
 
     /// The target of a symbolic link.
     fn target(&self, link: &Self::Node) -> Result<Vec<u8>>;
@@ -37,12 +47,43 @@ pub struct Found {
     pub is_directory: bool,
 }
 
-/// The digest of the file `node`.
-pub fn of_file<T: Tree>(tree: &T, node: &T::Node, progress: &Progress) -> Result<Found> {
-    let mut hasher = FileHasher::new(Content::Always);
-    progress.file(tree.read(node, &mut hasher)?);
-    let digest = hasher.finish().content.expect("it was asked for");
+/// The digest of the content of file `node`, as it is kept or, with `all`, from all of its bytes.
+pub fn of_file<T: Tree>(tree: &T, node: &T::Node, all: bool, progress: &Progress) -> Result<Found> {
+    let kept = if all { None } else { tree.kept_content(node)? };
+    let digest = match kept {
+        Some(digest) => digest,
+        None => {
+            let mut hasher = FileHasher::new(Content::Always);
+            progress.file(tree.read(node, &mut hasher)?);
+            hasher.finish().content.expect("it was asked for")
+        }
+    };
     Ok(Found { digest, is_directory: false })
+}
+
+/// By what a directory lists `listed`, but for directories; nothing is kept of it.
+fn computed<T: Tree>(tree: &T, listed: &Listed<T::Node>) -> Result<Digest> {
+    Ok(match listed.kind {
+        Kind::Symlink => digest(&tree.target(&listed.node)?),
+        Kind::CharDevice | Kind::BlockDevice => device(rustix::fs::major(listed.rdev), rustix::fs::minor(listed.rdev)),
+        Kind::File | Kind::Directory | Kind::Fifo | Kind::Socket => digest(&[]),
+    })
+}
+
+/// By what a directory lists file `node`, from all of its bytes.
+pub fn listed<T: Tree>(tree: &T, node: &T::Node, progress: &Progress) -> Result<Digest> {
+    let mut hasher = FileHasher::new(Content::IfListed);
+    progress.file(tree.read(node, &mut hasher)?);
+    Ok(hasher.finish().listed)
+}
+
+/// By what a directory lists `item`, which is none itself: as it is kept, or computed.
+pub fn kept_or_computed<T: Tree>(tree: &T, item: &Listed<T::Node>, progress: &Progress) -> Result<Digest> {
+    match (tree.kept(&item.node)?, item.kind) {
+        (Some(kept), _) => Ok(kept),
+        (None, Kind::File) => listed(tree, &item.node, progress),
+        (None, _) => computed(tree, item),
+    }
 }
 
 /// An entry of a directory, its digest apart.
@@ -71,9 +112,8 @@ impl Whole {
         in_parallel(
             |files| walk(tree, node, &mut all, &mut top, &digests, files),
             |(at, file): (usize, T::Node)| {
-                let mut hasher = FileHasher::new(Content::IfListed);
-                progress.file(tree.read(&file, &mut hasher)?);
-                digests.lock()[at] = hasher.finish().listed;
+                let digest = listed(tree, &file, progress)?;
+                digests.lock()[at] = digest;
                 Ok(())
             },
         )?;
@@ -86,8 +126,8 @@ impl Whole {
     }
 
     /// The digest of the directory.
-    pub fn found(&self) -> Found {
-        Found { digest: directory(self.entries(&self.top)), is_directory: true }
+    pub fn digest(&self) -> Digest {
+        directory(self.entries(&self.top))
     }
 
     /// Its entries.
@@ -105,21 +145,6 @@ impl Whole {
             let Known { name, kind, permissions, .. } = &self.all[at];
             Entry { name, kind: *kind, permissions: *permissions, digest: self.digests[at] }
         })
-    }
-
-    /// Proves what lies at `path`, a name for each directory on the way.
-    pub fn prove(&self, path: &[Vec<u8>]) -> Result<Proof> {
-        let (mut steps, mut digest, mut range) = (Vec::new(), None, Some(&self.top));
-        for name in path {
-            let shown = String::from_utf8_lossy(name);
-            let entries = range.with_context(|| format!("what should hold {shown} is not a directory"))?;
-            let step = Step::new(self.entries(entries), name);
-            steps.push(step.with_context(|| format!("there is no {shown}"))?);
-            let at = entries.clone().find(|at| self.all[*at].name == *name).expect("there is a way to it");
-            digest = Some(self.digests[at]);
-            range = Some(&self.all[at].entries).filter(|_| self.all[at].kind == Kind::Directory);
-        }
-        Ok(Proof { steps, digest: digest.context("the path has no names")? })
     }
 }
 
@@ -141,14 +166,11 @@ fn walk<T: Tree>(
             Some(of) => all[of].entries = range,
             None => *top = range,
         }
-        for (at, Listed { name, kind, permissions, rdev, node }) in (start..).zip(entries) {
-            all.push(Known { name, kind, permissions, entries: 0..0 });
-            let own = match kind {
-                Kind::Symlink => digest(&tree.target(&node)?),
-                Kind::CharDevice | Kind::BlockDevice => device(rustix::fs::major(rdev), rustix::fs::minor(rdev)),
-                Kind::File | Kind::Directory | Kind::Fifo | Kind::Socket => digest(&[]),
-            };
+        for (at, entry) in (start..).zip(entries) {
+            let own = computed(tree, &entry)?;
             digests.lock().push(own);
+            let Listed { name, kind, permissions, node, .. } = entry;
+            all.push(Known { name, kind, permissions, entries: 0..0 });
             match kind {
                 Kind::Directory => waiting.push((Some(at), node)),
                 Kind::File if !files.send((at, node))? => return Ok(()),

@@ -1,9 +1,9 @@
 //! Proofs as text, line by line: `weft proof 1`; `root` and the digest of the first directory; for each step `entry`
 //! with kind, permissions (octal), number of the directory's entries and name, followed by the hashes beside the way
-//! from the top down; `digest` and that of the last entry. Names are escaped as in lists of digests.
+//! from the top down, each after `left` or `right`; `digest` and that of the last entry. Names are escaped as in lists of digests.
 
 use super::super::digest::list::{escape, hex, unescape, unhex};
-use weft_digest::{Digest, Kind, Proof, SIBLINGS_MAX, Step};
+use weft_digest::{Digest, Kind, Proof, SIBLINGS_MAX, Sibling, Side, Step};
 
 const TITLE: &[u8] = b"weft proof 1";
 
@@ -15,7 +15,9 @@ pub fn encode(proof: &Proof) -> Option<Vec<u8>> {
         let mut line = format!("entry {letter} {:04o} {} ", step.permissions, step.entries).into_bytes();
         line.extend(escape(&step.name));
         lines.push(line);
-        lines.extend(step.siblings.iter().map(|sibling| hex(sibling).into_bytes()));
+        lines.extend(
+            step.siblings.iter().map(|sibling| format!("{} {}", side(*sibling), hex(&sibling.digest)).into_bytes()),
+        );
     }
     lines.push(format!("digest {}\n", hex(&proof.digest)).into_bytes());
     Some(lines.join(&b'\n'))
@@ -36,10 +38,25 @@ pub fn decode(text: &[u8]) -> Option<(Digest, Proof)> {
             steps.push(step(entry)?);
         } else {
             let siblings = &mut steps.last_mut()?.siblings;
-            siblings.push(unhex(line).filter(|_| siblings.len() < SIBLINGS_MAX)?);
+            siblings.push(sibling(line).filter(|_| siblings.len() < SIBLINGS_MAX)?);
         }
     }
     None
+}
+
+fn side(sibling: Sibling) -> &'static str {
+    match sibling.side {
+        Side::Left => "left",
+        Side::Right => "right",
+    }
+}
+
+fn sibling(line: &[u8]) -> Option<Sibling> {
+    let of = |side: Side, digest: &[u8]| Some(Sibling { side, digest: unhex(digest)? });
+    match line.strip_prefix(b"left ") {
+        Some(digest) => of(Side::Left, digest),
+        None => of(Side::Right, line.strip_prefix(b"right ")?),
+    }
 }
 
 fn step(entry: &[u8]) -> Option<Step> {

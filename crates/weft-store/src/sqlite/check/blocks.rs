@@ -4,12 +4,11 @@ use super::rules::{Rule, rule};
 use super::{Checker, Progress, failed};
 use crate::Error;
 use crate::error::{ErrorKind, Result};
-use crate::row::{BlockId, Place};
+use crate::row::{BlockRef, Place};
 use crate::sqlite::read::{self, sql, unsigned};
 use crate::sqlite::segments::Segments;
 use crate::store::{BlockHome, Header, Patience};
 use weft_block::Block;
-use weft_digest::digest;
 
 const BLOCKS: &[Rule] = &[
     rule(
@@ -75,13 +74,6 @@ const MISSING_BYTES: &str = "INSERT INTO bad SELECT b.id, CASE WHEN y.id IS NULL
 /// Blocks verified between two reports of progress.
 const REPORTED: u64 = 256;
 
-struct Stored {
-    id: BlockId,
-    length: usize,
-    digest: Vec<u8>,
-    place: Place,
-}
-
 impl Checker<'_> {
     pub(super) fn blocks(&mut self, header: &Header) -> Result<()> {
         let refs = "INSERT INTO refs_of SELECT block, count(*) FROM \
@@ -120,19 +112,19 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Reads every block that is there, and compares it with its digest.
+    /// Reads every block that is there, and compares it with its value.
     fn read_data(&mut self) -> Result<()> {
         let segments = self.segments();
         let count = "SELECT count(*) FROM blocks";
         let total = self.connection.query_row(count, (), |row| unsigned(row, 0)).map_err(failed)?;
-        let all = "SELECT id, length, digest, segment, position FROM blocks WHERE id NOT IN (SELECT block FROM bad) \
+        let all = "SELECT id, length, base, value, segment, position FROM blocks WHERE id NOT IN (SELECT block FROM bad) \
                    ORDER BY segment, position, id";
         let mut statement = self.connection.prepare(all).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         let (mut done, mut bad) = (0, Vec::new());
         while let Some(row) = rows.next().map_err(failed)? {
             // What cannot be read as a block's row was reported by a rule.
-            let Ok(block) = stored(row) else { continue };
+            let Ok(block) = read::block_ref(row, 0) else { continue };
             if let Some(why) = self.damage(&block, segments.as_ref())? {
                 bad.push((block.id, why));
             }
@@ -148,28 +140,19 @@ impl Checker<'_> {
     }
 
     /// What is wrong with the bytes of a block.
-    fn damage(&self, block: &Stored, segments: Option<&Segments>) -> Result<Option<String>> {
+    fn damage(&self, block: &BlockRef, segments: Option<&Segments>) -> Result<Option<String>> {
         let read = match (block.place, segments) {
             (Place::Database, _) => read::block_bytes(&self.connection, block.id).map(|bytes| Some(Block::new(bytes))),
             (Place::Segment { segment, offset }, Some(segments)) => {
-                segments.read(segment, offset, block.length, Patience::Forever)
+                segments.read(segment, offset, block.length as usize, Patience::Forever)
             }
             (Place::Segment { .. }, None) => return Ok(None),
         };
         match read {
-            Ok(bytes) if bytes.as_deref().is_some_and(|bytes| digest(bytes)[..] == block.digest) => Ok(None),
+            Ok(bytes) if bytes.as_deref().is_some_and(|bytes| block.verify(bytes)) => Ok(None),
             Ok(_) => Ok(Some("has other bytes than were written".into())),
             Err(error @ (Error::Corrupt(_) | Error::Io { .. })) => Ok(Some(format!("cannot be read: {error}"))),
             Err(error) => Err(error),
         }
     }
-}
-
-fn stored(row: &rusqlite::Row<'_>) -> rusqlite::Result<Stored> {
-    let place = match row.get(3)? {
-        None => Place::Database,
-        Some(segment) => Place::Segment { segment, offset: unsigned(row, 4)? },
-    };
-    let length = row.get::<_, u32>(1)? as usize;
-    Ok(Stored { id: BlockId(unsigned(row, 0)?), length, digest: row.get(2)?, place })
 }

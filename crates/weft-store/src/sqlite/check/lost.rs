@@ -8,8 +8,8 @@ use crate::sqlite::read::{self, sql};
 use crate::store::Header;
 use crate::{Error, Name};
 use rusqlite::OptionalExtension;
-use weft_digest::Kind;
-use weft_digest::digest;
+use weft_block::Rope;
+use weft_digest::{Hashed, Kind, Value, ZERO};
 
 /// Inodes of no name that are no orphans, or orphans that hold entries.
 const NAMELESS: &str = "SELECT ino FROM fileatt f WHERE ino <> 1 \
@@ -68,8 +68,8 @@ impl Checker<'_> {
         for id in lost {
             let bytes = "SELECT bytes FROM block_bytes WHERE id = ?1";
             let bytes: Vec<u8> = self.connection.query_row(bytes, (id,), |row| row.get(0)).map_err(failed)?;
-            let row = "INSERT INTO blocks (id, refs, length, digest) VALUES (?1, 0, ?2, ?3)";
-            let row = (row, (id, sql(bytes.len() as u64), digest(&bytes)));
+            let row = "INSERT INTO blocks (id, refs, length, base, value) VALUES (?1, 0, ?2, 0, ?3)";
+            let row = (row, (id, sql(bytes.len() as u64), hashed(bytes)));
             self.connection.execute(row.0, row.1).map_err(failed)?;
         }
         Ok(())
@@ -112,7 +112,7 @@ impl Checker<'_> {
             allocated,
             ..self.new_row(ino)?
         };
-        put_inode(&self.connection, header.commit.next(), &row)
+        put_inode(&self.connection, header.commit.next(), &row, None)
     }
 
     fn new_row(&self, ino: i64) -> Result<InodeRow> {
@@ -141,7 +141,7 @@ impl Checker<'_> {
     /// Adds the entry `row`, with a new cookie, and counts it in its directory and its inode.
     fn link(&self, commit: CommitNo, row: &NameRow) -> Result<()> {
         let cookie = Cookie(number(self.next_id()?)?.0);
-        put_name(&self.connection, commit, &NameRow { cookie, ..row.clone() })?;
+        put_name(&self.connection, commit, &NameRow { cookie, ..row.clone() }, None)?;
         let (parent, ino, is_directory) = (sql(row.parent.0), sql(row.ino.0), row.kind == Kind::Directory);
         let directory = "UPDATE fileatt SET size = size + 1, nlink = nlink + ?2, since = ?3 WHERE ino = ?1";
         self.connection.execute(directory, (parent, is_directory, sql(commit.0))).map_err(failed)?;
@@ -180,7 +180,7 @@ impl Checker<'_> {
         }
         let ino = self.next_id()?;
         let row = InodeRow { permissions: 0o700, ..self.new_row(ino)? };
-        put_inode(&self.connection, commit, &row)?;
+        put_inode(&self.connection, commit, &row, None)?;
         let counted = "UPDATE volume SET inodes_used = inodes_used + 1";
         self.connection.execute(counted, ()).map_err(failed)?;
         let name = self.free_name(1, name)?;
@@ -194,4 +194,9 @@ impl Checker<'_> {
 
 fn number(ino: i64) -> Result<Ino> {
     u64::try_from(ino).map(Ino).map_err(|_| Error::Corrupt(format!("inode number {ino}")))
+}
+
+/// What the bytes of a block of which nothing else is known hash to.
+fn hashed(bytes: Vec<u8>) -> Value {
+    if bytes.is_empty() { ZERO } else { Hashed::new(&Rope::from(bytes), 0).value }
 }

@@ -16,7 +16,7 @@ impl Checker<'_> {
         }
         drop(clear);
         let finding = |what| Finding { path: None, what, outcome };
-        let what = |id| finding(format!("block {id}: what verifies its parts is not of its digest"));
+        let what = |id| finding(format!("block {id}: what verifies its parts is not of its value"));
         self.findings.extend(wrong.iter().take(FINDINGS_MAX).map(what));
         if wrong.len() > FINDINGS_MAX {
             self.findings.push(finding(format!("and {} more of the same kind", wrong.len() - FINDINGS_MAX)));
@@ -25,15 +25,15 @@ impl Checker<'_> {
     }
 
     fn wrong_parts(&self) -> Result<Vec<i64>> {
-        let all = "SELECT id, length, digest, parts FROM blocks WHERE parts IS NOT NULL";
+        let all = "SELECT id, length, value, parts FROM blocks WHERE parts IS NOT NULL";
         let mut statement = self.connection.prepare(all).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         let mut wrong = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             let is_long = row.get::<_, i64>(1).is_ok_and(|length| length > sql(PART_BYTES as u64));
             let right = match (row.get_ref(2), row.get_ref(3)) {
-                (Ok(ValueRef::Blob(digest)), Ok(ValueRef::Blob(parts))) => {
-                    digest.try_into().is_ok_and(|digest| Parts::from_bytes(parts, digest).is_some())
+                (Ok(ValueRef::Blob(value)), Ok(ValueRef::Blob(parts))) => {
+                    value.try_into().is_ok_and(|value| Parts::from_bytes(parts, value, 0).is_some())
                 }
                 _ => false,
             };

@@ -72,7 +72,7 @@ pub(super) const VALUES: &[Rule] = &[
         "SELECT NULL, NULL, printf('block %d has a row that no Weft writes', id) FROM blocks WHERE id < 1 \
          OR typeof(refs) <> 'integer' OR typeof(length) <> 'integer' \
          OR length NOT BETWEEN 1 AND (SELECT block_size FROM volume) \
-         OR typeof(digest) <> 'blob' OR length(digest) <> 32 OR typeof(segment) NOT IN ('null', 'integer') \
+         OR typeof(base) <> 'integer' OR base < 0 OR typeof(value) <> 'blob' OR length(value) <> 32 OR typeof(segment) NOT IN ('null', 'integer') \
          OR typeof(position) NOT IN ('null', 'integer') OR (segment IS NULL) <> (position IS NULL) OR position < 0",
         &[],
     ),

@@ -1,0 +1,102 @@
+//! Directories with digests of what they list, looked at one by one: where digests are kept, what is not looked at is not read.
+
+use super::super::transfer::Progress;
+use super::tree::{Listed, Tree, Whole, kept_or_computed};
+use anyhow::{Context, Result};
+use std::ops::Range;
+use std::rc::Rc;
+use weft_digest::{Digest, Entry, Kind, Proof, Step};
+
+/// An entry.
+pub struct Item<'a> {
+    pub name: Vec<u8>,
+    pub kind: Kind,
+    pub permissions: u16,
+    pub digest: Digest,
+    /// Of a directory: what it holds.
+    pub below: Option<Boxed<'a>>,
+}
+
+/// One of them, wherever it lies.
+pub type Boxed<'a> = Box<dyn Directory<'a> + 'a>;
+
+/// A directory.
+pub trait Directory<'a> {
+    /// Its entries, in no order.
+    fn entries(&self) -> Result<Vec<Item<'a>>>;
+}
+
+/// The directory `node` with its digest: as both are kept or, where they are not or `all` says so, from everything that lies below.
+pub fn of<'a, T: Tree>(tree: &'a T, node: T::Node, all: bool, progress: &'a Progress) -> Result<(Digest, Boxed<'a>)> {
+    let kept = if all { None } else { tree.kept(&node)? };
+    if let Some(digest) = kept {
+        return Ok((digest, Box::new(Kept { tree, node, progress })));
+    }
+    let whole = Whole::of(tree, node, progress)?;
+    let (digest, range) = (whole.digest(), whole.top().clone());
+    Ok((digest, Box::new(Part { whole: Rc::new(whole), range })))
+}
+
+/// One of which all is known.
+struct Part {
+    whole: Rc<Whole>,
+    range: Range<usize>,
+}
+
+impl<'a> Directory<'a> for Part {
+    fn entries(&self) -> Result<Vec<Item<'a>>> {
+        let known = self.whole.known(&self.range);
+        Ok(known
+            .map(|(known, digest)| {
+                let part = || Part { whole: self.whole.clone(), range: known.entries.clone() };
+                let below = (known.kind == Kind::Directory).then(|| Box::new(part()) as Boxed<'a>);
+                let (name, kind, permissions) = (known.name.clone(), known.kind, known.permissions);
+                Item { name, kind, permissions, digest: *digest, below }
+            })
+            .collect())
+    }
+}
+
+/// One where digests are kept.
+struct Kept<'a, T: Tree> {
+    tree: &'a T,
+    node: T::Node,
+    progress: &'a Progress,
+}
+
+impl<'a, T: Tree> Directory<'a> for Kept<'a, T> {
+    fn entries(&self) -> Result<Vec<Item<'a>>> {
+        let item = |listed: Listed<T::Node>| -> Result<Item<'a>> {
+            let (digest, below) = if listed.kind == Kind::Directory {
+                let (digest, below) = of(self.tree, listed.node, false, self.progress)?;
+                (digest, Some(below))
+            } else {
+                (kept_or_computed(self.tree, &listed, self.progress)?, None)
+            };
+            Ok(Item { name: listed.name, kind: listed.kind, permissions: listed.permissions, digest, below })
+        };
+        self.tree.entries(&self.node)?.into_iter().map(item).collect()
+    }
+}
+
+/// Proves what lies at `path`, a name for each directory on the way.
+pub fn prove<'a>(top: Boxed<'a>, path: &[Vec<u8>]) -> Result<Proof> {
+    let (mut steps, mut digest, mut directory) = (Vec::new(), None, Some(top));
+    for name in path {
+        let shown = String::from_utf8_lossy(name);
+        let entries = directory.with_context(|| format!("what should hold {shown} is not a directory"))?.entries()?;
+        let entry = |item: &'_ Item<'a>| (item.kind, item.permissions, item.digest);
+        let step = Step::new(
+            entries.iter().map(|item| {
+                let (kind, permissions, digest) = entry(item);
+                Entry { name: &item.name, kind, permissions, digest }
+            }),
+            name,
+        );
+        steps.push(step.with_context(|| format!("there is no {shown}"))?);
+        let found = entries.into_iter().find(|item| item.name == *name).expect("there is a way to it");
+        digest = Some(found.digest);
+        directory = found.below;
+    }
+    Ok(Proof { steps, digest: digest.context("the path has no names")? })
+}

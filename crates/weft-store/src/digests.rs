@@ -1,0 +1,74 @@
+//! Digests of files and directories, kept with each commit.
+//!
+//! A commit tells which files and names it changes; the digests of those files, of the directories above them and of the
+//! root follow, each once however often it changed. What a change must not read again is kept in rows: values of a large file's subtrees
+//! ([`file`]), hashes of entries and of what begins alike in a large directory ([`directory`]). Knows rows and not the engine
+//! that keeps them: an engine answers [`DigestRows`] inside the transaction of the commit.
+//!
+//! Definition: docs/digest.md. Rows: docs/format.md.
+
+mod commit;
+mod directory;
+mod file;
+mod zeros;
+
+pub(crate) use commit::{CommitDigests, Digester};
+pub(crate) use file::FileChange;
+pub(crate) use zeros::ZeroValues;
+
+use crate::Name;
+use crate::error::Result;
+use crate::row::{BlockRef, Ino};
+use std::ops::Range;
+use weft_block::Block;
+use weft_digest::{Digest, Kind};
+
+/// What digests need to know of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inode {
+    pub(crate) kind: Kind,
+    pub(crate) permissions: u32,
+    pub(crate) size: u64,
+    /// The directory that holds this directory.
+    pub(crate) parent: Ino,
+    /// What is kept; none if it is not known.
+    pub(crate) digest: Option<Digest>,
+}
+
+/// The rows of one transaction, as they are after all changes made so far.
+pub(crate) trait DigestRows {
+    /// None if there is none.
+    fn inode(&self, ino: Ino) -> Result<Option<Inode>>;
+    /// Keeps the digest of an inode that there is.
+    fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()>;
+
+    /// Directories that name `ino`, and the names.
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>>;
+    /// The hash of an entry; none if there is no such entry, or no hash.
+    fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>>;
+    /// Keeps the hash of an entry that there is.
+    fn set_entry(&self, parent: Ino, name: &Name, hash: &Digest) -> Result<()>;
+    /// The first `limit` entries of `parent` whose names begin with `prefix`, in the order of the names' bytes, with their hashes.
+    fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>>;
+
+    /// What is kept of the entries of `parent` that begin with `prefix`.
+    fn branch(&self, parent: Ino, prefix: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// Keeps that, or nothing any more.
+    fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()>;
+
+    /// Forgets all branches of `parent`.
+    fn clear_branches(&self, parent: Ino) -> Result<()>;
+
+    /// The blocks of `ino` in `range` of indices, in their order.
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
+    /// The bytes of a block, verified.
+    fn bytes(&self, block: &BlockRef) -> Result<Block>;
+    /// What is kept of node `index` at `level` of a file's tree.
+    fn node(&self, ino: Ino, level: u32, index: u64) -> Result<Option<Vec<u8>>>;
+    /// Which nodes of `level` are kept, of those in `range`, in their order.
+    fn nodes(&self, ino: Ino, level: u32, range: Range<u64>) -> Result<Vec<u64>>;
+    /// Keeps that, or nothing any more.
+    fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()>;
+    /// Forgets all nodes at `level` from `index` on.
+    fn clear_nodes(&self, ino: Ino, level: u32, index: u64) -> Result<()>;
+}

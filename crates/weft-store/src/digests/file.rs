@@ -1,0 +1,367 @@
+//! The digest of a file that has blocks: from their values, by the tree above them.
+//!
+//! A *group* is 64 blocks, or 4 MiB if that is less; its value follows from those of its blocks, wherever these are stored. A file of more than one group
+//! keeps *nodes*: one of level 1 has the values of up to 64 groups, one of each further level those of up to 64 nodes below. A change
+//! makes one node anew at each level, so it costs a group and the logarithm of the size. What is zeros as a whole has the value
+//! [`ZERO`], and a node of nothing else is not kept: holes cost nothing.
+
+use super::DigestRows;
+use super::zeros::ZeroValues;
+use crate::error::{Error, Result};
+use crate::row::{BlockRef, Ino};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use weft_digest::{Digest, FileHasher, PIECE_BYTES, Value, ZERO, listed, merged, root, value};
+
+/// Children of a node, and most blocks of a group.
+const FAN_OUT: u64 = 64;
+
+/// Pieces of zeros that are hashed when a digest is asked for: less than half a second for the first time.
+const ZERO_PIECES_MAX: u64 = 256;
+
+const VALUE_BYTES: usize = 32;
+
+const PIECE: u64 = PIECE_BYTES as u64;
+
+/// A file with a change of content.
+pub(crate) struct FileChange<'a> {
+    pub(crate) ino: Ino,
+    /// Bytes in a block of the volume.
+    pub(crate) block_size: u64,
+    /// As of the last commit; 0 for a file that it did not have.
+    pub(crate) old_size: u64,
+    pub(crate) size: u64,
+    /// Indices of blocks that were put.
+    pub(crate) put: &'a [Range<u64>],
+    /// Indices from which all others were cleared.
+    pub(crate) cleared: &'a [Range<u64>],
+    /// The digest of the file if its first block is all of it, where that is known: of a block, by its number.
+    pub(crate) alone: &'a dyn Fn(&BlockRef) -> Option<Digest>,
+}
+
+/// Makes what is kept of a file's tree right, and tells by what the directory lists the file.
+pub(super) fn update(rows: &dyn DigestRows, zeros: &ZeroValues, change: &FileChange<'_>) -> Result<Digest> {
+    let shape = Shape { block_size: change.block_size };
+    let tree = Tree { rows, zeros, ino: change.ino, shape, block_size: change.block_size, size: change.size };
+    let group_bytes = shape.group_bytes();
+    if change.old_size > group_bytes {
+        tree.cut(change.old_size)?;
+    }
+    if change.size <= change.block_size {
+        tree.only_block(change.alone)
+    } else if change.size <= group_bytes {
+        Ok(root(&tree.with_zeros(&tree.blocks(0)?, 0, change.block_size)))
+    } else {
+        tree.update_nodes(tree.changed_groups(change)?)
+    }
+}
+
+/// Forgets all that is kept of a file of `size` bytes.
+pub(super) fn forget(rows: &dyn DigestRows, ino: Ino, block_size: u64, size: u64) -> Result<()> {
+    (1..=Shape { block_size }.top(size)).try_for_each(|level| rows.clear_nodes(ino, level, 0))
+}
+
+/// BLAKE3 of the content of a file that is listed by `listed`; none if more than [`ZERO_PIECES_MAX`] pieces of it are zeros.
+pub(super) fn content(
+    rows: &dyn DigestRows,
+    zeros: &ZeroValues,
+    ino: Ino,
+    block_size: u64,
+    size: u64,
+    listed: Digest,
+) -> Result<Option<Digest>> {
+    let shape = Shape { block_size };
+    let tree = Tree { rows, zeros, ino, shape, block_size, size };
+    let top = shape.top(size);
+    if top == 0 {
+        return Ok(Some(listed));
+    }
+    let node = tree.node(top, 0)?;
+    if !tree.counted(top, 0, node).1 {
+        return Ok(Some(listed));
+    }
+    let mut left = ZERO_PIECES_MAX;
+    Ok(tree.content(top, 0, &mut left)?.map(|values| root(&values)))
+}
+
+/// Values of the children of a node; which of them hold zeros as docs/digest.md counts them, a bit for each from the lowest on.
+struct Node {
+    with_zeros: u64,
+    values: Vec<Value>,
+}
+
+/// What becomes of a child.
+#[derive(Clone, Copy)]
+struct Child {
+    value: Value,
+    has_zeros: bool,
+}
+
+/// How many bytes lie under what.
+#[derive(Clone, Copy)]
+struct Shape {
+    block_size: u64,
+}
+
+impl Shape {
+    fn group_bytes(self) -> u64 {
+        (self.block_size * FAN_OUT).min(PIECE).max(self.block_size)
+    }
+
+    /// Bytes under a child of a node of `level`.
+    fn child_bytes(self, level: u32) -> u64 {
+        (1..level).fold(self.group_bytes(), |bytes, _| bytes.saturating_mul(FAN_OUT))
+    }
+
+    /// The level whose only node is the top of a file of `size` bytes; 0 if the file has none.
+    fn top(self, size: u64) -> u32 {
+        if size <= self.group_bytes() {
+            return 0;
+        }
+        (1..).find(|level| size.div_ceil(self.child_bytes(*level)) <= FAN_OUT).expect("sizes have an end")
+    }
+}
+
+struct Tree<'a> {
+    rows: &'a dyn DigestRows,
+    zeros: &'a ZeroValues,
+    ino: Ino,
+    shape: Shape,
+    block_size: u64,
+    size: u64,
+}
+
+impl Tree<'_> {
+    /// Forgets the nodes of a file of `old_size` bytes that this one does not have.
+    fn cut(&self, old_size: u64) -> Result<()> {
+        let top = self.shape.top(self.size);
+        for level in 1..=self.shape.top(old_size) {
+            let node_bytes = self.shape.child_bytes(level).saturating_mul(FAN_OUT);
+            let first = if level > top { 0 } else { self.size.div_ceil(node_bytes) };
+            if old_size > first.saturating_mul(node_bytes) {
+                self.rows.clear_nodes(self.ino, level, first)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The digest of a file of one block at most.
+    fn only_block(&self, alone: &dyn Fn(&BlockRef) -> Option<Digest>) -> Result<Digest> {
+        let block = self.rows.extents(self.ino, 0..1)?.pop().map(|(_, block)| block);
+        if let Some(block) = &block
+            && u64::from(block.length) == self.size
+            && let Some(known) = alone(block)
+        {
+            return Ok(known);
+        }
+        let mut hasher = FileHasher::new(weft_digest::Content::IfListed);
+        let mut left = self.size;
+        if let Some(block) = &block {
+            let bytes = self.rows.bytes(block)?;
+            let bytes = &bytes[..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
+            hasher.update(bytes);
+            left -= bytes.len() as u64;
+        }
+        hasher.zeros(left);
+        Ok(hasher.finish().listed)
+    }
+
+    /// The values of the blocks of a group; zeros count as [`ZERO`].
+    fn blocks(&self, group: u64) -> Result<Vec<Value>> {
+        let start = group * self.shape.group_bytes();
+        let end = self.size.min(start + self.shape.group_bytes());
+        let (first, last) = (start / self.block_size, end.div_ceil(self.block_size));
+        let mut values = vec![ZERO; usize::try_from(last - first).expect("at most 1024")];
+        for (index, block) in self.rows.extents(self.ino, first..last)? {
+            let slot = index.checked_sub(first).and_then(|at| values.get_mut(usize::try_from(at).ok()?));
+            let slot =
+                slot.ok_or_else(|| Error::Corrupt(format!("blocks of inode {} are not in order", self.ino.0)))?;
+            *slot = self.block(index * self.block_size, &block)?;
+        }
+        Ok(values)
+    }
+
+    /// The value of the block at `position`, which zeros follow if it is short.
+    fn block(&self, position: u64, block: &BlockRef) -> Result<Value> {
+        let len = self.block_size.min(self.size - position);
+        if block.value == ZERO || (block.base == position && u64::from(block.length) == len) {
+            return Ok(block.value);
+        }
+        let len = usize::try_from(len).expect("at most a block");
+        let stored = self.rows.bytes(block)?;
+        let mut bytes = stored[..stored.len().min(len)].to_vec();
+        bytes.resize(len, 0);
+        if weft_digest::is_zero(&bytes) {
+            return Ok(ZERO);
+        }
+        Ok(value(position, &bytes).expect("a block is a subtree"))
+    }
+
+    /// `values` of subtrees of `bytes` from byte `start` of the file on, with what zeros hash to there instead of [`ZERO`].
+    fn with_zeros(&self, values: &[Value], start: u64, bytes: u64) -> Vec<Value> {
+        let real = |(index, value): (usize, &Value)| match *value {
+            ZERO => {
+                let position = start + index as u64 * bytes;
+                self.zeros.value(position, bytes.min(self.size - position), self.block_size)
+            }
+            value => value,
+        };
+        values.iter().enumerate().map(real).collect()
+    }
+
+    /// The value of a group. [`ZERO`] if it is whole and zeros.
+    fn group(&self, group: u64) -> Result<Value> {
+        let values = self.blocks(group)?;
+        let start = group * self.shape.group_bytes();
+        let is_whole = self.size - start >= self.shape.group_bytes();
+        if is_whole && values.iter().all(|value| *value == ZERO) {
+            return Ok(ZERO);
+        }
+        Ok(merged(&self.with_zeros(&values, start, self.block_size)))
+    }
+
+    /// The groups that may have other values than before.
+    fn changed_groups(&self, change: &FileChange<'_>) -> Result<BTreeSet<u64>> {
+        let last = (self.size - 1) / self.shape.group_bytes();
+        let old_last = change.old_size.saturating_sub(1) / self.shape.group_bytes();
+        let mut groups = BTreeSet::from([last, old_last.min(last)]);
+        for range in change.put {
+            groups.extend(self.groups_of(range, last));
+        }
+        for range in change.cleared {
+            let range = self.groups_of(range, last);
+            if range.end - range.start <= FAN_OUT {
+                groups.extend(range);
+                continue;
+            }
+            // However long a hole is, only what lay there changes.
+            for node in self.rows.nodes(self.ino, 1, range.start / FAN_OUT..(range.end - 1) / FAN_OUT + 1)? {
+                let below = node * FAN_OUT..(node + 1) * FAN_OUT;
+                groups.extend(below.start.max(range.start)..below.end.min(range.end));
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Groups of the blocks in `range`, as far as the file reaches.
+    fn groups_of(&self, range: &Range<u64>, last: u64) -> Range<u64> {
+        let group_blocks = self.shape.group_bytes() / self.block_size;
+        let end = range.end.div_ceil(group_blocks).min(last + 1);
+        (range.start / group_blocks).min(end)..end
+    }
+
+    /// Makes the nodes above `groups` anew, level by level; tells the digest.
+    fn update_nodes(&self, groups: BTreeSet<u64>) -> Result<Digest> {
+        let top = self.shape.top(self.size);
+        let mut changed = BTreeMap::new();
+        for group in groups {
+            let value = self.group(group)?;
+            changed.insert(group, Child { value, has_zeros: value == ZERO });
+        }
+        for level in 1..=top {
+            let mut above = BTreeMap::new();
+            let mut changes = changed.into_iter().peekable();
+            while let Some((first, _)) = changes.peek() {
+                let index = first / FAN_OUT;
+                let mut node = self.node(level, index)?;
+                while let Some((child, change)) = changes.next_if(|(child, _)| child / FAN_OUT == index) {
+                    let slot = usize::try_from(child % FAN_OUT).expect("below the fan-out");
+                    node.values[slot] = change.value;
+                    node.with_zeros &= !(1 << slot);
+                    node.with_zeros |= u64::from(change.has_zeros) << slot;
+                }
+                self.keep(level, index, &node)?;
+                let (values, has_zeros) = self.counted(level, index, node);
+                if level == top {
+                    return Ok(listed(self.size, &values, has_zeros));
+                }
+                above.insert(index, Child { value: merged(&values), has_zeros });
+            }
+            changed = above;
+        }
+        unreachable!("the top has a node")
+    }
+
+    /// A node as it is kept, with as many children as the file has now.
+    fn node(&self, level: u32, index: u64) -> Result<Node> {
+        let child_bytes = self.shape.child_bytes(level);
+        let start = index.saturating_mul(child_bytes).saturating_mul(FAN_OUT);
+        let children = usize::try_from((self.size - start).div_ceil(child_bytes).min(FAN_OUT)).expect("at most 64");
+        let damaged = || Error::Corrupt(format!("a node of inode {}'s tree has another length than any", self.ino.0));
+        let mut node = Node { with_zeros: u64::MAX, values: Vec::new() };
+        if let Some(bytes) = self.rows.node(self.ino, level, index)? {
+            let (with_zeros, values) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
+            let (values, rest) = values.as_chunks::<VALUE_BYTES>();
+            if !rest.is_empty() || values.len() > FAN_OUT as usize {
+                return Err(damaged());
+            }
+            node = Node { with_zeros: u64::from_le_bytes(*with_zeros), values: values.to_vec() };
+        }
+        // What the file has grown by is zeros until something else is written there.
+        for slot in node.values.len()..children {
+            node.with_zeros |= 1 << slot;
+        }
+        node.values.resize(children, ZERO);
+        if children < FAN_OUT as usize {
+            node.with_zeros &= (1 << children) - 1;
+        }
+        Ok(node)
+    }
+
+    fn keep(&self, level: u32, index: u64, node: &Node) -> Result<()> {
+        if node.values.iter().all(|value| *value == ZERO) {
+            return self.rows.set_node(self.ino, level, index, None);
+        }
+        let mut bytes = node.with_zeros.to_le_bytes().to_vec();
+        bytes.extend_from_slice(node.values.as_flattened());
+        self.rows.set_node(self.ino, level, index, Some(&bytes))
+    }
+
+    /// The values of a node's children as they count: [`ZERO`] only for zeros that are whole pieces of a file of several; and whether
+    /// there are any such zeros.
+    fn counted(&self, level: u32, index: u64, node: Node) -> (Vec<Value>, bool) {
+        let child_bytes = self.shape.child_bytes(level);
+        if level > 1 {
+            return (node.values, node.with_zeros != 0);
+        }
+        let start = index * child_bytes * FAN_OUT;
+        let in_piece = usize::try_from(PIECE / child_bytes).expect("at most 1024").max(1);
+        let mut has_zeros = false;
+        let mut values = Vec::with_capacity(node.values.len());
+        for (piece, children) in node.values.chunks(in_piece).enumerate() {
+            let position = start + (piece * in_piece) as u64 * child_bytes;
+            let is_whole = self.size > PIECE && self.size - position >= PIECE;
+            if is_whole && children.iter().all(|value| *value == ZERO) {
+                has_zeros = true;
+                values.extend_from_slice(children);
+            } else {
+                values.extend(self.with_zeros(children, position, child_bytes));
+            }
+        }
+        (values, has_zeros)
+    }
+
+    /// The values of a node's children, those of zeros as BLAKE3 has them. None if there are more pieces of zeros than `left`, of which
+    /// it takes them off.
+    fn content(&self, level: u32, index: u64, left: &mut u64) -> Result<Option<Vec<Value>>> {
+        let Node { with_zeros, mut values } = self.node(level, index)?;
+        let child_bytes = self.shape.child_bytes(level);
+        for (slot, value) in values.iter_mut().enumerate() {
+            let child = index * FAN_OUT + slot as u64;
+            if with_zeros >> slot & 1 == 0 {
+                continue;
+            }
+            if level > 1 {
+                let Some(below) = self.content(level - 1, child, left)? else { return Ok(None) };
+                *value = merged(&below);
+                continue;
+            }
+            let position = child * child_bytes;
+            let taken = u64::from(position.is_multiple_of(PIECE));
+            let Some(rest) = left.checked_sub(taken) else { return Ok(None) };
+            *left = rest;
+            *value = self.zeros.value(position, child_bytes.min(self.size - position), self.block_size);
+        }
+        Ok(Some(values))
+    }
+}

@@ -1,0 +1,179 @@
+//! The rows that digests need, in SQLite.
+
+use super::read::{self, sql, unsigned};
+use super::segments::Segments;
+use crate::Name;
+use crate::digests::{DigestRows, Inode};
+use crate::error::{Error, Result};
+use crate::row::{BlockRef, Ino, Place};
+use crate::store::Patience;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+use std::ops::Range;
+use weft_block::Block;
+use weft_digest::{Digest, Kind};
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot keep digests", source }
+}
+
+/// Those of the transaction that `connection` has begun.
+pub(super) struct Rows<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) segments: Option<&'a Segments>,
+    /// Returns when the blocks of this transaction lie in the segments.
+    pub(super) wait: &'a dyn Fn(),
+}
+
+/// A digest as a column has it; none where nothing is, or nothing that Weft writes.
+fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Digest>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Blob(bytes) => bytes.try_into().ok(),
+        _ => None,
+    })
+}
+
+fn name(row: &Row<'_>, column: usize) -> Result<Name> {
+    let bytes = row.get_ref(column).map_err(failed)?.as_blob().unwrap_or_default();
+    Name::new(bytes).map_err(|_| Error::Corrupt("a directory entry has no name that Weft writes".into()))
+}
+
+/// The least that is greater than all that begins with `prefix`, if there is any.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let len = prefix.iter().rposition(|byte| *byte != u8::MAX)? + 1;
+    let mut end = prefix[..len].to_vec();
+    end[len - 1] += 1;
+    Some(end)
+}
+
+impl Rows<'_> {
+    fn execute(&self, statement: &str, parameters: impl Params) -> Result<()> {
+        self.connection.prepare_cached(statement).map_err(failed)?.execute(parameters).map_err(failed)?;
+        Ok(())
+    }
+
+    fn blob(&self, statement: &str, parameters: impl Params) -> Result<Option<Vec<u8>>> {
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        statement.query_row(parameters, |row| row.get(0)).optional().map_err(failed)
+    }
+}
+
+impl DigestRows for Rows<'_> {
+    fn inode(&self, ino: Ino) -> Result<Option<Inode>> {
+        let statement = "SELECT mode, size, parent, digest FROM fileatt WHERE ino = ?1";
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let read = |row: &Row<'_>| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?, unsigned(row, 2)?, digest(row, 3)?));
+        let found = statement.query_row((sql(ino.0),), read).optional().map_err(failed)?;
+        Ok(found.and_then(|(mode, size, parent, digest)| {
+            let kind = Kind::from_mode(mode)?;
+            Some(Inode { kind, permissions: mode & 0o7777, size, parent: Ino(parent), digest })
+        }))
+    }
+
+    fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()> {
+        self.execute("UPDATE fileatt SET digest = ?2 WHERE ino = ?1", (sql(ino.0), &digest[..]))
+    }
+
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
+        let statement = "SELECT parent, name FROM naming INDEXED BY naming_inode WHERE ino = ?1";
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let mut rows = statement.query((sql(ino.0),)).map_err(failed)?;
+        let mut names = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            names.push((Ino(unsigned(row, 0).map_err(failed)?), name(row, 1)?));
+        }
+        Ok(names)
+    }
+
+    fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>> {
+        let statement = "SELECT digest FROM naming WHERE parent = ?1 AND name = ?2";
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let found = statement.query_row((sql(parent.0), name.as_bytes()), |row| digest(row, 0));
+        Ok(found.optional().map_err(failed)?.flatten())
+    }
+
+    fn set_entry(&self, parent: Ino, name: &Name, hash: &Digest) -> Result<()> {
+        let statement = "UPDATE naming SET digest = ?3 WHERE parent = ?1 AND name = ?2";
+        self.execute(statement, (sql(parent.0), name.as_bytes(), &hash[..]))
+    }
+
+    fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {
+        let open = "SELECT name, digest FROM naming WHERE parent = ?1 AND name >= ?2 ORDER BY name LIMIT ?3";
+        let closed =
+            "SELECT name, digest FROM naming WHERE parent = ?1 AND name >= ?2 AND name < ?4 ORDER BY name LIMIT ?3";
+        let (parent, limit, end) = (sql(parent.0), sql(limit as u64), after(prefix));
+        let statement = if end.is_some() { closed } else { open };
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let mut rows = match end {
+            Some(end) => statement.query((parent, prefix, limit, end)),
+            None => statement.query((parent, prefix, limit)),
+        }
+        .map_err(failed)?;
+        let mut entries = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            entries.push((name(row, 0)?, digest(row, 1).map_err(failed)?));
+        }
+        Ok(entries)
+    }
+
+    fn branch(&self, parent: Ino, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.blob("SELECT children FROM branches WHERE parent = ?1 AND prefix = ?2", (sql(parent.0), prefix))
+    }
+
+    fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
+        let put = "INSERT OR REPLACE INTO branches (parent, prefix, children) VALUES (?1, ?2, ?3)";
+        let remove = "DELETE FROM branches WHERE parent = ?1 AND prefix = ?2";
+        match branch {
+            Some(branch) => self.execute(put, (sql(parent.0), prefix, branch)),
+            None => self.execute(remove, (sql(parent.0), prefix)),
+        }
+    }
+
+    fn clear_branches(&self, parent: Ino) -> Result<()> {
+        self.execute("DELETE FROM branches WHERE parent = ?1", (sql(parent.0),))
+    }
+
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        read::extents(self.connection, ino, &range)
+    }
+
+    fn bytes(&self, block: &BlockRef) -> Result<Block> {
+        (self.wait)();
+        let bytes = match (block.place, self.segments) {
+            (Place::Database, _) => Some(Block::new(read::block_bytes(self.connection, block.id)?)),
+            (Place::Segment { segment, offset }, Some(segments)) => {
+                segments.read(segment, offset, block.length as usize, Patience::Forever)?
+            }
+            (Place::Segment { .. }, None) => None,
+        };
+        let damaged = || Error::Corrupt(format!("block {} has other bytes than were written", block.id.0));
+        bytes.filter(|bytes| block.verify(bytes)).ok_or_else(damaged)
+    }
+
+    fn node(&self, ino: Ino, level: u32, index: u64) -> Result<Option<Vec<u8>>> {
+        let statement = "SELECT children FROM nodes WHERE ino = ?1 AND level = ?2 AND idx = ?3";
+        self.blob(statement, (sql(ino.0), level, sql(index)))
+    }
+
+    fn nodes(&self, ino: Ino, level: u32, range: Range<u64>) -> Result<Vec<u64>> {
+        let statement = "SELECT idx FROM nodes WHERE ino = ?1 AND level = ?2 AND idx >= ?3 AND idx < ?4 ORDER BY idx";
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let parameters = (sql(ino.0), level, sql(range.start), sql(range.end));
+        let rows = statement.query_map(parameters, |row| unsigned(row, 0)).map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()> {
+        let put = "INSERT OR REPLACE INTO nodes (ino, level, idx, children) VALUES (?1, ?2, ?3, ?4)";
+        let remove = "DELETE FROM nodes WHERE ino = ?1 AND level = ?2 AND idx = ?3";
+        match node {
+            Some(node) => self.execute(put, (sql(ino.0), level, sql(index), node)),
+            None => self.execute(remove, (sql(ino.0), level, sql(index))),
+        }
+    }
+
+    fn clear_nodes(&self, ino: Ino, level: u32, index: u64) -> Result<()> {
+        let statement = "DELETE FROM nodes WHERE ino = ?1 AND level = ?2 AND idx >= ?3";
+        self.execute(statement, (sql(ino.0), level, sql(index)))
+    }
+}

@@ -1,0 +1,237 @@
+//! Digests that a commit keeps up to date are those that all content and all entries give from scratch: of files of many blocks, with holes and
+//! shared blocks, and of directories of many names, in other shapes than `sqlite.rs` makes.
+
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use weft_digest::{Content, FileHasher};
+use weft_store::sqlite::{CheckOptions, Outcome, Repair, check};
+use weft_store::{BlockHome, Store, Timestamp, VolumeOptions, sqlite};
+use weft_testkit::check_digests;
+use weft_vfs::{AllocateMode, Caller, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, SetAttributes, Vfs};
+
+const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
+const DIRECTORY: MakeNode = MakeNode { kind: Kind::Directory, permissions: 0o755, ..FILE };
+
+fn volume(block_size: u32, home: BlockHome) -> (tempfile::TempDir, Arc<dyn Store>, Arc<Vfs>) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    let options = VolumeOptions { block_size, home, ..VolumeOptions::default() };
+    sqlite::create(&path, &options, (0, 0), Timestamp(0)).expect("created");
+    let store: Arc<dyn Store> = sqlite::open(&path).expect("opened").store;
+    let options = Options { background: false, ..Options::default() };
+    let vfs = Vfs::open(store.clone(), None, options, Arc::new(ManualClock::default())).expect("opens");
+    (directory, store, vfs)
+}
+
+fn resize(vfs: &Vfs, ino: Ino, size: u64) {
+    vfs.set_attributes(ino, SetAttributes { size: Some(size), ..SetAttributes::default() }).expect("sized");
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write { file: bool, offset: u64, len: usize, byte: u8 },
+    Resize { file: bool, size: u64 },
+    Punch { file: bool, offset: u64, len: u64 },
+    Copy { to: u64, from: u64, len: u64 },
+    Commit,
+}
+
+/// Places and lengths in units of a block, some past a level of the tree above.
+fn changes(block: u64) -> impl Strategy<Value = Vec<Change>> {
+    let place = move || {
+        let near = prop_oneof![
+            0..3u64,
+            Just(1088u64),
+            62..67u64,
+            1020..1030u64,
+            4090..4100u64,
+            8190..8200u64,
+            300_000..300_002u64
+        ];
+        (near, prop_oneof![Just(0), 0..block]).prop_map(move |(index, within)| index * block + within)
+    };
+    let change = prop_oneof![
+        5 => (any::<bool>(), place(), 1..3 * block as usize, 0..3u8)
+            .prop_map(|(file, offset, len, byte)| Change::Write { file, offset, len, byte }),
+        2 => (any::<bool>(), place()).prop_map(|(file, size)| Change::Resize { file, size }),
+        1 => (any::<bool>(), place(), 1..200 * block).prop_map(|(file, offset, len)| Change::Punch { file, offset, len }),
+        1 => (place(), place(), 1..200 * block).prop_map(|(to, from, len)| Change::Copy { to, from, len }),
+        3 => Just(Change::Commit),
+    ];
+    prop::collection::vec(change, 1..20)
+}
+
+fn apply(vfs: &Vfs, files: [Ino; 2], change: &Change) {
+    let of = |second: bool| files[usize::from(second)];
+    match *change {
+        Change::Write { file, offset, len, byte } => {
+            vfs.write(of(file), offset, &vec![byte; len], false).expect("written");
+        }
+        Change::Resize { file, size } => resize(vfs, of(file), size),
+        Change::Punch { file, offset, len } => {
+            vfs.allocate(of(file), offset, len, AllocateMode::PunchHole).expect("punched");
+        }
+        Change::Copy { to, from, len } => {
+            vfs.copy_range((files[0], from), (files[1], to), len).expect("copied");
+        }
+        Change::Commit => vfs.commit().expect("committed"),
+    }
+}
+
+fn files_agree(block_size: u32, home: BlockHome, changes: &[Change]) -> Result<(), TestCaseError> {
+    let (_directory, store, vfs) = volume(block_size, home);
+    let files = [b"a", b"b"].map(|name| vfs.make(Caller::ROOT, Ino::ROOT, name, FILE).expect("made").ino);
+    for change in changes.iter().chain(&[Change::Commit]) {
+        apply(&vfs, files, change);
+        if let Change::Commit = change {
+            check_digests(&*store).map_err(TestCaseError::fail)?;
+        }
+    }
+    // Asked for, it is that of what is there now, committed or not.
+    vfs.write(files[0], 5, b"now", false).expect("written");
+    for ino in files {
+        let mut hasher = FileHasher::new(Content::Always);
+        let size = vfs.attributes(ino).expect("there").size;
+        if size > 64 << 20 {
+            continue;
+        }
+        let bytes = vfs.read(ino, 0, usize::try_from(size).expect("short")).expect("read");
+        bytes.slices().iter().for_each(|slice| hasher.update(slice));
+        prop_assert_eq!(vfs.digest(ino).expect("told"), hasher.finish().content);
+    }
+    vfs.close().expect("closed");
+    Ok(())
+}
+
+/// Whatever bit of what is kept is flipped, a check says so, and where; after its repair all is as before.
+#[test]
+fn a_flipped_bit_of_what_is_kept_is_found_and_put_right() {
+    let (directory, store, vfs) = volume(4096, BlockHome::Segments);
+    let path = directory.path().join("volume");
+    let parent = vfs.make(Caller::ROOT, Ino::ROOT, b"directory", DIRECTORY).expect("made").ino;
+    for number in 0..200 {
+        vfs.make(Caller::ROOT, parent, format!("file{number}").as_bytes(), FILE).expect("made");
+    }
+    let file = vfs.make(Caller::ROOT, Ino::ROOT, b"large", FILE).expect("made").ino;
+    vfs.write(file, 0, &vec![7; 1 << 20], false).expect("written");
+    vfs.write(file, 40 << 20, &vec![8; 1 << 20], false).expect("written");
+    vfs.close().expect("closed");
+    drop((vfs, store));
+    let database = path.join("meta.sqlite");
+    let all = "SELECT * FROM (SELECT 'i', CAST(ino AS TEXT), hex(digest) FROM fileatt UNION ALL SELECT 'n', parent || hex(name), hex(digest) FROM naming \
+               UNION ALL SELECT 'b', parent || hex(prefix), hex(children) FROM branches \
+               UNION ALL SELECT 'o', ino || '.' || level || '.' || idx, hex(children) FROM nodes) ORDER BY 1, 2";
+    let kept = || -> Vec<(String, String, String)> {
+        let connection = rusqlite::Connection::open(&database).expect("opened");
+        let mut statement = connection.prepare(all).expect("prepared");
+        let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        rows.and_then(Iterator::collect).expect("listed")
+    };
+    let look = |repair| {
+        let findings = check(&path, CheckOptions { repair, read_data: true }, &mut |_| {}).expect("checked");
+        findings.iter().filter(|finding| finding.outcome != Outcome::Note).map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(look(Repair::No), Vec::<String>::new());
+    let right = kept();
+    assert!(["i", "n", "b", "o"].iter().all(|table| right.iter().any(|(kind, ..)| kind == table)));
+    let flips = [
+        ("fileatt", "digest", format!("ino = {}", file.0), "/large: its digest"),
+        ("fileatt", "digest", format!("ino = {}", parent.0), "/directory: its digest"),
+        ("naming", "digest", "name = CAST('file7' AS BLOB)".into(), "/directory: the hash of an entry"),
+        ("branches", "children", "prefix = CAST('file1' AS BLOB)".into(), "/directory: its digest"),
+        ("branches", "children", "prefix = x''".into(), "/directory: its digest"),
+        ("nodes", "children", "level = 1 AND idx = 0".into(), "/large: its digest"),
+        ("nodes", "children", "level = 2".into(), "/large: its digest"),
+        ("commits", "root_digest", "number = (SELECT number FROM volume)".into(), "the last one, is not of this tree"),
+        ("commits", "previous_digest", "number = (SELECT number FROM volume)".into(), "does not follow"),
+    ];
+    for (at, (table, column, which, expected)) in flips.iter().enumerate() {
+        let connection = rusqlite::Connection::open(&database).expect("opened");
+        let read = format!("SELECT {column} FROM {table} WHERE {which}");
+        let mut bytes: Vec<u8> = connection.query_row(&read, (), |row| row.get(0)).expect("there");
+        let before = bytes.clone();
+        let byte = (at * 31 + 17) % bytes.len();
+        bytes[byte] ^= 1 << (at % 8);
+        let write = format!("UPDATE {table} SET {column} = ?1 WHERE {which}");
+        assert_eq!(connection.execute(&write, (&bytes,)).expect("flipped"), 1);
+        drop(connection);
+        let found = look(Repair::No);
+        assert!(found.iter().any(|what| what.contains(expected)), "{table}: {found:?}");
+        if *table == "commits" {
+            // What was proved by a commit cannot be made up afterwards.
+            let connection = rusqlite::Connection::open(&database).expect("opened");
+            connection.execute(&write, (&before,)).expect("set back");
+        } else {
+            assert!(!look(Repair::Yes).is_empty());
+        }
+        assert_eq!(look(Repair::No), Vec::<String>::new());
+        assert!(kept() == right, "{table}");
+    }
+}
+
+/// Names of few letters, many of which begin alike; some are the beginning of others.
+fn names() -> impl Strategy<Value = BTreeSet<Vec<u8>>> {
+    let name = prop_oneof![
+        (0..400u32).prop_map(|number| format!("file{number:03}").into_bytes()),
+        prop::collection::vec(b'a'..b'c', 1..9),
+        prop::collection::vec(250u8.., 1..4),
+    ];
+    prop::collection::btree_set(name, 0..300)
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    let all = std::env::var("PROPTEST_CASES").ok().and_then(|all| all.parse::<u32>().ok()).unwrap_or(256);
+    ProptestConfig { cases: (all * cases).div_ceil(256), failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn a_file_of_small_blocks_has_the_digest_of_its_bytes(changes in changes(4096), segments: bool) {
+        files_agree(4096, if segments { BlockHome::Segments } else { BlockHome::Database }, &changes)?;
+    }
+
+    #[test]
+    fn a_file_of_usual_blocks_has_the_digest_of_its_bytes(changes in changes(65536)) {
+        files_agree(65536, BlockHome::Segments, &changes)?;
+    }
+
+    #[test]
+    fn a_directory_has_the_digest_of_its_entries(rounds in prop::collection::vec((names(), 0..3u8), 1..6)) {
+        let (_directory, store, vfs) = volume(4096, BlockHome::Segments);
+        let parent = vfs.make(Caller::ROOT, Ino::ROOT, b"directory", DIRECTORY).expect("made").ino;
+        let mut there = BTreeSet::new();
+        for (names, what) in rounds {
+            for name in names {
+                match (what, there.contains(&name)) {
+                    (0 | 1, false) => {
+                        vfs.make(Caller::ROOT, parent, &name, if name[0] == b'b' { DIRECTORY } else { FILE }).expect("made");
+                        there.insert(name);
+                    }
+                    (1, true) => {
+                        let ino = vfs.lookup(Caller::ROOT, parent, &name).expect("found").ino;
+                        let permissions = Some(0o600);
+                        vfs.set_attributes(ino, SetAttributes { permissions, ..SetAttributes::default() }).expect("set");
+                    }
+                    (2, true) => {
+                        let removed = if name[0] == b'b' { vfs.remove_directory(parent, &name) } else { vfs.unlink(parent, &name) };
+                        removed.expect("removed");
+                        there.remove(&name);
+                    }
+                    _ => {}
+                }
+            }
+            vfs.commit().expect("committed");
+            check_digests(&*store).map_err(TestCaseError::fail)?;
+        }
+        // A move changes no digest below.
+        let before = store.digest(parent).expect("read");
+        vfs.rename((Ino::ROOT, b"directory"), (Ino::ROOT, b"moved"), RenameMode::Replace).expect("renamed");
+        vfs.commit().expect("committed");
+        prop_assert_eq!(store.digest(parent).expect("read"), before);
+        check_digests(&*store).map_err(TestCaseError::fail)?;
+        vfs.close().expect("closed");
+    }
+}
