@@ -20,7 +20,8 @@ pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock
 pub use error::{Error, ErrorKind, Result};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use row::{
-    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, NameRow, OpNo, Place, Timestamp,
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OpNo, Place,
+    Timestamp,
 };
 pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
 pub use weft_digest::Kind;

@@ -157,6 +157,17 @@ pub struct NameRow {
     pub cookie: Cookie,
 }
 
+/// An entry of a directory with what its digest says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedRow {
+    /// The entry.
+    pub name: NameRow,
+    /// The lower 12 bits of `st_mode` of what it names.
+    pub permissions: u32,
+    /// By what the directory lists that; none where it is not kept.
+    pub digest: Option<Digest>,
+}
+
 /// One row of `commits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitRow {

@@ -26,7 +26,7 @@ pub use open::{Volume, create, open};
 use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::Result;
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use parking_lot::Mutex;
 use readers::Readers;
@@ -82,6 +82,10 @@ impl Store for SqliteStore {
 
     fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
         self.readers.with(|connection| read::digest_of(connection, ino))
+    }
+
+    fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
+        self.readers.with(|connection| read::listed(connection, parent, after, limit))
     }
 
     fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {

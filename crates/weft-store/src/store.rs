@@ -3,7 +3,7 @@
 use crate::batch::{Batch, Counters, NewBlock};
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
 use std::ops::Range;
 use weft_block::Block;
 use weft_digest::Digest;
@@ -38,6 +38,16 @@ pub trait Store: Send + Sync {
     /// (docs/digest.md). None if there is no such inode, or no digest of it.
     fn digest(&self, _ino: Ino) -> Result<Option<Digest>> {
         Ok(None)
+    }
+
+    /// Up to `limit` entries of directory `parent` after position `after`, as [`Store::names`], with what its digest says of them.
+    fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
+        let listed = |name: NameRow| {
+            let inode = self.inodes(name.ino, 1)?.pop().filter(|inode| inode.ino == name.ino);
+            let permissions = inode.map_or(0, |inode| inode.permissions);
+            Ok(ListedRow { permissions, digest: self.digest(name.ino)?, name })
+        };
+        self.names(parent, after, limit)?.into_iter().map(listed).collect()
     }
 
     /// BLAKE3 of the content of file `ino` as of the last commit. None if there is no such file, no digest of it, or so many zeros that

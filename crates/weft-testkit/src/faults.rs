@@ -8,8 +8,8 @@ use weft_block::Block;
 use weft_digest::Digest;
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    Batch, BlockRef, CommitNo, CommitRow, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, Name, NameRow,
-    NewBlock, Patience, Result, Space, Store, Transaction, VolumeOptions,
+    Batch, BlockRef, CommitNo, CommitRow, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, ListedRow, Name,
+    NameRow, NewBlock, Patience, Result, Space, Store, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make its
@@ -159,6 +159,10 @@ impl Store for CrashStore {
     fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
         self.call(Calls::All)?;
         self.live.digest(ino)
+    }
+    fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
+        self.call(Calls::All)?;
+        self.live.listed(parent, after, limit)
     }
     fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         self.call(Calls::All)?;

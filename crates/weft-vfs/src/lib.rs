@@ -35,7 +35,7 @@ pub use attributes::{
 pub use caller::{Caller, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
-pub use operations::{DIGEST, LISTED_DIGEST};
+pub use operations::{DIGEST, DIGEST_ENTRIES, LISTED_DIGEST, ListedEntry, decode as decode_entries};
 pub use options::{AtimePolicy, Options};
 pub use stats::Stats;
 pub use volume::Vfs;

@@ -9,4 +9,5 @@ mod entries;
 mod reading;
 mod xattrs;
 
-pub use xattrs::{DIGEST, LISTED_DIGEST};
+pub use digests::{ListedEntry, decode};
+pub use xattrs::{DIGEST, DIGEST_ENTRIES, LISTED_DIGEST};

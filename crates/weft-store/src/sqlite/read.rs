@@ -2,7 +2,9 @@
 
 use crate::Name;
 use crate::error::{Error, Result};
-use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::row::{
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
+};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::ops::Range;
@@ -104,18 +106,28 @@ pub(super) fn name(connection: &Connection, parent: Ino, name: &Name) -> Result<
 pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
     let statement = "SELECT cookie, ino, kind, name FROM naming INDEXED BY naming_order \
                      WHERE parent = ?1 AND cookie > ?2 ORDER BY cookie LIMIT ?3";
-    let rows = all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
-        let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
-        let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
-        Ok(NameRow {
-            parent,
-            name,
-            ino: Ino(unsigned(row, 1)?),
-            kind: kind(row, 2)?,
-            cookie: Cookie(unsigned(row, 0)?),
-        })
-    })?;
+    let parameters = (sql(parent.0), sql(after.0), sql(limit as u64));
+    let rows = all(connection, statement, parameters, |row| name_row(row, parent))?;
     let ordered = rows.first().is_none_or(|row| row.cookie > after) && rows.is_sorted_by(|a, b| a.cookie < b.cookie);
+    if ordered { Ok(rows) } else { Err(disordered("naming")) }
+}
+
+fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
+    let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
+    let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
+    Ok(NameRow { parent, name, ino: Ino(unsigned(row, 1)?), kind: kind(row, 2)?, cookie: Cookie(unsigned(row, 0)?) })
+}
+
+pub(super) fn listed(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
+    let statement = "SELECT n.cookie, n.ino, n.kind, n.name, f.mode, f.digest \
+                     FROM naming n INDEXED BY naming_order JOIN fileatt f ON f.ino = n.ino \
+                     WHERE n.parent = ?1 AND n.cookie > ?2 ORDER BY n.cookie LIMIT ?3";
+    let rows = all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
+        let digest = row.get_ref(5)?.as_blob_or_null().ok().flatten().and_then(|bytes| bytes.try_into().ok());
+        Ok(ListedRow { name: name_row(row, parent)?, permissions: unsigned32(row, 4)? & 0o7777, digest })
+    })?;
+    let ordered = rows.first().is_none_or(|row| row.name.cookie > after)
+        && rows.is_sorted_by(|a, b| a.name.cookie < b.name.cookie);
     if ordered { Ok(rows) } else { Err(disordered("naming")) }
 }
 

@@ -5,7 +5,66 @@ use crate::error::Result;
 use crate::inode::Changed;
 use crate::volume::Vfs;
 use weft_digest::Digest;
-use weft_store::{Ino, Kind};
+use weft_store::{Cookie, Ino, Kind, ListedRow, NAME_BYTES_MAX};
+
+/// Entries listed at once: as many as fit into an attribute, whatever their names.
+const LISTED: usize = (64 << 10) / (ENTRY_BYTES + NAME_BYTES_MAX);
+
+/// Bytes of an entry in [`encode`] beside its name.
+const ENTRY_BYTES: usize = 8 + 1 + 2 + 32 + 1;
+
+/// An entry as [`decode`] finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedEntry {
+    /// Its position.
+    pub cookie: Cookie,
+    /// Kind of what it names.
+    pub kind: Kind,
+    /// The lower 12 bits of `st_mode` of what it names.
+    pub permissions: u16,
+    /// By what the directory lists that.
+    pub digest: Digest,
+    /// Its name.
+    pub name: Vec<u8>,
+}
+
+/// Entries as bytes, one after another: position (8 bytes, little endian), letter of the kind, permissions (2 bytes), digest, length of the name (1 byte), name.
+/// Those without a digest are left out.
+pub(super) fn encode(entries: &[ListedRow]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for ListedRow { name, permissions, digest } in entries {
+        let Some(digest) = digest else { continue };
+        bytes.extend(name.cookie.0.to_le_bytes());
+        bytes.push(name.kind.letter());
+        bytes.extend((*permissions as u16 & 0o7777).to_le_bytes());
+        bytes.extend(digest);
+        bytes.push(u8::try_from(name.name.as_bytes().len()).expect("a name has 255 bytes at most"));
+        bytes.extend(name.name.as_bytes());
+    }
+    bytes
+}
+
+/// What the attribute [`crate::DIGEST_ENTRIES`] says. None if it says nothing that a volume does.
+pub fn decode(mut bytes: &[u8]) -> Option<Vec<ListedEntry>> {
+    let mut entries = Vec::new();
+    while !bytes.is_empty() {
+        let (entry, rest) = bytes.split_first_chunk::<ENTRY_BYTES>()?;
+        let (cookie, entry) = entry.split_first_chunk::<8>()?;
+        let (letter, entry) = entry.split_first()?;
+        let (permissions, entry) = entry.split_first_chunk::<2>()?;
+        let (digest, len) = entry.split_first_chunk::<32>()?;
+        let (name, rest) = rest.split_at_checked(usize::from(len[0]))?;
+        bytes = rest;
+        entries.push(ListedEntry {
+            cookie: Cookie(u64::from_le_bytes(*cookie)),
+            kind: Kind::from_letter(*letter)?,
+            permissions: u16::from_le_bytes(*permissions),
+            digest: *digest,
+            name: name.to_vec(),
+        });
+    }
+    Some(entries)
+}
 
 impl Vfs {
     /// BLAKE3 of the content of a file, or the digest of a directory, as a reader would find them now (docs/digest.md). What changed is
@@ -27,6 +86,16 @@ impl Vfs {
         })
     }
 
+    /// The entries of directory `ino` after position `after`, some of them, as a reader would find them now, with what its digest says of them. `None`
+    /// as of [`Vfs::digest`], and where the digest of one of them is not known.
+    pub fn listed_entries(&self, ino: Ino, after: Cookie) -> Result<Option<Vec<ListedRow>>> {
+        if self.committed(ino)? != Some(Kind::Directory) || self.store.digest(ino)?.is_none() {
+            return Ok(None);
+        }
+        let listed = self.store.listed(ino, after, LISTED)?;
+        Ok(listed.iter().all(|row| row.digest.is_some()).then_some(listed))
+    }
+
     /// Has what concerns the digest of `ino` committed; tells its kind. None if that cannot be.
     fn committed(&self, ino: Ino) -> Result<Option<Kind>> {
         let (kind, is_committed) = self.run(|state| {
@@ -45,5 +114,39 @@ impl Vfs {
         }
         self.may_wait(Wait::Read)?;
         Ok(Some(kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weft_store::{Name, NameRow};
+
+    proptest! {
+        #[test]
+        fn entries_come_back_and_nothing_else_is_read_as_such(
+            names in prop::collection::vec(prop::collection::vec(1u8..b'/', 1..255), 0..LISTED),
+            digest: [u8; 32],
+            cut: prop::sample::Index,
+        ) {
+            let rows = names.iter().enumerate().filter_map(|(at, bytes)| {
+                let (name, cookie) = (Name::new(bytes).ok()?, Cookie(at as u64 + 3));
+                let name = NameRow { parent: Ino::ROOT, name, ino: Ino(9), kind: Kind::Symlink, cookie };
+                Some(ListedRow { name, permissions: 0o4755, digest: Some(digest) })
+            });
+            let rows = rows.collect::<Vec<_>>();
+            let bytes = encode(&rows);
+            prop_assert!(bytes.len() <= 64 << 10);
+            let read = decode(&bytes).expect("readable");
+            prop_assert_eq!(read.len(), rows.len());
+            for (entry, row) in read.iter().zip(&rows) {
+                prop_assert_eq!((&entry.name[..], entry.cookie), (row.name.name.as_bytes(), row.name.cookie));
+                prop_assert_eq!((entry.kind, entry.permissions, entry.digest), (Kind::Symlink, 0o4755, digest));
+            }
+            // Cut anywhere, it is fewer entries, or none.
+            let cut = cut.index(bytes.len() + 1);
+            prop_assert!(decode(&bytes[..cut]).is_none_or(|some| read.starts_with(&some)));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Extended attributes (xattr(7)), ACLs among them.
 
+use super::digests::encode;
 use crate::acl::Acl;
 use crate::apply::{ACCESS_ACL, DEFAULT_ACL};
 use crate::attributes::SetXattr;
@@ -9,7 +10,8 @@ use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
-use weft_store::{Ino, Kind, Name};
+use weft_digest::Digest;
+use weft_store::{Cookie, Ino, Kind, Name};
 
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
 const BYTES_MAX: usize = 64 << 10;
@@ -20,23 +22,32 @@ pub const DIGEST: &[u8] = b"user.weft.digest";
 /// The attribute that tells by what a directory lists this: for nearly every file its digest.
 pub const LISTED_DIGEST: &[u8] = b"user.weft.digest.listed";
 
+/// Followed by a position in decimal: the attribute of a directory that tells entries after it, with their digests, as [`super::decode`] reads them. The
+/// first are after position 0; there are no more when it is empty.
+pub const DIGEST_ENTRIES: &[u8] = b"user.weft.digest.entries.";
+
 impl Vfs {
     /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace). [`DIGEST`] is the digest of
-    /// a file or directory in hexadecimal, as [`Vfs::digest`] tells it, [`LISTED_DIGEST`] what [`Vfs::listed_digest`] tells.
+    /// a file or directory in hexadecimal, as [`Vfs::digest`] tells it, [`LISTED_DIGEST`] what [`Vfs::listed_digest`] tells, [`DIGEST_ENTRIES`] what [`Vfs::listed_entries`] does.
     pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let name = xattr_name(name)?;
-        let computed = match name.as_bytes() {
-            DIGEST => Some(self.digest(ino)?),
-            LISTED_DIGEST => Some(self.listed_digest(ino)?),
-            _ => None,
-        };
-        if let Some(digest) = computed {
-            let digest = digest.ok_or(ErrorKind::NoAttribute)?;
-            return Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into_bytes());
+        if name.as_bytes().starts_with(DIGEST) {
+            return self.digest_attribute(ino, name.as_bytes())?.ok_or_else(|| ErrorKind::NoAttribute.into());
         }
         self.run(|state| {
             let value = state.xattrs(ino)?.map.get(&name).cloned();
             value.ok_or_else(|| ErrorKind::NoAttribute.into())
+        })
+    }
+
+    fn digest_attribute(&self, ino: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let hex = |digest: Digest| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into_bytes();
+        let after = name.strip_prefix(DIGEST_ENTRIES).and_then(|after| std::str::from_utf8(after).ok()?.parse().ok());
+        Ok(match (name, after) {
+            (DIGEST, _) => self.digest(ino)?.map(hex),
+            (LISTED_DIGEST, _) => self.listed_digest(ino)?.map(hex),
+            (_, Some(after)) => self.listed_entries(ino, Cookie(after))?.map(|entries| encode(&entries)),
+            _ => None,
         })
     }
 
@@ -127,9 +138,9 @@ impl State {
     }
 }
 
-/// The name of an attribute that is kept and not computed. `NotPermitted`.
+/// The name of an attribute that is kept and not computed: nobody sets one that begins with [`DIGEST`]. `NotPermitted`.
 fn settable(name: &[u8]) -> Result<Name> {
-    if name == DIGEST || name == LISTED_DIGEST { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
+    if name.starts_with(DIGEST) { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
 }
 
 /// The name of an attribute in a namespace that is kept.

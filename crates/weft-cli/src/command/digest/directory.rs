@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use std::ops::Range;
 use std::rc::Rc;
 use weft_digest::{Digest, Entry, Kind, Proof, Step};
+use weft_vfs::ListedEntry;
 
 /// An entry.
 pub struct Item<'a> {
@@ -75,7 +76,16 @@ impl<'a, T: Tree> Directory<'a> for Kept<'a, T> {
             };
             Ok(Item { name: listed.name, kind: listed.kind, permissions: listed.permissions, digest, below })
         };
-        self.tree.entries(&self.node)?.into_iter().map(item).collect()
+        let Some(kept) = self.tree.kept_entries(&self.node)? else {
+            return self.tree.entries(&self.node)?.into_iter().map(item).collect();
+        };
+        let (tree, progress) = (self.tree, self.progress);
+        let item = |(entry, node): (ListedEntry, T::Node)| {
+            let ListedEntry { name, kind, permissions, digest, .. } = entry;
+            let below = (kind == Kind::Directory).then(|| Box::new(Kept { tree, node, progress }) as Boxed<'a>);
+            Item { name, kind, permissions, digest, below }
+        };
+        Ok(kept.into_iter().map(item).collect())
     }
 }
 

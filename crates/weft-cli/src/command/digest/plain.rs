@@ -3,17 +3,18 @@
 use super::super::transfer::{CHUNK_BYTES, Progress};
 use super::directory;
 use super::list::unhex;
-use super::tree::{Found, Listed, Tree, of_file};
+use super::tree::{Found, KeptEntries, Listed, Tree, of_file};
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weft_digest::{Content, Digest, FileHasher, Kind};
-use weft_vfs::{DIGEST, LISTED_DIGEST};
+use weft_vfs::{DIGEST, DIGEST_ENTRIES, LISTED_DIGEST, ListedEntry, decode_entries};
 
 /// What `path` names; a symbolic link stands for its target, and `-` for standard input. With `all` from all bytes, whatever is kept.
 pub fn digest(tree: &Plain, path: &Path, all: bool, progress: &Progress) -> Result<Found> {
@@ -72,20 +73,24 @@ impl Plain {
         Plain { keeping: devices_of_mounts().unwrap_or_default() }
     }
 
-    /// An attribute that tells a digest. None if that is not kept, or cannot be told.
-    fn kept(&self, node: &Node, name: &[u8]) -> Option<Digest> {
+    /// An attribute that a volume computes. None if it is none that does, or it cannot be told.
+    fn attribute(&self, node: &Node, name: &str, len: usize) -> Option<Vec<u8>> {
         if !self.keeping.contains(&node.device) {
             return None;
         }
-        let name = std::str::from_utf8(name).expect("a constant");
-        let mut value = [0; 64];
+        let mut value = vec![0; len];
         let len = if node.is_top {
             rustix::fs::getxattr(&node.path, name, &mut value[..])
         } else {
             rustix::fs::lgetxattr(&node.path, name, &mut value[..])
         };
         // What cannot be told is read, which then says what is wrong.
-        unhex(&value[..len.ok()?])
+        value.truncate(len.ok()?);
+        Some(value)
+    }
+
+    fn digest(&self, node: &Node, name: &[u8]) -> Option<Digest> {
+        unhex(&self.attribute(node, std::str::from_utf8(name).expect("a constant"), 64)?)
     }
 }
 
@@ -111,11 +116,28 @@ impl Tree for Plain {
     }
 
     fn kept(&self, node: &Node) -> Result<Option<Digest>> {
-        Ok(self.kept(node, LISTED_DIGEST))
+        Ok(self.digest(node, LISTED_DIGEST))
+    }
+
+    fn kept_entries(&self, directory: &Node) -> Result<Option<KeptEntries<Node>>> {
+        let (mut all, mut after) = (Vec::<(ListedEntry, Node)>::new(), 0);
+        loop {
+            let name = format!("{}{after}", std::str::from_utf8(DIGEST_ENTRIES).expect("a constant"));
+            let Some(page) = self.attribute(directory, &name, 64 << 10) else { return Ok(None) };
+            let Some(page) = decode_entries(&page) else { return Ok(None) };
+            let Some(last) = page.last() else { return Ok(Some(all)) };
+            after = last.cookie.0;
+            all.extend(page.into_iter().map(|entry| {
+                let path = directory.path.join(OsStr::from_bytes(&entry.name));
+                let is_directory = entry.kind == Kind::Directory;
+                let node = Node { path, device: directory.device, is_directory, is_top: false };
+                (entry, node)
+            }));
+        }
     }
 
     fn kept_content(&self, node: &Node) -> Result<Option<Digest>> {
-        Ok(self.kept(node, DIGEST))
+        Ok(self.digest(node, DIGEST))
     }
 
     fn read(&self, node: &Node, hasher: &mut FileHasher) -> Result<u64> {

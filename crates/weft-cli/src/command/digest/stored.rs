@@ -2,11 +2,12 @@
 
 use super::super::transfer::{CHUNK_BYTES, Place, Progress};
 use super::directory;
-use super::tree::{Found, Listed, Tree, of_file};
+use super::tree::{Found, KeptEntries, Listed, Tree, of_file};
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use weft_digest::{Digest, FileHasher, Kind};
-use weft_vfs::{Caller, Cookie, ErrorKind, Ino, Vfs, Whence};
+use weft_store::ListedRow;
+use weft_vfs::{Caller, Cookie, ErrorKind, Ino, ListedEntry, Vfs, Whence};
 
 /// Entries listed at once.
 const PAGE: usize = 1024;
@@ -79,6 +80,24 @@ impl Tree for Stored {
 
     fn kept(&self, node: &Node) -> Result<Option<Digest>> {
         self.0.listed_digest(node.ino).with_context(|| format!("cannot tell the digest of {}", node.shown()))
+    }
+
+    fn kept_entries(&self, directory: &Node) -> Result<Option<KeptEntries<Node>>> {
+        let (mut all, mut after) = (Vec::new(), Cookie(0));
+        loop {
+            let page = self.0.listed_entries(directory.ino, after);
+            let page = page.with_context(|| format!("cannot list {}", directory.shown()))?;
+            let Some(page) = page else { return Ok(None) };
+            let Some(last) = page.last() else { return Ok(Some(all)) };
+            after = last.name.cookie;
+            for ListedRow { name: row, permissions, digest } in page {
+                let Some(digest) = digest else { return Ok(None) };
+                let name = row.name.as_bytes().to_vec();
+                let node = Node { ino: row.ino, size: 0, path: [&directory.path[..], &name].join(&b'/') };
+                let permissions = (permissions & 0o7777) as u16;
+                all.push((ListedEntry { cookie: row.cookie, kind: row.kind, permissions, digest, name }, node));
+            }
+        }
     }
 
     fn kept_content(&self, node: &Node) -> Result<Option<Digest>> {

@@ -5,6 +5,7 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use std::ops::Range;
 use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory};
+use weft_vfs::ListedEntry;
 
 /// Where files and directories are read from.
 pub trait Tree: Sync {
@@ -22,6 +23,11 @@ pub trait Tree: Sync {
         Ok(None)
     }
 
+    /// All entries of a directory by what is kept of them, if all of it is.
+    fn kept_entries(&self, _directory: &Self::Node) -> Result<Option<KeptEntries<Self::Node>>> {
+        Ok(None)
+    }
+
     /// BLAKE3 of the content of file `node`, if that is kept there.
     fn kept_content(&self, _node: &Self::Node) -> Result<Option<Digest>> {
         Ok(None)
@@ -30,6 +36,9 @@ pub trait Tree: Sync {
     /// The target of a symbolic link.
     fn target(&self, link: &Self::Node) -> Result<Vec<u8>>;
 }
+
+/// Entries of a directory as they are kept.
+pub type KeptEntries<N> = Vec<(ListedEntry, N)>;
 
 /// An entry of a directory.
 pub struct Listed<N> {
