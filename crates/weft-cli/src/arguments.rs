@@ -52,6 +52,18 @@ pub enum Command {
     /// Tells the digest of the directory it is about, and what that holds. Exit code 0: it is a proof, of what --root
     /// and --file say if they are given. 1: otherwise.
     VerifyProof(VerifyProof),
+    /// List a volume's commits with the digests of the trees they left, the last first
+    ///
+    /// Each commit names the one before it by its digest. Exit code 0: all that are listed do. 1: one does not.
+    Log(Log),
+    /// Make a pair of keys to sign with; they are minisign's
+    Keygen(Keygen),
+    /// Sign a volume's last commit, and with it all that the volume holds
+    ///
+    /// Writes what is signed to a file and the signature beside it, with the ending .minisig; 'minisign -V' verifies them, too.
+    Sign(Sign),
+    /// Verify what 'weft sign' wrote, and that a volume holds exactly that
+    Verify(Verify),
     /// Tell the counters and cache hit rates of a mounted volume
     Stats(Stats),
     /// Run the same work in several directories and compare
@@ -120,6 +132,56 @@ pub struct Prove {
     pub path: OsString,
     /// Read all content, also where digests are kept
     #[arg(long)]
+    pub read: bool,
+}
+
+#[derive(Args)]
+pub struct Log {
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
+    /// List so many at most
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Keygen {
+    /// Where to write the secret key
+    pub secret: PathBuf,
+    /// Where to write the public key
+    pub public: PathBuf,
+    /// Do not ask for a password to protect the secret key with
+    #[arg(long)]
+    pub no_password: bool,
+}
+
+#[derive(Args)]
+pub struct Sign {
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
+    /// The secret key, of 'weft keygen' or minisign
+    #[arg(short, long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Where to write what is signed
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Verify {
+    /// What was signed
+    pub attestation: PathBuf,
+    /// The public key
+    #[arg(short, long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// A volume, or the directory where it is mounted, that must hold exactly what was signed
+    #[arg(long)]
+    pub volume: Option<PathBuf>,
+    /// Read all of its content, instead of trusting the digests that it keeps
+    #[arg(long, requires = "volume")]
     pub read: bool,
 }
 

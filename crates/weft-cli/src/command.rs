@@ -8,9 +8,12 @@ mod export;
 mod import;
 mod info;
 mod init;
+mod log;
 mod mount;
+mod mounted;
 mod pages;
 mod prove;
+mod sign;
 mod stats;
 mod transfer;
 mod umount;
@@ -36,6 +39,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Prove(arguments) => prove::prove(&arguments),
         Command::VerifyProof(arguments) => prove::verify(&arguments),
+        Command::Log(arguments) => log::run(&arguments),
+        Command::Keygen(arguments) => sign::keygen(&arguments),
+        Command::Sign(arguments) => sign::sign(&arguments),
+        Command::Verify(arguments) => sign::verify(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
@@ -61,6 +68,8 @@ impl Command {
             | Command::Diff(_)
             | Command::Prove(_)
             | Command::VerifyProof(_)
+            | Command::Log(_)
+            | Command::Verify(_)
             | Command::Stats(_)
             | Command::Completions { .. }
             | Command::Man { dir: None } => true,

@@ -6,6 +6,7 @@
 mod apply;
 mod blocks;
 mod check;
+mod commits;
 mod convert;
 mod digests;
 mod extents;
@@ -19,6 +20,7 @@ mod segments;
 mod transaction;
 
 pub use check::{CheckOptions, Finding, Outcome, Progress, Repair, check};
+pub use commits::commits;
 pub use convert::convert;
 pub use layout::Layout;
 pub use open::{Volume, create, open};

@@ -62,6 +62,13 @@ impl Source {
         })
     }
 
+    /// The digest of the directory there.
+    pub(super) fn tree_digest(&self, all: bool, progress: &Progress) -> Result<Digest> {
+        let found = self.digest(all, progress)?;
+        ensure!(found.is_directory, "it is not a directory");
+        Ok(found.digest)
+    }
+
     /// The digest of what is there.
     fn digest(&self, all: bool, progress: &Progress) -> Result<Found> {
         match self {

@@ -1,5 +1,6 @@
 //! Files and directories of any file system.
 
+use super::super::mounted;
 use super::super::transfer::{CHUNK_BYTES, Progress};
 use super::directory;
 use super::list::unhex;
@@ -40,21 +41,9 @@ pub fn find(path: &Path) -> Result<Node> {
     Ok(Node { path: path.to_path_buf(), device: status.dev(), is_directory: status.is_dir(), is_top: true })
 }
 
-/// The devices of all mounts of volumes, by mountinfo (proc_pid_mountinfo(5)): what others keep in the attribute is not to be believed.
-fn devices_of_mounts() -> Option<Vec<u64>> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let device = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let (major, minor) = before.split(' ').nth(2)?.split_once(':')?;
-        let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-        after.starts_with("fuse.weft ").then_some(device)
-    };
-    Some(mounts.lines().filter_map(device).collect())
-}
-
 /// Whatever is mounted.
 pub struct Plain {
-    /// Devices of mounts that keep digests.
+    /// Devices of mounts that keep digests. What others keep in the attribute is not to be believed.
     keeping: Vec<u64>,
 }
 
@@ -70,7 +59,7 @@ pub struct Node {
 impl Plain {
     /// As things are mounted now.
     pub fn new() -> Plain {
-        Plain { keeping: devices_of_mounts().unwrap_or_default() }
+        Plain { keeping: mounted::devices() }
     }
 
     /// An attribute that a volume computes. None if it is none that does, or it cannot be told.

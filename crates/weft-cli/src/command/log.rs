@@ -1,0 +1,58 @@
+//! `weft log`.
+
+use super::digest::list::hex;
+use super::mounted::volume_at;
+use crate::arguments::Log;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+use weft_store::{CommitRow, Timestamp, sqlite};
+
+/// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
+pub fn run(arguments: &Log) -> Result<ExitCode> {
+    let volume = volume_at(&arguments.volume);
+    let commits = sqlite::commits(&volume).with_context(|| format!("cannot read volume {}", volume.display()))?;
+    let mut shown = commits.iter().rev().take(arguments.limit.unwrap_or(usize::MAX));
+    if arguments.json {
+        println!("{:#}", Value::from(shown.by_ref().map(as_json).collect::<Vec<_>>()));
+    } else {
+        shown.by_ref().for_each(print);
+    }
+    let broken = commits.windows(2).filter(|pair| !follows(&pair[0], &pair[1])).map(|pair| pair[1].number.0);
+    let broken = broken.collect::<Vec<_>>();
+    for number in &broken {
+        eprintln!("weft: commit {number} does not follow from the one before it");
+    }
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn follows(before: &CommitRow, after: &CommitRow) -> bool {
+    after.number == before.number.next() && after.previous == before.digest()
+}
+
+/// As RFC 3339 has it, in UTC.
+pub fn show(time: Timestamp) -> String {
+    let (seconds, nanoseconds) = time.parts();
+    let since = u64::try_from(seconds).ok().map(|seconds| Duration::new(seconds, nanoseconds));
+    let time = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+    time.map_or_else(|| seconds.to_string(), |time| humantime::format_rfc3339_seconds(time).to_string())
+}
+
+fn print(commit: &CommitRow) {
+    let CommitRow { number, time, root, .. } = commit;
+    let root = root.map_or_else(|| "no digest is kept".into(), |root| hex(&root));
+    println!("commit {:<8} {}  {root}", number.0, show(*time));
+}
+
+fn as_json(commit: &CommitRow) -> Value {
+    json!({
+        "number": commit.number.0,
+        "time": show(commit.time),
+        "time_nanoseconds": commit.time.0,
+        "operation": commit.op.0,
+        "root": commit.root.as_ref().map(hex),
+        "previous": commit.previous.as_ref().map(hex),
+        "digest": commit.digest().as_ref().map(hex),
+    })
+}

@@ -1,0 +1,68 @@
+//! What is mounted where (proc_pid_mountinfo(5)).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A mount of a volume.
+struct Mount {
+    device: u64,
+    directory: PathBuf,
+    volume: PathBuf,
+}
+
+/// The devices of all mounts of volumes.
+pub fn devices() -> Vec<u64> {
+    mounts().into_iter().map(|mount| mount.device).collect()
+}
+
+/// The volume that is mounted at `path`, or else `path`.
+pub fn volume_at(path: &Path) -> PathBuf {
+    let wanted = path.canonicalize().unwrap_or_else(|_| path.into());
+    let found = mounts().into_iter().rfind(|mount| mount.directory == wanted);
+    found.map_or_else(|| path.into(), |mount| mount.volume)
+}
+
+fn mounts() -> Vec<Mount> {
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    mounts.split(|byte| *byte == b'\n').filter_map(mount).collect()
+}
+
+fn mount(line: &[u8]) -> Option<Mount> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let device = std::str::from_utf8(words.nth(2)?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+    let directory = unescape(words.nth(1)?);
+    let mut after = words.skip_while(|word| *word != b"-").skip(1);
+    (after.next()? == b"fuse.weft")
+        .then(|| after.next().map(|volume| Mount { device, directory, volume: unescape(volume) }))?
+}
+
+/// A path as it is, from the form with `\\040` and the like.
+fn unescape(word: &[u8]) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), word);
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    OsStr::from_bytes(&bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_the_device_the_directory_and_the_volume() {
+        let line = b"36 35 0:49 / /mnt/a\\040b rw,nosuid shared:1 master:2 - fuse.weft /srv/x\\134y.weft rw,user_id=0";
+        let mount = mount(line).expect("one of a volume");
+        assert_eq!(mount.device, rustix::fs::makedev(0, 49));
+        assert_eq!(mount.directory, Path::new("/mnt/a b"));
+        assert_eq!(mount.volume, Path::new("/srv/x\\y.weft"));
+        assert!(super::mount(b"36 35 0:49 / /mnt rw - ext4 /dev/sda rw").is_none());
+        assert!(super::mount(b"").is_none());
+    }
+}

@@ -1,0 +1,141 @@
+//! `weft keygen`, `weft sign` and `weft verify`: a volume's tree attested by who has a key. Keys and signatures are minisign's.
+
+mod attestation;
+
+use super::digest::Source;
+use super::log::show;
+use super::mounted::volume_at;
+use super::transfer::Progress;
+use crate::arguments::{Keygen, Sign, Verify};
+use anyhow::{Context, Result, bail, ensure};
+use attestation::Attestation;
+use minisign::{KeyPair, PublicKeyBox, SecretKeyBox, SignatureBox};
+use std::ffi::OsString;
+use std::io::{Cursor, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft_digest::Digest;
+use weft_store::sqlite;
+
+/// Makes a pair of keys.
+pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
+    let Keygen { secret, public, no_password } = arguments;
+    let pair =
+        if *no_password { KeyPair::generate_unencrypted_keypair() } else { KeyPair::generate_encrypted_keypair(None) };
+    let pair = pair.context("cannot make keys")?;
+    let public_box = pair.pk.to_box().context("cannot make keys")?.into_string();
+    let secret_box = pair.sk.to_box(None).context("cannot make keys")?.into_string();
+    write_new(secret, 0o600, secret_box.as_bytes())?;
+    write_new(public, 0o644, public_box.as_bytes())?;
+    println!("made {} (keep it to yourself) and {}", secret.display(), public.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn signature_of(attestation: &Path) -> PathBuf {
+    let mut path = OsString::from(attestation);
+    path.push(".minisig");
+    path.into()
+}
+
+/// Signs the last commit.
+pub fn sign(arguments: &Sign) -> Result<ExitCode> {
+    let Sign { volume, key, output } = arguments;
+    if volume_at(volume) != *volume {
+        // Asked for its digest, a mount commits what was written.
+        tree_digest(volume, false)?;
+    }
+    let volume = volume_at(volume);
+    let commits = sqlite::commits(&volume).with_context(|| format!("cannot read volume {}", volume.display()))?;
+    let attestation = commits.last().and_then(Attestation::of);
+    let attestation = attestation.with_context(|| format!("volume {} keeps no digests", volume.display()))?;
+    let text = std::fs::read_to_string(key).with_context(|| format!("cannot read {}", key.display()))?;
+    let secret = || {
+        let secret = SecretKeyBox::from_string(&text)?;
+        secret.clone().into_unencrypted_secret_key().or_else(|_| secret.into_secret_key(None))
+    };
+    let secret = secret().with_context(|| {
+        format!("cannot use the secret key {} (a password is asked for at a terminal)", key.display())
+    })?;
+    let text = attestation.encode();
+    let trusted = format!("weft commit {} root {}", attestation.number, super::digest::list::hex(&attestation.root));
+    let signature =
+        minisign::sign(None, &secret, Cursor::new(&text), Some(&trusted), Some("signature of a weft commit"))
+            .context("cannot sign")?;
+    write_new(output, 0o644, text.as_bytes())?;
+    write_new(&signature_of(output), 0o644, signature.into_string().as_bytes())?;
+    println!(
+        "signed commit {} of {}: {} and {}",
+        attestation.number,
+        volume.display(),
+        output.display(),
+        signature_of(output).display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Verifies what was signed, and that a volume's tree is that.
+pub fn verify(arguments: &Verify) -> Result<ExitCode> {
+    let Verify { attestation: path, key, volume, read } = arguments;
+    let text = read_text(path)?;
+    let signature = signature_of(path);
+    let verify = || -> Result<()> {
+        let public = PublicKeyBox::from_string(&read_text(key)?).and_then(PublicKeyBox::into_public_key);
+        let public = public.with_context(|| format!("{} is not a public key", key.display()))?;
+        let signed = SignatureBox::from_string(&read_text(&signature)?);
+        let signed = signed.with_context(|| format!("{} is not a signature", signature.display()))?;
+        minisign::verify(&public, &signed, Cursor::new(&text), true, false, false)
+            .with_context(|| format!("{} is not signed with this key", path.display()))
+    };
+    verify()?;
+    let attestation = Attestation::decode(&text);
+    let attestation = attestation.with_context(|| format!("{} is not what 'weft sign' writes", path.display()))?;
+    println!("signed: commit {} of {}", attestation.number, show(attestation.time));
+    if let Some(volume) = volume {
+        compare(volume, *read, &attestation)?;
+        println!("{} holds exactly that", volume.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The digest of the root of a volume, mounted or not; with `read` from all bytes.
+fn tree_digest(volume: &Path, read: bool) -> Result<Digest> {
+    let is_mounted = volume_at(volume) != volume;
+    let mut path = volume.as_os_str().to_owned();
+    if !is_mounted {
+        path.push(":");
+    }
+    let progress = Progress::new();
+    let tell = || -> Result<Digest> {
+        let source = Source::open(&path)?;
+        let root = source.tree_digest(read, &progress)?;
+        source.close()?;
+        Ok(root)
+    };
+    let root = tell();
+    progress.end();
+    root.with_context(|| format!("cannot read {}", volume.display()))
+}
+
+fn compare(volume: &Path, read: bool, attestation: &Attestation) -> Result<()> {
+    if tree_digest(volume, read)? == attestation.root {
+        return Ok(());
+    }
+    let commits = sqlite::commits(&volume_at(volume))?;
+    let known = commits.iter().find(|commit| commit.number.0 == attestation.number);
+    ensure!(known.is_none(), "{} has changed since commit {}", volume.display(), attestation.number);
+    bail!("{} holds another tree than the one that was signed", volume.display())
+}
