@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weft_digest::{Content, FileHasher};
-use weft_store::sqlite::{CheckOptions, Outcome, Repair, check};
 use weft_store::{BlockHome, Store, Timestamp, VolumeOptions, sqlite};
 use weft_testkit::check_digests;
 use weft_vfs::{AllocateMode, Caller, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, SetAttributes, Vfs};
@@ -102,72 +101,6 @@ fn files_agree(block_size: u32, home: BlockHome, changes: &[Change]) -> Result<(
     }
     vfs.close().expect("closed");
     Ok(())
-}
-
-/// Whatever bit of what is kept is flipped, a check says so, and where; after its repair all is as before.
-#[test]
-fn a_flipped_bit_of_what_is_kept_is_found_and_put_right() {
-    let (directory, store, vfs) = volume(4096, BlockHome::Segments);
-    let path = directory.path().join("volume");
-    let parent = vfs.make(Caller::ROOT, Ino::ROOT, b"directory", DIRECTORY).expect("made").ino;
-    for number in 0..200 {
-        vfs.make(Caller::ROOT, parent, format!("file{number}").as_bytes(), FILE).expect("made");
-    }
-    let file = vfs.make(Caller::ROOT, Ino::ROOT, b"large", FILE).expect("made").ino;
-    vfs.write(file, 0, &vec![7; 1 << 20], false).expect("written");
-    vfs.write(file, 40 << 20, &vec![8; 1 << 20], false).expect("written");
-    vfs.close().expect("closed");
-    drop((vfs, store));
-    let database = path.join("meta.sqlite");
-    let all = "SELECT * FROM (SELECT 'i', CAST(ino AS TEXT), hex(digest) FROM fileatt UNION ALL SELECT 'n', parent || hex(name), hex(digest) FROM naming \
-               UNION ALL SELECT 'b', parent || hex(prefix), hex(children) FROM branches \
-               UNION ALL SELECT 'o', ino || '.' || level || '.' || idx, hex(children) FROM nodes) ORDER BY 1, 2";
-    let kept = || -> Vec<(String, String, String)> {
-        let connection = rusqlite::Connection::open(&database).expect("opened");
-        let mut statement = connection.prepare(all).expect("prepared");
-        let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-        rows.and_then(Iterator::collect).expect("listed")
-    };
-    let look = |repair| {
-        let findings = check(&path, CheckOptions { repair, read_data: true }, &mut |_| {}).expect("checked");
-        findings.iter().filter(|finding| finding.outcome != Outcome::Note).map(ToString::to_string).collect::<Vec<_>>()
-    };
-    assert_eq!(look(Repair::No), Vec::<String>::new());
-    let right = kept();
-    assert!(["i", "n", "b", "o"].iter().all(|table| right.iter().any(|(kind, ..)| kind == table)));
-    let flips = [
-        ("fileatt", "digest", format!("ino = {}", file.0), "/large: its digest"),
-        ("fileatt", "digest", format!("ino = {}", parent.0), "/directory: its digest"),
-        ("naming", "digest", "name = CAST('file7' AS BLOB)".into(), "/directory: the hash of an entry"),
-        ("branches", "children", "prefix = CAST('file1' AS BLOB)".into(), "/directory: its digest"),
-        ("branches", "children", "prefix = x''".into(), "/directory: its digest"),
-        ("nodes", "children", "level = 1 AND idx = 0".into(), "/large: its digest"),
-        ("nodes", "children", "level = 2".into(), "/large: its digest"),
-        ("commits", "root_digest", "number = (SELECT number FROM volume)".into(), "the last one, is not of this tree"),
-        ("commits", "previous_digest", "number = (SELECT number FROM volume)".into(), "does not follow"),
-    ];
-    for (at, (table, column, which, expected)) in flips.iter().enumerate() {
-        let connection = rusqlite::Connection::open(&database).expect("opened");
-        let read = format!("SELECT {column} FROM {table} WHERE {which}");
-        let mut bytes: Vec<u8> = connection.query_row(&read, (), |row| row.get(0)).expect("there");
-        let before = bytes.clone();
-        let byte = (at * 31 + 17) % bytes.len();
-        bytes[byte] ^= 1 << (at % 8);
-        let write = format!("UPDATE {table} SET {column} = ?1 WHERE {which}");
-        assert_eq!(connection.execute(&write, (&bytes,)).expect("flipped"), 1);
-        drop(connection);
-        let found = look(Repair::No);
-        assert!(found.iter().any(|what| what.contains(expected)), "{table}: {found:?}");
-        if *table == "commits" {
-            // What was proved by a commit cannot be made up afterwards.
-            let connection = rusqlite::Connection::open(&database).expect("opened");
-            connection.execute(&write, (&before,)).expect("set back");
-        } else {
-            assert!(!look(Repair::Yes).is_empty());
-        }
-        assert_eq!(look(Repair::No), Vec::<String>::new());
-        assert!(kept() == right, "{table}");
-    }
 }
 
 /// Names of few letters, many of which begin alike; some are the beginning of others.

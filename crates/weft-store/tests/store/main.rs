@@ -6,6 +6,7 @@ mod contract;
 mod convert;
 mod crash;
 mod damage;
+mod digests;
 mod generate;
 mod opening;
 mod parts;

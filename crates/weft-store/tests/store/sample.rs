@@ -56,6 +56,26 @@ pub fn fill(store: &dyn Store) {
     store.apply(&batch, Durability::Durable).expect("applied");
 }
 
+/// The directory that [`fill_large`] makes, and the file beside it.
+pub const NAMES: u64 = 20;
+pub const SPARSE: u64 = 21;
+
+/// Fills the new volume in `store` with what has branches and nodes of two levels: a directory of many names and a long file of little data.
+pub fn fill_large(store: &dyn Store) {
+    let mut sample = Sample { batch: Batch::default(), inodes: BTreeMap::new() };
+    let header = store.header().expect("readable");
+    sample.batch.commit = header.commit.next();
+    sample.batch.counters = Counters { next_id: 1000, op: OpNo(9), ..header.counters };
+    sample.inodes.insert(1, InodeRow::new_root(0, 0, Timestamp(0)));
+    sample.make(NAMES, Kind::Directory, 1, b"names");
+    sample.make(SPARSE, Kind::File, 1, b"sparse");
+    sample.blocks(SPARSE, &[(0, 65536), (7, 65536), (5000, 100)], 5000 * BLOCK + 100);
+    for number in 0..200 {
+        sample.make(100 + number, Kind::File, NAMES, format!("file{number}").as_bytes());
+    }
+    store.apply(&sample.finish(), Durability::Durable).expect("applied");
+}
+
 impl Sample {
     fn inode(&mut self, ino: u64) -> &mut InodeRow {
         self.inodes.get_mut(&ino).expect("made before")
