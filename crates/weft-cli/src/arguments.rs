@@ -27,6 +27,10 @@ pub enum Command {
     ///
     /// Exit code 0: the volume is whole. 1: damage was found (repaired or not), or the check could not be made.
     Check(Check),
+    /// Read all of a volume, mounted or not, and verify it
+    ///
+    /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are, or it could not be read.
+    Scrub(Scrub),
     /// Write a volume anew with the other home for its blocks
     Convert(Convert),
     /// Copy a directory into a volume that is not mounted
@@ -99,6 +103,9 @@ pub struct Digest {
     /// Verify what these lists name, as this command or b3sum printed them
     #[arg(long)]
     pub check: bool,
+    /// Tell where two trees differ, as 'weft diff' does
+    #[arg(long, conflicts_with = "check")]
+    pub tree: bool,
     /// With --check: say nothing of what is right
     #[arg(long, requires = "check")]
     pub quiet: bool,
@@ -133,6 +140,15 @@ pub struct Prove {
     /// Read all content, also where digests are kept
     #[arg(long)]
     pub read: bool,
+}
+
+#[derive(Args)]
+pub struct Scrub {
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -13,6 +13,7 @@ mod mount;
 mod mounted;
 mod pages;
 mod prove;
+mod scrub;
 mod sign;
 mod stats;
 mod transfer;
@@ -43,6 +44,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Keygen(arguments) => sign::keygen(&arguments),
         Command::Sign(arguments) => sign::sign(&arguments),
         Command::Verify(arguments) => sign::verify(&arguments),
+        Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
@@ -69,6 +71,7 @@ impl Command {
             | Command::Prove(_)
             | Command::VerifyProof(_)
             | Command::Log(_)
+            | Command::Scrub(_)
             | Command::Verify(_)
             | Command::Stats(_)
             | Command::Completions { .. }

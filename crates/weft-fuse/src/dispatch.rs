@@ -126,7 +126,7 @@ impl Server {
             Some(Err(Failure::Vfs(error))) if error.kind() == ErrorKind::WouldBlock => return Served::WouldBlock,
             Some(Err(failure)) => {
                 if let Failure::Vfs(error) = &failure {
-                    log::failed(opcode.name(), header.nodeid, error);
+                    self.log_failure(opcode, Ino(header.nodeid), request.body, error);
                 }
                 failure.errno()
             }
@@ -134,6 +134,24 @@ impl Server {
         self.counts[opcode as usize].fetch_add(1, Ordering::Relaxed);
         reply.finish(header.unique, errno);
         Served::Done
+    }
+
+    /// Says what failed, where, unless it is an answer that programs expect.
+    fn log_failure(&self, opcode: Opcode, ino: Ino, mut body: Body<'_>, error: &Error) {
+        if !matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) {
+            return;
+        }
+        let mut range = || {
+            body.skip(8)?;
+            let (offset, size) = (body.u64()?, u64::from(body.u32()?));
+            Some(format!(" of bytes {offset} to {}", offset.saturating_add(size.saturating_sub(1))))
+        };
+        let range = match opcode {
+            Opcode::Read | Opcode::Write => range().unwrap_or_default(),
+            _ => String::new(),
+        };
+        let path = self.vfs.path(ino);
+        log::say(format_args!("{}{range} of {} failed: {error}", opcode.name(), String::from_utf8_lossy(&path)));
     }
 
     /// None: the arguments are cut short.

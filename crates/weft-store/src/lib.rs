@@ -23,7 +23,7 @@ pub use row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OpNo, Place,
     Timestamp,
 };
-pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
+pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions, path_to};
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.

@@ -15,7 +15,9 @@ mod open;
 mod read;
 mod readers;
 mod reclaim;
+mod scan;
 mod schema;
+mod scrub;
 mod segments;
 mod transaction;
 
@@ -24,6 +26,7 @@ pub use commits::commits;
 pub use convert::convert;
 pub use layout::Layout;
 pub use open::{Volume, create, open};
+pub use scrub::scrub;
 
 use crate::Name;
 use crate::digests::ZeroValues;
@@ -72,6 +75,11 @@ impl Store for SqliteStore {
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.readers.with(|connection| read::extents(connection, ino, &range))
+    }
+
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
+        use crate::digests::DigestRows;
+        self.readers.with(|connection| digests::Rows { connection, segments: None, wait: &|| () }.names_of(ino))
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {

@@ -4,6 +4,7 @@ use crate::batch::{Batch, Counters, NewBlock};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use weft_block::Block;
 use weft_digest::Digest;
@@ -27,6 +28,11 @@ pub trait Store: Send + Sync {
 
     /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
+
+    /// Some directories that name `ino`, and the names; none where the store cannot tell.
+    fn names_of(&self, _ino: Ino) -> Result<Vec<(Ino, Name)>> {
+        Ok(Vec::new())
+    }
 
     /// All extended attributes of `ino`, in name order.
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>>;
@@ -95,6 +101,24 @@ pub trait Store: Send + Sync {
     fn reclaim(&self) -> Result<Space> {
         self.space()
     }
+}
+
+/// A path from the root to `ino`, by what `names_of` tells of each on the way; `#` and the number of the first that has no name.
+pub fn path_to(ino: Ino, names_of: impl Fn(Ino) -> Result<Vec<(Ino, Name)>>) -> Result<Vec<u8>> {
+    let (mut parts, mut at, mut seen) = (Vec::new(), ino, BTreeSet::new());
+    while at != Ino::ROOT {
+        let name = names_of(at)?.into_iter().next();
+        let Some((parent, name)) = name.filter(|_| seen.insert(at)) else {
+            parts.push(format!("#{}", at.0).into_bytes());
+            parts.reverse();
+            return Ok(parts.join(&b'/'));
+        };
+        parts.push(name.as_bytes().to_vec());
+        at = parent;
+    }
+    parts.push(Vec::new());
+    parts.reverse();
+    Ok(if parts.len() == 1 { b"/".to_vec() } else { parts.join(&b'/') })
 }
 
 /// A commit on its way: it takes blocks as they are built, so that not all of them need be in memory together,

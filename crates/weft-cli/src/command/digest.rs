@@ -8,7 +8,7 @@ mod stored;
 mod tree;
 
 use super::transfer::{Place, Progress};
-use crate::arguments::Digest as Arguments;
+use crate::arguments::{Diff, Digest as Arguments};
 use anyhow::{Context, Result, anyhow, ensure};
 use directory::Boxed;
 use list::Line;
@@ -25,6 +25,13 @@ use weft_digest::{Digest, Kind};
 
 /// Prints digests, or verifies lists of them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.tree {
+        let [first, second] = &arguments.paths[..] else {
+            return Err(super::Usage("--tree compares two trees: give two paths".into()).into());
+        };
+        let (first, second) = (first.clone(), second.clone());
+        return super::diff::run(&Diff { first, second, read: arguments.read, json: arguments.json });
+    }
     let progress = Progress::new();
     let right = if arguments.check { check(arguments, &progress)? } else { print(arguments, &progress)? };
     progress.end();

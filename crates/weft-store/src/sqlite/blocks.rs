@@ -102,7 +102,7 @@ fn part_of(block: &BlockRef, range: &Range<usize>) -> Option<usize> {
 }
 
 /// How many of the first `blocks` lie together and are not too many to be read at once; at least one.
-fn run_of(blocks: &[BlockRef]) -> usize {
+pub(super) fn run_of(blocks: &[BlockRef]) -> usize {
     let Place::Segment { segment: first, offset: start } = blocks[0].place else { return 1 };
     let mut next = start + taken(u64::from(blocks[0].length));
     let mut count = 1;

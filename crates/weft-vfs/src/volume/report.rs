@@ -6,11 +6,18 @@ use crate::error::Result;
 use crate::read_ahead::ReadAhead;
 use crate::stats::Stats;
 use std::sync::atomic::Ordering;
+use weft_store::Ino;
 
 /// Inodes a volume without a quota is said to hold: there is no bound but the space.
 const INODES_MAX: u64 = 1 << 32;
 
 impl Vfs {
+    /// A path that led to `ino` at the last commit, for messages; `#` and its number if none did.
+    pub fn path(&self, ino: Ino) -> Vec<u8> {
+        let path = weft_store::path_to(ino, |ino| self.store.names_of(ino));
+        path.unwrap_or_else(|_| format!("#{}", ino.0).into_bytes())
+    }
+
     /// Space and inodes, as statvfs() tells them: of the quota if there is one, and of the place the volume
     /// lies in.
     pub fn statfs(&self) -> Result<Statfs> {

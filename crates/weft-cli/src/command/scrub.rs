@@ -1,0 +1,33 @@
+//! `weft scrub`.
+
+use super::mounted::volume_at;
+use super::transfer::steps;
+use crate::arguments::Scrub;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use weft_store::sqlite;
+
+/// Reads and verifies all of a volume. Exit code 1 if something is damaged.
+pub fn run(arguments: &Scrub) -> Result<ExitCode> {
+    let volume = volume_at(&arguments.volume);
+    let bar = steps();
+    let findings = sqlite::scrub(&volume, &mut |progress| bar.show(progress));
+    drop(bar);
+    let findings = findings.with_context(|| format!("cannot scrub volume {}", volume.display()))?;
+    if arguments.json {
+        let one = |finding: &sqlite::Finding| {
+            let path = finding.path.as_ref().map(|path| String::from_utf8_lossy(path));
+            json!({ "path": path, "what": finding.what })
+        };
+        let findings = findings.iter().map(one).collect::<Vec<Value>>();
+        println!("{:#}", json!({ "damaged": findings.len(), "findings": findings }));
+    } else {
+        findings.iter().for_each(|finding| println!("{finding}"));
+        match findings.len() {
+            0 => println!("{}: no damage", volume.display()),
+            count => println!("{}: {count} damages found; copy what is whole with 'weft export'", volume.display()),
+        }
+    }
+    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

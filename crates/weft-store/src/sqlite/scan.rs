@@ -1,0 +1,210 @@
+//! All that is kept of digests, compared with the rows that it follows from, or made anew from them.
+
+use super::digests::Rows;
+use super::read::{self, sql};
+use crate::Name;
+use crate::digests::{CommitDigests, DigestRows, Digester, Inode};
+use crate::error::{Error, Result};
+use crate::row::{BlockRef, Ino, InodeRow};
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use std::cell::Cell;
+use std::ops::Range;
+use weft_block::Block;
+use weft_digest::{Digest, Kind};
+
+/// Inodes read at once.
+const PAGE: usize = 1000;
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot look through the database", source }
+}
+
+fn bytes(row: &rusqlite::Row<'_>, column: usize) -> Option<Vec<u8>> {
+    match row.get_ref(column).ok()? {
+        ValueRef::Blob(bytes) => Some(bytes.to_vec()),
+        _ => None,
+    }
+}
+
+/// Goes through all rows.
+pub(super) struct Scan<'a> {
+    pub(super) digester: &'a Digester,
+    pub(super) rows: &'a Rows<'a>,
+    pub(super) block_size: u64,
+}
+
+impl Scan<'_> {
+    fn connection(&self) -> &Connection {
+        self.rows.connection
+    }
+
+    fn each_inode(&self, mut visit: impl FnMut(&InodeRow) -> Result<()>) -> Result<()> {
+        let mut next = Ino(1);
+        loop {
+            let page = read::inodes(self.connection(), next, PAGE)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            next = last.ino.next();
+            page.iter().try_for_each(&mut visit)?;
+        }
+    }
+
+    fn each_name(&self, mut visit: impl FnMut(Ino, Name, Ino, Option<Digest>) -> Result<()>) -> Result<()> {
+        let all = "SELECT parent, name, ino, digest FROM naming";
+        let mut statement = self.connection().prepare(all).map_err(failed)?;
+        let mut rows = statement.query(()).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let number = |column| read::unsigned(row, column).map(Ino).map_err(failed);
+            let Ok(name) = Name::new(&bytes(row, 1).unwrap_or_default()) else { continue };
+            let digest = bytes(row, 3).and_then(|bytes| bytes.try_into().ok());
+            visit(number(0)?, name, number(2)?, digest)?;
+        }
+        Ok(())
+    }
+
+    /// The digests of a commit in which all content of `row` is put.
+    fn content_of<'b>(&'b self, rows: &'b dyn DigestRows, row: &InodeRow) -> Result<CommitDigests<'b>> {
+        let mut digests = self.digester.begin(rows, self.block_size);
+        let all = "SELECT idx FROM extents WHERE ino = ?1 ORDER BY idx";
+        let mut statement = self.connection().prepare_cached(all).map_err(failed)?;
+        let indices = statement.query_map((sql(row.ino.0),), |row| read::unsigned(row, 0)).map_err(failed)?;
+        for index in indices {
+            digests.put(row.ino, index.map_err(failed)?);
+        }
+        Ok(digests)
+    }
+
+    /// Inodes of which something that is kept is wrong, and what.
+    pub(super) fn wrong(&self, read_data: bool) -> Result<Vec<(Ino, &'static str)>> {
+        let mut wrong = Vec::new();
+        self.each_inode(|row| {
+            if row.kind == Kind::Directory {
+                return Ok(());
+            }
+            let kept = Compared { reads: read_data, ..Compared::new(self.rows) };
+            let digest = self.content_of(&kept, row)?.inode(row)?;
+            if kept.unread.get() {
+                return Ok(());
+            }
+            if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) || kept.wrong.get() {
+                wrong.push((row.ino, "its digest is not that of its content"));
+            }
+            Ok(())
+        })?;
+        self.each_name(|parent, name, ino, kept| {
+            if kept.is_none() || self.digester.entry(self.rows, ino, &name)? != kept {
+                wrong.push((parent, "the hash of an entry is not that of what it names"));
+            }
+            Ok(())
+        })?;
+        self.each_inode(|row| {
+            if row.kind != Kind::Directory {
+                return Ok(());
+            }
+            let kept = Compared::new(self.rows);
+            let digest = self.digester.directory(&kept, row.ino, &[])?;
+            if Some(digest) != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) || kept.wrong.get() {
+                wrong.push((row.ino, "its digest is not that of its entries"));
+            }
+            Ok(())
+        })?;
+        wrong.dedup();
+        Ok(wrong)
+    }
+
+    /// Makes all that is kept anew.
+    pub(super) fn renew(&self) -> Result<()> {
+        let forget = "DELETE FROM branches; DELETE FROM nodes; UPDATE fileatt SET digest = NULL; UPDATE naming SET digest = NULL";
+        self.connection().execute_batch(forget).map_err(failed)?;
+        let mut directories = self.digester.begin(self.rows, self.block_size);
+        self.each_inode(|row| {
+            if row.kind == Kind::Directory {
+                return directories.inode(row).map(|_| ());
+            }
+            match self.content_of(self.rows, row)?.inode(row)? {
+                Some(digest) => self.rows.set_digest(row.ino, &digest),
+                None => Ok(()),
+            }
+        })?;
+        self.each_name(|parent, name, ino, _| match self.digester.entry(self.rows, ino, &name)? {
+            Some(hash) => self.rows.set_entry(parent, &name, &hash),
+            None => Ok(()),
+        })?;
+        directories.finish()
+    }
+}
+
+/// Has digests made from nothing that is kept for them, and compares what would be kept with what is.
+struct Compared<'a> {
+    rows: &'a Rows<'a>,
+    /// Whether blocks may be read, where their rows do not say enough.
+    reads: bool,
+    /// Whether one would have had to be.
+    unread: Cell<bool>,
+    wrong: Cell<bool>,
+}
+
+impl<'a> Compared<'a> {
+    fn new(rows: &'a Rows<'a>) -> Compared<'a> {
+        Compared { rows, reads: true, unread: Cell::default(), wrong: Cell::default() }
+    }
+
+    fn compare(&self, is_right: bool) -> Result<()> {
+        self.wrong.set(self.wrong.get() || !is_right);
+        Ok(())
+    }
+}
+
+impl DigestRows for Compared<'_> {
+    fn inode(&self, ino: Ino) -> Result<Option<Inode>> {
+        // Without a digest, so that it is made.
+        Ok(self.rows.inode(ino)?.map(|inode| Inode { digest: None, size: 0, ..inode }))
+    }
+    fn set_digest(&self, _ino: Ino, _digest: &Digest) -> Result<()> {
+        Err(Error::Bug("a comparison keeps nothing".into()))
+    }
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
+        self.rows.names_of(ino)
+    }
+    fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>> {
+        self.rows.entry(parent, name)
+    }
+    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: &Digest) -> Result<()> {
+        Err(Error::Bug("a comparison keeps nothing".into()))
+    }
+    fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {
+        self.rows.entries(parent, prefix, limit)
+    }
+    fn branch(&self, _parent: Ino, _prefix: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+    fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
+        self.compare(self.rows.branch(parent, prefix)?.as_deref() == branch)
+    }
+    fn clear_branches(&self, _parent: Ino) -> Result<()> {
+        Ok(())
+    }
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.rows.extents(ino, range)
+    }
+    fn bytes(&self, block: &BlockRef) -> Result<Block> {
+        if !self.reads {
+            self.unread.set(true);
+            return Err(Error::Corrupt("blocks are not read".into()));
+        }
+        // What is damaged, or deleted meanwhile, is for others to tell.
+        self.rows.bytes(block).inspect_err(|_| self.unread.set(true))
+    }
+    fn node(&self, _ino: Ino, _level: u32, _index: u64) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+    fn nodes(&self, _ino: Ino, _level: u32, _range: Range<u64>) -> Result<Vec<u64>> {
+        Ok(Vec::new())
+    }
+    fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()> {
+        self.compare(self.rows.node(ino, level, index)?.as_deref() == node)
+    }
+    fn clear_nodes(&self, _ino: Ino, _level: u32, _index: u64) -> Result<()> {
+        Ok(())
+    }
+}

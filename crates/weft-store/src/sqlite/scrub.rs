@@ -1,0 +1,225 @@
+//! Scrubbing: all blocks are read and verified, and all that is kept of digests compared with what it follows from.
+//!
+//! Nothing is held meanwhile: the volume may be mounted and busy. Rows are read a few at a time; a block that is not what it should be counts only if
+//! its row is still there afterwards, for space of deleted blocks is given back.
+
+use super::check::{Finding, Outcome, Progress};
+use super::digests::Rows;
+use super::layout::Layout;
+use super::open::{check_file, read_header};
+use super::read::{self, sql};
+use super::scan::Scan;
+use super::segments::{PAGE as PAGE_BYTES, Segments};
+use crate::digests::{DigestRows, Digester, ZeroValues};
+use crate::error::{Error, Result};
+use crate::row::{BlockId, BlockRef, Ino, Place};
+use crate::store::{Patience, path_to};
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use weft_block::Block;
+
+/// Blocks listed at once.
+const PAGE: usize = 4096;
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot read the database", source }
+}
+
+/// Scrubs the volume at `path`; tells what is damaged. Errors: `Unusable`, `Unavailable`, and what keeps the scrub from going on.
+pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+    let layout = Layout::find(path)?;
+    check_file(&layout)?;
+    let connection = connect(&layout)?;
+    let segments = layout.segments.clone().map(Segments::new);
+    let block_size = u64::from(read_header(&connection)?.options.block_size);
+    let scrub = Scrub { connection, segments, layout: &layout, block_size };
+    let damaged = scrub.blocks(progress)?;
+    let mut findings = scrub.name(&damaged)?;
+    progress(Progress { step: "digests", done: 0, total: 1 });
+    findings.extend(scrub.digests()?);
+    progress(Progress { step: "digests", done: 1, total: 1 });
+    Ok(findings)
+}
+
+fn connect(layout: &Layout) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(&layout.database, flags).map_err(failed)
+}
+
+struct Scrub<'a> {
+    connection: Connection,
+    segments: Option<Segments>,
+    layout: &'a Layout,
+    block_size: u64,
+}
+
+impl Scrub<'_> {
+    /// Reads and verifies all blocks; tells those that are damaged.
+    fn blocks(&self, progress: &mut dyn FnMut(Progress)) -> Result<BTreeSet<BlockId>> {
+        let total = "SELECT coalesce(sum(length), 0) FROM blocks";
+        let total = self.connection.query_row(total, (), |row| read::unsigned(row, 0)).map_err(failed)?;
+        let (mut last, mut done, mut damaged) = (BlockId(0), 0, BTreeSet::new());
+        loop {
+            progress(Progress { step: "data", done, total });
+            let (page, unreadable) = self.page(last)?;
+            let Some(end) = page.last().map(|block| block.id).max(unreadable.last().copied()) else {
+                return Ok(damaged);
+            };
+            last = end;
+            damaged.extend(unreadable);
+            for block in verify(self.layout, self.segments.as_ref(), &page)? {
+                // Gone meanwhile is not damaged.
+                if self.block(block.id)? == Some(block) {
+                    damaged.insert(block.id);
+                }
+            }
+            done += page.iter().map(|block| u64::from(block.length)).sum::<u64>();
+        }
+    }
+
+    /// The next blocks after `last`, and those whose rows cannot be read.
+    fn page(&self, last: BlockId) -> Result<(Vec<BlockRef>, Vec<BlockId>)> {
+        let next = "SELECT id, length, base, value, segment, position FROM blocks WHERE id > ?1 ORDER BY id LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(next).map_err(failed)?;
+        let mut rows = statement.query((sql(last.0), sql(PAGE as u64))).map_err(failed)?;
+        let (mut page, mut unreadable) = (Vec::new(), Vec::new());
+        while let Some(row) = rows.next().map_err(failed)? {
+            match read::block_ref(row, 0) {
+                Ok(block) if u64::from(block.length) <= self.block_size => page.push(block),
+                _ => unreadable.push(BlockId(read::unsigned(row, 0).map_err(failed)?)),
+            }
+        }
+        Ok((page, unreadable))
+    }
+
+    fn block(&self, id: BlockId) -> Result<Option<BlockRef>> {
+        let (page, unreadable) = self.page(BlockId(id.0 - 1))?;
+        let found = page.into_iter().find(|block| block.id == id);
+        if unreadable.contains(&id) {
+            Err(Error::Corrupt(format!("block {} has a damaged row", id.0)))
+        } else {
+            Ok(found)
+        }
+    }
+
+    /// Whose the damaged blocks are.
+    fn name(&self, damaged: &BTreeSet<BlockId>) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        if damaged.is_empty() {
+            return Ok(findings);
+        }
+        let mut statement = self.connection.prepare("SELECT ino, idx, block FROM extents").map_err(failed)?;
+        let mut rows = statement.query(()).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let number = |column| read::unsigned(row, column).map_err(failed);
+            let (ino, index, block) = (Ino(number(0)?), number(1)?, BlockId(number(2)?));
+            if damaged.contains(&block) {
+                let length = self.block(block).ok().flatten().map_or(self.block_size, |block| u64::from(block.length));
+                let first = index * self.block_size;
+                let last = first + length - 1;
+                let what =
+                    format!("bytes {first} to {last} are damaged: block {} has other bytes than were written", block.0);
+                findings.push(Finding { path: Some(self.path(ino)?), what, outcome: Outcome::Damaged });
+            }
+        }
+        Ok(findings)
+    }
+
+    /// A path that leads to `ino`; `#` and its number if none does.
+    fn path(&self, ino: Ino) -> Result<Vec<u8>> {
+        let rows = Rows { connection: &self.connection, segments: None, wait: &|| () };
+        path_to(ino, |ino| rows.names_of(ino))
+    }
+
+    /// What is kept of digests and is wrong, as of one commit.
+    fn digests(&self) -> Result<Vec<Finding>> {
+        self.connection.execute_batch("BEGIN").map_err(failed)?;
+        let header = read_header(&self.connection)?;
+        if !header.options.digests {
+            return Ok(Vec::new());
+        }
+        let digester = Digester::new(Arc::new(ZeroValues::default()));
+        let rows = Rows { connection: &self.connection, segments: self.segments.as_ref(), wait: &|| () };
+        let scan = Scan { digester: &digester, rows: &rows, block_size: self.block_size };
+        let mut findings = Vec::new();
+        for (ino, what) in scan.wrong(true)? {
+            findings.push(Finding { path: Some(self.path(ino)?), what: what.into(), outcome: Outcome::Damaged });
+        }
+        self.connection.execute_batch("COMMIT").map_err(failed)?;
+        Ok(findings)
+    }
+}
+
+/// Those of `blocks` that are not what they should be, by all processors.
+fn verify(layout: &Layout, segments: Option<&Segments>, blocks: &[BlockRef]) -> Result<Vec<BlockRef>> {
+    let runs = runs(blocks);
+    let (next, wrong, failure) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
+    let work = || -> Result<()> {
+        // Bytes in the database are read by a connection of one's own.
+        let connection = if segments.is_none() { Some(connect(layout)?) } else { None };
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = verify_run(segments, run, connection.as_ref())?;
+            wrong.lock().extend(found);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                if let Err(error) = work() {
+                    *failure.lock() = Some(error);
+                }
+            });
+        }
+    });
+    match failure.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(wrong.into_inner()),
+    }
+}
+
+fn verify_run(segments: Option<&Segments>, run: &[BlockRef], connection: Option<&Connection>) -> Result<Vec<BlockRef>> {
+    if let (Place::Segment { segment, offset }, Some(segments)) = (run[0].place, segments) {
+        let lengths = run.iter().map(|block| block.length as usize).collect::<Vec<_>>();
+        if offset.is_multiple_of(PAGE_BYTES)
+            && let Some(read) = segments.read_run(segment, offset, &lengths)
+        {
+            let wrong = run.iter().zip(read).filter(|(block, bytes)| !block.verify(bytes));
+            return Ok(wrong.map(|(block, _)| *block).collect());
+        }
+    }
+    let mut wrong = Vec::new();
+    for block in run {
+        let bytes = match (block.place, segments, connection) {
+            (Place::Segment { segment, offset }, Some(segments), _) => {
+                segments.read(segment, offset, block.length as usize, Patience::Forever)
+            }
+            (Place::Database, _, Some(connection)) => {
+                read::block_bytes(connection, block.id).map(|bytes| Some(Block::new(bytes)))
+            }
+            _ => Ok(None),
+        };
+        match bytes {
+            Ok(Some(bytes)) if block.verify(&bytes) => {}
+            Ok(_) | Err(Error::Corrupt(_) | Error::Io { .. }) => wrong.push(*block),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(wrong)
+}
+
+/// Blocks that lie together, to be read at once.
+fn runs(mut blocks: &[BlockRef]) -> Vec<&[BlockRef]> {
+    let mut runs = Vec::new();
+    while !blocks.is_empty() {
+        let (run, rest) = blocks.split_at(super::blocks::run_of(blocks));
+        runs.push(run);
+        blocks = rest;
+    }
+    runs
+}
