@@ -7,7 +7,7 @@ SBINDIR ?= /sbin
 WEFT := target/release/weft
 TOOLS := target/tools
 
-.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers install uninstall clean packages tools
+.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -48,6 +48,10 @@ bench: build
 ## peers      install the file systems that bench-peers compares with, as far as they can be had
 peers:
 	tests/peers --install
+
+## bench-digests what kept digests cost and give (DIR=where to work)
+bench-digests: build
+	tests/digest-rates $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench-peers compare with other file systems of user space (DIR=where to work)
 bench-peers: build

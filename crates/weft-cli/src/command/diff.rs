@@ -34,12 +34,13 @@ pub fn run(arguments: &Diff) -> Result<ExitCode> {
 fn compare(arguments: &Diff, progress: &Progress) -> Result<Vec<Difference>> {
     let Diff { first, second, read, .. } = arguments;
     let cannot = |path: &OsStr| format!("cannot read {}", path.display());
-    let open = |path| Source::open(path).with_context(|| cannot(path));
-    let sources = [open(first)?, open(second)?];
-    let first = sources[0].directory(*read, progress).with_context(|| cannot(first))?;
-    let second = sources[1].directory(*read, progress).with_context(|| cannot(second))?;
+    let source = Source::open(first).with_context(|| cannot(first))?;
+    let beside = source.open_beside(second).with_context(|| cannot(second))?;
+    let first = source.directory(*read, progress).with_context(|| cannot(first))?;
+    let second = beside.directory(*read, progress).with_context(|| cannot(second))?;
     let found = differences(first, second)?;
-    sources.into_iter().try_for_each(Source::close)?;
+    beside.close()?;
+    source.close()?;
     Ok(found)
 }
 

@@ -9,6 +9,7 @@ mod tree;
 
 use super::transfer::{Place, Progress};
 use crate::arguments::{Diff, Digest as Arguments};
+use crate::opened::Opened;
 use anyhow::{Context, Result, anyhow, ensure};
 use directory::Boxed;
 use list::Line;
@@ -38,10 +39,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The volume and the path in it that `path` names, if it is `VOLUME:PATH` and nothing else has that name.
+fn volume_of(path: &OsStr) -> Option<(&str, &str)> {
+    path.to_str().filter(|named| !Path::new(named).exists())?.split_once(':')
+}
+
 /// Where a path leads.
 pub(super) enum Source {
-    /// Into a volume that is not mounted.
-    Volume { place: Place, tree: Stored },
+    /// Into a volume that is not mounted, by the names on the way; who opened it lets go of it.
+    Volume { volume: String, opened: Option<Opened>, tree: Stored, path: Vec<Vec<u8>> },
     /// To whatever is mounted there.
     Elsewhere { path: PathBuf, tree: Plain },
 }
@@ -49,19 +55,30 @@ pub(super) enum Source {
 impl Source {
     /// Something in a volume if `path` says `VOLUME:PATH` and nothing else has that name, else what has.
     pub(super) fn open(path: &OsStr) -> Result<Source> {
-        let Some(named) = path.to_str().filter(|named| named.contains(':') && !Path::new(named).exists()) else {
+        let Some((volume, within)) = volume_of(path) else {
             return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });
         };
-        let place = Place::open(named, true)?;
-        let tree = Stored(place.opened.vfs.clone());
-        Ok(Source::Volume { place, tree })
+        let Place { opened, path } = Place::open(&format!("{volume}:{within}"), true)?;
+        let tree = Stored(opened.vfs.clone());
+        Ok(Source::Volume { volume: volume.into(), opened: Some(opened), tree, path })
+    }
+
+    /// As [`Source::open`], also into the volume that this one has opened.
+    pub(super) fn open_beside(&self, path: &OsStr) -> Result<Source> {
+        match (self, volume_of(path)) {
+            (Source::Volume { volume: own, tree, .. }, Some((volume, within))) if own == volume => {
+                let path = super::transfer::names(within.as_bytes())?;
+                Ok(Source::Volume { volume: own.clone(), opened: None, tree: Stored(tree.0.clone()), path })
+            }
+            _ => Source::open(path),
+        }
     }
 
     /// The directory there. With `all` its digests come from all bytes, whatever is kept.
     pub(super) fn directory<'a>(&'a self, all: bool, progress: &'a Progress) -> Result<Boxed<'a>> {
         Ok(match self {
-            Source::Volume { place, tree } => {
-                let (kind, node) = stored::find(place)?;
+            Source::Volume { tree, path, .. } => {
+                let (kind, node) = stored::find(tree, path)?;
                 ensure!(kind == Kind::Directory, "it is not a directory");
                 directory::of(tree, node, all, progress)?.1
             }
@@ -79,7 +96,7 @@ impl Source {
     /// The digest of what is there.
     fn digest(&self, all: bool, progress: &Progress) -> Result<Found> {
         match self {
-            Source::Volume { place, tree } => stored::digest(tree, place, all, progress),
+            Source::Volume { tree, path, .. } => stored::digest(tree, path, all, progress),
             Source::Elsewhere { path, tree } => plain::digest(tree, path, all, progress),
         }
     }
@@ -87,9 +104,9 @@ impl Source {
     /// Lets go of a volume.
     pub(super) fn close(self) -> Result<()> {
         match self {
-            Source::Volume { place, tree } => {
+            Source::Volume { opened, tree, .. } => {
                 drop(tree);
-                place.close()
+                opened.map_or(Ok(()), Opened::close)
             }
             Source::Elsewhere { .. } => Ok(()),
         }

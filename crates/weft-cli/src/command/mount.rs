@@ -15,7 +15,9 @@ use weft_vfs::{AtimePolicy, Options};
 
 /// Mounts a volume.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
-    let mut mount = MountOptions { source: arguments.volume.display().to_string(), ..MountOptions::default() };
+    // So that whoever looks at mounts finds it from anywhere.
+    let volume = arguments.volume.canonicalize().unwrap_or_else(|_| arguments.volume.clone());
+    let mut mount = MountOptions { source: volume.display().to_string(), ..MountOptions::default() };
     options::take(&mut arguments, &mut mount)?;
     mount.read_only = arguments.read_only;
     let plan = Plan { vfs: vfs_options(&arguments)?, session: session_options(&arguments)?, mount };

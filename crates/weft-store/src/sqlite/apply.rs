@@ -353,8 +353,8 @@ impl Writer {
     /// The digest of the commit before `batch`; none if that kept no digest of its tree.
     fn previous_commit(&self, batch: &Batch) -> Result<Option<Digest>> {
         let number = batch.commit.0 - 1;
-        let Some(row) = read::commits(&self.connection, CommitNo(number), 1)?.pop() else { return Ok(None) };
-        Ok(row.digest())
+        let row = read::commits(&self.connection, CommitNo(number), 1)?.pop();
+        Ok(row.filter(|row| row.number.0 == number).and_then(|row| row.digest()))
     }
 
     /// After a commit that succeeded: keeps the write-ahead log short and gives back space. What fails here

@@ -26,6 +26,9 @@ use weft_block::Block;
 /// Blocks listed at once.
 const PAGE: usize = 4096;
 
+/// Runs of blocks read at once: more than there are processors, for most of them wait for the disk.
+const THREADS: usize = 8;
+
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot read the database", source }
 }
@@ -169,7 +172,7 @@ fn verify(layout: &Layout, segments: Option<&Segments>, blocks: &[BlockRef]) -> 
         Ok(())
     };
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+        for _ in 0..THREADS {
             scope.spawn(|| {
                 if let Err(error) = work() {
                     *failure.lock() = Some(error);

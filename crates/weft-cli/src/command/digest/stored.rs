@@ -1,6 +1,6 @@
 //! Files and directories of a volume that is not mounted.
 
-use super::super::transfer::{CHUNK_BYTES, Place, Progress};
+use super::super::transfer::{CHUNK_BYTES, Progress};
 use super::directory;
 use super::tree::{Found, KeptEntries, Listed, Tree, of_file};
 use anyhow::{Context, Result, bail};
@@ -12,9 +12,9 @@ use weft_vfs::{Caller, Cookie, ErrorKind, Ino, ListedEntry, Vfs, Whence};
 /// Entries listed at once.
 const PAGE: usize = 1024;
 
-/// What `place` names: with `all` from all bytes, whatever is kept.
-pub fn digest(tree: &Stored, place: &Place, all: bool, progress: &Progress) -> Result<Found> {
-    let (kind, node) = find(place)?;
+/// What lies at `path`: with `all` from all bytes, whatever is kept.
+pub fn digest(tree: &Stored, path: &[Vec<u8>], all: bool, progress: &Progress) -> Result<Found> {
+    let (kind, node) = find(tree, path)?;
     match kind {
         Kind::Directory => Ok(Found { digest: directory::of(tree, node, all, progress)?.0, is_directory: true }),
         Kind::File => of_file(tree, &node, all, progress),
@@ -22,15 +22,15 @@ pub fn digest(tree: &Stored, place: &Place, all: bool, progress: &Progress) -> R
     }
 }
 
-/// What `place` names.
-pub fn find(place: &Place) -> Result<(Kind, Node)> {
-    let vfs = &*place.opened.vfs;
+/// What lies at `path`.
+pub fn find(tree: &Stored, path: &[Vec<u8>]) -> Result<(Kind, Node)> {
+    let vfs = &*tree.0;
     let mut found = vfs.attributes(Ino::ROOT)?;
-    for name in &place.path {
+    for name in path {
         let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
         found = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
     }
-    Ok((found.kind, Node { ino: found.ino, size: found.size, path: place.path.join(&b'/') }))
+    Ok((found.kind, Node { ino: found.ino, size: found.size, path: path.join(&b'/') }))
 }
 
 /// What lies in a volume.
