@@ -6,6 +6,7 @@ use super::segments::{PAGE, Segments, taken};
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, Place};
 use crate::store::Patience;
+use rusqlite::Connection;
 use std::ops::Range;
 use weft_block::Block;
 use weft_digest::PART_BYTES;
@@ -90,6 +91,21 @@ impl SqliteStore {
     fn segments_of(&self, block: &BlockRef) -> Result<&Segments> {
         let none = || Error::Corrupt(format!("block {} lies in a segment, but the volume has none", block.id.0));
         self.segments.as_deref().ok_or_else(none)
+    }
+}
+
+/// The bytes at the place of a block, whatever they are; none if that is in a segment and there are no `segments`.
+pub(super) fn bytes_at_place(
+    connection: &Connection,
+    segments: Option<&Segments>,
+    block: &BlockRef,
+) -> Result<Option<Block>> {
+    match (block.place, segments) {
+        (Place::Database, _) => Ok(Some(Block::new(read::block_bytes(connection, block.id)?))),
+        (Place::Segment { segment, offset }, Some(segments)) => {
+            segments.read(segment, offset, block.length as usize, Patience::Forever)
+        }
+        (Place::Segment { .. }, None) => Ok(None),
     }
 }
 

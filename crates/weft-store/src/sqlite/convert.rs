@@ -3,6 +3,7 @@
 //! The rows are copied by SQLite, the blocks one after another, each verified. The new database calls itself a
 //! volume only once it is whole, so that what an interruption leaves is never taken for one.
 
+use super::blocks::bytes_at_place;
 use super::check::Progress;
 use super::extents::put_block;
 use super::layout::Layout;
@@ -14,7 +15,7 @@ use crate::batch::NewBlock;
 use crate::error::{Error, Result};
 use crate::log::IntentLog;
 use crate::row::{BlockId, BlockRef, Place, Timestamp};
-use crate::store::{BlockHome, Header, Patience, VolumeOptions};
+use crate::store::{BlockHome, Header, VolumeOptions};
 use rusqlite::Connection;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use std::os::unix::ffi::OsStrExt;
@@ -160,14 +161,7 @@ impl Copy<'_> {
     }
 
     fn content(&self, block: &BlockRef) -> Result<Block> {
-        let bytes = match (block.place, &self.from) {
-            (Place::Database, _) => Some(Block::new(read::block_bytes(&self.old, block.id)?)),
-            (Place::Segment { segment, offset }, Some(segments)) => {
-                segments.read(segment, offset, block.length as usize, Patience::Forever)?
-            }
-            (Place::Segment { .. }, None) => None,
-        };
-        bytes.ok_or_else(|| damaged(block))
+        bytes_at_place(&self.old, self.from.as_ref(), block)?.ok_or_else(|| damaged(block))
     }
 
     fn store(&self, chunk: &[(NewBlock, i64)], into: Option<&Segments>, tail: Tail) -> Result<Tail> {

@@ -1,12 +1,12 @@
 //! The rows that digests need, in SQLite.
 
+use super::blocks::bytes_at_place;
 use super::read::{self, sql, unsigned};
 use super::segments::Segments;
 use crate::Name;
 use crate::digests::{DigestRows, Inode};
 use crate::error::{Error, Result};
-use crate::row::{BlockRef, Ino, Place};
-use crate::store::Patience;
+use crate::row::{BlockRef, Ino};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::ops::Range;
@@ -139,13 +139,7 @@ impl DigestRows for Rows<'_> {
 
     fn bytes(&self, block: &BlockRef) -> Result<Block> {
         (self.wait)();
-        let bytes = match (block.place, self.segments) {
-            (Place::Database, _) => Some(Block::new(read::block_bytes(self.connection, block.id)?)),
-            (Place::Segment { segment, offset }, Some(segments)) => {
-                segments.read(segment, offset, block.length as usize, Patience::Forever)?
-            }
-            (Place::Segment { .. }, None) => None,
-        };
+        let bytes = bytes_at_place(self.connection, self.segments, block)?;
         let damaged = || Error::Corrupt(format!("block {} has other bytes than were written", block.id.0));
         bytes.filter(|bytes| block.verify(bytes)).ok_or_else(damaged)
     }

@@ -3,6 +3,7 @@
 //! Nothing is held meanwhile: the volume may be mounted and busy. Rows are read a few at a time; a block that is not what it should be counts only if
 //! its row is still there afterwards, for space of deleted blocks is given back.
 
+use super::blocks::{bytes_at_place, run_of};
 use super::check::{Finding, Outcome, Progress};
 use super::digests::Rows;
 use super::layout::Layout;
@@ -13,7 +14,7 @@ use super::segments::{PAGE as PAGE_BYTES, Segments};
 use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, Ino, Place};
-use crate::store::{Patience, path_to};
+use crate::store::path_to;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeSet;
@@ -21,7 +22,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use weft_block::Block;
 
 /// Blocks listed at once.
 const PAGE: usize = 4096;
@@ -163,10 +163,9 @@ fn verify(layout: &Layout, segments: Option<&Segments>, blocks: &[BlockRef]) -> 
     let runs = runs(blocks);
     let (next, wrong, failure) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
     let work = || -> Result<()> {
-        // Bytes in the database are read by a connection of one's own.
-        let connection = if segments.is_none() { Some(connect(layout)?) } else { None };
+        let connection = connect(layout)?;
         while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let found = verify_run(segments, run, connection.as_ref())?;
+            let found = verify_run(segments, run, &connection)?;
             wrong.lock().extend(found);
         }
         Ok(())
@@ -186,7 +185,7 @@ fn verify(layout: &Layout, segments: Option<&Segments>, blocks: &[BlockRef]) -> 
     }
 }
 
-fn verify_run(segments: Option<&Segments>, run: &[BlockRef], connection: Option<&Connection>) -> Result<Vec<BlockRef>> {
+fn verify_run(segments: Option<&Segments>, run: &[BlockRef], connection: &Connection) -> Result<Vec<BlockRef>> {
     if let (Place::Segment { segment, offset }, Some(segments)) = (run[0].place, segments) {
         let lengths = run.iter().map(|block| block.length as usize).collect::<Vec<_>>();
         if offset.is_multiple_of(PAGE_BYTES)
@@ -198,16 +197,7 @@ fn verify_run(segments: Option<&Segments>, run: &[BlockRef], connection: Option<
     }
     let mut wrong = Vec::new();
     for block in run {
-        let bytes = match (block.place, segments, connection) {
-            (Place::Segment { segment, offset }, Some(segments), _) => {
-                segments.read(segment, offset, block.length as usize, Patience::Forever)
-            }
-            (Place::Database, _, Some(connection)) => {
-                read::block_bytes(connection, block.id).map(|bytes| Some(Block::new(bytes)))
-            }
-            _ => Ok(None),
-        };
-        match bytes {
+        match bytes_at_place(connection, segments, block) {
             Ok(Some(bytes)) if block.verify(&bytes) => {}
             Ok(_) | Err(Error::Corrupt(_) | Error::Io { .. }) => wrong.push(*block),
             Err(error) => return Err(error),
@@ -220,7 +210,7 @@ fn verify_run(segments: Option<&Segments>, run: &[BlockRef], connection: Option<
 fn runs(mut blocks: &[BlockRef]) -> Vec<&[BlockRef]> {
     let mut runs = Vec::new();
     while !blocks.is_empty() {
-        let (run, rest) = blocks.split_at(super::blocks::run_of(blocks));
+        let (run, rest) = blocks.split_at(run_of(blocks));
         runs.push(run);
         blocks = rest;
     }

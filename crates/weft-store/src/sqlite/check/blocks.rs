@@ -5,10 +5,10 @@ use super::{Checker, Progress, failed};
 use crate::Error;
 use crate::error::{ErrorKind, Result};
 use crate::row::{BlockRef, Place};
+use crate::sqlite::blocks::bytes_at_place;
 use crate::sqlite::read::{self, sql, unsigned};
 use crate::sqlite::segments::Segments;
-use crate::store::{BlockHome, Header, Patience};
-use weft_block::Block;
+use crate::store::{BlockHome, Header};
 
 const BLOCKS: &[Rule] = &[
     rule(
@@ -141,14 +141,11 @@ impl Checker<'_> {
 
     /// What is wrong with the bytes of a block.
     fn damage(&self, block: &BlockRef, segments: Option<&Segments>) -> Result<Option<String>> {
-        let read = match (block.place, segments) {
-            (Place::Database, _) => read::block_bytes(&self.connection, block.id).map(|bytes| Some(Block::new(bytes))),
-            (Place::Segment { segment, offset }, Some(segments)) => {
-                segments.read(segment, offset, block.length as usize, Patience::Forever)
-            }
-            (Place::Segment { .. }, None) => return Ok(None),
-        };
-        match read {
+        if matches!(block.place, Place::Segment { .. }) && segments.is_none() {
+            // A rule says so.
+            return Ok(None);
+        }
+        match bytes_at_place(&self.connection, segments, block) {
             Ok(bytes) if bytes.as_deref().is_some_and(|bytes| block.verify(bytes)) => Ok(None),
             Ok(_) => Ok(Some("has other bytes than were written".into())),
             Err(error @ (Error::Corrupt(_) | Error::Io { .. })) => Ok(Some(format!("cannot be read: {error}"))),
