@@ -22,6 +22,11 @@ pub use tree::{Value, ZERO, merged, root, value};
 /// BLAKE3 hash of some bytes.
 pub type Digest = [u8; 32];
 
+/// `digest` in hexadecimal.
+pub fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The digest of `bytes`.
 pub fn digest(bytes: &[u8]) -> Digest {
     *blake3::hash(bytes).as_bytes()

@@ -1,7 +1,7 @@
 //! Digests from scratch: those that a store keeps must be the same.
 
 use std::collections::{BTreeMap, BTreeSet};
-use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory};
+use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory, hex};
 use weft_store::{CommitNo, Cookie, Ino, InodeRow, Patience, Store};
 
 /// The first digest that `store` keeps and that is wrong, if any; what the last commit says of the root included.
@@ -11,7 +11,7 @@ pub fn check_digests(store: &dyn Store) -> Result<(), String> {
     for (ino, expected) in &scratch.found {
         let kept = store.digest(*ino).map_err(|error| error.to_string())?;
         if kept != Some(*expected) {
-            return Err(format!("inode {}: kept {}, should be {}", ino.0, hex(kept), hex(Some(*expected))));
+            return Err(format!("inode {}: kept {}, should be {}", ino.0, show(kept), show(Some(*expected))));
         }
     }
     commits(store, root)
@@ -21,7 +21,7 @@ fn commits(store: &dyn Store, root: Digest) -> Result<(), String> {
     let commits = store.commits(CommitNo(0), usize::MAX).map_err(|error| error.to_string())?;
     let last = commits.last().ok_or("no commit is remembered")?;
     if last.root != Some(root) {
-        return Err(format!("commit {}: root {}, should be {}", last.number.0, hex(last.root), hex(Some(root))));
+        return Err(format!("commit {}: root {}, should be {}", last.number.0, show(last.root), show(Some(root))));
     }
     for pair in commits.windows(2) {
         if pair[1].previous != pair[0].digest() {
@@ -31,8 +31,8 @@ fn commits(store: &dyn Store, root: Digest) -> Result<(), String> {
     Ok(())
 }
 
-fn hex(digest: Option<Digest>) -> String {
-    digest.map_or("nothing".into(), |digest| digest.iter().map(|byte| format!("{byte:02x}")).collect())
+fn show(digest: Option<Digest>) -> String {
+    digest.map_or("nothing".into(), |digest| hex(&digest))
 }
 
 struct Scratch<'a> {

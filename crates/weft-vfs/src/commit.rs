@@ -221,9 +221,9 @@ impl Vfs {
     pub(crate) fn make_space(&self) -> Result<()> {
         // Where commits fail, whoever refuses one operation after the other need not try again each time.
         let may_commit = self.state.lock().failure.is_none();
-        if may_commit && let Err(error) = self.commit() {
-            // Reported. What it would have freed is not.
-            drop(error);
+        if may_commit {
+            // What fails is reported, and nothing is freed then.
+            let _ = self.commit();
         }
         let space = self.store.reclaim()?;
         self.state.lock().space_free = space.bytes_free;

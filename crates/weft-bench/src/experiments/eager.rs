@@ -52,39 +52,33 @@ pub(super) fn create(place: &Place, scale: &Scale) -> Result<f64> {
     Ok(scale.count as f64 / taken.as_secs_f64())
 }
 
-/// Closes a second, of one large file after 4 KiB were written to it.
-pub(super) fn rewrite(place: &Place, scale: &Scale) -> Result<f64> {
+/// Closes a second, of one large file after 4 KiB were written to it; `closed` is called after each.
+fn rewrites(place: &Place, scale: &Scale, mut closed: impl FnMut(&Path) -> Result<()>) -> Result<f64> {
     let path = place.fresh("eager")?.join("file");
     let pages = scale.size << 8;
     std::fs::write(&path, vec![0x5a; pages << 12])?;
-    let mut eager = Eager::default();
     let taken = time(|| {
         (0..REWRITES).try_for_each(|number| {
             let file = OpenOptions::new().write(true).open(&path)?;
             file.write_all_at(&[number as u8; 4096], ((number * 7919 % pages) << 12) as u64)?;
             drop(file);
-            eager.closed(&path, "file".into()).map(|_| ())
+            closed(&path)
         })
     })?;
     place.retire("eager")?;
     Ok(REWRITES as f64 / taken.as_secs_f64())
 }
 
+/// Closes a second of a large file that is rewritten here and there.
+pub(super) fn rewrite(place: &Place, scale: &Scale) -> Result<f64> {
+    let mut eager = Eager::default();
+    rewrites(place, scale, |path| eager.closed(path, "file".into()).map(|_| ()))
+}
+
 /// As [`rewrite`], but the digest is asked for: `user.weft.digest`, which volumes keep.
 pub(super) fn rewrite_kept(place: &Place, scale: &Scale) -> Result<f64> {
-    let path = place.fresh("eager")?.join("file");
-    let pages = scale.size << 8;
-    std::fs::write(&path, vec![0x5a; pages << 12])?;
-    let taken = time(|| {
-        (0..REWRITES).try_for_each(|number| {
-            let file = OpenOptions::new().write(true).open(&path)?;
-            file.write_all_at(&[number as u8; 4096], ((number * 7919 % pages) << 12) as u64)?;
-            drop(file);
-            let mut value = [0; 64];
-            rustix::fs::getxattr(&path, "user.weft.digest", &mut value[..])?;
-            Ok(())
-        })
-    })?;
-    place.retire("eager")?;
-    Ok(REWRITES as f64 / taken.as_secs_f64())
+    rewrites(place, scale, |path| {
+        rustix::fs::getxattr(path, "user.weft.digest", &mut [0; 64][..])?;
+        Ok(())
+    })
 }

@@ -7,7 +7,7 @@ mod plain;
 mod stored;
 mod tree;
 
-use super::transfer::{Place, Progress};
+use super::transfer::{Place, Progress, in_volume, names};
 use crate::arguments::{Diff, Digest as Arguments};
 use crate::opened::Opened;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use stored::Stored;
 use tree::Found;
-use weft_digest::{Digest, Kind};
+use weft_digest::{Digest, Kind, hex};
 
 /// Prints digests, or verifies lists of them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -39,11 +39,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The volume and the path in it that `path` names, if it is `VOLUME:PATH` and nothing else has that name.
-fn volume_of(path: &OsStr) -> Option<(&str, &str)> {
-    path.to_str().filter(|named| !Path::new(named).exists())?.split_once(':')
-}
-
 /// Where a path leads.
 pub(super) enum Source {
     /// Into a volume that is not mounted, by the names on the way; who opened it lets go of it.
@@ -55,19 +50,20 @@ pub(super) enum Source {
 impl Source {
     /// Something in a volume if `path` says `VOLUME:PATH` and nothing else has that name, else what has.
     pub(super) fn open(path: &OsStr) -> Result<Source> {
-        let Some((volume, within)) = volume_of(path) else {
+        let named = path.to_str().unwrap_or_default();
+        let Some((volume, _)) = in_volume(named) else {
             return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });
         };
-        let Place { opened, path } = Place::open(&format!("{volume}:{within}"), true)?;
+        let Place { opened, path } = Place::open(named, true)?;
         let tree = Stored(opened.vfs.clone());
         Ok(Source::Volume { volume: volume.into(), opened: Some(opened), tree, path })
     }
 
     /// As [`Source::open`], also into the volume that this one has opened.
     pub(super) fn open_beside(&self, path: &OsStr) -> Result<Source> {
-        match (self, volume_of(path)) {
+        match (self, path.to_str().and_then(in_volume)) {
             (Source::Volume { volume: own, tree, .. }, Some((volume, within))) if own == volume => {
-                let path = super::transfer::names(within.as_bytes())?;
+                let path = names(within.as_bytes())?;
                 Ok(Source::Volume { volume: own.clone(), opened: None, tree: Stored(tree.0.clone()), path })
             }
             _ => Source::open(path),
@@ -145,7 +141,7 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
 
 fn as_json(path: &OsStr, found: &Found) -> Value {
     let kind = if found.is_directory { "directory" } else { "file" };
-    json!({ "path": path.to_string_lossy(), "kind": kind, "digest": list::hex(&found.digest) })
+    json!({ "path": path.to_string_lossy(), "kind": kind, "digest": hex(&found.digest) })
 }
 
 /// False if something is not right.

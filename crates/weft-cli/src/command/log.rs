@@ -1,12 +1,12 @@
 //! `weft log`.
 
-use super::digest::list::hex;
 use super::mounted::volume_at;
 use crate::arguments::Log;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+use weft_digest::hex;
 use weft_store::{CommitRow, Timestamp, sqlite};
 
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.

@@ -23,6 +23,11 @@ pub fn volume_at(path: &Path) -> PathBuf {
     found.map_or_else(|| path.into(), |mount| mount.volume)
 }
 
+/// Whether a volume is mounted at `path`.
+pub fn is_mount_point(path: &Path) -> bool {
+    volume_at(path) != path
+}
+
 fn mounts() -> Vec<Mount> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     mounts.split(|byte| *byte == b'\n').filter_map(mount).collect()

@@ -2,7 +2,7 @@
 
 mod text;
 
-use super::digest::list::{hex, unhex};
+use super::digest::list::unhex;
 use super::digest::{self, Source, listed};
 use super::transfer::{Progress, names};
 use crate::arguments::{Prove, VerifyProof};
@@ -12,7 +12,7 @@ use std::io::{Read, Write, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
-use weft_digest::{Digest, Kind, Proof};
+use weft_digest::{Digest, Kind, Proof, hex};
 
 /// A longer text is no proof.
 const BYTES_MAX: u64 = 64 << 20;

@@ -4,7 +4,7 @@ mod attestation;
 
 use super::digest::Source;
 use super::log::show;
-use super::mounted::volume_at;
+use super::mounted::{is_mount_point, volume_at};
 use super::transfer::Progress;
 use crate::arguments::{Keygen, Sign, Verify};
 use anyhow::{Context, Result, bail, ensure};
@@ -15,7 +15,7 @@ use std::io::{Cursor, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft_digest::Digest;
+use weft_digest::{Digest, hex};
 use weft_store::sqlite;
 
 /// Makes a pair of keys.
@@ -50,7 +50,7 @@ fn signature_of(attestation: &Path) -> PathBuf {
 /// Signs the last commit.
 pub fn sign(arguments: &Sign) -> Result<ExitCode> {
     let Sign { volume, key, output } = arguments;
-    if volume_at(volume) != *volume {
+    if is_mount_point(volume) {
         // Asked for its digest, a mount commits what was written.
         tree_digest(volume, false)?;
     }
@@ -67,7 +67,7 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
         format!("cannot use the secret key {} (a password is asked for at a terminal)", key.display())
     })?;
     let text = attestation.encode();
-    let trusted = format!("weft commit {} root {}", attestation.number, super::digest::list::hex(&attestation.root));
+    let trusted = format!("weft commit {} root {}", attestation.number, hex(&attestation.root));
     let signature =
         minisign::sign(None, &secret, Cursor::new(&text), Some(&trusted), Some("signature of a weft commit"))
             .context("cannot sign")?;
@@ -113,9 +113,8 @@ fn read_text(path: &Path) -> Result<String> {
 
 /// The digest of the root of a volume, mounted or not; with `read` from all bytes.
 fn tree_digest(volume: &Path, read: bool) -> Result<Digest> {
-    let is_mounted = volume_at(volume) != volume;
     let mut path = volume.as_os_str().to_owned();
-    if !is_mounted {
+    if !is_mount_point(volume) {
         path.push(":");
     }
     let progress = Progress::new();

@@ -26,10 +26,7 @@ pub struct Place {
 impl Place {
     /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it exists.
     pub fn open(named: &str, read_only: bool) -> Result<Place> {
-        let (volume, path) = match named.split_once(':') {
-            Some((volume, path)) if !Path::new(named).exists() => (volume, path),
-            _ => (named, ""),
-        };
+        let (volume, path) = in_volume(named).unwrap_or((named, ""));
         let options = Options { read_only, ..Options::default() };
         let opened = Opened::open(Path::new(volume), options)?;
         Ok(Place { opened, path: names(path.as_bytes())? })
@@ -39,6 +36,11 @@ impl Place {
     pub fn close(self) -> Result<()> {
         self.opened.close()
     }
+}
+
+/// The volume and the path in it, if `named` is `VOLUME:PATH` and nothing else has that name.
+pub fn in_volume(named: &str) -> Option<(&str, &str)> {
+    named.split_once(':').filter(|_| !Path::new(named).exists())
 }
 
 /// The names in a path that begins in some directory and does not leave it.

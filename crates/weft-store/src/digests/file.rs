@@ -42,7 +42,7 @@ pub(crate) struct FileChange<'a> {
 /// Makes what is kept of a file's tree right, and tells by what the directory lists the file.
 pub(super) fn update(rows: &dyn DigestRows, zeros: &ZeroValues, change: &FileChange<'_>) -> Result<Digest> {
     let shape = Shape { block_size: change.block_size };
-    let tree = Tree { rows, zeros, ino: change.ino, shape, block_size: change.block_size, size: change.size };
+    let tree = Tree { rows, zeros, ino: change.ino, shape, size: change.size };
     let group_bytes = shape.group_bytes();
     if change.old_size > group_bytes {
         tree.cut(change.old_size)?;
@@ -71,7 +71,7 @@ pub(super) fn content(
     listed: Digest,
 ) -> Result<Option<Digest>> {
     let shape = Shape { block_size };
-    let tree = Tree { rows, zeros, ino, shape, block_size, size };
+    let tree = Tree { rows, zeros, ino, shape, size };
     let top = shape.top(size);
     if top == 0 {
         return Ok(Some(listed));
@@ -127,7 +127,6 @@ struct Tree<'a> {
     zeros: &'a ZeroValues,
     ino: Ino,
     shape: Shape,
-    block_size: u64,
     size: u64,
 }
 
@@ -170,20 +169,20 @@ impl Tree<'_> {
     fn blocks(&self, group: u64) -> Result<Vec<Value>> {
         let start = group * self.shape.group_bytes();
         let end = self.size.min(start + self.shape.group_bytes());
-        let (first, last) = (start / self.block_size, end.div_ceil(self.block_size));
+        let (first, last) = (start / self.shape.block_size, end.div_ceil(self.shape.block_size));
         let mut values = vec![ZERO; usize::try_from(last - first).expect("at most 1024")];
         for (index, block) in self.rows.extents(self.ino, first..last)? {
             let slot = index.checked_sub(first).and_then(|at| values.get_mut(usize::try_from(at).ok()?));
             let slot =
                 slot.ok_or_else(|| Error::Corrupt(format!("blocks of inode {} are not in order", self.ino.0)))?;
-            *slot = self.block(index * self.block_size, &block)?;
+            *slot = self.block(index * self.shape.block_size, &block)?;
         }
         Ok(values)
     }
 
     /// The value of the block at `position`, which zeros follow if it is short.
     fn block(&self, position: u64, block: &BlockRef) -> Result<Value> {
-        let len = self.block_size.min(self.size - position);
+        let len = self.shape.block_size.min(self.size - position);
         if block.value == ZERO || (block.base == position && u64::from(block.length) == len) {
             return Ok(block.value);
         }
@@ -202,7 +201,7 @@ impl Tree<'_> {
         let real = |(index, value): (usize, &Value)| match *value {
             ZERO => {
                 let position = start + index as u64 * bytes;
-                self.zeros.value(position, bytes.min(self.size - position), self.block_size)
+                self.zeros.value(position, bytes.min(self.size - position), self.shape.block_size)
             }
             value => value,
         };
@@ -217,7 +216,7 @@ impl Tree<'_> {
         if is_whole && values.iter().all(|value| *value == ZERO) {
             return Ok(ZERO);
         }
-        Ok(merged(&self.with_zeros(&values, start, self.block_size)))
+        Ok(merged(&self.with_zeros(&values, start, self.shape.block_size)))
     }
 
     /// The groups that may have other values than before.
@@ -245,7 +244,7 @@ impl Tree<'_> {
 
     /// Groups of the blocks in `range`, as far as the file reaches.
     fn groups_of(&self, range: &Range<u64>, last: u64) -> Range<u64> {
-        let group_blocks = self.shape.group_bytes() / self.block_size;
+        let group_blocks = self.shape.group_bytes() / self.shape.block_size;
         let end = range.end.div_ceil(group_blocks).min(last + 1);
         (range.start / group_blocks).min(end)..end
     }
@@ -360,7 +359,7 @@ impl Tree<'_> {
             let taken = u64::from(position.is_multiple_of(PIECE));
             let Some(rest) = left.checked_sub(taken) else { return Ok(None) };
             *left = rest;
-            *value = self.zeros.value(position, child_bytes.min(self.size - position), self.block_size);
+            *value = self.zeros.value(position, child_bytes.min(self.size - position), self.shape.block_size);
         }
         Ok(Some(values))
     }

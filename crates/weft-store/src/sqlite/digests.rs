@@ -1,13 +1,12 @@
 //! The rows that digests need, in SQLite.
 
 use super::blocks::bytes_at_place;
-use super::read::{self, sql, unsigned};
+use super::read::{self, digest, sql, unsigned};
 use super::segments::Segments;
 use crate::Name;
 use crate::digests::{DigestRows, Inode};
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, Ino};
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::ops::Range;
 use weft_block::Block;
@@ -23,14 +22,6 @@ pub(super) struct Rows<'a> {
     pub(super) segments: Option<&'a Segments>,
     /// Returns when the blocks of this transaction lie in the segments.
     pub(super) wait: &'a dyn Fn(),
-}
-
-/// A digest as a column has it; none where nothing is, or nothing that Weft writes.
-fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Digest>> {
-    Ok(match row.get_ref(column)? {
-        ValueRef::Blob(bytes) => bytes.try_into().ok(),
-        _ => None,
-    })
 }
 
 fn name(row: &Row<'_>, column: usize) -> Result<Name> {

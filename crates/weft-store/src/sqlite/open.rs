@@ -169,6 +169,13 @@ pub(super) fn connect(database: &Path, cache_mib: u32) -> Result<Connection> {
     Ok(connection)
 }
 
+/// A connection that only reads, beside whoever holds the volume.
+pub(super) fn connect_beside(layout: &Layout) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(&layout.database, flags)
+        .map_err(|source| Error::Sqlite { what: "cannot open the database", source })
+}
+
 /// Opens the volume at `path` and holds it. Errors: `Locked`, `Unusable` (no such path, not a volume, newer
 /// format), `Unavailable` (no permission).
 pub fn open(path: &Path) -> Result<Volume> {

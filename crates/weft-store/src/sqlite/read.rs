@@ -123,8 +123,8 @@ pub(super) fn listed(connection: &Connection, parent: Ino, after: Cookie, limit:
                      FROM naming n INDEXED BY naming_order JOIN fileatt f ON f.ino = n.ino \
                      WHERE n.parent = ?1 AND n.cookie > ?2 ORDER BY n.cookie LIMIT ?3";
     let rows = all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
-        let digest = row.get_ref(5)?.as_blob_or_null().ok().flatten().and_then(|bytes| bytes.try_into().ok());
-        Ok(ListedRow { name: name_row(row, parent)?, permissions: unsigned32(row, 4)? & 0o7777, digest })
+        let permissions = unsigned32(row, 4)? & 0o7777;
+        Ok(ListedRow { name: name_row(row, parent)?, permissions, digest: digest(row, 5)? })
     })?;
     let ordered = rows.first().is_none_or(|row| row.name.cookie > after)
         && rows.is_sorted_by(|a, b| a.name.cookie < b.name.cookie);
@@ -184,12 +184,18 @@ pub(super) fn parts(connection: &Connection, block: &BlockRef) -> Result<Option<
     Ok(statement.query_row((sql(block.id.0),), read).optional().map_err(failed)?.flatten())
 }
 
+/// A digest as a column has it; none where nothing is, or nothing that Weft writes.
+pub(super) fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Digest>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Blob(bytes) => bytes.try_into().ok(),
+        _ => None,
+    })
+}
+
 /// The digest kept of an inode.
 pub(super) fn digest_of(connection: &Connection, ino: Ino) -> Result<Option<Digest>> {
     let mut statement = connection.prepare_cached("SELECT digest FROM fileatt WHERE ino = ?1").map_err(failed)?;
-    let read =
-        |row: &Row<'_>| Ok(row.get_ref(0)?.as_blob_or_null().ok().flatten().and_then(|bytes| bytes.try_into().ok()));
-    Ok(statement.query_row((sql(ino.0),), read).optional().map_err(failed)?.flatten())
+    Ok(statement.query_row((sql(ino.0),), |row| digest(row, 0)).optional().map_err(failed)?.flatten())
 }
 
 /// The first `limit` commits from `from` on, in their order.

@@ -7,7 +7,6 @@ use crate::digests::{CommitDigests, DigestRows, Digester, Inode};
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, Ino, InodeRow};
 use rusqlite::Connection;
-use rusqlite::types::ValueRef;
 use std::cell::Cell;
 use std::ops::Range;
 use weft_block::Block;
@@ -18,13 +17,6 @@ const PAGE: usize = 1000;
 
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot look through the database", source }
-}
-
-fn bytes(row: &rusqlite::Row<'_>, column: usize) -> Option<Vec<u8>> {
-    match row.get_ref(column).ok()? {
-        ValueRef::Blob(bytes) => Some(bytes.to_vec()),
-        _ => None,
-    }
 }
 
 /// Goes through all rows.
@@ -55,9 +47,9 @@ impl Scan<'_> {
         let mut rows = statement.query(()).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let number = |column| read::unsigned(row, column).map(Ino).map_err(failed);
-            let Ok(name) = Name::new(&bytes(row, 1).unwrap_or_default()) else { continue };
-            let digest = bytes(row, 3).and_then(|bytes| bytes.try_into().ok());
-            visit(number(0)?, name, number(2)?, digest)?;
+            let bytes = row.get_ref(1).map_err(failed)?.as_blob().unwrap_or_default();
+            let Ok(name) = Name::new(bytes) else { continue };
+            visit(number(0)?, name, number(2)?, read::digest(row, 3).map_err(failed)?)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::blocks::{bytes_at_place, run_of};
 use super::check::{Finding, Outcome, Progress};
 use super::digests::Rows;
 use super::layout::Layout;
-use super::open::{check_file, read_header};
+use super::open::{check_file, connect_beside, read_header};
 use super::read::{self, sql};
 use super::scan::Scan;
 use super::segments::{PAGE as PAGE_BYTES, Segments};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, Ino, Place};
 use crate::store::path_to;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn failed(source: rusqlite::Error) -> Error {
 pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let layout = Layout::find(path)?;
     check_file(&layout)?;
-    let connection = connect(&layout)?;
+    let connection = connect_beside(&layout)?;
     let segments = layout.segments.clone().map(Segments::new);
     let block_size = u64::from(read_header(&connection)?.options.block_size);
     let scrub = Scrub { connection, segments, layout: &layout, block_size };
@@ -47,11 +47,6 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
     findings.extend(scrub.digests()?);
     progress(Progress { step: "digests", done: 1, total: 1 });
     Ok(findings)
-}
-
-fn connect(layout: &Layout) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(&layout.database, flags).map_err(failed)
 }
 
 struct Scrub<'a> {
@@ -69,7 +64,7 @@ impl Scrub<'_> {
         let (mut last, mut done, mut damaged) = (BlockId(0), 0, BTreeSet::new());
         loop {
             progress(Progress { step: "data", done, total });
-            let (page, unreadable) = self.page(last)?;
+            let (page, unreadable) = self.page(last, PAGE)?;
             let Some(end) = page.last().map(|block| block.id).max(unreadable.last().copied()) else {
                 return Ok(damaged);
             };
@@ -85,11 +80,11 @@ impl Scrub<'_> {
         }
     }
 
-    /// The next blocks after `last`, and those whose rows cannot be read.
-    fn page(&self, last: BlockId) -> Result<(Vec<BlockRef>, Vec<BlockId>)> {
+    /// The next `limit` blocks after `last`, and those of them whose rows cannot be read.
+    fn page(&self, last: BlockId, limit: usize) -> Result<(Vec<BlockRef>, Vec<BlockId>)> {
         let next = "SELECT id, length, base, value, segment, position FROM blocks WHERE id > ?1 ORDER BY id LIMIT ?2";
         let mut statement = self.connection.prepare_cached(next).map_err(failed)?;
-        let mut rows = statement.query((sql(last.0), sql(PAGE as u64))).map_err(failed)?;
+        let mut rows = statement.query((sql(last.0), sql(limit as u64))).map_err(failed)?;
         let (mut page, mut unreadable) = (Vec::new(), Vec::new());
         while let Some(row) = rows.next().map_err(failed)? {
             match read::block_ref(row, 0) {
@@ -101,7 +96,7 @@ impl Scrub<'_> {
     }
 
     fn block(&self, id: BlockId) -> Result<Option<BlockRef>> {
-        let (page, unreadable) = self.page(BlockId(id.0 - 1))?;
+        let (page, unreadable) = self.page(BlockId(id.0 - 1), 1)?;
         let found = page.into_iter().find(|block| block.id == id);
         if unreadable.contains(&id) {
             Err(Error::Corrupt(format!("block {} has a damaged row", id.0)))
@@ -141,11 +136,10 @@ impl Scrub<'_> {
 
     /// What is kept of digests and is wrong, as of one commit.
     fn digests(&self) -> Result<Vec<Finding>> {
-        self.connection.execute_batch("BEGIN").map_err(failed)?;
-        let header = read_header(&self.connection)?;
-        if !header.options.digests {
+        if !read_header(&self.connection)?.options.digests {
             return Ok(Vec::new());
         }
+        self.connection.execute_batch("BEGIN").map_err(failed)?;
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let rows = Rows { connection: &self.connection, segments: self.segments.as_ref(), wait: &|| () };
         let scan = Scan { digester: &digester, rows: &rows, block_size: self.block_size };
@@ -158,12 +152,12 @@ impl Scrub<'_> {
     }
 }
 
-/// Those of `blocks` that are not what they should be, by all processors.
+/// Those of `blocks` that are not what they should be, several read at once.
 fn verify(layout: &Layout, segments: Option<&Segments>, blocks: &[BlockRef]) -> Result<Vec<BlockRef>> {
     let runs = runs(blocks);
     let (next, wrong, failure) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
     let work = || -> Result<()> {
-        let connection = connect(layout)?;
+        let connection = connect_beside(layout)?;
         while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let found = verify_run(segments, run, &connection)?;
             wrong.lock().extend(found);

@@ -10,7 +10,6 @@ use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
-use weft_digest::Digest;
 use weft_store::{Cookie, Ino, Kind, Name};
 
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
@@ -41,7 +40,7 @@ impl Vfs {
     }
 
     fn digest_attribute(&self, ino: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let hex = |digest: Digest| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into_bytes();
+        let hex = |digest| weft_digest::hex(&digest).into_bytes();
         let after = name.strip_prefix(DIGEST_ENTRIES).and_then(|after| std::str::from_utf8(after).ok()?.parse().ok());
         Ok(match (name, after) {
             (DIGEST, _) => self.digest(ino)?.map(hex),

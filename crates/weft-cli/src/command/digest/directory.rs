@@ -95,14 +95,13 @@ pub fn prove<'a>(top: Boxed<'a>, path: &[Vec<u8>]) -> Result<Proof> {
     for name in path {
         let shown = String::from_utf8_lossy(name);
         let entries = directory.with_context(|| format!("what should hold {shown} is not a directory"))?.entries()?;
-        let entry = |item: &'_ Item<'a>| (item.kind, item.permissions, item.digest);
-        let step = Step::new(
-            entries.iter().map(|item| {
-                let (kind, permissions, digest) = entry(item);
-                Entry { name: &item.name, kind, permissions, digest }
-            }),
+        let listed = entries.iter().map(|Item { name, kind, permissions, digest, .. }| Entry {
             name,
-        );
+            kind: *kind,
+            permissions: *permissions,
+            digest: *digest,
+        });
+        let step = Step::new(listed, name);
         steps.push(step.with_context(|| format!("there is no {shown}"))?);
         let found = entries.into_iter().find(|item| item.name == *name).expect("there is a way to it");
         digest = Some(found.digest);

@@ -2,18 +2,13 @@
 //! a backslash has them escaped, and the line then begins with a backslash. The path of a directory ends with `/`.
 
 use super::tree::Found;
-use weft_digest::Digest;
+use weft_digest::{Digest, hex};
 
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
     pub digest: Digest,
     pub path: Vec<u8>,
-}
-
-/// `digest` in hexadecimal.
-pub fn hex(digest: &Digest) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Line {

@@ -2,8 +2,8 @@
 //! with kind, permissions (octal), number of the directory's entries and name, followed by the hashes beside the way
 //! from the top down, each after `left` or `right`; `digest` and that of the last entry. Names are escaped as in lists of digests.
 
-use super::super::digest::list::{escape, hex, unescape, unhex};
-use weft_digest::{Digest, Kind, Proof, SIBLINGS_MAX, Sibling, Side, Step};
+use super::super::digest::list::{escape, unescape, unhex};
+use weft_digest::{Digest, Kind, Proof, SIBLINGS_MAX, Sibling, Side, Step, hex};
 
 const TITLE: &[u8] = b"weft proof 1";
 

@@ -1,8 +1,8 @@
 //! What is signed, as text: line by line `weft commit 1`, then `number`, `time` (nanoseconds since 1970), `root`, `previous` and `digest` of
 //! a commit (docs/digest.md).
 
-use super::super::digest::list::{hex, unhex};
-use weft_digest::{Digest, commit};
+use super::super::digest::list::unhex;
+use weft_digest::{Digest, commit, hex};
 use weft_store::{CommitRow, Timestamp};
 
 const TITLE: &str = "weft commit 1";
