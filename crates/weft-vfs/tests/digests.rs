@@ -3,6 +3,8 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::path::Path;
 use std::sync::Arc;
 use weft_digest::{Content, FileHasher};
 use weft_store::{BlockHome, Store, Timestamp, VolumeOptions, sqlite};
@@ -103,6 +105,20 @@ fn files_agree(block_size: u32, home: BlockHome, changes: &[Change]) -> Result<(
     Ok(())
 }
 
+/// Copies a volume of segments as it lies there now, with `kept` of 255 of SQLite's write-ahead log.
+fn crash(volume: &Path, to: &Path, kept: u8) {
+    fs::create_dir_all(to.join("segments")).expect("made");
+    for name in ["meta.sqlite", "meta.sqlite-wal", "lock"] {
+        fs::copy(volume.join(name), to.join(name)).expect("copied");
+    }
+    for entry in fs::read_dir(volume.join("segments")).expect("listed").flatten() {
+        fs::copy(entry.path(), to.join("segments").join(entry.file_name())).expect("copied");
+    }
+    let log = OpenOptions::new().write(true).open(to.join("meta.sqlite-wal")).expect("opened");
+    let len = log.metadata().expect("there").len();
+    log.set_len(len * u64::from(kept) / 255).expect("cut");
+}
+
 /// Names of few letters, many of which begin alike; some are the beginning of others.
 fn names() -> impl Strategy<Value = BTreeSet<Vec<u8>>> {
     let name = prop_oneof![
@@ -129,6 +145,28 @@ proptest! {
     #[test]
     fn a_file_of_usual_blocks_has_the_digest_of_its_bytes(changes in changes(65536)) {
         files_agree(65536, BlockHome::Segments, &changes)?;
+    }
+
+    #[test]
+    fn what_a_crash_leaves_has_its_digests(changes in changes(4096), kept: [u8; 3]) {
+        let (directory, _store, vfs) = volume(4096, BlockHome::Segments);
+        let files = [b"a", b"b"].map(|name| vfs.make(Caller::ROOT, Ino::ROOT, name, FILE).expect("made").ino);
+        for (round, change) in changes.iter().chain(&[Change::Commit]).enumerate() {
+            let name = format!("file {round}");
+            vfs.rename((Ino::ROOT, b"a"), (Ino::ROOT, name.as_bytes()), RenameMode::Replace).expect("renamed");
+            vfs.rename((Ino::ROOT, name.as_bytes()), (Ino::ROOT, b"a"), RenameMode::Replace).expect("renamed");
+            vfs.make(Caller::ROOT, Ino::ROOT, name.as_bytes(), FILE).expect("made");
+            apply(&vfs, files, change);
+            if let Change::Commit = change {
+                for kept in kept.iter().chain(&[255]) {
+                    let place = directory.path().join(format!("crashed {round} {kept}"));
+                    crash(&directory.path().join("volume"), &place, *kept);
+                    let left = sqlite::open(&place).expect("opens").store;
+                    check_digests(&*left).map_err(TestCaseError::fail)?;
+                }
+            }
+        }
+        vfs.close().expect("closed");
     }
 
     #[test]

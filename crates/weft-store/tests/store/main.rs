@@ -7,6 +7,7 @@ mod convert;
 mod crash;
 mod damage;
 mod digests;
+mod flips;
 mod generate;
 mod opening;
 mod parts;
