@@ -87,7 +87,7 @@ fn blocks(store: &dyn Store) -> Result<()> {
     let mut batch = next(store)?;
     for index in 0..BLOCKS {
         let id = BlockId(1 + index);
-        let new = NewBlock::new(id, rope.clone(), 0);
+        let new = NewBlock::new(id, Ino(2), rope.clone(), 0);
         batch.extents.push(ExtentChange::Put { ino: Ino(2), index, block: new.at(Place::Database) });
         batch.blocks.push(new);
     }

@@ -53,6 +53,8 @@ pub struct Counters {
 pub struct NewBlock {
     /// Its number.
     pub id: BlockId,
+    /// The file that it is written for.
+    pub owner: Ino,
     /// Its bytes; not empty.
     pub bytes: Rope,
     /// The byte of the file at which it stands.
@@ -66,13 +68,13 @@ pub struct NewBlock {
 }
 
 impl NewBlock {
-    /// Block `id` of `bytes`, hashed as what stands at byte `base` of a file.
+    /// Block `id` of `bytes`, written for `owner`, hashed as what stands at byte `base` of a file.
     ///
     /// # Panics
     /// If there are no bytes, or `base` is no multiple of a block size that holds them.
-    pub fn new(id: BlockId, bytes: Rope, base: u64) -> NewBlock {
+    pub fn new(id: BlockId, owner: Ino, bytes: Rope, base: u64) -> NewBlock {
         let Hashed { value, alone, parts } = Hashed::new(&bytes, base);
-        NewBlock { id, bytes, base, value, alone, parts }
+        NewBlock { id, owner, bytes, base, value, alone, parts }
     }
 
     /// What names it once its bytes lie at `place`.

@@ -45,6 +45,20 @@ pub enum Error {
         /// Why it failed.
         source: rusqlite::Error,
     },
+    /// The server refused a statement, or went away.
+    #[error("{what}: {}", full(source))]
+    Postgres {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: tokio_postgres::Error,
+    },
+    /// The connection broke while a commit was on its way, which did not happen.
+    #[error("the connection to the database broke before the commit")]
+    Interrupted,
+    /// Another process holds the volume, by its lease.
+    #[error("{0}")]
+    Held(String),
     /// Damage found.
     #[error("damaged: {0}")]
     Corrupt(String),
@@ -68,8 +82,10 @@ impl Error {
         match self {
             Error::Io { source, .. } => io_kind(source),
             Error::Sqlite { source, .. } => sqlite_kind(source),
+            Error::Postgres { source, .. } => postgres_kind(source),
+            Error::Interrupted => ErrorKind::Conflict,
             Error::Corrupt(_) => ErrorKind::Corrupt,
-            Error::Locked(_) => ErrorKind::Locked,
+            Error::Held(_) | Error::Locked(_) => ErrorKind::Locked,
             Error::Unusable(_) => ErrorKind::Unusable,
             Error::Bug(_) => ErrorKind::Bug,
             Error::Injected(kind) => *kind,
@@ -100,5 +116,37 @@ fn sqlite_kind(error: &rusqlite::Error) -> ErrorKind {
         Some(_) => ErrorKind::Bug,
         // Conversion errors: a column held what no Weft wrote there.
         None => ErrorKind::Corrupt,
+    }
+}
+
+/// What the server said, with its detail.
+fn full(error: &tokio_postgres::Error) -> String {
+    let Some(said) = error.as_db_error() else {
+        let source = std::error::Error::source(error).map(|source| format!(": {source}"));
+        return format!("{error}{}", source.unwrap_or_default());
+    };
+    let detail = said.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+    format!("{}{detail}", said.message())
+}
+
+/// By the classes of SQLSTATE (PostgreSQL documentation, "PostgreSQL Error Codes").
+fn postgres_kind(error: &tokio_postgres::Error) -> ErrorKind {
+    let Some(code) = error.code() else {
+        // What the server never said: a connection that broke or was refused; or a value that did not fit its column.
+        let is_conversion =
+            error.to_string().starts_with("error deserializing") || error.to_string().starts_with("error serializing");
+        return if is_conversion { ErrorKind::Bug } else { ErrorKind::Unavailable };
+    };
+    match code.code() {
+        "40001" | "40P01" => ErrorKind::Conflict,
+        "53100" | "54000" => ErrorKind::Full,
+        "XX001" | "XX002" => ErrorKind::Corrupt,
+        // Another commit of the same number came first: one of ours, of which nobody knew.
+        "23505" => ErrorKind::Conflict,
+        other => match other.get(..2) {
+            Some("08" | "53" | "57" | "58" | "25" | "55") => ErrorKind::Unavailable,
+            Some("28" | "3D" | "3F" | "42") => ErrorKind::Unusable,
+            _ => ErrorKind::Bug,
+        },
     }
 }

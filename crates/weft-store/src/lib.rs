@@ -2,7 +2,7 @@
 //!
 //! A [`Store`] reads rows, reads blocks and applies one [`Batch`] atomically, in a [`Transaction`]. It knows no rule of
 //! the file system: it could be tested with made-up rows. [`sqlite`] is the embedded
-//! implementation; [`log`] is the intent log that makes an fsync cost one append.
+//! implementation, [`postgres`] the one over the wire; [`log`] is the intent log that makes an fsync cost one append.
 //!
 //! The format (tables, columns, invariants) is `docs/format.md`.
 
@@ -12,6 +12,7 @@ mod error;
 pub mod log;
 pub mod memory;
 mod name;
+pub mod postgres;
 mod row;
 pub mod sqlite;
 mod store;

@@ -196,6 +196,8 @@ impl CommitRow {
 pub enum Place {
     /// In the database, in the row of the block.
     Database,
+    /// In the database, with the blocks that were written for this file.
+    File(Ino),
     /// In a segment file.
     Segment {
         /// Number of the segment.

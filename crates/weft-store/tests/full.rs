@@ -17,7 +17,7 @@ fn batch(store: &dyn Store, seed: u8) -> Batch {
     for index in 0..6u64 {
         let bytes = vec![seed; if index % 2 == 0 { 9000 } else { 50 }];
         let id = BlockId(header.counters.next_block + index);
-        let new = NewBlock::new(id, Rope::from(bytes), 0);
+        let new = NewBlock::new(id, Ino(16), Rope::from(bytes), 0);
         batch.extents.push(ExtentChange::Put { ino: Ino(2), index, block: new.at(Place::Database) });
         batch.blocks.push(new);
     }

@@ -1,6 +1,7 @@
 //! Support for tests: a reference file system that is obviously right, generated operations, stores that
 //! fail and crash on demand.
 
+mod cluster;
 mod compare;
 mod digests;
 mod faults;
@@ -9,6 +10,7 @@ mod operations;
 mod rows;
 mod run;
 
+pub use cluster::Cluster;
 pub use compare::compare;
 pub use digests::check_digests;
 pub use faults::{Calls, CrashStore, Faults};

@@ -29,6 +29,16 @@ const DURABLE_AFTER_SYNC: u64 = 8;
 /// Bytes of a short append to the intent log.
 const LOGGED_SOON: usize = 128 << 10;
 
+/// Tries of one commit, when something is in its way each time.
+const CONFLICTS_MAX: u32 = 8;
+
+/// Tries that are left, this one included.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Tries(u32);
+
+/// Whoever has it commits.
+pub(crate) struct Turn;
+
 impl Vfs {
     /// All operations before the call are durable when it returns (POSIX fsync(), sync()). `NoSpace` or
     /// `Io` when they cannot be made durable: they stay in memory and are tried again. `WouldBlock`.
@@ -129,7 +139,7 @@ impl Vfs {
 
     /// Commits until operation `target` is committed, or durable.
     pub(crate) fn commit_until(&self, target: OpNo, durability: Durability) -> Result<()> {
-        let mut commit = self.committing.lock();
+        let mut turn = self.committing.lock();
         let done = {
             let state = self.state.lock();
             match durability {
@@ -137,23 +147,36 @@ impl Vfs {
                 Durability::Eventual => state.committed >= target && state.dirty_bytes == 0,
             }
         };
-        if done { Ok(()) } else { self.commit_once(&mut commit, durability) }
+        if done { Ok(()) } else { self.commit_once(&mut turn, durability) }
     }
 
     /// Commits what is dirty, as the background does.
     pub(crate) fn commit_in_background(&self) -> Result<()> {
-        let mut commit = self.committing.lock();
+        let mut turn = self.committing.lock();
         let since = self.commits.load(Ordering::Relaxed).saturating_sub(self.synced_at.load(Ordering::Relaxed));
         let durability = if since < DURABLE_AFTER_SYNC { Durability::Durable } else { Durability::Eventual };
         if self.state.lock().dirty_bytes == 0 {
             return Ok(());
         }
-        self.commit_once(&mut commit, durability)
+        self.commit_once(&mut turn, durability)
     }
 
-    pub(crate) fn commit_once(&self, last: &mut weft_store::CommitNo, durability: Durability) -> Result<()> {
+    /// Commits all there is, again if something was in the way.
+    pub(crate) fn commit_once(&self, turn: &mut Turn, durability: Durability) -> Result<()> {
+        let mut result = self.try_commit(turn, durability, Tries(CONFLICTS_MAX));
+        for left in (1..CONFLICTS_MAX).rev() {
+            match &result {
+                Err(error) if error.is_conflict() => self.report("cannot commit; trying again", error),
+                Ok(()) | Err(_) => break,
+            }
+            result = self.try_commit(turn, durability, Tries(left));
+        }
+        self.after_commit(result.as_ref().err());
+        result
+    }
+
+    fn try_commit(&self, _turn: &mut Turn, durability: Durability, tries: Tries) -> Result<()> {
         let (mut snapshot, durability) = self.snapshot(durability);
-        snapshot.batch.commit = last.next();
         snapshot.batch.time = self.now();
         let stored = self.store_snapshot(&mut snapshot, durability);
         let space = self.store.space();
@@ -163,7 +186,6 @@ impl Vfs {
         }
         let result = match stored {
             Ok(blocks) => {
-                *last = snapshot.batch.commit;
                 state.finish(&snapshot, &blocks);
                 state.committed = snapshot.batch.counters.op;
                 if durability == Durability::Durable {
@@ -175,19 +197,29 @@ impl Vfs {
             }
             Err(error) => {
                 state.thaw(&snapshot);
-                state.failure = Some(error.kind());
-                self.commits_failed.fetch_add(1, Ordering::Relaxed);
+                // Whoever waits for room goes on waiting if there will be another try.
+                if tries == Tries(1) || !error.is_conflict() {
+                    state.failure = Some(error.kind());
+                    self.commits_failed.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(error)
             }
         };
         drop(state);
-        self.after_commit(result.as_ref().err(), durability);
+        if durability == Durability::Durable
+            && result.is_ok()
+            && let Some(log) = &self.log
+        {
+            log.lock().release();
+        }
         result
     }
 
     /// Stores all of the snapshot or nothing; tells its new blocks.
     fn store_snapshot(&self, snapshot: &mut Snapshot, durability: Durability) -> Result<Vec<BlockRef>> {
         let mut transaction = self.store.begin(durability)?;
+        // Asked for anew: a commit that seemed to fail may have happened.
+        snapshot.batch.commit = self.store.header()?.commit.next();
         let blocks = self.store_blocks(snapshot, &mut *transaction)?;
         transaction.commit(&snapshot.batch)?;
         Ok(blocks)
@@ -203,16 +235,9 @@ impl Vfs {
         (snapshot, durability)
     }
 
-    fn after_commit(&self, error: Option<&Error>, durability: Durability) {
-        match error {
-            None => {
-                if durability == Durability::Durable
-                    && let Some(log) = &self.log
-                {
-                    log.lock().release();
-                }
-            }
-            Some(error) => self.report("cannot commit; will try again", error),
+    fn after_commit(&self, error: Option<&Error>) {
+        if let Some(error) = error {
+            self.report("cannot commit; will try again", error);
         }
         self.room.notify_all();
     }

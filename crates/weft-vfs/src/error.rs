@@ -106,6 +106,11 @@ impl Error {
         Error { kind, ino: Some(ino), source: None }
     }
 
+    /// Whether what failed is worth trying again at once: something was in its way.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.kind() == weft_store::ErrorKind::Conflict)
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -239,7 +239,7 @@ mod tests {
         let mut batch =
             weft_store::Batch { commit: header.commit.next(), counters: header.counters, ..Default::default() };
         for index in 0..count {
-            let new = NewBlock::new(BlockId(1 + index), Rope::from(vec![1; (RUN_BYTES / 2) as usize]), 0);
+            let new = NewBlock::new(BlockId(1 + index), Ino(16), Rope::from(vec![1; (RUN_BYTES / 2) as usize]), 0);
             let block = new.at(weft_store::Place::Database);
             batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, index, block });
             batch.blocks.push(new);

@@ -4,7 +4,7 @@ use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
-use crate::commit::ROWS_EAGER;
+use crate::commit::{ROWS_EAGER, Turn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use weft_block::Block;
 use weft_store::log::IntentLog;
-use weft_store::{CommitNo, Ino, OpNo, Store, Timestamp};
+use weft_store::{Ino, OpNo, Store, Timestamp};
 
 mod load;
 mod open;
@@ -36,7 +36,7 @@ pub struct Vfs {
     pub(crate) zeros: Block,
     pub(crate) block_size: u32,
     /// Held by whoever commits; the number of the last commit.
-    pub(crate) committing: Mutex<CommitNo>,
+    pub(crate) committing: Mutex<Turn>,
     pub(crate) log: Option<Mutex<Log>>,
     /// Signalled when a commit has ended, well or badly.
     pub(crate) room: Condvar,

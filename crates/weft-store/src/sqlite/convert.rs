@@ -14,7 +14,7 @@ use super::segments::{Segments, Tail, taken};
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
 use crate::log::IntentLog;
-use crate::row::{BlockId, BlockRef, Place, Timestamp};
+use crate::row::{BlockId, BlockRef, Ino, Place, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use rusqlite::Connection;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
@@ -154,7 +154,7 @@ impl Copy<'_> {
             if !block.verify(&bytes) {
                 return Err(damaged(&block));
             }
-            let new = NewBlock::new(block.id, Rope::from(bytes.whole()), block.base);
+            let new = NewBlock::new(block.id, Ino::ROOT, Rope::from(bytes.whole()), block.base);
             blocks.push((new, refs));
         }
         Ok(blocks)
@@ -184,7 +184,7 @@ impl Copy<'_> {
         for ((block, refs), place) in chunk.iter().zip(places) {
             let (id, length) = (sql(block.id.0), block.bytes.len() as u64);
             match place {
-                Place::Database => bytes.execute((id, &block.bytes.contiguous()[..])),
+                Place::Database | Place::File(_) => bytes.execute((id, &block.bytes.contiguous()[..])),
                 Place::Segment { segment, offset } => {
                     let end = sql(offset + taken(length));
                     segment_row.execute((segment, end, sql(taken(length))))

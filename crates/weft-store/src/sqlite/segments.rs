@@ -275,7 +275,7 @@ impl Segments {
 fn segment_of(place: Place) -> (u32, u64) {
     match place {
         Place::Segment { segment, offset } => (segment, offset),
-        Place::Database => unreachable!("appended blocks lie in segments"),
+        Place::Database | Place::File(_) => unreachable!("appended blocks lie in segments"),
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
     fn blocks(lengths: &[usize]) -> Vec<NewBlock> {
         let block = |(i, length): (usize, &usize)| {
             let byte = u8::try_from(i + 1).expect("few blocks");
-            NewBlock::new(BlockId(i as u64 + 1), Rope::from(vec![byte; *length]), 0)
+            NewBlock::new(BlockId(i as u64 + 1), Ino(16), Rope::from(vec![byte; *length]), 0)
         };
         lengths.iter().enumerate().map(block).collect()
     }

@@ -5,8 +5,10 @@ use crate::generate::{Change, batch, changes};
 use proptest::prelude::*;
 use std::sync::Arc;
 use weft_store::memory::MemoryStore;
+use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, SqliteStore};
 use weft_store::*;
+use weft_testkit::Cluster;
 
 /// Options that put blocks at `home`.
 pub fn options(home: BlockHome) -> VolumeOptions {
@@ -79,10 +81,42 @@ proptest! {
     ) {
         apply_all(&batches, BlockHome::Database)?;
     }
+
+    #[test]
+    fn any_batches_leave_a_volume_in_postgresql_as_they_leave_the_model(
+        batches in proptest::collection::vec((changes(), any::<bool>()), 1..8)
+    ) {
+        apply_to_postgres(&batches)?;
+    }
+}
+
+fn apply_to_postgres(batches: &[(Vec<Change>, bool)]) -> Result<(), TestCaseError> {
+    let address = Cluster::shared().address();
+    let memory = MemoryStore::new(options(BlockHome::Database));
+    postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
+    let open = || postgres::open(&address, OpenOptions::default()).expect("opened");
+    let store = open();
+    for (changes, durable) in batches {
+        let batch = batch(&*store, changes);
+        let expected = memory.apply(&batch, Durability::Durable).expect("the model takes it");
+        let durability = if *durable { Durability::Durable } else { Durability::Eventual };
+        let applied = store.apply(&batch, durability).expect("applied");
+        let told = |applied: &Applied| applied.blocks.iter().map(|b| (b.id, b.length, b.value)).collect::<Vec<_>>();
+        prop_assert_eq!(told(&applied), told(&expected));
+        prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+    }
+    prop_assert_eq!(store.block_count().expect("counted"), memory.block_count() as u64);
+    drop(store);
+    prop_assert_eq!(state(&*open()).expect("readable"), state(&memory).expect("readable"));
+    postgres::remove(&address).expect("removed");
+    Ok(())
 }
 
 fn each_store(test: impl Fn(&dyn Store)) {
     test(&MemoryStore::new(VolumeOptions::default()));
+    let address = Cluster::shared().address();
+    postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
+    test(&*postgres::open(&address, OpenOptions::default()).expect("opened"));
     for home in HOMES {
         let directory = tempfile::tempdir().expect("a directory");
         test(&*open(&new_volume(&directory, home)));

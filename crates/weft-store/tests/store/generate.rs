@@ -143,7 +143,7 @@ impl Fit<'_> {
         let half = block.len() / 2;
         let mut rope = Rope::from(block.slice(0..half));
         rope.push(block.slice(half..block.len()));
-        let new = NewBlock::new(id, rope, 0);
+        let new = NewBlock::new(id, at.0, rope, 0);
         self.puts.insert(at, (new.at(Place::Database), Some(new)));
     }
 }

@@ -117,7 +117,7 @@ impl Sample {
             let id = BlockId(self.batch.counters.next_block);
             self.batch.counters.next_block += 1;
             let bytes: Vec<u8> = (0..*length).map(|i| (i as u64 * 13 + id.0) as u8).collect();
-            let new = NewBlock::new(id, Rope::from(bytes), index * 65536);
+            let new = NewBlock::new(id, Ino(ino), Rope::from(bytes), index * 65536);
             let block = new.at(Place::Database);
             self.batch.blocks.push(new);
             self.batch.extents.push(ExtentChange::Put { ino: Ino(ino), index: *index, block });

@@ -65,7 +65,7 @@ fn the_file_of_a_segment_without_live_blocks_goes_even_if_it_was_the_last() {
         for index in indices {
             let id = BlockId(counters.next_block);
             counters.next_block += 1;
-            let new = NewBlock::new(id, bytes.clone(), 0);
+            let new = NewBlock::new(id, Ino(16), bytes.clone(), 0);
             batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, index, block: new.at(Place::Database) });
             batch.blocks.push(new);
         }

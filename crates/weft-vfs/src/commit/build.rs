@@ -66,7 +66,7 @@ impl Vfs {
 
     fn build(&self, job: &Job) -> Result<Option<NewBlock>> {
         match self.content(job) {
-            Ok(bytes) => Ok(Some(NewBlock::new(job.id, bytes, job.index * u64::from(self.block_size)))),
+            Ok(bytes) => Ok(Some(NewBlock::new(job.id, job.ino, bytes, job.index * u64::from(self.block_size)))),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 self.report("cannot store what was written over a damaged block", &error);
                 Ok(None)

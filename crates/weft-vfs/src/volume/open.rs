@@ -3,6 +3,7 @@
 use super::{Committer, Log, Vfs};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
+use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
 use crate::journal;
 use crate::mutation;
@@ -41,7 +42,7 @@ impl Vfs {
             blocks,
             zeros: Block::new(vec![0; header.options.block_size as usize]),
             block_size: header.options.block_size,
-            committing: Mutex::new(header.commit),
+            committing: Mutex::new(Turn),
             log: log.map(|file| Mutex::new(Log::new(file))),
             state: Mutex::new(state),
             store,
@@ -79,8 +80,8 @@ impl Vfs {
             state.counters.epoch += 1;
             state.counters.epoch
         };
-        let mut last = self.committing.lock();
-        self.commit_once(&mut last, Durability::Durable)?;
+        let mut turn = self.committing.lock();
+        self.commit_once(&mut turn, Durability::Durable)?;
         if let Some(log) = &self.log {
             log.lock().file.start(epoch)?;
         }
@@ -137,8 +138,8 @@ impl Vfs {
             };
             // Changes that are no operations (access times, deleted orphans) go along.
             if self.state.lock().dirty_bytes > 0 {
-                let mut last = self.committing.lock();
-                self.commit_once(&mut last, Durability::Durable)?;
+                let mut turn = self.committing.lock();
+                self.commit_once(&mut turn, Durability::Durable)?;
             }
             self.commit_until(target, Durability::Durable)?;
         }

@@ -1,26 +1,40 @@
-//! The random operations of `model.rs` on volumes in files, as users have them: with blocks in the database
-//! and in segments, an intent log, failing calls, and remounts.
+//! The random operations of `model.rs` on volumes as users have them: in files, with blocks in the database
+//! and in segments, and in PostgreSQL; an intent log, failing calls, and remounts.
 
 use proptest::prelude::*;
 use std::sync::Arc;
+use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, CheckOptions, Outcome, Repair, check};
-use weft_store::{BlockHome, Timestamp, VolumeOptions};
-use weft_testkit::{CrashStore, Driver, Means, Step, operations};
+use weft_store::{BlockHome, Store, Timestamp, VolumeOptions};
+use weft_testkit::{Cluster, CrashStore, Driver, Means, Step, operations};
 use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
+
+fn drive(steps: &[Step], store: Arc<dyn Store>, means: Means) -> Result<(), TestCaseError> {
+    let mut driver = Driver::over(CrashStore::over(store), means);
+    let calm = steps.iter().filter(|step| !matches!(step, Step::Crash { .. }));
+    for (i, step) in calm.chain(&[Step::Compare, Step::Remount]).enumerate() {
+        driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
+    }
+    Ok(())
+}
+
+fn agree_in_postgres(steps: &[Step], means: Means) -> Result<(), TestCaseError> {
+    let address = Cluster::shared().address();
+    let options = Driver::volume_options(BlockHome::Database);
+    postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("created");
+    let store = postgres::open(&address, OpenOptions::default()).expect("opened");
+    drive(steps, store, means)?;
+    postgres::remove(&address).expect("removed");
+    Ok(())
+}
 
 fn agree(steps: &[Step], volume: &VolumeOptions) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
     sqlite::create(&path, volume, (0, 0), Timestamp(0)).expect("created");
-    let store = sqlite::open(&path).expect("opened").store;
-    let mut driver = Driver::over(CrashStore::over(store), Means::AMPLE);
-    let calm = steps.iter().filter(|step| !matches!(step, Step::Crash { .. }));
-    for (i, step) in calm.chain(&[Step::Compare, Step::Remount]).enumerate() {
-        driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
-    }
-    drop(driver);
+    drive(steps, sqlite::open(&path).expect("opened").store, Means::AMPLE)?;
     let options = CheckOptions { repair: Repair::No, read_data: true };
     let findings = check(&path, options, &mut |_| {}).expect("checked");
     let damage: Vec<_> = findings.into_iter().filter(|finding| finding.outcome != Outcome::Note).collect();
@@ -81,5 +95,15 @@ proptest! {
     #[test]
     fn a_volume_with_blocks_of_several_parts_does_what_the_reference_does(steps in operations(80, true)) {
         agree(&steps, &VolumeOptions { block_size: 64 << 10, ..Driver::volume_options(BlockHome::Segments) })?;
+    }
+
+    #[test]
+    fn a_volume_in_postgresql_does_what_the_reference_does(steps in operations(80, true)) {
+        agree_in_postgres(&steps, Means::NO_LOG)?;
+    }
+
+    #[test]
+    fn a_volume_in_postgresql_with_an_intent_log_does_what_the_reference_does(steps in operations(40, true)) {
+        agree_in_postgres(&steps, Means::AMPLE)?;
     }
 }

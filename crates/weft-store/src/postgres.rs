@@ -1,0 +1,214 @@
+//! The store in a PostgreSQL database: metadata and blocks as rows, over its wire protocol.
+//!
+//! One daemon at a time holds a volume, by a lease that is a row (see `lease`). One connection commits; a few read, made when they are needed.
+//! A server that goes away makes whoever needs it wait; what cannot go on after that is told as `Unavailable`. The SQL is the part
+//! that engines of the same protocol share (see `statements`). `docs/format.md` says what lies where.
+
+mod address;
+mod connection;
+mod digests;
+mod lease;
+mod open;
+mod read;
+mod schema;
+mod statements;
+mod transaction;
+mod write;
+
+pub use address::{Address, is_address};
+pub use open::{OpenOptions, create, open, remove};
+
+use crate::Name;
+use crate::digests::{DigestRows, ZeroValues};
+use crate::error::{Error, ErrorKind, Result};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
+use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
+use connection::Connection;
+use digests::{Known, Rows};
+use lease::Lease;
+use open::Connector;
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use transaction::{PostgresTransaction, Writer};
+use weft_block::Block;
+use weft_digest::Digest;
+
+/// Connections that are kept for readers.
+const READERS_KEPT: usize = 4;
+
+/// Blocks that are asked for together.
+const BLOCKS_TOGETHER: usize = 32;
+
+/// A volume in PostgreSQL, held by this process until dropped.
+pub struct PostgresStore {
+    header: Mutex<Header>,
+    readers: Mutex<Vec<Connection>>,
+    writer: Mutex<Writer>,
+    zeros: Arc<ZeroValues>,
+    connector: Connector,
+    /// How long to wait for a server that has gone.
+    patience: Duration,
+    /// Ended last: nobody else may have the volume before all is done.
+    lease: Lease,
+}
+
+impl PostgresStore {
+    /// Round trips to the server since the volume was opened.
+    pub fn round_trips(&self) -> u64 {
+        self.connector.round_trips.load(Ordering::Relaxed)
+    }
+
+    /// How many blocks the database holds.
+    pub fn block_count(&self) -> Result<u64> {
+        self.read(|connection| {
+            let rows = connection.query("cannot count", statements::BLOCK_COUNT, Vec::new())?;
+            rows.first().map_or(Ok(0), |row| read::unsigned(row, 0))
+        })
+    }
+
+    fn lost(&self) -> Error {
+        let what = "was taken over by another process, as this one gave no sign of life for too long";
+        Error::Held(format!("{} {what}; unmount it, then mount it again", self.connector.address))
+    }
+
+    fn refuse_lost(&self) -> Result<()> {
+        if self.lease.is_lost() { Err(self.lost()) } else { Ok(()) }
+    }
+
+    /// A new connection, as soon as there can be one.
+    #[expect(clippy::disallowed_methods, reason = "what is waited for is a server, which no test's clock moves")]
+    fn reconnect(&self) -> Result<Connection> {
+        let began = Instant::now();
+        let mut pause = Duration::from_millis(50);
+        loop {
+            match self.connector.connect() {
+                Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < self.patience => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Reads on some connection; again on a new one if it breaks.
+    fn read<T>(&self, read: impl Fn(&mut Connection) -> Result<T>) -> Result<T> {
+        self.refuse_lost()?;
+        let kept = self.readers.lock().pop();
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => self.reconnect()?,
+        };
+        let mut result = read(&mut connection);
+        let began = Instant::now();
+        while result.is_err() && connection.is_closed() && began.elapsed() < self.patience {
+            // The others broke with it.
+            self.readers.lock().retain(|other| !other.is_closed());
+            connection = self.reconnect()?;
+            result = read(&mut connection);
+        }
+        if !connection.is_closed() {
+            let mut readers = self.readers.lock();
+            if readers.len() < READERS_KEPT {
+                readers.push(connection);
+            }
+        }
+        result
+    }
+
+    /// Reads rows as digests need them.
+    fn read_rows<T>(&self, read: impl Fn(&Rows<'_>) -> Result<T>) -> Result<T> {
+        self.read(|connection| {
+            let mut known = Known::default();
+            read(&Rows::new(connection, &mut known, Ino(u64::MAX)))
+        })
+    }
+}
+
+impl Store for PostgresStore {
+    fn header(&self) -> Result<Header> {
+        Ok(self.header.lock().clone())
+    }
+
+    fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
+        self.read(|connection| read::inodes(connection, from, limit))
+    }
+
+    fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+        self.read(|connection| read::name(connection, parent, name))
+    }
+
+    fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.read(|connection| read::names(connection, parent, after, limit))
+    }
+
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.read(|connection| read::extents(connection, ino, &range))
+    }
+
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
+        self.read_rows(|rows| rows.names_of(ino))
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+        self.read(|connection| read::xattrs(connection, ino))
+    }
+
+    fn orphans(&self) -> Result<Vec<Ino>> {
+        self.read(read::orphans)
+    }
+
+    fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
+        self.read_rows(|rows| Ok(rows.inode(ino)?.and_then(|inode| inode.digest)))
+    }
+
+    fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
+        self.read(|connection| read::listed(connection, parent, after, limit))
+    }
+
+    fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
+        let block_size = u64::from(self.header.lock().options.block_size);
+        self.read_rows(|rows| self.zeros.content(rows, ino, block_size))
+    }
+
+    fn commits(&self, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
+        self.read(|connection| read::commits(connection, from, limit))
+    }
+
+    fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+        if patience == Patience::None {
+            return Ok(None);
+        }
+        let read = self.read(|connection| read::blocks(connection, &[*block]))?.pop();
+        read.ok_or_else(|| Error::Bug("one block was asked for".into()))?.map(Some)
+    }
+
+    fn read_blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
+        let mut read = Vec::with_capacity(blocks.len());
+        for together in blocks.chunks(BLOCKS_TOGETHER) {
+            match self.read(|connection| read::blocks(connection, together)) {
+                Ok(found) => read.extend(found),
+                // Each is to be told, and may fail for itself.
+                Err(_) => read.extend(together.iter().map(|block| {
+                    self.read_block(block, Patience::Forever)?.ok_or_else(|| Error::Bug("nobody waited".into()))
+                })),
+            }
+        }
+        read
+    }
+
+    fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
+        Ok(Box::new(PostgresTransaction::begin(self, durability)?))
+    }
+
+    fn space(&self) -> Result<Space> {
+        // The server tells nobody what its disks hold.
+        Ok(Space { bytes_total: SPACE_ASSUMED, bytes_free: SPACE_ASSUMED })
+    }
+}
+
+/// Bytes that a server is taken to have room for: a pebibyte.
+const SPACE_ASSUMED: u64 = 1 << 50;

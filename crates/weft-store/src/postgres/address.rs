@@ -1,0 +1,319 @@
+//! Where a volume is: the server, the database, the schema.
+//!
+//! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out follows the conventions of libpq: the
+//! variables PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGCONNECT_TIMEOUT and PGAPPNAME, the password
+//! file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The Password File"). `schema=NAME` is ours.
+
+use crate::error::{Error, Result};
+use percent_encoding::percent_decode_str;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use tokio_postgres::Config;
+
+/// The schema that holds a volume if none is named.
+const SCHEMA: &str = "weft";
+
+/// Where a volume is. Shown without its password.
+#[derive(Clone)]
+pub struct Address {
+    pub(super) config: Config,
+    pub(super) schema: String,
+    pub(super) tls: Tls,
+    shown: String,
+}
+
+/// How a connection is protected (`sslmode`), and by whom the server is vouched for (`sslrootcert`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tls {
+    pub(super) mode: TlsMode,
+    /// A file of certificates; none: those that the system trusts.
+    pub(super) roots: Option<PathBuf>,
+}
+
+/// libpq's `sslmode`, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TlsMode {
+    Disable,
+    Allow,
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+fn unusable(what: impl Into<String>) -> Error {
+    Error::Unusable(what.into())
+}
+
+/// Whether `text` names a volume in PostgreSQL.
+pub fn is_address(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
+/// What tells the value of an environment variable.
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Address {
+    /// Reads a URL, and the process's environment for what it leaves out.
+    pub fn parse(url: &str) -> Result<Address> {
+        Address::parse_in(url, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    fn parse_in(url: &str, environment: Environment<'_>) -> Result<Address> {
+        let mut own = Own { schema: SCHEMA.into(), mode: None, roots: None, passfile: None };
+        let base = own.take(url)?;
+        let mut config = Config::from_str(&base).map_err(|error| {
+            let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+            unusable(format!("'{}' is no address of a PostgreSQL database{why}", without_password(url)))
+        })?;
+        fill(&mut config, environment)?;
+        let mode = own.mode.or_else(|| environment("PGSSLMODE"));
+        let mode = mode.map_or(Ok(TlsMode::Prefer), |mode| tls_mode(&mode))?;
+        let roots = own.roots.or_else(|| environment("PGSSLROOTCERT")).filter(|roots| roots != "system");
+        if config.get_password().is_none()
+            && let Some(password) = password(&config, own.passfile.as_deref(), environment)?
+        {
+            config.password(password);
+        }
+        let tls = Tls { mode, roots: roots.map(PathBuf::from) };
+        Ok(Address { config, schema: own.schema, tls, shown: without_password(url) })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Address").field(&self.shown).finish()
+    }
+}
+
+/// Options that the client library does not know, or knows less of.
+struct Own {
+    schema: String,
+    mode: Option<String>,
+    roots: Option<String>,
+    passfile: Option<String>,
+}
+
+impl Own {
+    /// Takes its options out of `url`; tells what is left.
+    fn take(&mut self, url: &str) -> Result<String> {
+        let Some((base, options)) = url.split_once('?') else { return Ok(url.into()) };
+        let mut left = Vec::new();
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').ok_or_else(|| unusable(format!("'{option}' has no value")))?;
+            let decoded = || -> Result<String> {
+                let value =
+                    percent_decode_str(value).decode_utf8().map_err(|_| unusable(format!("'{option}' is no UTF-8")))?;
+                Ok(value.into_owned())
+            };
+            match name {
+                "schema" => self.schema = schema(decoded()?)?,
+                "sslmode" => self.mode = Some(decoded()?),
+                "sslrootcert" => self.roots = Some(decoded()?),
+                "passfile" => self.passfile = Some(decoded()?),
+                _ => left.push(option),
+            }
+        }
+        Ok(if left.is_empty() { base.into() } else { format!("{base}?{}", left.join("&")) })
+    }
+}
+
+fn schema(name: String) -> Result<String> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if name.is_empty() || name.len() > 63 || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(is_plain) {
+        return Err(unusable(format!("schema '{name}': a name has 1 to 63 of a-z, 0-9 and _, and no digit first")));
+    }
+    Ok(name)
+}
+
+fn tls_mode(name: &str) -> Result<TlsMode> {
+    Ok(match name {
+        "disable" => TlsMode::Disable,
+        "allow" => TlsMode::Allow,
+        "prefer" => TlsMode::Prefer,
+        "require" => TlsMode::Require,
+        "verify-ca" => TlsMode::VerifyCa,
+        "verify-full" => TlsMode::VerifyFull,
+        other => {
+            let known = "'disable', 'allow', 'prefer', 'require', 'verify-ca' and 'verify-full'";
+            return Err(unusable(format!("sslmode '{other}' is none of {known}")));
+        }
+    })
+}
+
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    match rest[..end].rsplit_once('@') {
+        Some((user, host)) => {
+            let user = user.split_once(':').map_or(user, |(user, _)| user);
+            format!("{scheme}://{user}@{host}{}", &rest[end..])
+        }
+        None => url.into(),
+    }
+}
+
+/// What the URL leaves out.
+fn fill(config: &mut Config, environment: Environment<'_>) -> Result<()> {
+    if config.get_hosts().is_empty() {
+        match environment("PGHOST") {
+            Some(hosts) => hosts.split(',').for_each(|host| {
+                config.host(host);
+            }),
+            None => {
+                config.host(default_host());
+            }
+        }
+    }
+    if config.get_ports().is_empty()
+        && let Some(ports) = environment("PGPORT")
+    {
+        for port in ports.split(',') {
+            config.port(port.parse().map_err(|_| unusable(format!("PGPORT: '{port}' is no port")))?);
+        }
+    }
+    if config.get_user().is_none() {
+        let user = environment("PGUSER").or_else(|| environment("USER")).or_else(|| environment("LOGNAME"));
+        config.user(user.unwrap_or_else(|| "postgres".into()));
+    }
+    if config.get_dbname().is_none() {
+        let user = config.get_user().expect("set above").to_owned();
+        config.dbname(environment("PGDATABASE").unwrap_or(user));
+    }
+    if config.get_connect_timeout().is_none() {
+        let seconds = environment("PGCONNECT_TIMEOUT").and_then(|seconds| seconds.parse().ok()).filter(|s| *s > 0);
+        config.connect_timeout(Duration::from_secs(seconds.unwrap_or(10)));
+    }
+    if config.get_application_name().is_none() {
+        config.application_name(environment("PGAPPNAME").unwrap_or_else(|| "weft".into()));
+    }
+    // A server that is cut off must be noticed.
+    config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5)).keepalives_retries(3);
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(Duration::from_secs(20));
+    }
+    Ok(())
+}
+
+/// Where Debian and PostgreSQL's own builds put their sockets, whichever is there.
+fn default_host() -> &'static str {
+    ["/var/run/postgresql", "/tmp"]
+        .into_iter()
+        .find(|place| Path::new(place).join(".s.PGSQL.5432").exists())
+        .unwrap_or("localhost")
+}
+
+/// The password from the environment, or from the password file.
+fn password(config: &Config, passfile: Option<&str>, environment: Environment<'_>) -> Result<Option<String>> {
+    if let Some(password) = environment("PGPASSWORD") {
+        return Ok(Some(password));
+    }
+    let named = passfile.map(str::to_owned).or_else(|| environment("PGPASSFILE")).map(PathBuf::from);
+    let file = named.or_else(|| environment("HOME").map(|home| Path::new(&home).join(".pgpass")));
+    let Some(text) = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok()) else { return Ok(None) };
+    let file = file.expect("it was read");
+    refuse_readable(&file)?;
+    let host = match config.get_hosts().first() {
+        Some(tokio_postgres::config::Host::Tcp(host)) => host.clone(),
+        Some(tokio_postgres::config::Host::Unix(_)) | None => "localhost".into(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
+    let wanted = [&*host, &*port, config.get_dbname().unwrap_or_default(), config.get_user().unwrap_or_default()];
+    Ok(text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let fields = fields(line);
+        let (password, keys) = fields.split_last()?;
+        let fits = keys.len() == 4 && keys.iter().zip(wanted).all(|(key, wanted)| key == "*" || key == wanted);
+        fits.then(|| password.clone())
+    }))
+}
+
+/// libpq ignores a password file that others may read; saying so is kinder.
+fn refuse_readable(file: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    match file.metadata() {
+        Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => {
+            Err(unusable(format!("password file {} can be read by others; do: chmod 600 {0}", file.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The five fields of a line; `\:` and `\\` stand for `:` and `\`.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        let escaped = if character == '\\' { characters.next() } else { None };
+        match escaped.unwrap_or(character) {
+            // A colon of the password needs no escape.
+            ':' if escaped.is_none() && fields.len() < 5 => fields.push(String::new()),
+            other => fields.last_mut().expect("never empty").push(other),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn parse(url: &str, variables: &[(&str, &str)]) -> Result<Address> {
+        Address::parse_in(url, &|name| {
+            variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn a_url_says_all_or_the_environment_says_the_rest() {
+        let address =
+            parse("postgres://me:secret@db.example:6000/files?schema=photos&sslmode=verify-full", &[]).expect("one");
+        assert_eq!(address.to_string(), "postgres://me@db.example:6000/files?schema=photos&sslmode=verify-full");
+        assert_eq!(address.schema, "photos");
+        assert_eq!(address.tls, Tls { mode: TlsMode::VerifyFull, roots: None });
+        assert_eq!(address.config.get_password(), Some(&b"secret"[..]));
+        let variables = [("PGHOST", "/run/pg"), ("PGPORT", "77"), ("PGUSER", "you"), ("PGSSLROOTCERT", "/ca.pem")];
+        let address = parse("postgresql://", &variables).expect("one");
+        assert_eq!(address.config.get_ports(), &[77]);
+        assert_eq!(address.config.get_user(), Some("you"));
+        assert_eq!(address.config.get_dbname(), Some("you"));
+        assert_eq!(address.schema, "weft");
+        assert_eq!(address.tls, Tls { mode: TlsMode::Prefer, roots: Some("/ca.pem".into()) });
+    }
+
+    #[test]
+    fn passwords_come_from_the_file_of_passwords() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("passes");
+        std::fs::write(&file, "# none\nother:*:*:*:no\n*:5432:a\\:b:me:se:cr\\\\et\n*:*:*:*:last\n").expect("written");
+        let file_name = file.to_str().expect("UTF-8");
+        let set = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+        set(0o600);
+        let of = |url: &str| {
+            parse(url, &[("PGPASSFILE", file_name)]).map(|address| address.config.get_password().map(<[u8]>::to_vec))
+        };
+        assert_eq!(of("postgres://me@host/a%3Ab").expect("one"), Some(b"se:cr\\et".to_vec()));
+        assert_eq!(of("postgres://you@host/x").expect("one"), Some(b"last".to_vec()));
+        assert_eq!(of("postgres://you:own@host/x").expect("one"), Some(b"own".to_vec()));
+        set(0o644);
+        assert!(of("postgres://me@host/a").expect_err("readable").to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_the_password() {
+        for url in
+            ["postgres://u:hidden@h/d?schema=A", "postgres://u:hidden@h/d?sslmode=no", "postgres://u:hidden@h/d?foo=1"]
+        {
+            let error = parse(url, &[]).expect_err("wrong").to_string();
+            assert!(!error.contains("hidden"), "{error}");
+        }
+    }
+}

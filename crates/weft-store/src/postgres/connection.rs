@@ -1,0 +1,216 @@
+//! One connection to the server, used by one thread at a time.
+//!
+//! Whoever waits for an answer drives the connection itself: a thread of its own would have to be woken for each. Statements are
+//! prepared at their first use; several go out together and cost one round trip.
+
+use crate::error::{Error, Result};
+use bytes::Bytes;
+use futures_util::future::{FusedFuture, maybe_done, try_join_all};
+use futures_util::{FutureExt, SinkExt, TryStreamExt};
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+/// A parameter of a statement.
+pub(super) type Parameter = Box<dyn ToSql + Sync + Send>;
+
+/// Sends and receives; over once the connection is closed.
+type Driver = Pin<Box<dyn FusedFuture<Output = Result<(), tokio_postgres::Error>> + Send>>;
+
+/// A statement with its parameters.
+pub(super) struct Call {
+    statement: &'static str,
+    parameters: Vec<Parameter>,
+}
+
+impl Call {
+    pub(super) fn new(statement: &'static str, parameters: Vec<Parameter>) -> Call {
+        Call { statement, parameters }
+    }
+}
+
+/// A connection.
+pub(super) struct Connection {
+    runtime: Runtime,
+    client: Client,
+    driver: Driver,
+    prepared: HashMap<&'static str, Statement>,
+    round_trips: Arc<AtomicU64>,
+    /// What is said before the next statements, in one round trip with them.
+    prefix: Option<&'static str>,
+}
+
+fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Error {
+    move |source| Error::Postgres { what, source }
+}
+
+/// Has `driver` send and receive until `future` is there.
+fn drive<T>(runtime: &Runtime, driver: &mut Driver, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    runtime.block_on(poll_fn(|context| {
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(value);
+            }
+            // Closed, it has told whoever waits.
+            if driver.is_terminated() || driver.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }))
+}
+
+/// The results of `requests`. They are sent in the order in which they are first polled, and answered in that order: until one is
+/// answered, none after it need be looked at again.
+async fn in_order<T>(requests: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut requests = requests.map(|request| Box::pin(maybe_done(request))).collect::<Vec<_>>();
+    let (mut is_sent, mut first) = (false, 0);
+    poll_fn(|context| {
+        if !is_sent {
+            is_sent = true;
+            for request in &mut requests {
+                let _ = request.as_mut().poll(context);
+            }
+        }
+        while let Some(request) = requests.get_mut(first) {
+            if request.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            first += 1;
+        }
+        Poll::Ready(())
+    })
+    .await;
+    requests.iter_mut().map(|request| request.as_mut().take_output().expect("all are done")).collect()
+}
+
+/// A runtime for one connection.
+pub(super) fn runtime() -> Result<Runtime> {
+    let built = Builder::new_current_thread().enable_all().build();
+    built.map_err(|source| Error::Io { what: "cannot wait for", path: "the server".into(), source })
+}
+
+impl Connection {
+    /// Takes over what was connected on `runtime`.
+    pub(super) fn new(
+        runtime: Runtime,
+        client: Client,
+        driver: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
+        round_trips: Arc<AtomicU64>,
+    ) -> Connection {
+        Connection {
+            runtime,
+            client,
+            driver: Box::pin(driver.fuse()),
+            prepared: HashMap::new(),
+            round_trips,
+            prefix: None,
+        }
+    }
+
+    /// Whether the server has gone, as far as is known.
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    fn count(&self) {
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Runs statements without parameters, in one string.
+    pub(super) fn run(&mut self, what: &'static str, statements: &str) -> Result<()> {
+        self.count();
+        drive(&self.runtime, &mut self.driver, self.client.batch_execute(statements)).map_err(failed(what))
+    }
+
+    /// Has `statement` said before the next ones, without waiting for it.
+    pub(super) fn say_first(&mut self, statement: &'static str) {
+        self.prefix = Some(statement);
+    }
+
+    /// Forgets what was to be said; tells whether there was anything.
+    pub(super) fn unsay(&mut self) -> bool {
+        self.prefix.take().is_some()
+    }
+
+    /// Prepares what is not yet, in one round trip.
+    fn prepare(&mut self, what: &'static str, statements: impl Iterator<Item = &'static str>) -> Result<()> {
+        let mut missing = statements.filter(|statement| !self.prepared.contains_key(statement)).collect::<Vec<_>>();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        self.count();
+        let all = try_join_all(missing.iter().map(|statement| self.client.prepare(statement)));
+        let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what))?;
+        self.prepared.extend(missing.into_iter().zip(prepared));
+        Ok(())
+    }
+
+    /// The rows of each of `calls`, which go out together. The first error is told; after one in a transaction nothing but rolling back
+    /// is left.
+    pub(super) fn query_all(&mut self, what: &'static str, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.prepare(what, calls.iter().map(|call| call.statement))?;
+        self.count();
+        let (client, prepared) = (&self.client, &self.prepared);
+        let prefix = self.prefix.take();
+        let query = async |call: Option<&Call>| {
+            let Some(call) = call else {
+                client.batch_execute(prefix.unwrap_or_default()).await?;
+                return Ok(Vec::new());
+            };
+            let parameters = call.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync));
+            client.query_raw(&prepared[call.statement], parameters).await?.try_collect::<Vec<Row>>().await
+        };
+        let first = prefix.is_some().then_some(None);
+        let all = in_order(first.into_iter().chain(calls.iter().map(Some)).map(query));
+        let answers = drive(&self.runtime, &mut self.driver, all);
+        let first = usize::from(prefix.is_some());
+        let rows = answers.into_iter().map(|answer| answer.map_err(failed(what))).collect::<Result<Vec<_>>>();
+        rows.map(|mut rows| rows.split_off(first))
+    }
+
+    /// The rows of one statement.
+    pub(super) fn query(
+        &mut self,
+        what: &'static str,
+        statement: &'static str,
+        parameters: Vec<Parameter>,
+    ) -> Result<Vec<Row>> {
+        let rows = self.query_all(what, &[Call::new(statement, parameters)])?.pop();
+        Ok(rows.unwrap_or_default())
+    }
+
+    /// Feeds `chunks` to a `COPY … FROM STDIN`; tells how many rows it took.
+    pub(super) fn copy(
+        &mut self,
+        what: &'static str,
+        statement: &'static str,
+        chunks: impl IntoIterator<Item = Bytes>,
+    ) -> Result<u64> {
+        if let Some(prefix) = self.prefix.take() {
+            self.run(what, prefix)?;
+        }
+        self.prepare(what, std::iter::once(statement))?;
+        self.count();
+        let (client, statement) = (&self.client, &self.prepared[statement]);
+        let copy = async {
+            let mut sink = pin!(client.copy_in::<_, Bytes>(statement).await?);
+            for chunk in chunks {
+                sink.feed(chunk).await?;
+            }
+            sink.as_mut().finish().await
+        };
+        drive(&self.runtime, &mut self.driver, copy).map_err(failed(what))
+    }
+}

@@ -1,0 +1,190 @@
+//! The row that says which daemon holds the volume, until when; and who renews it.
+//!
+//! Each holder has an epoch of its own, which every commit checks in its own transaction: a daemon that slept past the end of its lease, while
+//! another took it, can change nothing any more. Times are the server's alone.
+
+use super::connection::Connection;
+use super::open::{Connector, OpenOptions};
+use super::read::{get, unsigned};
+use super::statements as sql;
+use crate::error::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const WHAT: &str = "cannot hold the volume";
+
+/// How often one who waits looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Which process, of which start of which machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    host: String,
+    boot: String,
+    pid: u32,
+    started: String,
+}
+
+impl Holder {
+    /// This process.
+    pub(super) fn this() -> Holder {
+        let pid = std::process::id();
+        Holder { host: host(), boot: boot(), pid, started: started(pid).unwrap_or_default() }
+    }
+
+    fn to_row(&self) -> String {
+        format!("{} {} {} {}", self.host, self.pid, self.boot, self.started)
+    }
+
+    fn from_row(text: &str) -> Option<Holder> {
+        let mut parts = text.split(' ').map(str::to_owned);
+        let (host, pid) = (parts.next()?, parts.next()?.parse().ok()?);
+        Some(Holder { host, pid, boot: parts.next()?, started: parts.next()? })
+    }
+
+    /// Whether it ran on this machine and has ended: nobody needs to wait for its lease.
+    fn has_ended_here(&self) -> bool {
+        self.boot == boot() && !self.boot.is_empty() && started(self.pid).as_deref() != Some(&*self.started)
+    }
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().replace(' ', "_")
+}
+
+fn boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // Processes of another namespace have numbers of their own.
+    let namespace = std::fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default();
+    if id.is_empty() { id } else { format!("{}/{namespace}", id.trim()) }
+}
+
+/// When a process began, in ticks since the machine did (proc(5), field 22 of /proc/PID/stat).
+fn started(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = stat.rsplit_once(") ")?.1;
+    // A process that has ended but whose parent has not looked yet holds nothing.
+    if after_name.starts_with('Z') {
+        return None;
+    }
+    after_name.split(' ').nth(19).map(str::to_owned)
+}
+
+/// The lease of a volume, renewed until dropped.
+pub(super) struct Lease {
+    shared: Arc<Shared>,
+    renewer: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    epoch: i64,
+    lost: AtomicBool,
+    ending: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Lease {
+    /// Takes the lease, as soon as nobody else holds it.
+    pub(super) fn take(
+        mut connection: Connection,
+        connector: &Connector,
+        holder: &Holder,
+        options: OpenOptions,
+    ) -> Result<Lease> {
+        let term = i64::try_from(options.lease.as_millis()).unwrap_or(i64::MAX);
+        let mut waited = Duration::ZERO;
+        let epoch = loop {
+            let rows = connection.query(WHAT, sql::LEASE, Vec::new())?;
+            let row = rows.first().ok_or_else(|| Error::Corrupt("the lease has no row".into()))?;
+            let (epoch, text, is_held) = (get::<i64>(row, 0)?, get::<String>(row, 1)?, get::<bool>(row, 2)?);
+            let other = Holder::from_row(&text);
+            if !is_held || other.as_ref().is_some_and(Holder::has_ended_here) {
+                let parameters: Vec<_> =
+                    vec![Box::new(epoch) as _, Box::new(holder.to_row()) as _, Box::new(term) as _];
+                // None if somebody else was faster.
+                if let Some(row) = connection.query(WHAT, sql::TAKE_LEASE, parameters)?.first() {
+                    break unsigned(row, 0)?;
+                }
+            } else if waited >= options.wait {
+                let who = other.map_or_else(
+                    || "another process".into(),
+                    |other| format!("process {} on {}", other.pid, other.host),
+                );
+                return Err(Error::Held(format!("{} is in use by {who}", connector.address)));
+            }
+            // Nobody waits for less than this, and a server is not to be asked without end.
+            #[expect(clippy::disallowed_methods, reason = "the other daemon tells nobody when it ends")]
+            thread::sleep(LOOK_AGAIN);
+            waited += LOOK_AGAIN;
+        };
+        let epoch = i64::try_from(epoch).map_err(|_| Error::Corrupt("the epoch of the lease".into()))?;
+        let shared =
+            Arc::new(Shared { epoch, lost: AtomicBool::new(false), ending: Mutex::new(false), wake: Condvar::new() });
+        let (own, connector) = (shared.clone(), connector.clone());
+        let started = thread::Builder::new()
+            .name("weft-lease".into())
+            .spawn(move || own.renew(connection, &connector, options.lease));
+        let source = |source| Error::Io { what: "cannot start a thread for", path: "the lease".into(), source };
+        Ok(Lease { shared, renewer: Some(started.map_err(source)?) })
+    }
+
+    /// Which holder of the volume this one is, counted from 1.
+    pub(super) fn epoch(&self) -> i64 {
+        self.shared.epoch
+    }
+
+    /// Whether another daemon has taken it.
+    pub(super) fn is_lost(&self) -> bool {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn renew(&self, connection: Connection, connector: &Connector, lease: Duration) {
+        let term = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        let mut connection = Some(connection);
+        loop {
+            {
+                let mut ending = self.ending.lock();
+                if !*ending {
+                    self.wake.wait_for(&mut ending, lease / 3);
+                }
+                if *ending {
+                    break;
+                }
+            }
+            if connection.as_ref().is_none_or(Connection::is_closed) {
+                connection = connector.connect().ok();
+            }
+            let Some(open) = &mut connection else { continue };
+            let renewed = open.query(WHAT, sql::LEASE, Vec::new()).and_then(|rows| {
+                let is_ours = rows.first().is_some_and(|row| get::<i64>(row, 0).is_ok_and(|epoch| epoch == self.epoch));
+                if !is_ours {
+                    self.lost.store(true, Ordering::Relaxed);
+                }
+                open.query(WHAT, sql::RENEW_LEASE, vec![Box::new(self.epoch), Box::new(term)])
+            });
+            if renewed.is_err() {
+                connection = None;
+            }
+        }
+        // Best effort: if it cannot be ended it expires.
+        if let Some(mut open) = connection.filter(|open| !open.is_closed()).or_else(|| connector.connect().ok()) {
+            let _ = open.query(WHAT, sql::END_LEASE, vec![Box::new(self.epoch)]);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        *self.shared.ending.lock() = true;
+        self.shared.wake.notify_all();
+        if let Some(renewer) = self.renewer.take() {
+            // One that panicked has said so; the lease expires.
+            let _ = renewer.join();
+        }
+    }
+}

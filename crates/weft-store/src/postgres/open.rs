@@ -1,0 +1,160 @@
+//! Connecting, making a volume, opening one.
+
+use super::PostgresStore;
+use super::address::{Address, TlsMode};
+use super::connection::{Connection, runtime};
+use super::lease::{Holder, Lease};
+use super::read::{self, int};
+use super::schema::{TABLES, TUNING};
+use super::transaction::Writer;
+use super::write;
+use crate::FORMAT;
+use crate::digests::ZeroValues;
+use crate::error::{Error, Result};
+use crate::row::{InodeRow, Timestamp};
+use crate::store::VolumeOptions;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio_postgres::NoTls;
+use tokio_postgres::config::SslMode;
+
+/// How a volume is held.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// How long the volume stays ours after the last sign of life.
+    pub lease: Duration,
+    /// How long to wait for another daemon to let go.
+    pub wait: Duration,
+    /// How long operations wait for a server that has gone before they fail.
+    pub patience: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions { lease: Duration::from_secs(15), wait: Duration::ZERO, patience: Duration::from_secs(60) }
+    }
+}
+
+/// Connects, as often as is needed.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) address: Address,
+    pub(super) round_trips: Arc<AtomicU64>,
+}
+
+impl Connector {
+    /// A new connection that looks at the volume's schema.
+    pub(super) fn connect(&self) -> Result<Connection> {
+        let runtime = runtime()?;
+        let failed = |source| Error::Postgres { what: "cannot connect", source };
+        let mut config = self.address.config.clone();
+        config.ssl_mode(match self.address.tls.mode {
+            TlsMode::Disable | TlsMode::Allow => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        });
+        let (client, driver) = runtime.block_on(config.connect(NoTls)).map_err(failed)?;
+        let mut connection = Connection::new(runtime, client, driver, self.round_trips.clone());
+        connection.run("cannot connect", &format!("SET search_path TO {}", self.address.schema))?;
+        Ok(connection)
+    }
+
+    fn new(address: &Address) -> Connector {
+        Connector { address: address.clone(), round_trips: Arc::default() }
+    }
+}
+
+/// Makes a volume at `address`: its schema may be there, empty. It has a root directory owned by `owner` (user, group) with permissions
+/// 0755, made by commit 1 at `time`. Leaves nothing behind if it fails.
+pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
+    let mut connection = Connector::new(address).connect()?;
+    let schema = &address.schema;
+    let what = "cannot make the volume";
+    connection.run(what, "BEGIN")?;
+    // Whoever was given a schema may have no right to make one.
+    let there = "SELECT 1::bigint FROM information_schema.schemata WHERE schema_name = $1";
+    if connection.query(what, there, vec![Box::new(schema.clone())])?.is_empty() {
+        connection.run(what, &format!("CREATE SCHEMA {schema}"))?;
+    }
+    let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 LIMIT 1";
+    if let Some(row) = connection.query(what, tables, vec![Box::new(schema.clone())])?.first() {
+        let table: String = read::get(row, 0)?;
+        return Err(Error::Unusable(format!(
+            "schema '{schema}' of {address} is not empty, it has a table '{table}'; name another with ?schema=NAME"
+        )));
+    }
+    connection.run(what, &TABLES.join(";\n"))?;
+    connection.query(
+        what,
+        "INSERT INTO volume VALUES (1, $1, $2, $3, $4, $5, $6, $7, 1, 0, 16, 1, 0, 0, 1)",
+        vec![
+            Box::new(i64::from(FORMAT)),
+            Box::new(time.0),
+            Box::new(i64::from(options.block_size)),
+            Box::new(i64::from(options.inline_max)),
+            Box::new(options.bytes_max.map(int)),
+            Box::new(options.inodes_max.map(int)),
+            Box::new(options.digests),
+        ],
+    )?;
+    connection.run(what, "INSERT INTO lease VALUES (1, 0, '', NULL)")?;
+    let digest = options.digests.then(|| weft_digest::directory([]));
+    let root = InodeRow::new_root(owner.0, owner.1, time);
+    connection.query_all(what, &[write::put_inodes(&[(&root, digest)], 1)])?;
+    let commit = "INSERT INTO commits VALUES (1, $1, 0, $2, NULL)";
+    connection.query(what, commit, vec![Box::new(time.0), Box::new(digest.map(|digest| digest.to_vec()))])?;
+    connection.run(what, "COMMIT")?;
+    for statement in TUNING {
+        // An engine that has no such setting needs none.
+        let _ = connection.run(what, statement);
+    }
+    Ok(())
+}
+
+/// Removes a volume with all that is in it, its schema included.
+pub fn remove(address: &Address) -> Result<()> {
+    let mut connection = Connector::new(address).connect()?;
+    connection.run("cannot remove the volume", &format!("DROP SCHEMA {} CASCADE", address.schema))
+}
+
+/// Takes hold of the volume at `address`, which lasts until the store is dropped.
+pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
+    let connector = Connector::new(address);
+    let mut connection = connector.connect()?;
+    let absent = |error: Error| match &error {
+        Error::Postgres { source, .. }
+            if source.code().is_some_and(|code| ["42P01", "3F000"].contains(&code.code())) =>
+        {
+            Error::Unusable(format!(
+                "there is no volume in schema '{}' of {address}; make one with 'weft init'",
+                address.schema
+            ))
+        }
+        _ => error,
+    };
+    let header = read::header(&mut connection).map_err(absent)?;
+    if header.format != FORMAT {
+        return Err(Error::Unusable(format!(
+            "{address} has format {}, this program reads {FORMAT}; use the Weft that made it, or a newer one",
+            header.format
+        )));
+    }
+    let lease = Lease::take(connection, &connector, &Holder::this(), options)?;
+    let mut connection = connector.connect()?;
+    // What the last holder did is all there now.
+    let header = read::header(&mut connection)?;
+    let last = read::commits(&mut connection, header.commit, 1)?.pop().filter(|row| row.number == header.commit);
+    let zeros = Arc::new(ZeroValues::default());
+    let writer = Writer::new(connection, &header, last, lease.epoch(), zeros.clone());
+    Ok(Arc::new(PostgresStore {
+        header: Mutex::new(header),
+        readers: Mutex::new(Vec::new()),
+        writer: Mutex::new(writer),
+        zeros,
+        connector,
+        patience: options.patience,
+        lease,
+    }))
+}

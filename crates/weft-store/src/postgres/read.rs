@@ -1,0 +1,206 @@
+//! Reading rows. A value that no Weft writes is damage, never a default.
+
+use super::connection::{Call, Connection};
+use super::statements as sql;
+use crate::Name;
+use crate::batch::Counters;
+use crate::error::{Error, Result};
+use crate::row::{
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
+};
+use crate::store::{BlockHome, Header, VolumeOptions};
+use std::ops::Range;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSqlOwned;
+use weft_block::{Block, Slice};
+use weft_digest::{Digest, Kind};
+
+const WHAT: &str = "cannot read the database";
+
+/// A number as PostgreSQL holds it. Numbers past `i64::MAX` do not occur; range ends are cut there.
+pub(super) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn bad(what: impl std::fmt::Display) -> Error {
+    Error::Corrupt(format!("the database holds what no Weft writes: {what}"))
+}
+
+pub(super) fn get<T: FromSqlOwned>(row: &Row, column: usize) -> Result<T> {
+    row.try_get(column).map_err(|error| bad(format_args!("column {}: {error}", row.columns()[column].name())))
+}
+
+fn number<T: TryFrom<i64>>(row: &Row, column: usize) -> Result<T> {
+    let value: i64 = get(row, column)?;
+    T::try_from(value).map_err(|_| bad(format_args!("{value} in column {}", row.columns()[column].name())))
+}
+
+pub(super) fn unsigned(row: &Row, column: usize) -> Result<u64> {
+    number(row, column)
+}
+
+fn kind(row: &Row, column: usize) -> Result<Kind> {
+    Kind::from_mode(number(row, column)?).ok_or_else(|| bad("a mode of no kind"))
+}
+
+/// A digest as a column has it; none where nothing is, or nothing that Weft writes.
+pub(super) fn digest(row: &Row, column: usize) -> Result<Option<Digest>> {
+    Ok(get::<Option<Vec<u8>>>(row, column)?.and_then(|bytes| bytes.try_into().ok()))
+}
+
+pub(super) fn name_in(row: &Row, column: usize) -> Result<Name> {
+    Name::new(&get::<Vec<u8>>(row, column)?).map_err(|_| bad("a name that is none"))
+}
+
+pub(super) fn header(connection: &mut Connection) -> Result<Header> {
+    let rows = connection.query(WHAT, sql::HEADER, Vec::new())?;
+    let row = rows.first().ok_or_else(|| bad("no row in the table volume"))?;
+    let options = VolumeOptions {
+        block_size: number(row, 2)?,
+        inline_max: number(row, 3)?,
+        home: BlockHome::Database,
+        bytes_max: get::<Option<i64>>(row, 4)?.map(i64::unsigned_abs),
+        inodes_max: get::<Option<i64>>(row, 5)?.map(i64::unsigned_abs),
+        digests: get(row, 6)?,
+    };
+    if !options.block_size.is_power_of_two() {
+        return Err(bad("a block size that is no power of two"));
+    }
+    let counters = Counters {
+        op: OpNo(unsigned(row, 8)?),
+        next_id: unsigned(row, 9)?,
+        next_block: unsigned(row, 10)?,
+        epoch: unsigned(row, 11)?,
+        bytes_used: unsigned(row, 12)?,
+        inodes_used: unsigned(row, 13)?,
+    };
+    let (created, commit) = (Timestamp(get(row, 1)?), CommitNo(unsigned(row, 7)?));
+    Ok(Header { format: number(row, 0)?, options, commit, created, counters })
+}
+
+fn inode_row(row: &Row) -> Result<InodeRow> {
+    let mode: u32 = number(row, 2)?;
+    let time = |column| get(row, column).map(Timestamp);
+    Ok(InodeRow {
+        ino: Ino(unsigned(row, 0)?),
+        generation: number(row, 1)?,
+        kind: kind(row, 2)?,
+        permissions: mode & 0o7777,
+        uid: number(row, 3)?,
+        gid: number(row, 4)?,
+        nlink: number(row, 5)?,
+        rdev: number(row, 6)?,
+        size: unsigned(row, 7)?,
+        allocated: unsigned(row, 8)?,
+        atime: time(9)?,
+        mtime: time(10)?,
+        ctime: time(11)?,
+        btime: time(12)?,
+        parent: Ino(unsigned(row, 13)?),
+        has_xattrs: get(row, 14)?,
+        inline: get::<Option<Vec<u8>>>(row, 15)?.map(Slice::from),
+    })
+}
+
+pub(super) fn inodes(connection: &mut Connection, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
+    if i64::try_from(from.0).is_err() {
+        return Ok(Vec::new());
+    }
+    let rows = connection.query(WHAT, sql::INODES, vec![Box::new(int(from.0)), Box::new(int(limit as u64))])?;
+    rows.iter().map(inode_row).collect()
+}
+
+fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
+    let (cookie, ino) = (Cookie(unsigned(row, 0)?), Ino(unsigned(row, 1)?));
+    Ok(NameRow { parent, name: name_in(row, 3)?, ino, kind: kind(row, 2)?, cookie })
+}
+
+pub(super) fn name(connection: &mut Connection, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+    let parameters: Vec<_> = vec![Box::new(int(parent.0)) as _, Box::new(name.as_bytes().to_vec()) as _];
+    let rows = connection.query(WHAT, sql::NAME, parameters)?;
+    rows.first().map(|row| name_row(row, parent)).transpose()
+}
+
+pub(super) fn names(connection: &mut Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+    let parameters: Vec<_> =
+        vec![Box::new(int(parent.0)) as _, Box::new(int(after.0)) as _, Box::new(int(limit as u64)) as _];
+    let rows = connection.query(WHAT, sql::NAMES, parameters)?;
+    rows.iter().map(|row| name_row(row, parent)).collect()
+}
+
+pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
+    let parameters: Vec<_> =
+        vec![Box::new(int(parent.0)) as _, Box::new(int(after.0)) as _, Box::new(int(limit as u64)) as _];
+    let rows = connection.query(WHAT, sql::LISTED, parameters)?;
+    let listed = |row: &Row| {
+        let permissions = number::<u32>(row, 4)? & 0o7777;
+        Ok(ListedRow { name: name_row(row, parent)?, permissions, digest: digest(row, 5)? })
+    };
+    rows.iter().map(listed).collect()
+}
+
+pub(super) fn extents(connection: &mut Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    let parameters: Vec<_> =
+        vec![Box::new(int(ino.0)) as _, Box::new(int(range.start)) as _, Box::new(int(range.end)) as _];
+    let rows = connection.query(WHAT, sql::EXTENTS, parameters)?;
+    let extent = |row: &Row| {
+        let id = BlockId(unsigned(row, 1)?);
+        let missing = || Error::Corrupt(format!("block {} is missing", id.0));
+        let length = get::<Option<i64>>(row, 3)?.ok_or_else(missing)?;
+        let value = get::<Vec<u8>>(row, 5)?.try_into().map_err(|_| bad("a value that is not of 32 bytes"))?;
+        let length = u32::try_from(length).map_err(|_| bad("the length of a block"))?;
+        let place = Place::File(Ino(unsigned(row, 2)?));
+        Ok((unsigned(row, 0)?, BlockRef { id, length, base: unsigned(row, 4)?, value, place }))
+    };
+    rows.iter().map(extent).collect()
+}
+
+pub(super) fn xattrs(connection: &mut Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+    let rows = connection.query(WHAT, sql::XATTRS, vec![Box::new(int(ino.0))])?;
+    let xattr = |row: &Row| {
+        let name = Name::of_xattr(&get::<Vec<u8>>(row, 0)?).map_err(|_| bad("an attribute without a name"))?;
+        Ok((name, get(row, 1)?))
+    };
+    rows.iter().map(xattr).collect()
+}
+
+pub(super) fn orphans(connection: &mut Connection) -> Result<Vec<Ino>> {
+    let rows = connection.query(WHAT, sql::ORPHANS, Vec::new())?;
+    rows.iter().map(|row| Ok(Ino(unsigned(row, 0)?))).collect()
+}
+
+pub(super) fn commits(connection: &mut Connection, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
+    let rows = connection.query(WHAT, sql::COMMITS, vec![Box::new(int(from.0)), Box::new(int(limit as u64))])?;
+    let exact = |row: &Row, column| {
+        let bytes = get::<Option<Vec<u8>>>(row, column)?;
+        bytes.map(|bytes| bytes.try_into().map_err(|_| bad("a digest that is not of 32 bytes"))).transpose()
+    };
+    let commit = |row: &Row| {
+        let (number, op) = (CommitNo(unsigned(row, 0)?), OpNo(unsigned(row, 2)?));
+        let (root, previous) = (exact(row, 3)?, exact(row, 4)?);
+        Ok(CommitRow { number, time: Timestamp(get(row, 1)?), op, root, previous })
+    };
+    rows.iter().map(commit).collect()
+}
+
+/// The bytes of blocks, verified, each alone an error or not; the first error of the database ends all.
+pub(super) fn blocks(connection: &mut Connection, blocks: &[BlockRef]) -> Result<Vec<Result<Block>>> {
+    let call = |block: &BlockRef| {
+        let Place::File(owner) = block.place else {
+            return Err(Error::Bug(format!("block {} does not lie in this database", block.id.0)));
+        };
+        Ok(Call::new(sql::BYTES, vec![Box::new(int(owner.0)), Box::new(int(block.id.0))]))
+    };
+    let calls = blocks.iter().map(call).collect::<Result<Vec<_>>>()?;
+    let answers = connection.query_all(WHAT, &calls)?;
+    Ok(blocks.iter().zip(answers).map(|(block, rows)| verified(block, rows.first())).collect())
+}
+
+fn verified(block: &BlockRef, row: Option<&Row>) -> Result<Block> {
+    let row = row.ok_or_else(|| Error::Corrupt(format!("the bytes of block {} are missing", block.id.0)))?;
+    let bytes: Vec<u8> = get(row, 0)?;
+    match block.verify(&bytes) {
+        true => Ok(Block::new(bytes)),
+        false => Err(Error::Corrupt(format!("block {} has other bytes than were written", block.id.0))),
+    }
+}

@@ -1,0 +1,171 @@
+//! Every statement that is sent, in the part of SQL that engines which speak PostgreSQL's protocol share (a test holds them to it).
+
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident = $text:expr;)*) => {
+        $($(#[$doc])* pub(super) const $name: &str = $text;)*
+
+        #[cfg(test)]
+        pub(super) const ALL: &[(&str, &str)] = &[$((stringify!($name), $text)),*];
+    };
+}
+
+statements! {
+    HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
+              bytes_used, inodes_used FROM volume WHERE id = 1";
+    NUMBER = "SELECT v.number, l.epoch FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
+
+    INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, inline \
+              FROM fileatt WHERE ino >= $1 ORDER BY ino LIMIT $2";
+    NAME = "SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND name = $2";
+    NAMES = "SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
+    LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, f.mode, f.digest FROM naming n JOIN fileatt f ON f.ino = n.ino \
+              WHERE n.parent = $1 AND n.cookie > $2 ORDER BY n.cookie LIMIT $3";
+    EXTENTS = "SELECT e.idx, e.block, e.owner, b.length, b.base, b.value \
+               FROM extents e LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block \
+               WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx";
+    XATTRS = "SELECT name, value FROM xattr WHERE ino = $1 ORDER BY name";
+    ORPHANS = "SELECT ino FROM fileatt WHERE nlink = 0 ORDER BY ino";
+    COMMITS = "SELECT number, time, op, root_digest, previous_digest FROM commits WHERE number >= $1 ORDER BY number LIMIT $2";
+    BLOCK_COUNT = "SELECT count(*) FROM blocks";
+    BYTES = "SELECT bytes FROM blocks WHERE owner = $1 AND id = $2";
+
+    DIGEST_INODES = "SELECT ino, mode, size, parent, digest FROM fileatt WHERE ino = ANY($1)";
+    NAMES_OF = "SELECT ino, parent, name, digest FROM naming WHERE ino = ANY($1)";
+    ENTRIES = "SELECT name, digest FROM naming WHERE parent = $1 AND name >= $2 AND name < $3 ORDER BY name LIMIT $4";
+    ENTRIES_TO_END = "SELECT name, digest FROM naming WHERE parent = $1 AND name >= $2 ORDER BY name LIMIT $3";
+    ENTRY = "SELECT digest FROM naming WHERE parent = $1 AND name = $2";
+    BRANCH = "SELECT children FROM branches WHERE parent = $1 AND prefix = $2";
+    NODE = "SELECT children FROM nodes WHERE ino = $1 AND level = $2 AND idx = $3";
+    NODES = "SELECT idx FROM nodes WHERE ino = $1 AND level = $2 AND idx >= $3 AND idx < $4 ORDER BY idx";
+
+    BEGIN = "BEGIN";
+    COMMIT = "COMMIT";
+    /// The commit may be lost when the server loses power now, but no commit before a later durable one.
+    EVENTUAL = "SET LOCAL synchronous_commit TO off";
+    PUT_INODES = "INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, \
+                  has_xattrs, since, digest, inline) \
+                  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
+                  $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::boolean[], \
+                  $16::bigint[], $17::bytea[], $18::bytea[]) \
+                  ON CONFLICT (ino) DO UPDATE SET generation = excluded.generation, mode = excluded.mode, uid = excluded.uid, \
+                  gid = excluded.gid, nlink = excluded.nlink, rdev = excluded.rdev, size = excluded.size, allocated = excluded.allocated, \
+                  atime = excluded.atime, mtime = excluded.mtime, ctime = excluded.ctime, btime = excluded.btime, parent = excluded.parent, \
+                  has_xattrs = excluded.has_xattrs, since = excluded.since, digest = excluded.digest, inline = excluded.inline";
+    SET_DIGESTS = "UPDATE fileatt SET digest = d.digest FROM unnest($1::bigint[], $2::bytea[]) AS d (ino, digest) WHERE fileatt.ino = d.ino";
+    REMOVE_INODES = "DELETE FROM fileatt WHERE ino = ANY($1)";
+    REMOVE_NAMES = "DELETE FROM naming USING unnest($1::bigint[], $2::bytea[]) AS d (parent, name) \
+                    WHERE naming.parent = d.parent AND naming.name = d.name";
+    PUT_NAMES = "INSERT INTO naming (parent, name, ino, kind, cookie, since, digest) \
+                 SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[])";
+    SET_ENTRIES = "UPDATE naming SET digest = d.digest FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS d (parent, name, digest) \
+                   WHERE naming.parent = d.parent AND naming.name = d.name";
+    PLACED = "SELECT idx, owner, block FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
+    REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
+    PUT_EXTENTS = "INSERT INTO extents (ino, idx, owner, block, since) \
+                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])";
+    PUT_BLOCKS = "INSERT INTO blocks (owner, id, refs, length, base, value, bytes) \
+                  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[])";
+    COPY_BLOCKS = "COPY blocks (owner, id, refs, length, base, value, bytes) FROM STDIN WITH (FORMAT binary)";
+    /// Blocks that lose all their references.
+    REMOVE_BLOCKS = "DELETE FROM blocks USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (owner, id, lost) \
+                     WHERE blocks.owner = d.owner AND blocks.id = d.id AND blocks.refs + d.lost <= 0";
+    CHANGE_REFS = "UPDATE blocks SET refs = refs + d.more FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (owner, id, more) \
+                   WHERE blocks.owner = d.owner AND blocks.id = d.id";
+    PUT_BRANCHES = "INSERT INTO branches (parent, prefix, children) SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) \
+                    ON CONFLICT (parent, prefix) DO UPDATE SET children = excluded.children";
+    REMOVE_BRANCHES = "DELETE FROM branches USING unnest($1::bigint[], $2::bytea[]) AS d (parent, prefix) \
+                       WHERE branches.parent = d.parent AND branches.prefix = d.prefix";
+    CLEAR_BRANCHES = "DELETE FROM branches WHERE parent = ANY($1)";
+    PUT_NODES = "INSERT INTO nodes (ino, level, idx, children) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[]) \
+                 ON CONFLICT (ino, level, idx) DO UPDATE SET children = excluded.children";
+    REMOVE_NODES = "DELETE FROM nodes USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (ino, level, idx) \
+                    WHERE nodes.ino = d.ino AND nodes.level = d.level AND nodes.idx = d.idx";
+    CLEAR_NODES = "DELETE FROM nodes WHERE ino = $1 AND level = $2 AND idx >= $3";
+    REMOVE_XATTRS_OF = "DELETE FROM xattr WHERE ino = ANY($1)";
+    REMOVE_XATTRS = "DELETE FROM xattr USING unnest($1::bigint[], $2::bytea[]) AS d (ino, name) WHERE xattr.ino = d.ino AND xattr.name = d.name";
+    PUT_XATTRS = "INSERT INTO xattr (ino, name, value, since) SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) \
+                  ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value, since = excluded.since";
+    SET_COUNTERS = "UPDATE volume SET number = $1::bigint, op = $2, next_id = $3, next_block = $4, epoch = $5, bytes_used = $6, inodes_used = $7 \
+                    WHERE id = 1 AND number = $1::bigint - 1";
+    /// Fails, as `number` may not be null, unless this daemon holds the lease and the commit follows the last one. The lock keeps the
+    /// lease from changing hands before the commit ends.
+    ADD_COMMIT = "INSERT INTO commits (number, time, op, root_digest, previous_digest) \
+                  VALUES ((SELECT v.number FROM volume v WHERE v.id = 1 AND v.number = $1::bigint \
+                  AND EXISTS (SELECT 1 FROM lease l WHERE l.id = 1 AND l.epoch = $2::bigint)), $3, $4, $5, $6)";
+    HOLD_LEASE = "SELECT epoch FROM lease WHERE id = 1 FOR UPDATE";
+    FORGET_COMMITS = "DELETE FROM commits WHERE number <= $1";
+
+    LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now() FROM lease WHERE id = 1";
+    TAKE_LEASE = "UPDATE lease SET epoch = epoch + 1, holder = $2, expires = now() + $3::bigint * interval '1 millisecond' \
+                  WHERE id = 1 AND epoch = $1 RETURNING epoch";
+    RENEW_LEASE = "UPDATE lease SET expires = now() + $2::bigint * interval '1 millisecond' WHERE id = 1 AND epoch = $1";
+    END_LEASE = "UPDATE lease SET expires = NULL WHERE id = 1 AND epoch = $1";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+    use crate::postgres::schema::TABLES;
+
+    /// What one or more of Citus, CockroachDB and YugabyteDB lack (their documentation, "SQL feature support", "PostgreSQL
+    /// compatibility", "SQL support and workarounds").
+    const LACKING: &[&str] = &[
+        "advisory",
+        "listen ",
+        "notify",
+        "trigger",
+        "references ",
+        "serial",
+        "sequence",
+        "temp ",
+        "temporary",
+        "unlogged",
+        "lo_",
+        "ctid",
+        "xmin",
+        "merge ",
+        "declare ",
+        "savepoint",
+        "lock table",
+        "for share",
+        "skip locked",
+        "exclude ",
+        "inherits",
+        "language",
+        "array_agg",
+        "returning *",
+        "lateral",
+        "truncate",
+        "materialized",
+        "deferrable",
+        "collate",
+        "::regclass",
+        "pg_",
+    ];
+
+    #[test]
+    fn every_statement_is_in_the_portable_subset() {
+        let tables = TABLES.iter().map(|table| ("TABLES", *table));
+        for (name, text) in ALL.iter().copied().chain(tables) {
+            let text = text.to_lowercase();
+            for lacking in LACKING {
+                assert!(!text.contains(lacking), "{name} needs '{lacking}', which some engines lack");
+            }
+        }
+    }
+
+    /// Citus distributes a table by a column that each of its unique keys must hold; ours is the first of the primary key.
+    #[test]
+    fn every_unique_key_begins_with_the_column_that_distributes_its_table() {
+        for table in TABLES.iter().filter(|text| text.starts_with("CREATE TABLE")) {
+            let first = table.split_once('(').expect("columns").1.split_whitespace().next().expect("a column");
+            let key = match table.split_once("PRIMARY KEY (") {
+                Some((_, key)) => key.split([',', ')']).next().expect("a column"),
+                None => first,
+            };
+            assert_eq!(key, first, "{table}");
+        }
+        let unique = TABLES.iter().filter(|text| text.starts_with("CREATE UNIQUE INDEX")).collect::<Vec<_>>();
+        assert_eq!(unique, [&"CREATE UNIQUE INDEX naming_order ON naming (parent, cookie)"]);
+    }
+}

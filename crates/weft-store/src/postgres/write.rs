@@ -1,0 +1,327 @@
+//! The statements of a commit: each kind of change as one, with an array for each column.
+
+use super::connection::{Call, Parameter};
+use super::digests::Pending;
+use super::read::int;
+use super::statements as sql;
+use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
+use crate::row::{BlockId, CommitRow, Ino, InodeRow, Place};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use weft_digest::Digest;
+
+/// Whose a block is, and its number.
+pub(super) type Home = (Ino, BlockId);
+
+/// How the references to blocks change.
+pub(super) type References = BTreeMap<Home, i64>;
+
+fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Parameter
+where
+    Vec<V>: tokio_postgres::types::ToSql + Sync + Send + 'static,
+{
+    Box::new(rows.iter().map(value).collect::<Vec<V>>())
+}
+
+/// Puts inodes, with their digests.
+pub(super) fn put_inodes(rows: &[(&InodeRow, Option<Digest>)], commit: u64) -> Call {
+    let number = |value: fn(&InodeRow) -> i64| column(rows, move |(row, _)| value(row));
+    Call::new(
+        sql::PUT_INODES,
+        vec![
+            number(|row| int(row.ino.0)),
+            number(|row| i64::from(row.generation)),
+            number(|row| i64::from(row.kind.mode_bits() | row.permissions)),
+            number(|row| i64::from(row.uid)),
+            number(|row| i64::from(row.gid)),
+            number(|row| i64::from(row.nlink)),
+            number(|row| i64::from(row.rdev)),
+            number(|row| int(row.size)),
+            number(|row| int(row.allocated)),
+            number(|row| row.atime.0),
+            number(|row| row.mtime.0),
+            number(|row| row.ctime.0),
+            number(|row| row.btime.0),
+            number(|row| int(row.parent.0)),
+            column(rows, |(row, _)| row.has_xattrs),
+            column(rows, |_| int(commit)),
+            column(rows, |(_, digest)| digest.map(|digest| digest.to_vec())),
+            column(rows, |(row, _)| row.inline.as_deref().map(<[u8]>::to_vec)),
+        ],
+    )
+}
+
+/// Puts blocks with so many references each.
+pub(super) fn put_blocks(blocks: &[(NewBlock, i64)]) -> Call {
+    Call::new(
+        sql::PUT_BLOCKS,
+        vec![
+            column(blocks, |(new, _)| int(new.owner.0)),
+            column(blocks, |(new, _)| int(new.id.0)),
+            column(blocks, |(_, refs)| *refs),
+            column(blocks, |(new, _)| int(new.bytes.len() as u64)),
+            column(blocks, |(new, _)| int(new.base)),
+            column(blocks, |(new, _)| new.value.to_vec()),
+            column(blocks, |(new, _)| new.bytes.to_vec()),
+        ],
+    )
+}
+
+/// Blocks, each with one reference, as `COPY … (FORMAT binary)` takes them (PostgreSQL documentation, COPY, "Binary Format").
+pub(super) fn copied(blocks: &[NewBlock]) -> impl Iterator<Item = Bytes> + '_ {
+    let mut header = BytesMut::from(&b"PGCOPY\n\xff\r\n\0"[..]);
+    header.put_i32(0);
+    header.put_i32(0);
+    let rows = blocks.iter().map(|new| {
+        let mut row = BytesMut::with_capacity(new.bytes.len() + 128);
+        row.put_i16(7);
+        let numbers = [int(new.owner.0), int(new.id.0), 1, int(new.bytes.len() as u64), int(new.base)];
+        for number in numbers {
+            row.put_i32(8);
+            row.put_i64(number);
+        }
+        row.put_i32(32);
+        row.put_slice(&new.value);
+        row.put_i32(i32::try_from(new.bytes.len()).expect("a block has 4 MiB at most"));
+        new.bytes.slices().iter().for_each(|slice| row.put_slice(slice));
+        row.freeze()
+    });
+    let end = Bytes::from_static(&[0xff, 0xff]);
+    std::iter::once(header.freeze()).chain(rows).chain(std::iter::once(end))
+}
+
+/// Everything of `batch` but its blocks, with what `pending` says of digests.
+pub(super) fn rows(batch: &Batch, pending: &Pending, extents: &Extents<'_>, fresh: Ino) -> Vec<Call> {
+    let mut calls = Vec::new();
+    extents.calls(batch, &mut calls);
+    inodes(batch, pending, fresh, &mut calls);
+    names(batch, pending, fresh, &mut calls);
+    digests(pending, &mut calls);
+    xattrs(batch, &mut calls);
+    calls
+}
+
+/// What becomes of extents.
+pub(super) struct Extents<'a> {
+    /// All extents in these ranges go.
+    pub(super) removed: &'a [(Ino, Range<u64>)],
+    pub(super) put: &'a [(Ino, u64, Home)],
+    /// Of blocks that this commit does not write.
+    pub(super) references: &'a References,
+}
+
+impl Extents<'_> {
+    fn calls(&self, batch: &Batch, calls: &mut Vec<Call>) {
+        for (ino, range) in self.removed {
+            let parameters: Vec<Parameter> =
+                vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))];
+            calls.push(Call::new(sql::REMOVE_EXTENTS, parameters));
+        }
+        if !self.put.is_empty() {
+            let columns = vec![
+                column(self.put, |(ino, ..)| int(ino.0)),
+                column(self.put, |(_, index, _)| int(*index)),
+                column(self.put, |(.., (owner, _))| int(owner.0)),
+                column(self.put, |(.., (_, id))| int(id.0)),
+                column(self.put, |_| int(batch.commit.0)),
+            ];
+            calls.push(Call::new(sql::PUT_EXTENTS, columns));
+        }
+        let changed = |is_more: bool| -> Vec<_> {
+            self.references.iter().filter(|(_, change)| **change != 0 && (**change > 0) == is_more).collect()
+        };
+        let of = |changed: &[(&Home, &i64)]| {
+            vec![
+                column(changed, |((owner, _), _)| int(owner.0)),
+                column(changed, |((_, id), _)| int(id.0)),
+                column(changed, |(_, change)| **change),
+            ]
+        };
+        for statements in [(true, &[sql::CHANGE_REFS][..]), (false, &[sql::REMOVE_BLOCKS, sql::CHANGE_REFS][..])] {
+            let changed = changed(statements.0);
+            if !changed.is_empty() {
+                calls.extend(statements.1.iter().map(|statement| Call::new(statement, of(&changed))));
+            }
+        }
+    }
+}
+
+fn inodes(batch: &Batch, pending: &Pending, fresh: Ino, calls: &mut Vec<Call>) {
+    let digest = |ino: Ino| pending.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest);
+    let (mut removed, mut put) = (Vec::new(), Vec::new());
+    for change in &batch.inodes {
+        match change {
+            // What never was there needs no removing.
+            InodeChange::Remove(ino) if *ino < fresh => removed.push(int(ino.0)),
+            InodeChange::Remove(_) => {}
+            InodeChange::Put(row) => put.push((row, digest(row.ino))),
+        }
+    }
+    if !removed.is_empty() {
+        calls.push(Call::new(sql::REMOVE_INODES, vec![Box::new(removed.clone())]));
+        calls.push(Call::new(sql::REMOVE_XATTRS_OF, vec![Box::new(removed)]));
+    }
+    if !put.is_empty() {
+        put.sort_unstable_by_key(|(row, _)| row.ino);
+        calls.push(put_inodes(&put, batch.commit.0));
+    }
+}
+
+fn names(batch: &Batch, pending: &Pending, fresh: Ino, calls: &mut Vec<Call>) {
+    let (mut removed, mut put) = (Vec::new(), Vec::new());
+    for change in &batch.names {
+        let (parent, name) = match change {
+            NameChange::Put(row) => (row.parent, &row.name),
+            NameChange::Remove { parent, name } => (*parent, name),
+        };
+        // Positions pass from one name to another: all rows go before any comes.
+        if parent < fresh {
+            removed.push((parent, name));
+        }
+        if let NameChange::Put(row) = change {
+            let new = pending.names.get(&parent).and_then(|names| names.get(name.as_bytes()).copied().flatten());
+            put.push((row, new.and_then(|new| new.hash)));
+        }
+    }
+    if !removed.is_empty() {
+        let columns =
+            vec![column(&removed, |(parent, _)| int(parent.0)), column(&removed, |(_, name)| name.as_bytes().to_vec())];
+        calls.push(Call::new(sql::REMOVE_NAMES, columns));
+    }
+    if !put.is_empty() {
+        put.sort_unstable_by(|(one, _), (other, _)| (one.parent, &one.name).cmp(&(other.parent, &other.name)));
+        let columns = vec![
+            column(&put, |(row, _)| int(row.parent.0)),
+            column(&put, |(row, _)| row.name.as_bytes().to_vec()),
+            column(&put, |(row, _)| int(row.ino.0)),
+            column(&put, |(row, _)| i64::from(row.kind.mode_bits())),
+            column(&put, |(row, _)| int(row.cookie.0)),
+            column(&put, |_| int(batch.commit.0)),
+            column(&put, |(_, hash)| hash.map(|hash| hash.to_vec())),
+        ];
+        calls.push(Call::new(sql::PUT_NAMES, columns));
+    }
+}
+
+/// Digests of rows that are not put for another reason, and what is kept of subtrees.
+fn digests(pending: &Pending, calls: &mut Vec<Call>) {
+    let digests = pending.digests.iter().collect::<Vec<_>>();
+    if !digests.is_empty() {
+        let columns = vec![column(&digests, |(ino, _)| int(ino.0)), column(&digests, |(_, digest)| digest.to_vec())];
+        calls.push(Call::new(sql::SET_DIGESTS, columns));
+    }
+    let hashes =
+        pending.hashes.iter().flat_map(|(parent, hashes)| hashes.iter().map(move |(name, hash)| (parent, name, hash)));
+    let hashes = hashes.collect::<Vec<_>>();
+    if !hashes.is_empty() {
+        let columns = vec![
+            column(&hashes, |(parent, ..)| int(parent.0)),
+            column(&hashes, |(_, name, _)| (*name).clone()),
+            column(&hashes, |(.., hash)| hash.to_vec()),
+        ];
+        calls.push(Call::new(sql::SET_ENTRIES, columns));
+    }
+    if !pending.cleared_branches.is_empty() {
+        let cleared = pending.cleared_branches.iter().map(|ino| int(ino.0)).collect::<Vec<_>>();
+        calls.push(Call::new(sql::CLEAR_BRANCHES, vec![Box::new(cleared)]));
+    }
+    let (put, removed): (Vec<_>, Vec<_>) = pending.branches.iter().partition(|(_, branch)| branch.is_some());
+    if !removed.is_empty() {
+        let columns = vec![
+            column(&removed, |((parent, _), _)| int(parent.0)),
+            column(&removed, |((_, prefix), _)| prefix.clone()),
+        ];
+        calls.push(Call::new(sql::REMOVE_BRANCHES, columns));
+    }
+    if !put.is_empty() {
+        let columns = vec![
+            column(&put, |((parent, _), _)| int(parent.0)),
+            column(&put, |((_, prefix), _)| prefix.clone()),
+            column(&put, |(_, branch)| (*branch).clone()),
+        ];
+        calls.push(Call::new(sql::PUT_BRANCHES, columns));
+    }
+    nodes(pending, calls);
+}
+
+fn nodes(pending: &Pending, calls: &mut Vec<Call>) {
+    for ((ino, level), from) in &pending.cleared_nodes {
+        let parameters: Vec<Parameter> = vec![Box::new(int(ino.0)), Box::new(i64::from(*level)), Box::new(int(*from))];
+        calls.push(Call::new(sql::CLEAR_NODES, parameters));
+    }
+    let (put, removed): (Vec<_>, Vec<_>) = pending.nodes.iter().partition(|(_, node)| node.is_some());
+    let keys = |nodes: &[(&(Ino, u32, u64), &Option<Vec<u8>>)]| {
+        vec![
+            column(nodes, |((ino, ..), _)| int(ino.0)),
+            column(nodes, |((_, level, _), _)| i64::from(*level)),
+            column(nodes, |((.., index), _)| int(*index)),
+        ]
+    };
+    if !removed.is_empty() {
+        calls.push(Call::new(sql::REMOVE_NODES, keys(&removed)));
+    }
+    if !put.is_empty() {
+        let mut columns = keys(&put);
+        columns.push(column(&put, |(_, node)| (*node).clone()));
+        calls.push(Call::new(sql::PUT_NODES, columns));
+    }
+}
+
+fn xattrs(batch: &Batch, calls: &mut Vec<Call>) {
+    let (put, removed): (Vec<_>, Vec<_>) = batch.xattrs.iter().partition(|change| change.value.is_some());
+    if !removed.is_empty() {
+        let columns = vec![
+            column(&removed, |change| int(change.ino.0)),
+            column(&removed, |change| change.name.as_bytes().to_vec()),
+        ];
+        calls.push(Call::new(sql::REMOVE_XATTRS, columns));
+    }
+    if !put.is_empty() {
+        let columns = vec![
+            column(&put, |change| int(change.ino.0)),
+            column(&put, |change| change.name.as_bytes().to_vec()),
+            column(&put, |change| change.value.clone()),
+            column(&put, |_| int(batch.commit.0)),
+        ];
+        calls.push(Call::new(sql::PUT_XATTRS, columns));
+    }
+}
+
+/// What ends a commit: counters, the row of the commit itself if the lease of this `epoch` still holds.
+pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, commits_kept: u64) -> Vec<Call> {
+    let counters = &batch.counters;
+    let bytes = |digest: Option<Digest>| -> Parameter { Box::new(digest.map(|digest| digest.to_vec())) };
+    let numbers: Vec<Parameter> = vec![
+        Box::new(int(batch.commit.0)),
+        Box::new(int(counters.op.0)),
+        Box::new(int(counters.next_id)),
+        Box::new(int(counters.next_block)),
+        Box::new(int(counters.epoch)),
+        Box::new(int(counters.bytes_used)),
+        Box::new(int(counters.inodes_used)),
+    ];
+    let row: Vec<Parameter> = vec![
+        Box::new(int(batch.commit.0)),
+        Box::new(epoch),
+        Box::new(batch.time.0),
+        Box::new(int(counters.op.0)),
+        bytes(commit.root),
+        bytes(commit.previous),
+    ];
+    vec![
+        Call::new(sql::HOLD_LEASE, Vec::new()),
+        Call::new(sql::SET_COUNTERS, numbers),
+        Call::new(sql::ADD_COMMIT, row),
+        Call::new(sql::FORGET_COMMITS, vec![Box::new(int(batch.commit.0.saturating_sub(commits_kept)))]),
+        Call::new(sql::COMMIT, Vec::new()),
+    ]
+}
+
+/// Whose block this is.
+pub(super) fn home(place: Place, id: BlockId) -> Option<Home> {
+    match place {
+        Place::File(owner) => Some((owner, id)),
+        Place::Database | Place::Segment { .. } => None,
+    }
+}
