@@ -218,11 +218,11 @@ pub struct VerifyProof {
 
 #[derive(Args)]
 pub struct Init {
-    /// The volume to make: nothing, or an empty directory, may be there
+    /// The volume to make: nothing, or an empty directory, may be there; or postgres://[USER@][HOST][:PORT]/DATABASE[?schema=NAME]
     pub volume: PathBuf,
-    /// Where blocks lie
-    #[arg(long, value_enum, default_value_t = Blocks::Segments)]
-    pub blocks: Blocks,
+    /// Where blocks lie [default: segments, or the database for a volume in PostgreSQL]
+    #[arg(long, value_enum)]
+    pub blocks: Option<Blocks>,
     /// Bytes in a block: a power of two from 4K to 4M
     #[arg(long, value_parser = size::parse, default_value = "64K", value_name = "SIZE")]
     pub block_size: u64,
@@ -242,7 +242,7 @@ pub struct Init {
 
 #[derive(Args)]
 pub struct Mount {
-    /// The volume
+    /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,
     /// The directory to mount it at
     pub directory: PathBuf,
@@ -301,7 +301,17 @@ pub struct Mount {
     /// faster where processors are slow to wake
     #[arg(long)]
     pub no_idle_policy: bool,
-    /// Write messages to this file (default: weft.log in the volume, or VOLUME.log)
+    /// In PostgreSQL: how long to wait for another daemon that holds the volume to let go of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+    /// In PostgreSQL: how long after the daemon's last sign of life another may take the volume
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..))]
+    pub lease: u64,
+    /// In PostgreSQL: how long operations wait for a server that has gone before they fail
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub patience: u64,
+    /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of
+    /// an ordinary user in ~/.local/state/weft)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }
@@ -317,7 +327,7 @@ pub struct Umount {
 
 #[derive(Args)]
 pub struct Info {
-    /// The volume, not mounted
+    /// The volume: a path (not mounted), or a postgres:// URL
     pub volume: PathBuf,
     /// As JSON
     #[arg(long)]

@@ -13,6 +13,7 @@ mod file;
 mod zeros;
 
 pub(crate) use commit::{CommitDigests, Digester};
+pub(crate) use directory::LEAVES_MAX;
 pub(crate) use file::FileChange;
 pub(crate) use zeros::ZeroValues;
 

@@ -9,17 +9,21 @@
 mod batch;
 mod digests;
 mod error;
+mod location;
 pub mod log;
 pub mod memory;
 mod name;
 pub mod postgres;
+mod round_trips;
 mod row;
 pub mod sqlite;
 mod store;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
 pub use error::{Error, ErrorKind, Result};
+pub use location::{Location, Opened};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
+pub use round_trips::RoundTrips;
 pub use row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OpNo, Place,
     Timestamp,

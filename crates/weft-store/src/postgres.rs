@@ -9,6 +9,7 @@ mod connection;
 mod digests;
 mod lease;
 mod open;
+mod prefetch;
 mod read;
 mod schema;
 mod statements;
@@ -16,11 +17,12 @@ mod transaction;
 mod write;
 
 pub use address::{Address, is_address};
-pub use open::{OpenOptions, create, open, remove};
+pub use open::{OpenOptions, commits, create, header, open, remove, size};
 
 use crate::Name;
 use crate::digests::{DigestRows, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
+use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use connection::Connection;
@@ -30,7 +32,6 @@ use open::Connector;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use transaction::{PostgresTransaction, Writer};
 use weft_block::Block;
@@ -56,14 +57,9 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Round trips to the server since the volume was opened.
-    pub fn round_trips(&self) -> u64 {
-        self.connector.round_trips.load(Ordering::Relaxed)
-    }
-
     /// How many blocks the database holds.
     pub fn block_count(&self) -> Result<u64> {
-        self.read(|connection| {
+        self.read(Class::Blocks, |connection| {
             let rows = connection.query("cannot count", statements::BLOCK_COUNT, Vec::new())?;
             rows.first().map_or(Ok(0), |row| read::unsigned(row, 0))
         })
@@ -95,19 +91,21 @@ impl PostgresStore {
     }
 
     /// Reads on some connection; again on a new one if it breaks.
-    fn read<T>(&self, read: impl Fn(&mut Connection) -> Result<T>) -> Result<T> {
+    fn read<T>(&self, class: Class, read: impl Fn(&mut Connection) -> Result<T>) -> Result<T> {
         self.refuse_lost()?;
         let kept = self.readers.lock().pop();
         let mut connection = match kept {
             Some(connection) => connection,
             None => self.reconnect()?,
         };
+        connection.count_as(class);
         let mut result = read(&mut connection);
         let began = Instant::now();
         while result.is_err() && connection.is_closed() && began.elapsed() < self.patience {
             // The others broke with it.
             self.readers.lock().retain(|other| !other.is_closed());
             connection = self.reconnect()?;
+            connection.count_as(class);
             result = read(&mut connection);
         }
         if !connection.is_closed() {
@@ -121,7 +119,7 @@ impl PostgresStore {
 
     /// Reads rows as digests need them.
     fn read_rows<T>(&self, read: impl Fn(&Rows<'_>) -> Result<T>) -> Result<T> {
-        self.read(|connection| {
+        self.read(Class::Digests, |connection| {
             let mut known = Known::default();
             read(&Rows::new(connection, &mut known, Ino(u64::MAX)))
         })
@@ -134,19 +132,19 @@ impl Store for PostgresStore {
     }
 
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
-        self.read(|connection| read::inodes(connection, from, limit))
+        self.read(Class::Inodes, |connection| read::inodes(connection, from, limit))
     }
 
     fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
-        self.read(|connection| read::name(connection, parent, name))
+        self.read(Class::Names, |connection| read::name(connection, parent, name))
     }
 
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
-        self.read(|connection| read::names(connection, parent, after, limit))
+        self.read(Class::Names, |connection| read::names(connection, parent, after, limit))
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        self.read(|connection| read::extents(connection, ino, &range))
+        self.read(Class::Extents, |connection| read::extents(connection, ino, &range))
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -154,11 +152,11 @@ impl Store for PostgresStore {
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-        self.read(|connection| read::xattrs(connection, ino))
+        self.read(Class::Xattrs, |connection| read::xattrs(connection, ino))
     }
 
     fn orphans(&self) -> Result<Vec<Ino>> {
-        self.read(read::orphans)
+        self.read(Class::Inodes, read::orphans)
     }
 
     fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
@@ -166,7 +164,7 @@ impl Store for PostgresStore {
     }
 
     fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
-        self.read(|connection| read::listed(connection, parent, after, limit))
+        self.read(Class::Digests, |connection| read::listed(connection, parent, after, limit))
     }
 
     fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
@@ -175,21 +173,21 @@ impl Store for PostgresStore {
     }
 
     fn commits(&self, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
-        self.read(|connection| read::commits(connection, from, limit))
+        self.read(Class::Digests, |connection| read::commits(connection, from, limit))
     }
 
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
         if patience == Patience::None {
             return Ok(None);
         }
-        let read = self.read(|connection| read::blocks(connection, &[*block]))?.pop();
+        let read = self.read(Class::Blocks, |connection| read::blocks(connection, &[*block]))?.pop();
         read.ok_or_else(|| Error::Bug("one block was asked for".into()))?.map(Some)
     }
 
     fn read_blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
         let mut read = Vec::with_capacity(blocks.len());
         for together in blocks.chunks(BLOCKS_TOGETHER) {
-            match self.read(|connection| read::blocks(connection, together)) {
+            match self.read(Class::Blocks, |connection| read::blocks(connection, together)) {
                 Ok(found) => read.extend(found),
                 // Each is to be told, and may fail for itself.
                 Err(_) => read.extend(together.iter().map(|block| {
@@ -202,6 +200,10 @@ impl Store for PostgresStore {
 
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         Ok(Box::new(PostgresTransaction::begin(self, durability)?))
+    }
+
+    fn round_trips(&self) -> RoundTrips {
+        self.connector.counts.read()
     }
 
     fn space(&self) -> Result<Space> {

@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Counters, NewBlock};
 use crate::error::{Error, Result};
 use crate::name::Name;
+use crate::round_trips::RoundTrips;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -92,6 +93,11 @@ pub trait Store: Send + Sync {
         let blocks = transaction.put_blocks(batch.blocks.clone())?;
         transaction.commit(batch)?;
         Ok(Applied { blocks })
+    }
+
+    /// How often a server was waited for.
+    fn round_trips(&self) -> RoundTrips {
+        RoundTrips::default()
     }
 
     /// Space of the place the volume lies in.

@@ -9,7 +9,7 @@ use weft_digest::Digest;
 use weft_store::memory::MemoryStore;
 use weft_store::{
     Batch, BlockRef, CommitNo, CommitRow, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, ListedRow, Name,
-    NameRow, NewBlock, Patience, Result, Space, Store, Transaction, VolumeOptions,
+    NameRow, NewBlock, Patience, Result, RoundTrips, Space, Store, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make its
@@ -179,6 +179,9 @@ impl Store for CrashStore {
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         self.call(Calls::Commits)?;
         Ok(Box::new(CrashTransaction { store: self, inner: self.live.begin(durability)?, durability }))
+    }
+    fn round_trips(&self) -> RoundTrips {
+        self.live.round_trips()
     }
     fn space(&self) -> Result<Space> {
         let bytes_free = self.bytes_free.load(Ordering::Relaxed);

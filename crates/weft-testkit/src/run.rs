@@ -25,15 +25,17 @@ pub struct Means {
     pub log_bytes: Option<u64>,
     /// Most bytes of changes it may keep in memory.
     pub dirty_bytes_max: u64,
+    /// Most bytes of inodes and names, and of blocks, that it may keep in memory.
+    pub cache_bytes: u64,
 }
 
 impl Means {
-    /// Enough for any sequence of operations.
-    pub const AMPLE: Means = Means { log_bytes: Some(1 << 20), dirty_bytes_max: 256 << 20 };
-    /// As much, without an intent log.
-    pub const NO_LOG: Means = Means { log_bytes: None, ..Means::AMPLE };
+    /// Enough for any sequence of operations, but caches of next to nothing, so that everything is evicted and read again.
+    pub const AMPLE: Means = Means { log_bytes: Some(1 << 20), dirty_bytes_max: 256 << 20, cache_bytes: 1 };
+    /// As much, without an intent log, and with caches from which nothing need go.
+    pub const NO_LOG: Means = Means { log_bytes: None, cache_bytes: 1 << 20, ..Means::AMPLE };
     /// So little that operations commit and the log fills up every few of them.
-    pub const SCARCE: Means = Means { log_bytes: Some(32 << 10), dirty_bytes_max: 24 << 10 };
+    pub const SCARCE: Means = Means { log_bytes: Some(32 << 10), dirty_bytes_max: 24 << 10, ..Means::AMPLE };
 }
 
 /// A volume and its model.
@@ -232,10 +234,9 @@ fn open(
     means: Means,
     clock: &Arc<ManualClock>,
 ) -> weft_vfs::Result<Arc<Vfs>> {
-    // Caches of next to nothing, so that everything is evicted and read again.
     let options = Options {
-        metadata_cache_bytes: 1,
-        block_cache_bytes: 1,
+        metadata_cache_bytes: means.cache_bytes,
+        block_cache_bytes: means.cache_bytes,
         dirty_bytes_max: means.dirty_bytes_max,
         background: false,
         atime: AtimePolicy::Never,

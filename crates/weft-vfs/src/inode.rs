@@ -44,11 +44,16 @@ pub(crate) struct Xattrs {
     pub(crate) changed: BTreeSet<Name>,
 }
 
+/// Entries that a directory in memory lists by itself; of one with more only those are kept that the store may not list.
+pub(crate) const LISTED_MAX: usize = 1024;
+
 /// Entries of a directory that the store does not list yet, or lists still.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     /// Whether every entry is in memory, so that a name not there does not exist.
     pub(crate) complete: bool,
+    /// Whether `added` holds every entry, so that the store need not be asked for a list.
+    pub(crate) listed: bool,
     /// Entries the store may not list.
     pub(crate) added: BTreeMap<Cookie, Added>,
     /// Cookies the store may list although they are gone.
@@ -122,7 +127,11 @@ impl Cached for Inode {
             + self.xattrs.as_ref().map_or(0, |xattrs| {
                 xattrs.map.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum()
             })
-            + self.directory.as_ref().map_or(0, |_| size_of::<Directory>())
+            + self.directory.as_ref().map_or(0, |directory| {
+                // What a commit will not take away.
+                let listed = if directory.listed { directory.added.len() } else { 0 };
+                size_of::<Directory>() + listed * (size_of::<(Cookie, Added)>() + 16)
+            })
     }
 }
 

@@ -41,4 +41,6 @@ pub struct Stats {
     pub bytes_used: u64,
     /// Inodes held by protocols.
     pub held_inodes: u64,
+    /// Round trips to the database's server.
+    pub round_trips: weft_store::RoundTrips,
 }

@@ -2,22 +2,25 @@
 
 use crate::arguments::Info;
 use crate::size::show;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
-use weft_store::{BlockHome, Error, Header, Store, sqlite};
+use weft_store::{BlockHome, Error, Header, Location, postgres, sqlite};
 
 /// Tells what a volume is.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
-    let volume = match crate::opened::open_store(&arguments.volume) {
-        Err(error) if matches!(error.downcast_ref(), Some(Error::Locked(_))) => bail!(
-            "{} is in use by another process; if it is mounted, ask at its mount point: weft stats DIRECTORY",
-            arguments.volume.display()
-        ),
-        opened => opened?,
+    let location = Location::parse(&arguments.volume)?;
+    let header = match location.header() {
+        Err(Error::Locked(_)) => {
+            bail!(
+                "{location} is in use by another process; if it is mounted, ask at its mount point: weft stats DIRECTORY"
+            )
+        }
+        header => header.with_context(|| format!("cannot open volume {location}"))?,
     };
-    let header = volume.store.header()?;
-    let on_disk = space_taken(&volume.layout);
-    drop(volume);
+    let on_disk = match &location {
+        Location::Files(path) => Some(space_taken(&sqlite::Layout::find(path)?)),
+        Location::Postgres(address) => postgres::size(address)?,
+    };
     if arguments.json {
         println!("{:#}", as_json(&header, on_disk));
     } else {
@@ -38,7 +41,7 @@ fn space_taken(layout: &sqlite::Layout) -> u64 {
     files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
 }
 
-fn as_json(header: &Header, on_disk: u64) -> serde_json::Value {
+fn as_json(header: &Header, on_disk: Option<u64>) -> serde_json::Value {
     serde_json::json!({
         "format": header.format,
         "options": header.options,
@@ -51,7 +54,7 @@ fn as_json(header: &Header, on_disk: u64) -> serde_json::Value {
     })
 }
 
-fn print(header: &Header, on_disk: u64) {
+fn print(header: &Header, on_disk: Option<u64>) {
     let limit = |limit: Option<u64>, show: &dyn Fn(u64) -> String| limit.map_or("none".into(), show);
     let home = match header.options.home {
         BlockHome::Segments => "segment files",
@@ -66,6 +69,6 @@ fn print(header: &Header, on_disk: u64) {
         limit(header.options.inodes_max, &|n| n.to_string())
     );
     println!("content     {} (limit {})", show(header.counters.bytes_used), limit(header.options.bytes_max, &show));
-    println!("on disk     {}", show(on_disk));
+    println!("on disk     {}", on_disk.map_or("not told".into(), show));
     println!("commit      {}", header.commit.0);
 }

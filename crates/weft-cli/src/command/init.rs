@@ -1,25 +1,33 @@
 //! `weft init`.
 
-use super::narrow;
-use crate::arguments::Init;
-use anyhow::Result;
+use super::{narrow, usage};
+use crate::arguments::{Blocks, Init};
+use anyhow::{Context, Result};
 use std::process::ExitCode;
-use weft_store::{VolumeOptions, sqlite};
+use weft_store::{BlockHome, Location, VolumeOptions};
 use weft_vfs::{Clock, SystemClock};
 
 /// Makes a volume.
 pub fn run(arguments: &Init) -> Result<ExitCode> {
+    let location = Location::parse(&arguments.volume)?;
+    let home = match (&location, arguments.blocks) {
+        (Location::Files(_), blocks) => blocks.map_or(BlockHome::Segments, BlockHome::from),
+        (Location::Postgres(_), Some(Blocks::Segments)) => {
+            return usage("a volume in PostgreSQL has its blocks in the database, not in segments".into());
+        }
+        (Location::Postgres(_), _) => BlockHome::Database,
+    };
     let options = VolumeOptions {
         block_size: narrow("block size", arguments.block_size)?,
         inline_max: narrow("inline threshold", arguments.inline)?,
-        home: arguments.blocks.into(),
+        home,
         bytes_max: arguments.size_max,
         inodes_max: arguments.inodes_max,
         digests: !arguments.no_digests,
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    sqlite::create(&arguments.volume, &options, owner, SystemClock.now())?;
-    let volume = arguments.volume.display();
+    location.create(&options, owner, SystemClock.now()).with_context(|| format!("cannot make volume {location}"))?;
+    let volume = location;
     println!("made {volume}; mount it with: weft mount {volume} DIRECTORY");
     Ok(ExitCode::SUCCESS)
 }

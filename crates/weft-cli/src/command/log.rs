@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use weft_digest::hex;
-use weft_store::{CommitRow, Timestamp, sqlite};
+use weft_store::{CommitRow, Location, Timestamp};
 
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
 pub fn run(arguments: &Log) -> Result<ExitCode> {
     let volume = volume_at(&arguments.volume);
-    let commits = sqlite::commits(&volume).with_context(|| format!("cannot read volume {}", volume.display()))?;
+    let commits =
+        Location::parse(&volume)?.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
     let mut shown = commits.iter().rev().take(arguments.limit.unwrap_or(usize::MAX));
     if arguments.json {
         println!("{:#}", Value::from(shown.by_ref().map(as_json).collect::<Vec<_>>()));

@@ -7,22 +7,30 @@ use crate::arguments::Mount;
 use crate::daemon::{self, Side};
 use crate::opened::Opened;
 use anyhow::{Context, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
+use weft_store::Location;
+use weft_store::postgres::OpenOptions;
 use weft_vfs::{AtimePolicy, Options};
 
 /// Mounts a volume.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
+    let location = Location::parse(&arguments.volume)?;
     // So that whoever looks at mounts finds it from anywhere.
-    let volume = arguments.volume.canonicalize().unwrap_or_else(|_| arguments.volume.clone());
-    let mut mount = MountOptions { source: volume.display().to_string(), ..MountOptions::default() };
+    let source = match location.path() {
+        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string(),
+        None => location.to_string(),
+    };
+    let mut mount = MountOptions { source, ..MountOptions::default() };
     options::take(&mut arguments, &mut mount)?;
     mount.read_only = arguments.read_only;
     let plan = Plan { vfs: vfs_options(&arguments)?, session: session_options(&arguments)?, mount };
     // The daemon leaves this directory.
-    arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
+    if location.path().is_some() {
+        arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
+    }
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
     if arguments.foreground {
         let signals = daemon::block_signals();
@@ -63,7 +71,12 @@ struct Mounted {
 fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
     // Before the volume is opened: a mistake must leave it as it was.
     let directory = weft_fuse::check_mount_point(&arguments.directory)?;
-    let opened = Opened::open(&arguments.volume, plan.vfs)?;
+    let hold = OpenOptions {
+        lease: Duration::from_secs(arguments.lease),
+        wait: Duration::from_secs(arguments.wait),
+        patience: Duration::from_secs(arguments.patience),
+    };
+    let opened = Opened::open(&arguments.volume, plan.vfs, hold)?;
     let session = match Session::mount(opened.vfs.clone(), &directory, &plan.mount, plan.session) {
         Ok(session) => session,
         Err(error) => {
@@ -71,11 +84,31 @@ fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
             return Err(error.into());
         }
     };
-    let log = arguments.log.clone().unwrap_or_else(|| match &opened.volume.layout.segments {
-        Some(_) => arguments.volume.join("weft.log"),
-        None => arguments.volume.with_added_extension("log"),
-    });
+    let log = match (&arguments.log, &opened.layout) {
+        (Some(log), _) => log.clone(),
+        (None, Some(layout)) if layout.segments.is_some() => arguments.volume.join("weft.log"),
+        (None, Some(_)) => arguments.volume.with_added_extension("log"),
+        (None, None) => log_of(&directory)?,
+    };
     Ok(Mounted { opened, session, log })
+}
+
+/// Where the messages about what is mounted at `directory` go if no file of the volume is near.
+fn log_of(directory: &Path) -> Result<PathBuf> {
+    let home = || {
+        std::env::var_os("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(std::env::home_dir()?.join(".local/state")))
+    };
+    let place = match rustix::process::geteuid().is_root() {
+        true => PathBuf::from("/var/log"),
+        false => home().context("cannot tell where to write messages; name a file with --log")?,
+    };
+    let place = place.join("weft");
+    std::fs::create_dir_all(&place)
+        .with_context(|| format!("cannot make {}; name a file with --log", place.display()))?;
+    let name = directory.to_string_lossy().trim_matches('/').replace('/', "-");
+    Ok(place.join(format!("{name}.log")))
 }
 
 fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {

@@ -16,7 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_digest::{Digest, hex};
-use weft_store::sqlite;
+use weft_store::Location;
 
 /// Makes a pair of keys.
 pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
@@ -55,7 +55,8 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
         tree_digest(volume, false)?;
     }
     let volume = volume_at(volume);
-    let commits = sqlite::commits(&volume).with_context(|| format!("cannot read volume {}", volume.display()))?;
+    let commits =
+        Location::parse(&volume)?.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
     let attestation = commits.last().and_then(Attestation::of);
     let attestation = attestation.with_context(|| format!("volume {} keeps no digests", volume.display()))?;
     let text = std::fs::read_to_string(key).with_context(|| format!("cannot read {}", key.display()))?;
@@ -133,7 +134,7 @@ fn compare(volume: &Path, read: bool, attestation: &Attestation) -> Result<()> {
     if tree_digest(volume, read)? == attestation.root {
         return Ok(());
     }
-    let commits = sqlite::commits(&volume_at(volume))?;
+    let commits = Location::parse(&volume_at(volume))?.commits()?;
     let known = commits.iter().find(|commit| commit.number.0 == attestation.number);
     ensure!(known.is_none(), "{} has changed since commit {}", volume.display(), attestation.number);
     bail!("{} holds another tree than the one that was signed", volume.display())

@@ -93,6 +93,12 @@ fn print(stats: &Value) {
         println!("{}", rate(name));
     }
     println!("read ahead  {} blocks", number("blocks_read_ahead"));
+    let trips = volume["round_trips"].as_object().into_iter().flatten();
+    let trips = trips.filter(|(_, count)| **count != 0).map(|(name, count)| format!("{name} {count}"));
+    let trips = trips.collect::<Vec<_>>();
+    if !trips.is_empty() {
+        println!("round trips {}", trips.join(", "));
+    }
     if let Some(requests) = stats["requests"].as_object() {
         let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
         println!("requests    {}", list.join(", "));

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use weft_store::postgres::{OpenOptions, is_address};
 use weft_vfs::Options;
 
 /// Bytes copied at a time.
@@ -28,7 +29,7 @@ impl Place {
     pub fn open(named: &str, read_only: bool) -> Result<Place> {
         let (volume, path) = in_volume(named).unwrap_or((named, ""));
         let options = Options { read_only, ..Options::default() };
-        let opened = Opened::open(Path::new(volume), options)?;
+        let opened = Opened::open(Path::new(volume), options, OpenOptions::default())?;
         Ok(Place { opened, path: names(path.as_bytes())? })
     }
 
@@ -40,6 +41,14 @@ impl Place {
 
 /// The volume and the path in it, if `named` is `VOLUME:PATH` and nothing else has that name.
 pub fn in_volume(named: &str) -> Option<(&str, &str)> {
+    if is_address(named) {
+        // The last colon, if what follows may be no port: PostgreSQL's URLs have a slash after that.
+        let begin = named.find("://").map_or(0, |scheme| scheme + 3);
+        let after_host = begin + named[begin..].find(['/', '?']).unwrap_or(named.len() - begin);
+        return named[after_host..]
+            .find(':')
+            .map(|colon| (&named[..after_host + colon], &named[after_host + colon + 1..]));
+    }
     named.split_once(':').filter(|_| !Path::new(named).exists())
 }
 

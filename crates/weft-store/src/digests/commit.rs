@@ -246,13 +246,17 @@ impl CommitDigests<'_> {
     fn directory(&self, ino: Ino, changed: &[Name], above: &mut Changed) -> Result<()> {
         let Some(inode) = self.rows.inode(ino)? else { return Ok(()) };
         let update = || self.digester.directory(self.rows, ino, changed);
-        let digest = match update() {
-            // What is kept is damaged. It follows from the entries, too.
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                self.rows.clear_branches(ino)?;
-                update()?
-            }
-            other => other?,
+        let digest = match inode.digest {
+            // Only the directory itself is another.
+            Some(digest) if changed.is_empty() => digest,
+            _ => match update() {
+                // What is kept is damaged. It follows from the entries, too.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.rows.clear_branches(ino)?;
+                    update()?
+                }
+                other => other?,
+            },
         };
         if inode.digest != Some(digest) {
             self.rows.set_digest(ino, &digest)?;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use weft_digest::{Digest, DirectoryHasher};
 
 /// Names that need no branch.
-const LEAVES_MAX: usize = 64;
+pub(crate) const LEAVES_MAX: usize = 64;
 
 /// Bytes of a branch's child: the byte that follows, the number of names, their tree.
 const CHILD_BYTES: usize = 1 + 8 + 32;

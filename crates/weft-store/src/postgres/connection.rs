@@ -4,6 +4,7 @@
 //! prepared at their first use; several go out together and cost one round trip.
 
 use crate::error::{Error, Result};
+use crate::round_trips::{Class, Counts};
 use bytes::Bytes;
 use futures_util::future::{FusedFuture, maybe_done, try_join_all};
 use futures_util::{FutureExt, SinkExt, TryStreamExt};
@@ -11,7 +12,6 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
@@ -41,7 +41,8 @@ pub(super) struct Connection {
     client: Client,
     driver: Driver,
     prepared: HashMap<&'static str, Statement>,
-    round_trips: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+    class: Class,
     /// What is said before the next statements, in one round trip with them.
     prefix: Option<&'static str>,
 }
@@ -102,16 +103,10 @@ impl Connection {
         runtime: Runtime,
         client: Client,
         driver: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
-        round_trips: Arc<AtomicU64>,
+        counts: Arc<Counts>,
     ) -> Connection {
-        Connection {
-            runtime,
-            client,
-            driver: Box::pin(driver.fuse()),
-            prepared: HashMap::new(),
-            round_trips,
-            prefix: None,
-        }
+        let (driver, prepared) = (Box::pin(driver.fuse()), HashMap::new());
+        Connection { runtime, client, driver, prepared, counts, class: Class::Lease, prefix: None }
     }
 
     /// Whether the server has gone, as far as is known.
@@ -119,8 +114,13 @@ impl Connection {
         self.client.is_closed()
     }
 
+    /// From now on round trips are for this.
+    pub(super) fn count_as(&mut self, class: Class) {
+        self.class = class;
+    }
+
     fn count(&self) {
-        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        self.counts.count(self.class);
     }
 
     /// Runs statements without parameters, in one string.

@@ -3,7 +3,7 @@
 //! The daemon that holds the volume is the only one who writes, so what it has read or written stays true: what directories say of
 //! themselves and what is kept of names that begin alike is remembered from commit to commit, within bounds. Inodes that this commit makes are known to have no rows.
 
-use super::connection::Connection;
+use super::connection::{Call, Connection, Parameter};
 use super::read::{self, digest, get, int, name_in, unsigned};
 use super::statements as sql;
 use crate::Name;
@@ -71,12 +71,14 @@ pub(super) struct Rows<'a> {
     connection: RefCell<&'a mut Connection>,
     known: RefCell<&'a mut Known>,
     pending: RefCell<Pending>,
+    /// All entries of a directory that begin with some prefix, as the last commit left them.
+    buckets: RefCell<FxHashMap<(Ino, Bytes), BTreeMap<Bytes, Option<Digest>>>>,
     /// Inodes from this one on are of this commit.
     fresh: Ino,
 }
 
 /// The least that is greater than all that begins with `prefix`, if there is any.
-fn after(prefix: &[u8]) -> Option<Bytes> {
+pub(super) fn after(prefix: &[u8]) -> Option<Bytes> {
     let len = prefix.iter().rposition(|byte| *byte != u8::MAX)? + 1;
     let mut end = prefix[..len].to_vec();
     end[len - 1] += 1;
@@ -88,6 +90,14 @@ fn valid(name: &[u8]) -> Result<Name> {
 }
 
 impl Known {
+    /// Takes in a row of [`sql::NAMES_OF`].
+    fn take_name(&mut self, row: &Row) -> Result<()> {
+        let (ino, parent, name) = (Ino(unsigned(row, 0)?), Ino(unsigned(row, 1)?), name_in(row, 2)?);
+        self.entries.insert((parent, name.clone()), digest(row, 3)?);
+        self.names_of.entry(ino).or_default().push((parent, name));
+        Ok(())
+    }
+
     /// Takes in what a commit changed, once it is there.
     pub(super) fn learn(&mut self, pending: Pending) {
         let is_directory = |inode: &Option<Inode>| inode.is_some_and(|inode| inode.kind == Kind::Directory);
@@ -141,7 +151,8 @@ impl Known {
 impl<'a> Rows<'a> {
     /// The rows as they are, for inodes below `fresh`.
     pub(super) fn new(connection: &'a mut Connection, known: &'a mut Known, fresh: Ino) -> Rows<'a> {
-        Rows { connection: RefCell::new(connection), known: RefCell::new(known), pending: RefCell::default(), fresh }
+        let (pending, buckets) = (RefCell::default(), RefCell::default());
+        Rows { connection: RefCell::new(connection), known: RefCell::new(known), pending, buckets, fresh }
     }
 
     /// What was changed.
@@ -184,12 +195,60 @@ impl<'a> Rows<'a> {
         self.pending.borrow_mut().blocks.insert(id, bytes);
     }
 
-    fn query(&self, statement: &'static str, parameters: Vec<super::connection::Parameter>) -> Result<Vec<Row>> {
+    fn query(&self, statement: &'static str, parameters: Vec<Parameter>) -> Result<Vec<Row>> {
         self.connection.borrow_mut().query(WHAT, statement, parameters)
     }
 
-    fn blob(&self, statement: &'static str, parameters: Vec<super::connection::Parameter>) -> Result<Option<Bytes>> {
+    fn blob(&self, statement: &'static str, parameters: Vec<Parameter>) -> Result<Option<Bytes>> {
         self.query(statement, parameters)?.first().map(|row| get(row, 0)).transpose()
+    }
+
+    pub(super) fn query_all(&self, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
+        self.connection.borrow_mut().query_all(WHAT, calls)
+    }
+
+    /// Whether the last commit may have left an inode of this number.
+    pub(super) fn is_stored(&self, ino: Ino) -> bool {
+        ino < self.fresh
+    }
+
+    pub(super) fn knows_inode(&self, ino: Ino) -> bool {
+        let known = self.known.borrow();
+        known.inodes.contains_key(&ino) && known.names_of.contains_key(&ino)
+    }
+
+    pub(super) fn knows_branch(&self, key: &(Ino, Bytes)) -> bool {
+        self.known.borrow().branches.contains_key(key)
+    }
+
+    /// Takes in what was found of the inodes `asked` for.
+    pub(super) fn take_inodes(&self, asked: impl Iterator<Item = Ino>, inodes: &[Row], names: &[Row]) -> Result<()> {
+        let known = &mut *self.known.borrow_mut();
+        for ino in asked {
+            known.inodes.insert(ino, None);
+            known.names_of.insert(ino, Vec::new());
+        }
+        for row in inodes {
+            known.inodes.insert(Ino(unsigned(row, 0)?), inode(row)?);
+        }
+        for row in names {
+            known.take_name(row)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what was found of a branch.
+    pub(super) fn take_branch(&self, key: &(Ino, Bytes), found: &[Row]) -> Result<()> {
+        let branch = found.first().map(|row| get(row, 0)).transpose()?;
+        self.known.borrow_mut().branches.insert(key.clone(), branch);
+        Ok(())
+    }
+
+    /// Takes in all entries of a directory that begin alike.
+    pub(super) fn take_entries(&self, key: (Ino, Bytes), found: &[Row]) -> Result<()> {
+        let entries = found.iter().map(|row| Ok((get(row, 0)?, digest(row, 1)?))).collect::<Result<_>>()?;
+        self.buckets.borrow_mut().insert(key, entries);
+        Ok(())
     }
 
     fn stored_names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -201,20 +260,18 @@ impl<'a> Rows<'a> {
         }
         let rows = self.query(sql::NAMES_OF, vec![Box::new(vec![int(ino.0)])])?;
         let known = &mut *self.known.borrow_mut();
-        let mut names = Vec::new();
-        for row in &rows {
-            let (parent, name) = (Ino(unsigned(row, 1)?), name_in(row, 2)?);
-            known.entries.insert((parent, name.clone()), digest(row, 3)?);
-            names.push((parent, name));
-        }
-        known.names_of.insert(ino, names.clone());
-        Ok(names)
+        known.names_of.insert(ino, Vec::new());
+        rows.iter().try_for_each(|row| known.take_name(row))?;
+        Ok(known.names_of[&ino].clone())
     }
 
     /// The first `limit` entries that the database has, however this commit changes them.
     fn stored_entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<BTreeMap<Bytes, Option<Digest>>> {
         if parent >= self.fresh {
             return Ok(BTreeMap::new());
+        }
+        if let Some(bucket) = self.buckets.borrow().get(&(parent, prefix.to_vec())) {
+            return Ok(bucket.clone());
         }
         let (from, limit) = (Box::new(prefix.to_vec()), Box::new(int(limit as u64)));
         let rows = match after(prefix) {

@@ -11,14 +11,15 @@ use super::write;
 use crate::FORMAT;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
-use crate::row::{InodeRow, Timestamp};
-use crate::store::VolumeOptions;
+use crate::round_trips::Counts;
+use crate::row::{CommitNo, CommitRow, InodeRow, Timestamp};
+use crate::store::{Header, VolumeOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
 
 /// How a volume is held.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ impl Default for OpenOptions {
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) address: Address,
-    pub(super) round_trips: Arc<AtomicU64>,
+    pub(super) counts: Arc<Counts>,
 }
 
 impl Connector {
@@ -56,13 +57,13 @@ impl Connector {
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
         let (client, driver) = runtime.block_on(config.connect(NoTls)).map_err(failed)?;
-        let mut connection = Connection::new(runtime, client, driver, self.round_trips.clone());
+        let mut connection = Connection::new(runtime, client, driver, self.counts.clone());
         connection.run("cannot connect", &format!("SET search_path TO {}", self.address.schema))?;
         Ok(connection)
     }
 
     fn new(address: &Address) -> Connector {
-        Connector { address: address.clone(), round_trips: Arc::default() }
+        Connector { address: address.clone(), counts: Arc::default() }
     }
 }
 
@@ -119,28 +120,48 @@ pub fn remove(address: &Address) -> Result<()> {
     connection.run("cannot remove the volume", &format!("DROP SCHEMA {} CASCADE", address.schema))
 }
 
-/// Takes hold of the volume at `address`, which lasts until the store is dropped.
-pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
-    let connector = Connector::new(address);
-    let mut connection = connector.connect()?;
+/// Connects to the volume at `address`, which somebody else may hold, and reads its header.
+fn look(address: &Address) -> Result<(Connection, Header)> {
+    let mut connection = Connector::new(address).connect()?;
     let absent = |error: Error| match &error {
-        Error::Postgres { source, .. }
-            if source.code().is_some_and(|code| ["42P01", "3F000"].contains(&code.code())) =>
-        {
-            Error::Unusable(format!(
-                "there is no volume in schema '{}' of {address}; make one with 'weft init'",
-                address.schema
-            ))
-        }
+        Error::Postgres { source, .. } if source.code() == Some(&SqlState::UNDEFINED_TABLE) => Error::Unusable(
+            format!("there is no volume in schema '{}' of {address}; make one with 'weft init'", address.schema),
+        ),
         _ => error,
     };
     let header = read::header(&mut connection).map_err(absent)?;
     if header.format != FORMAT {
         return Err(Error::Unusable(format!(
-            "{address} has format {}, this program reads {FORMAT}; use the Weft that made it, or a newer one",
+            "{address} has format {}, this program reads {FORMAT}; use the weft that made it, or a newer one",
             header.format
         )));
     }
+    Ok((connection, header))
+}
+
+/// What the volume at `address` says of itself, as of its last commit; also while it is held.
+pub fn header(address: &Address) -> Result<Header> {
+    Ok(look(address)?.1)
+}
+
+/// All commits that the volume at `address` remembers, in their order; also while it is held.
+pub fn commits(address: &Address) -> Result<Vec<CommitRow>> {
+    read::commits(&mut look(address)?.0, CommitNo(0), usize::MAX)
+}
+
+/// Bytes that the volume's tables and their indices take; none where the server cannot tell.
+pub fn size(address: &Address) -> Result<Option<u64>> {
+    let (mut connection, _) = look(address)?;
+    let told = "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                WHERE n.nspname = $1 AND c.relkind = 'r'";
+    let rows = connection.query("cannot tell the size", told, vec![Box::new(address.schema.clone())]);
+    Ok(rows.ok().and_then(|rows| read::unsigned(rows.first()?, 0).ok()))
+}
+
+/// Takes hold of the volume at `address`, which lasts until the store is dropped.
+pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
+    let (connection, _) = look(address)?;
+    let connector = Connector::new(address);
     let lease = Lease::take(connection, &connector, &Holder::this(), options)?;
     let mut connection = connector.connect()?;
     // What the last holder did is all there now.

@@ -6,12 +6,14 @@
 use super::PostgresStore;
 use super::connection::{Call, Connection};
 use super::digests::{Known, Rows};
+use super::prefetch::prefetch;
 use super::read::{self, get, int, unsigned};
 use super::statements as sql;
 use super::write::{self, Extents, Home, References};
 use crate::batch::{Batch, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
+use crate::round_trips::Class;
 use crate::row::{BlockId, BlockRef, CommitRow, Ino, Place};
 use crate::store::{Durability, Header, Transaction};
 use parking_lot::MutexGuard;
@@ -94,6 +96,7 @@ impl<'a> PostgresTransaction<'a> {
             writer.in_doubt = false;
             *store.header.lock() = header;
         }
+        writer.connection.count_as(Class::Commits);
         writer.connection.say_first(sql::BEGIN);
         let (kept, sent) = (Vec::new(), HashMap::new());
         Ok(PostgresTransaction { store, writer, durability, is_begun: false, kept, kept_bytes: 0, sent })
@@ -194,6 +197,9 @@ impl<'a> PostgresTransaction<'a> {
         let mut known = std::mem::take(&mut writer.known);
         let rows = Rows::new(&mut writer.connection, &mut known, writer.fresh);
         self.kept.iter().for_each(|new| rows.put_block(new.id, new.bytes.clone()));
+        if writer.digester.is_some() {
+            prefetch(&rows, batch)?;
+        }
         digests(writer.digester.as_ref(), &rows, batch, &self.kept, writer.block_size)?;
         let root = match &writer.digester {
             Some(_) => rows.inode(Ino::ROOT)?.and_then(|inode| inode.digest),

@@ -196,6 +196,6 @@ fn new_inode(parent: Ino, named: bool, new: &NewInode<'_>) -> Inode {
         dead: false,
         data: (new.kind == Kind::File).then(|| Box::new(FileData::without_extents())),
         xattrs: (!xattrs.map.is_empty()).then(|| Box::new(xattrs)),
-        directory: is_directory.then(|| Box::new(Directory { complete: true, ..Directory::default() })),
+        directory: is_directory.then(|| Box::new(Directory { complete: true, listed: true, ..Directory::default() })),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::apply::taken;
 use crate::data::Frozen;
-use crate::inode::{Changed, Inode};
+use crate::inode::{Changed, Inode, LISTED_MAX};
 use crate::state::{ROW_BYTES, State, recount};
 use std::ops::Range;
 use std::sync::Arc;
@@ -136,7 +136,10 @@ impl State {
         for ino in &snapshot.inodes {
             let Some(inode) = self.inodes.get(ino) else { continue };
             if let Some(directory) = &mut inode.directory {
-                directory.added.retain(|_, added| added.changed > snapshot.generation);
+                directory.listed &= directory.added.len() <= LISTED_MAX;
+                if !directory.listed {
+                    directory.added.retain(|_, added| added.changed > snapshot.generation);
+                }
                 directory.removed.retain(|_, changed| *changed > snapshot.generation);
             }
             if let Some(data) = &mut inode.data {

@@ -3,6 +3,8 @@
 use crate::attributes::{Attributes, DirEntry};
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
+use crate::inode::{Added, Changed, LISTED_MAX};
+use crate::names::{Entry, NameKey, NameSlot};
 use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
@@ -37,13 +39,18 @@ impl Vfs {
     fn read_page(&self, ino: Ino, after: Cookie, limit: usize) -> Result<(Vec<DirEntry>, Option<Cookie>)> {
         loop {
             let (finished, stored) = self.run(|state| {
-                let stored = state.directory(ino)?.stored;
-                Ok((state.finished, stored))
+                let directory = state.directory(ino)?;
+                let listed = directory.directory.as_ref().is_some_and(|directory| directory.listed);
+                let asks = directory.stored && !listed;
+                Ok((state.finished, asks))
             })?;
             let rows = if stored { self.store.names(ino, after, limit)? } else { Vec::new() };
             let page = self.run(|state| {
                 if state.finished != finished {
                     return Ok(None);
+                }
+                if stored && after == Cookie(0) && rows.len() < limit {
+                    state.learn_list(ino, &rows)?;
                 }
                 state.merge(ino, after, &rows, limit).map(Some)
             })?;
@@ -81,6 +88,31 @@ impl Vfs {
 }
 
 impl State {
+    /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists it will look at what is in it.
+    fn learn_list(&mut self, ino: Ino, rows: &[NameRow]) -> Result<(), Stop> {
+        let directory = self.directory(ino)?.directory();
+        if directory.listed || rows.len() + directory.added.len() > LISTED_MAX {
+            return Ok(());
+        }
+        let is_there = |row: &&NameRow| !directory.removed.contains_key(&row.cookie);
+        let rows = rows.iter().filter(is_there).collect::<Vec<_>>();
+        for row in &rows {
+            let added = || Added { name: row.name.clone(), ino: row.ino, kind: row.kind, changed: Changed::CLEAN };
+            directory.added.entry(row.cookie).or_insert_with(added);
+        }
+        directory.listed = true;
+        directory.complete = true;
+        self.inodes.reweigh(&ino);
+        for row in rows {
+            if self.names.peek(&NameKey(ino, row.name.as_bytes())).is_none() {
+                let entry = Some(Entry { ino: row.ino, kind: row.kind, cookie: row.cookie });
+                let slot = NameSlot { entry, changed: Changed::CLEAN, stored: true };
+                self.names.insert((ino, row.name.clone()), slot);
+            }
+        }
+        Ok(())
+    }
+
     /// The entries after `after` that `rows` (all of the store's up to its last one, `limit` or fewer at the
     /// end) and memory give together.
     fn merge(

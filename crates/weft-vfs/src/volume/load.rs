@@ -13,7 +13,7 @@ use std::ops::Range;
 use weft_store::{BlockRef, Ino, InodeRow, Name, NameRow};
 
 /// Inodes read at once: numbers near each other were made together and are used together.
-const INODES_READ: usize = 32;
+const INODES_READ: usize = 128;
 
 impl Vfs {
     pub(super) fn load(&self, miss: &Miss) -> Result<()> {

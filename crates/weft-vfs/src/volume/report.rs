@@ -64,6 +64,7 @@ impl Vfs {
             inodes_used: state.counters.inodes_used,
             bytes_used: state.counters.bytes_used,
             held_inodes: state.holds.len() as u64,
+            round_trips: self.store.round_trips(),
         }
     }
 }

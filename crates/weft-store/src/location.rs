@@ -1,0 +1,89 @@
+//! Where a volume is, whatever keeps it.
+
+use crate::error::Result;
+use crate::postgres::{self, Address, OpenOptions, is_address};
+use crate::row::{CommitRow, Timestamp};
+use crate::sqlite::{self, Layout};
+use crate::store::{Header, Store, VolumeOptions};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a volume is.
+#[derive(Clone, Debug)]
+pub enum Location {
+    /// In files.
+    Files(PathBuf),
+    /// In a PostgreSQL database.
+    Postgres(Box<Address>),
+}
+
+/// An open volume: exclusively held until dropped.
+pub struct Opened {
+    /// Its rows and blocks.
+    pub store: Arc<dyn Store>,
+    /// Where its files are, if it lies in files.
+    pub layout: Option<Layout>,
+}
+
+impl Location {
+    /// What a user's word for a volume means: a URL of PostgreSQL, or else a path. `Unusable` for a URL that makes no sense.
+    pub fn parse(named: &Path) -> Result<Location> {
+        match named.to_str() {
+            Some(text) if is_address(text) => Ok(Location::Postgres(Box::new(Address::parse(text)?))),
+            _ => Ok(Location::Files(named.into())),
+        }
+    }
+
+    /// The path, if the volume lies in files.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Location::Files(path) => Some(path),
+            Location::Postgres(_) => None,
+        }
+    }
+
+    /// Makes a volume, as [`sqlite::create`] and [`postgres::create`] do.
+    pub fn create(&self, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
+        match self {
+            Location::Files(path) => sqlite::create(path, options, owner, time),
+            Location::Postgres(address) => postgres::create(address, options, owner, time),
+        }
+    }
+
+    /// Takes hold of a volume; `options` are for those that are held by a lease.
+    pub fn open(&self, options: OpenOptions) -> Result<Opened> {
+        Ok(match self {
+            Location::Files(path) => {
+                let volume = sqlite::open(path)?;
+                Opened { store: volume.store, layout: Some(volume.layout) }
+            }
+            Location::Postgres(address) => Opened { store: postgres::open(address, options)?, layout: None },
+        })
+    }
+
+    /// What a volume says of itself. One in files must be held by nobody.
+    pub fn header(&self) -> Result<Header> {
+        match self {
+            Location::Files(path) => sqlite::open(path)?.store.header(),
+            Location::Postgres(address) => postgres::header(address),
+        }
+    }
+
+    /// All commits that the volume remembers, in their order; also while it is held.
+    pub fn commits(&self) -> Result<Vec<CommitRow>> {
+        match self {
+            Location::Files(path) => sqlite::commits(path),
+            Location::Postgres(address) => postgres::commits(address),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::Files(path) => path.display().fmt(f),
+            Location::Postgres(address) => address.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What the digests of a commit will look at, fetched together: a commit costs a few round trips however much it changes.
+//!
+//! Nothing depends on this being complete: what is missing is read when it is needed, one by one.
+
+use super::connection::Call;
+use super::digests::{Rows, after};
+use super::read::int;
+use super::statements as sql;
+use crate::Name;
+use crate::batch::{Batch, InodeChange, NameChange};
+use crate::digests::{DigestRows, LEAVES_MAX};
+use crate::error::Result;
+use crate::row::Ino;
+use std::collections::{BTreeMap, BTreeSet};
+use weft_digest::Kind;
+
+/// Names whose entries change, by directory.
+type Changed = BTreeMap<Ino, BTreeSet<Name>>;
+
+/// Longer than any name, and after it.
+const PAST_ALL_NAMES: [u8; 256] = [u8::MAX; 256];
+
+/// Fetches what `batch` needs into `rows`, which do not have its changes yet.
+pub(super) fn prefetch(rows: &Rows<'_>, batch: &Batch) -> Result<()> {
+    let mut changed = Changed::new();
+    let mut inos = BTreeSet::new();
+    for change in &batch.names {
+        let (parent, name) = match change {
+            NameChange::Put(row) => {
+                inos.insert(row.ino);
+                (row.parent, &row.name)
+            }
+            NameChange::Remove { parent, name } => (*parent, name),
+        };
+        inos.insert(parent);
+        changed.entry(parent).or_default().insert(name.clone());
+    }
+    for change in &batch.inodes {
+        inos.insert(match change {
+            InodeChange::Put(row) => row.ino,
+            InodeChange::Remove(ino) => *ino,
+        });
+    }
+    inodes(rows, inos, &mut changed)?;
+    let all = changed.iter().flat_map(|(parent, names)| names.iter().map(|name| (*parent, name.as_bytes())));
+    entries(rows, all.filter(|(parent, _)| rows.is_stored(*parent)).collect())
+}
+
+/// Fetches inodes, their names, and all directories above them.
+fn inodes(rows: &Rows<'_>, mut inos: BTreeSet<Ino>, changed: &mut Changed) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    while !inos.is_empty() {
+        rows.learn_inodes(inos.iter().copied())?;
+        let mut above = BTreeSet::new();
+        for ino in inos {
+            seen.insert(ino);
+            if !rows.is_stored(ino) {
+                continue;
+            }
+            if let Some(inode) = rows.inode(ino)?
+                && inode.kind == Kind::Directory
+            {
+                above.insert(inode.parent);
+            }
+            for (parent, name) in rows.names_of(ino)? {
+                above.insert(parent);
+                changed.entry(parent).or_default().insert(name);
+            }
+        }
+        inos = above.into_iter().filter(|ino| !seen.contains(ino)).collect();
+    }
+    Ok(())
+}
+
+/// Fetches the branches on the way to each name, a level at a time, then the entries where there are no more branches.
+fn entries(rows: &Rows<'_>, names: Vec<(Ino, &[u8])>) -> Result<()> {
+    let mut open = names;
+    let mut buckets = BTreeSet::new();
+    for len in 0.. {
+        if open.is_empty() {
+            break;
+        }
+        let prefixes = open.iter().map(|(parent, name)| (*parent, name[..len].to_vec())).collect::<BTreeSet<_>>();
+        rows.learn_branches(&prefixes)?;
+        let mut deeper = Vec::new();
+        for (parent, name) in open {
+            let prefix = &name[..len];
+            if rows.branch(parent, prefix)?.is_none() {
+                buckets.insert((parent, prefix.to_vec()));
+            } else if name.len() > len {
+                deeper.push((parent, name));
+            }
+        }
+        open = deeper;
+    }
+    rows.learn_entries(buckets)
+}
+
+impl Rows<'_> {
+    /// Fetches those inodes, with their names, that are not known.
+    fn learn_inodes(&self, inos: impl Iterator<Item = Ino>) -> Result<()> {
+        let unknown = inos.filter(|ino| self.is_stored(*ino) && !self.knows_inode(*ino)).map(|ino| int(ino.0));
+        let unknown = unknown.collect::<Vec<_>>();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let calls =
+            [sql::DIGEST_INODES, sql::NAMES_OF].map(|statement| Call::new(statement, vec![Box::new(unknown.clone())]));
+        let mut answers = self.query_all(&calls)?.into_iter();
+        let (inodes, names) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+        let asked = unknown.iter().map(|ino| Ino(ino.unsigned_abs()));
+        self.take_inodes(asked, &inodes, &names)
+    }
+
+    fn learn_branches(&self, prefixes: &BTreeSet<(Ino, Vec<u8>)>) -> Result<()> {
+        let unknown = prefixes.iter().filter(|key| !self.knows_branch(key)).collect::<Vec<_>>();
+        let call = |(parent, prefix): &&(Ino, Vec<u8>)| {
+            Call::new(sql::BRANCH, vec![Box::new(int(parent.0)), Box::new(prefix.clone())])
+        };
+        let answers = self.query_all(&unknown.iter().map(call).collect::<Vec<_>>())?;
+        unknown.into_iter().zip(answers).try_for_each(|(key, answer)| self.take_branch(key, &answer))
+    }
+
+    fn learn_entries(&self, buckets: BTreeSet<(Ino, Vec<u8>)>) -> Result<()> {
+        // More than any bucket holds: what is longer is read again when it is needed.
+        let limit = 4 * LEAVES_MAX as i64;
+        let call = |(parent, prefix): &(Ino, Vec<u8>)| {
+            let end = after(prefix).unwrap_or_else(|| PAST_ALL_NAMES.to_vec());
+            Call::new(
+                sql::ENTRIES,
+                vec![Box::new(int(parent.0)), Box::new(prefix.clone()), Box::new(end), Box::new(limit)],
+            )
+        };
+        let answers = self.query_all(&buckets.iter().map(call).collect::<Vec<_>>())?;
+        let whole = buckets.into_iter().zip(answers).filter(|(_, answer)| (answer.len() as i64) < limit);
+        whole.into_iter().try_for_each(|(key, answer)| self.take_entries(key, &answer))
+    }
+}
