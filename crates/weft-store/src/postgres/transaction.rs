@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use tokio_postgres::error::SqlState;
+use weft_digest::Digest;
 
 const WHAT: &str = "cannot commit";
 
@@ -77,8 +78,8 @@ pub(super) struct PostgresTransaction<'a> {
     is_begun: bool,
     kept: Vec<NewBlock>,
     kept_bytes: usize,
-    /// Owners of the blocks that were sent.
-    sent: HashMap<BlockId, Ino>,
+    /// The blocks that were sent: whose they are, and the digest of a file that is no more than one.
+    sent: HashMap<BlockId, (Ino, Option<Digest>)>,
 }
 
 impl<'a> PostgresTransaction<'a> {
@@ -107,7 +108,7 @@ impl<'a> PostgresTransaction<'a> {
         self.is_begun = true;
         let blocks = std::mem::take(&mut self.kept);
         self.kept_bytes = 0;
-        self.sent.extend(blocks.iter().map(|new| (new.id, new.owner)));
+        self.sent.extend(blocks.iter().map(|new| (new.id, (new.owner, new.alone))));
         let rows = self.writer.connection.copy(WHAT, sql::COPY_BLOCKS, write::copied(&blocks))?;
         if rows == blocks.len() as u64 { Ok(()) } else { Err(Error::Bug("blocks were copied in part".into())) }
     }
@@ -115,7 +116,7 @@ impl<'a> PostgresTransaction<'a> {
     /// Where a block of this batch, or an older one, is.
     fn home(&self, block: &BlockRef) -> Result<Home> {
         let kept = || self.kept.binary_search_by_key(&block.id, |new| new.id).ok().map(|at| self.kept[at].owner);
-        let own = self.sent.get(&block.id).copied().or_else(kept).map(|owner| (owner, block.id));
+        let own = self.sent.get(&block.id).map(|(owner, _)| *owner).or_else(kept).map(|owner| (owner, block.id));
         let unknown = || Error::Bug(format!("block {} has no place in this database", block.id.0));
         own.or_else(|| write::home(block.place, block.id)).ok_or_else(unknown)
     }
@@ -170,7 +171,7 @@ impl<'a> PostgresTransaction<'a> {
             *references.entry(*home).or_insert(0) += 1;
         }
         let unnamed = |id: BlockId| Error::Bug(format!("no extent names new block {}", id.0));
-        for (id, owner) in &self.sent {
+        for (id, (owner, _)) in &self.sent {
             let more = references.get_mut(&(*owner, *id)).ok_or_else(|| unnamed(*id))?;
             // They were sent with one.
             *more -= 1;
@@ -200,7 +201,10 @@ impl<'a> PostgresTransaction<'a> {
         if writer.digester.is_some() {
             prefetch(&rows, batch)?;
         }
-        digests(writer.digester.as_ref(), &rows, batch, &self.kept, writer.block_size)?;
+        let sent = self.sent.iter().map(|(id, (_, alone))| (*id, *alone));
+        let alone = self.kept.iter().map(|new| (new.id, new.alone)).chain(sent);
+        let alone = alone.filter_map(|(id, alone)| Some((id, alone?)));
+        digests(writer.digester.as_ref(), &rows, batch, alone, writer.block_size)?;
         let root = match &writer.digester {
             Some(_) => rows.inode(Ino::ROOT)?.and_then(|inode| inode.digest),
             None => None,
@@ -267,7 +271,7 @@ fn digests(
     digester: Option<&Digester>,
     rows: &Rows<'_>,
     batch: &Batch,
-    new: &[NewBlock],
+    alone: impl Iterator<Item = (BlockId, Digest)>,
     block_size: u64,
 ) -> Result<()> {
     let mut digests = digester.map(|digester| digester.begin(rows, block_size));
@@ -291,7 +295,7 @@ fn digests(
         }
     }
     if let Some(digests) = &mut digests {
-        new.iter().filter_map(|new| Some((new.id, new.alone?))).for_each(|(id, digest)| digests.alone(id, digest));
+        alone.for_each(|(id, digest)| digests.alone(id, digest));
     }
     let mut inodes = Vec::new();
     for change in &batch.inodes {

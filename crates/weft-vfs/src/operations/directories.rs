@@ -89,9 +89,9 @@ impl Vfs {
 
 impl State {
     /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists it will look at what is in it.
-    fn learn_list(&mut self, ino: Ino, rows: &[NameRow]) -> Result<(), Stop> {
+    pub(crate) fn learn_list(&mut self, ino: Ino, rows: &[NameRow]) -> Result<(), Stop> {
         let directory = self.directory(ino)?.directory();
-        if directory.listed || rows.len() + directory.added.len() > LISTED_MAX {
+        if rows.len() + directory.added.len() > LISTED_MAX {
             return Ok(());
         }
         let is_there = |row: &&NameRow| !directory.removed.contains_key(&row.cookie);

@@ -10,21 +10,19 @@ use crate::names::{Entry, NameKey, NameSlot};
 use crate::state::State;
 use crate::stop::Miss;
 use std::ops::Range;
-use weft_store::{BlockRef, Ino, InodeRow, Name, NameRow};
+use weft_store::{BlockRef, Cookie, Ino, InodeRow, Name, NameRow};
 
 /// Inodes read at once: numbers near each other were made together and are used together.
 const INODES_READ: usize = 128;
+
+/// Entries of a directory that are read when one of them is looked for, at most.
+const NAMES_READ: usize = 64;
 
 impl Vfs {
     pub(super) fn load(&self, miss: &Miss) -> Result<()> {
         match miss {
             Miss::Inode(ino) => self.load_inodes(*ino),
-            Miss::Name(parent, name) => self.reading(
-                || Ok(self.store.name(*parent, name)?),
-                |state, row| {
-                    state.learn_name(*parent, name, row);
-                },
-            ),
+            Miss::Name(parent, name) => self.load_name(*parent, name),
             Miss::Extents(ino, range) => self.reading(
                 || Ok(self.store.extents(*ino, range.clone())?),
                 |state, rows| {
@@ -36,6 +34,37 @@ impl Vfs {
             }
             Miss::Room | Miss::Commit | Miss::Space => Ok(()),
         }
+    }
+
+    /// Of a small directory all entries: whoever looks for one will look for others.
+    fn load_name(&self, parent: Ino, name: &Name) -> Result<()> {
+        let is_small = self.state.lock().inodes.peek(&parent).is_some_and(|inode| inode.row.size <= NAMES_READ as u64);
+        if is_small {
+            let mut is_whole = false;
+            self.reading(
+                || {
+                    let rows = self.store.names(parent, Cookie(0), NAMES_READ + 1)?;
+                    is_whole = rows.len() <= NAMES_READ;
+                    Ok(rows)
+                },
+                |state, rows| {
+                    state.name_misses += 1;
+                    if rows.len() <= NAMES_READ {
+                        // Gone meanwhile, it needs no entries.
+                        let _ = state.learn_list(parent, &rows);
+                    }
+                },
+            )?;
+            if is_whole {
+                return Ok(());
+            }
+        }
+        self.reading(
+            || Ok(self.store.name(parent, name)?),
+            |state, row| {
+                state.learn_name(parent, name, row);
+            },
+        )
     }
 
     fn load_inodes(&self, ino: Ino) -> Result<()> {
