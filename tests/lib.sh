@@ -14,6 +14,10 @@ mkdir "$mnt"
 
 clean_up() {
     cd /
+    pkill -9 -f "$place/mnt" 2>/dev/null
+    # The server ends by itself when nobody gives it orders any more.
+    exec 9>&-
+    [ -z "${server:-}" ] || wait "$server"
     pkill -9 -f "$place/" 2>/dev/null
     for directory in "$mnt" "$place"/mnt-* "$place/disk"; do
         mountpoint -q "$directory" && umount -l "$directory"
@@ -51,8 +55,43 @@ needs_root() {
     [ "$(id -u)" = 0 ] || { skip "$(basename "$0"): needs root"; exit 0; }
 }
 
-start() { "$weft" init "$volume" "$@" >/dev/null && mount_it; }
-mount_it() { timeout 60 "$weft" mount "$volume" "$mnt" "$@"; }
+# What keeps volumes: files, or postgres (a private server).
+engine=${WEFT_ENGINE:-files}
+schemas=0
+
+# start_server [SETTINGS]: a private PostgreSQL server; the socket is in $place/pg.
+start_server() {
+    mkdir "$place/pg" && mkfifo "$place/pg.orders" "$place/pg.said" || return
+    "$root/tests/postgres-server" "$place/pg" "$@" <"$place/pg.orders" >"$place/pg.said" &
+    server=$!
+    exec 9>"$place/pg.orders" 8<"$place/pg.said"
+    local said
+    read -r -t 120 said <&8 && [ "$said" = serving ]
+}
+
+# tell_server ORDER: stop, crash, start or restart; see tests/postgres-server.
+tell_server() {
+    local said
+    echo "$1" >&9 && read -r -t 120 said <&8 && [ "$said" = "$1" ]
+}
+
+# new_volume: $volume is one that is not there yet.
+new_volume() {
+    schemas=$((schemas + 1))
+    if [ "$engine" = postgres ]; then
+        [ -d "$place/pg" ] || start_server -c fsync=off || return
+        volume="postgres://postgres@${place//\//%2F}%2Fpg/postgres?schema=volume_$schemas"
+    fi
+}
+
+sql() { psql -h "$place/pg" -U postgres -qAtX "$@"; }
+
+start() { new_volume && "$weft" init "$volume" "$@" >/dev/null && mount_it; }
+mount_it() {
+    # A volume in files has its log in it.
+    [ "$engine" = files ] || set -- --log "$place/weft.log" "$@"
+    timeout 60 "$weft" mount "$volume" "$mnt" "$@"
+}
 unmount_it() { timeout 120 "$weft" umount "$mnt"; }
 daemon_pid() { "$weft" stats --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
 check_it() { timeout 300 "$weft" check --read-data "$volume"; }

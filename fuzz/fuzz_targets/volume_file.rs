@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use weft_fuzz::damage::Damage;
 use weft_fuzz::volume::{self, Contents};
 use weft_fuzz::{mount, scratch};
-use weft_store::sqlite::{self, CheckOptions, Finding, Outcome, Repair};
+use weft_store::sqlite::{self};
+use weft_store::{CheckOptions, Finding, Outcome, Repair};
 use weft_store::{BlockHome, ErrorKind};
 
 #[derive(Arbitrary, Debug)]

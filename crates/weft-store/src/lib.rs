@@ -9,6 +9,7 @@
 mod batch;
 mod digests;
 mod error;
+mod finding;
 mod location;
 pub mod log;
 pub mod memory;
@@ -21,6 +22,7 @@ mod store;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
 pub use error::{Error, ErrorKind, Result};
+pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 pub use location::{Location, Opened};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use round_trips::RoundTrips;

@@ -1,6 +1,7 @@
 //! Where a volume is, whatever keeps it.
 
 use crate::error::Result;
+use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::postgres::{self, Address, OpenOptions, is_address};
 use crate::row::{CommitRow, Timestamp};
 use crate::sqlite::{self, Layout};
@@ -67,6 +68,26 @@ impl Location {
         match self {
             Location::Files(path) => sqlite::open(path)?.store.header(),
             Location::Postgres(address) => postgres::header(address),
+        }
+    }
+
+    /// Looks for damage, as [`sqlite::check`] and [`postgres::check`] do.
+    pub fn check(&self, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+        match self {
+            Location::Files(path) => sqlite::check(path, options, progress),
+            Location::Postgres(address) => postgres::check(address, options, progress),
+        }
+    }
+
+    /// Reads all of a volume, held or not, and verifies it.
+    pub fn scrub(&self, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+        match self {
+            Location::Files(path) => sqlite::scrub(path, progress),
+            Location::Postgres(address) => {
+                let options = CheckOptions { repair: Repair::No, read_data: true };
+                let damaged = |finding: &Finding| finding.outcome == Outcome::Damaged;
+                Ok(postgres::check(address, options, progress)?.into_iter().filter(damaged).collect())
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! that engines of the same protocol share (see `statements`). `docs/format.md` says what lies where.
 
 mod address;
+mod check;
 mod connection;
 mod digests;
 mod lease;
@@ -17,6 +18,7 @@ mod transaction;
 mod write;
 
 pub use address::{Address, is_address};
+pub use check::check;
 pub use open::{OpenOptions, commits, create, header, open, remove, size};
 
 use crate::Name;
@@ -70,13 +72,34 @@ impl PostgresStore {
         Error::Held(format!("{} {what}; unmount it, then mount it again", self.connector.address))
     }
 
+    fn gone_back(&self, found: CommitNo) -> Error {
+        let ours = self.header.lock().commit;
+        let what = "it was restored, or a standby without the last commits took over";
+        Error::Held(format!(
+            "{} is at commit {} and not at {} any more: {what}; unmount it, then mount it again",
+            self.connector.address, found.0, ours.0
+        ))
+    }
+
     fn refuse_lost(&self) -> Result<()> {
         if self.lease.is_lost() { Err(self.lost()) } else { Ok(()) }
     }
 
+    /// A new connection, as soon as there can be one, to a server that has all that was committed.
+    fn reconnect(&self) -> Result<Connection> {
+        let mut connection = self.connect()?;
+        let row = connection.query("cannot connect", statements::NUMBER, Vec::new())?.pop();
+        let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
+        if read::get::<i64>(&row, 1)? != self.lease.epoch() {
+            return Err(self.lost());
+        }
+        let found = CommitNo(read::unsigned(&row, 0)?);
+        if found < self.header.lock().commit { Err(self.gone_back(found)) } else { Ok(connection) }
+    }
+
     /// A new connection, as soon as there can be one.
     #[expect(clippy::disallowed_methods, reason = "what is waited for is a server, which no test's clock moves")]
-    fn reconnect(&self) -> Result<Connection> {
+    fn connect(&self) -> Result<Connection> {
         let began = Instant::now();
         let mut pause = Duration::from_millis(50);
         loop {
@@ -198,8 +221,10 @@ impl Store for PostgresStore {
         read
     }
 
-    fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
-        Ok(Box::new(PostgresTransaction::begin(self, durability)?))
+    /// Every commit is durable: there are so few that waiting for the disk costs nothing, and a server that crashed and came back without some of
+    /// them would not be what is in memory here.
+    fn begin(&self, _durability: Durability) -> Result<Box<dyn Transaction + '_>> {
+        Ok(Box::new(PostgresTransaction::begin(self)?))
     }
 
     fn round_trips(&self) -> RoundTrips {

@@ -62,10 +62,10 @@ fn fails_at(bytes: u64, home: BlockHome) -> bool {
     limit(1 << 40);
     store.apply(&batch(&*store, 4), Durability::Durable).expect("work goes on when there is room");
     drop(store);
-    let options = sqlite::CheckOptions { repair: sqlite::Repair::No, read_data: true };
+    let options = CheckOptions { repair: Repair::No, read_data: true };
     let findings = sqlite::check(path, options, &mut |_| {}).expect("checked");
-    let blocks = |f: &&sqlite::Finding| f.path.is_none() && (f.what.contains("block") || f.what.contains("segment"));
-    assert_eq!(findings.iter().filter(blocks).collect::<Vec<_>>(), Vec::<&sqlite::Finding>::new());
+    let blocks = |f: &&Finding| f.path.is_none() && (f.what.contains("block") || f.what.contains("segment"));
+    assert_eq!(findings.iter().filter(blocks).collect::<Vec<_>>(), Vec::<&Finding>::new());
     true
 }
 

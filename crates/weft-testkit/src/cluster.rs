@@ -1,43 +1,25 @@
 //! A PostgreSQL server of this test program's own, and a schema of its own for each test.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use parking_lot::Mutex;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weft_store::postgres::Address;
 
-/// Makes and runs a server in `$directory` until standard input ends, however this program does; then nothing of it is left. The first
-/// line on standard output says that it serves.
-const SCRIPT: &str = r#"
-set -eu
-PATH="$bin:$PATH"
-initdb --pgdata="$directory/data" --username=postgres --auth=trust --no-sync --encoding=UTF8 --locale=C >"$directory/log" 2>&1
-postgres -D "$directory/data" -c listen_addresses= -c unix_socket_directories="$directory" -c shared_buffers=64MB \
-    -c max_connections=200 -c autovacuum_naptime=5 $settings >>"$directory/log" 2>&1 &
-server=$!
-trap 'kill -QUIT $server 2>/dev/null || :; wait $server || :; rm -rf "$directory"/*' EXIT
-until psql -h "$directory" -U postgres -qAtc 'SELECT 1' >/dev/null 2>&1; do
-    kill -0 $server
-    sleep 0.05
-done
-echo serving
-read -r _ || :
-"#;
-
-/// A server.
+/// A server, which ends with this program, however that ends.
 pub struct Cluster {
     /// Where its socket is.
     directory: tempfile::TempDir,
-    /// Whose end ends it.
-    input: Option<ChildStdin>,
-    shell: Child,
+    talk: Mutex<Talk>,
 }
 
-fn programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    let bin = versions.flatten().map(|version| version.path().join("bin")).filter(|bin| bin.join("initdb").exists());
-    bin.max()
+/// Whoever runs the server: it does what it reads, and says so.
+struct Talk {
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    child: Child,
 }
 
 impl Cluster {
@@ -46,28 +28,16 @@ impl Cluster {
     /// # Panics
     /// If PostgreSQL is not installed or does not start: tests that need it must not pass without it.
     pub fn start(settings: &str) -> Cluster {
-        let bin = programs().expect("PostgreSQL's server is not installed; 'make packages' installs it");
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/postgres-server");
         let directory = tempfile::tempdir().expect("a directory");
-        let mut shell = if rustix::process::getuid().is_root() {
-            // The server refuses to run as root.
-            let owner = Command::new("chown").arg("postgres").arg(directory.path()).status();
-            assert!(owner.is_ok_and(|status| status.success()), "the directory of the server goes to its user");
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--", "sh", "-c", SCRIPT]);
-            command
-        } else {
-            let mut command = Command::new("sh");
-            command.args(["-c", SCRIPT]);
-            command
-        };
-        shell.env("bin", bin).env("directory", directory.path()).env("settings", settings);
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
-        let mut shell = shell.spawn().expect("a shell");
-        let mut said = [0; 8];
-        let serves = shell.stdout.as_mut().expect("piped").read_exact(&mut said).is_ok();
-        let log = || std::fs::read_to_string(directory.path().join("log")).unwrap_or_default();
-        assert!(serves, "the server does not start: {}", log());
-        Cluster { input: shell.stdin.take(), shell, directory }
+        let mut command = Command::new(program);
+        command.arg(directory.path()).args(settings.split_whitespace());
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("tests/postgres-server runs");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut talk = Talk { input: child.stdin.take(), output, child };
+        assert_eq!(talk.line(), "serving", "the server does not start; it says why above");
+        Cluster { directory, talk: Mutex::new(talk) }
     }
 
     /// One for all tests of this program that do nothing to it.
@@ -93,12 +63,29 @@ impl Cluster {
     pub fn address(&self) -> Address {
         Address::parse(&self.url()).expect("an address")
     }
+
+    /// Does to the server what `order` says: `stop`, `crash` (all its processes end at once), `start`, `restart`.
+    pub fn tell(&self, order: &str) {
+        let mut talk = self.talk.lock();
+        let input = talk.input.as_mut().expect("open until dropped");
+        writeln!(input, "{order}").and_then(|()| input.flush()).expect("it reads");
+        assert_eq!(talk.line(), order);
+    }
+}
+
+impl Talk {
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("readable");
+        line.trim_end().to_owned()
+    }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        drop(self.input.take());
+        let talk = self.talk.get_mut();
+        drop(talk.input.take());
         // What it left is removed with the directory.
-        let _ = self.shell.wait();
+        let _ = talk.child.wait();
     }
 }

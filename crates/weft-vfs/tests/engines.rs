@@ -4,8 +4,9 @@
 use proptest::prelude::*;
 use std::sync::Arc;
 use weft_store::postgres::{self, OpenOptions};
-use weft_store::sqlite::{self, CheckOptions, Outcome, Repair, check};
+use weft_store::sqlite::{self, check};
 use weft_store::{BlockHome, Store, Timestamp, VolumeOptions};
+use weft_store::{CheckOptions, Outcome, Repair};
 use weft_testkit::{Cluster, CrashStore, Driver, Means, Step, operations};
 use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 

@@ -5,7 +5,7 @@ use crate::arguments::Check;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use weft_store::sqlite::{self, CheckOptions, Finding, Outcome, Repair};
+use weft_store::{CheckOptions, Finding, Location, Outcome, Repair};
 
 /// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not, or the check failed.
 pub fn run(arguments: &Check) -> Result<ExitCode> {
@@ -13,25 +13,29 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         repair: if arguments.repair { Repair::Yes } else { Repair::No },
         read_data: arguments.read_data,
     };
+    let location = Location::parse(&arguments.volume)?;
     let bar = steps();
-    let findings = sqlite::check(&arguments.volume, options, &mut |progress| bar.show(progress));
+    let findings = location.check(options, &mut |progress| bar.show(progress));
     drop(bar);
-    let findings = findings.with_context(|| format!("cannot check volume {}", arguments.volume.display()))?;
+    let findings = findings.with_context(|| format!("cannot check volume {location}"))?;
     let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {
         println!("{:#}", as_json(&findings, damaged, repaired));
     } else {
         findings.iter().for_each(|finding| println!("{finding}"));
-        println!("{}: {}", arguments.volume.display(), verdict(damaged, repaired, arguments.repair));
+        println!("{location}: {}", verdict(damaged, repaired, arguments.repair, &location));
     }
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn verdict(damaged: usize, repaired: usize, repairing: bool) -> String {
+fn verdict(damaged: usize, repaired: usize, repairing: bool, location: &Location) -> String {
     match (damaged, repaired, repairing) {
         (0, 0, _) => "clean".into(),
         (0, repaired, _) => format!("{repaired} damages found, all repaired; it is clean now"),
+        (damaged, _, false) if location.path().is_none() => {
+            format!("{damaged} damages found; restore the database, or copy what is whole with 'weft export'")
+        }
         (damaged, _, false) => {
             format!("{damaged} damages found; nothing was changed, 'weft check --repair' repairs what can be")
         }

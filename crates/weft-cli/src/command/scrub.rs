@@ -6,17 +6,17 @@ use crate::arguments::Scrub;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use weft_store::sqlite;
+use weft_store::{Finding, Location};
 
 /// Reads and verifies all of a volume. Exit code 1 if something is damaged.
 pub fn run(arguments: &Scrub) -> Result<ExitCode> {
-    let volume = volume_at(&arguments.volume);
+    let volume = Location::parse(&volume_at(&arguments.volume))?;
     let bar = steps();
-    let findings = sqlite::scrub(&volume, &mut |progress| bar.show(progress));
+    let findings = volume.scrub(&mut |progress| bar.show(progress));
     drop(bar);
-    let findings = findings.with_context(|| format!("cannot scrub volume {}", volume.display()))?;
+    let findings = findings.with_context(|| format!("cannot scrub volume {volume}"))?;
     if arguments.json {
-        let one = |finding: &sqlite::Finding| {
+        let one = |finding: &Finding| {
             let path = finding.path.as_ref().map(|path| String::from_utf8_lossy(path));
             json!({ "path": path, "what": finding.what })
         };
@@ -25,8 +25,8 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
     } else {
         findings.iter().for_each(|finding| println!("{finding}"));
         match findings.len() {
-            0 => println!("{}: no damage", volume.display()),
-            count => println!("{}: {count} damages found; copy what is whole with 'weft export'", volume.display()),
+            0 => println!("{volume}: no damage"),
+            count => println!("{volume}: {count} damages found; copy what is whole with 'weft export'"),
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

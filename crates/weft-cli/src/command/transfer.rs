@@ -148,7 +148,7 @@ pub fn steps() -> Steps {
 }
 
 impl Steps {
-    pub fn show(&self, progress: weft_store::sqlite::Progress) {
+    pub fn show(&self, progress: weft_store::Progress) {
         self.0.set_length(progress.total);
         self.0.set_position(progress.done);
         self.0.set_message(progress.step);

@@ -191,6 +191,26 @@ impl Connection {
         Ok(rows.unwrap_or_default())
     }
 
+    /// Visits the rows of a statement as they come, however many there are. An error ends the connection's use: rows may be on their way.
+    pub(super) fn each(
+        &mut self,
+        what: &'static str,
+        statement: &str,
+        mut visit: impl FnMut(&Row) -> Result<()>,
+    ) -> Result<()> {
+        self.count();
+        let client = &self.client;
+        let all = async {
+            let rows = client.query_raw::<_, &(dyn ToSql + Sync), _>(statement, []).await.map_err(failed(what))?;
+            let mut rows = pin!(rows);
+            while let Some(row) = rows.try_next().await.map_err(failed(what))? {
+                visit(&row)?;
+            }
+            Ok(())
+        };
+        drive(&self.runtime, &mut self.driver, all)
+    }
+
     /// Feeds `chunks` to a `COPY … FROM STDIN`; tells how many rows it took.
     pub(super) fn copy(
         &mut self,

@@ -121,7 +121,7 @@ pub fn remove(address: &Address) -> Result<()> {
 }
 
 /// Connects to the volume at `address`, which somebody else may hold, and reads its header.
-fn look(address: &Address) -> Result<(Connection, Header)> {
+pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
     let mut connection = Connector::new(address).connect()?;
     let absent = |error: Error| match &error {
         Error::Postgres { source, .. } if source.code() == Some(&SqlState::UNDEFINED_TABLE) => Error::Unusable(

@@ -40,8 +40,6 @@ statements! {
 
     BEGIN = "BEGIN";
     COMMIT = "COMMIT";
-    /// The commit may be lost when the server loses power now, but no commit before a later durable one.
-    EVENTUAL = "SET LOCAL synchronous_commit TO off";
     PUT_INODES = "INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, \
                   has_xattrs, since, digest, inline) \
                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \

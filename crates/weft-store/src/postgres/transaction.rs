@@ -15,7 +15,7 @@ use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::round_trips::Class;
 use crate::row::{BlockId, BlockRef, CommitRow, Ino, Place};
-use crate::store::{Durability, Header, Transaction};
+use crate::store::{Header, Transaction};
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -73,7 +73,6 @@ impl Writer {
 pub(super) struct PostgresTransaction<'a> {
     store: &'a PostgresStore,
     writer: MutexGuard<'a, Writer>,
-    durability: Durability,
     /// Whether the server knows of it.
     is_begun: bool,
     kept: Vec<NewBlock>,
@@ -83,11 +82,13 @@ pub(super) struct PostgresTransaction<'a> {
 }
 
 impl<'a> PostgresTransaction<'a> {
-    pub(super) fn begin(store: &'a PostgresStore, durability: Durability) -> Result<PostgresTransaction<'a>> {
+    pub(super) fn begin(store: &'a PostgresStore) -> Result<PostgresTransaction<'a>> {
         let mut writer = store.writer.lock();
         store.refuse_lost()?;
         if writer.connection.is_closed() {
             writer.connection = store.reconnect()?;
+            // It may be another server now.
+            writer.in_doubt = true;
         }
         if writer.in_doubt {
             let header = read::header(&mut writer.connection)?;
@@ -100,7 +101,7 @@ impl<'a> PostgresTransaction<'a> {
         writer.connection.count_as(Class::Commits);
         writer.connection.say_first(sql::BEGIN);
         let (kept, sent) = (Vec::new(), HashMap::new());
-        Ok(PostgresTransaction { store, writer, durability, is_begun: false, kept, kept_bytes: 0, sent })
+        Ok(PostgresTransaction { store, writer, is_begun: false, kept, kept_bytes: 0, sent })
     }
 
     /// Sends the blocks that were kept.
@@ -214,9 +215,6 @@ impl<'a> PostgresTransaction<'a> {
         let previous = previous.filter(|_| writer.digester.is_some());
         let commit = CommitRow { number: batch.commit, time: batch.time, op: batch.counters.op, root, previous };
         let mut calls = Vec::new();
-        if self.durability == Durability::Eventual {
-            calls.push(Call::new(sql::EVENTUAL, Vec::new()));
-        }
         if !self.kept.is_empty() {
             let blocks = std::mem::take(&mut self.kept);
             calls.push(write::put_blocks(&blocks.into_iter().zip(own).collect::<Vec<_>>()));

@@ -16,12 +16,13 @@ use super::layout::Layout;
 use super::open::{check_file, connect, hold, read_header};
 use super::segments::Segments;
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::log::IntentLog;
+use crate::row::BlockId;
 use crate::store::Header;
 use rules::Rule;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
-use std::fmt;
 use std::path::Path;
 
 /// Most findings told of one rule; the rest are only counted.
@@ -29,72 +30,6 @@ const FINDINGS_MAX: usize = 1000;
 
 /// Ids left free for the operations that still wait in the intent log.
 const LOG_IDS: u64 = 1 << 32;
-
-/// Whether to put right what can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repair {
-    /// Only look; nothing is changed.
-    No,
-    /// Put it right, in one transaction.
-    Yes,
-}
-
-/// What to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckOptions {
-    /// Whether to put right what can be.
-    pub repair: Repair,
-    /// Read every block, and compare it with its digest.
-    pub read_data: bool,
-}
-
-/// How far a check or a conversion is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done now.
-    pub step: &'static str,
-    /// How much of it is done.
-    pub done: u64,
-    /// How much there is of it.
-    pub total: u64,
-}
-
-/// How a finding stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Worth knowing, and no damage.
-    Note,
-    /// An invariant is broken.
-    Damaged,
-    /// It was broken, and was put right.
-    Repaired,
-}
-
-/// Something a check found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The file or directory it is about; none for the volume as a whole. Bytes, as names are; an inode that
-    /// no name leads to is `#` and its number.
-    pub path: Option<Vec<u8>>,
-    /// What is wrong.
-    pub what: String,
-    /// Whether that is damage, and whether it was repaired.
-    pub outcome: Outcome,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(path) = &self.path {
-            write!(f, "{}: ", String::from_utf8_lossy(path))?;
-        }
-        f.write_str(&self.what)?;
-        match self.outcome {
-            Outcome::Note => f.write_str(" (no damage)"),
-            Outcome::Damaged => Ok(()),
-            Outcome::Repaired => f.write_str(" (repaired)"),
-        }
-    }
-}
 
 fn failed(source: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode;
@@ -114,8 +49,30 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
     check_file(&layout)?;
     let _hold = hold(&layout)?;
     let connection = connect(&layout.database, 64)?;
+    check_rows(connection, layout, options, None, progress)
+}
+
+/// Checks a copy of a volume's rows at `path`, whose blocks lie elsewhere: `bad` are those that are damaged, and how.
+pub(crate) fn check_copy(
+    path: &Path,
+    bad: Vec<(BlockId, &'static str)>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Finding>> {
+    let layout = Layout::find(path)?;
+    let connection = connect(&layout.database, 64)?;
+    let options = CheckOptions { repair: Repair::No, read_data: false };
+    check_rows(connection, layout, options, Some(bad), progress)
+}
+
+fn check_rows(
+    connection: Connection,
+    layout: Layout,
+    options: CheckOptions,
+    elsewhere: Option<Vec<(BlockId, &'static str)>>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Finding>> {
     connection.execute_batch("PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE").map_err(failed)?;
-    let mut checker = Checker { connection, layout, options, findings: Vec::new(), progress };
+    let mut checker = Checker { connection, layout, options, elsewhere, findings: Vec::new(), progress };
     match checker.run() {
         Ok(()) => {}
         // What cannot even be read is damage like any other.
@@ -137,6 +94,8 @@ struct Checker<'a> {
     connection: Connection,
     layout: Layout,
     options: CheckOptions,
+    /// Blocks that are damaged, if these are not here.
+    elsewhere: Option<Vec<(BlockId, &'static str)>>,
     findings: Vec<Finding>,
     progress: &'a mut dyn FnMut(Progress),
 }

@@ -4,7 +4,6 @@
 //! volume only once it is whole, so that what an interruption leaves is never taken for one.
 
 use super::blocks::bytes_at_place;
-use super::check::Progress;
 use super::extents::put_block;
 use super::layout::Layout;
 use super::open::{check_file, connect, create, hold, read_header, remove};
@@ -13,6 +12,7 @@ use super::schema::APPLICATION_ID;
 use super::segments::{Segments, Tail, taken};
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
+use crate::finding::Progress;
 use crate::log::IntentLog;
 use crate::row::{BlockId, BlockRef, Ino, Place, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};

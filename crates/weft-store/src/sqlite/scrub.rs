@@ -4,7 +4,6 @@
 //! its row is still there afterwards, for space of deleted blocks is given back.
 
 use super::blocks::{bytes_at_place, run_of};
-use super::check::{Finding, Outcome, Progress};
 use super::digests::Rows;
 use super::layout::Layout;
 use super::open::{check_file, connect_beside, read_header};
@@ -13,6 +12,7 @@ use super::scan::Scan;
 use super::segments::{PAGE as PAGE_BYTES, Segments};
 use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
+use crate::finding::{Finding, Outcome, Progress};
 use crate::row::{BlockId, BlockRef, Ino, Place};
 use crate::store::path_to;
 use parking_lot::Mutex;

@@ -287,7 +287,7 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::BlockId;
+    use crate::row::{BlockId, Ino};
     use weft_block::Rope;
 
     fn blocks(lengths: &[usize]) -> Vec<NewBlock> {

@@ -3,8 +3,9 @@
 use crate::contract::{HOMES, new_volume};
 use crate::sample::{self, CLONE, DIRECTORY, LARGE, SMALL, SUBDIRECTORY};
 use std::path::{Path, PathBuf};
-use weft_store::sqlite::{CheckOptions, Finding, Outcome, Repair, check, open};
+use weft_store::sqlite::{check, open};
 use weft_store::{BlockHome, Cookie, Ino, Name, Patience, Store};
+use weft_store::{CheckOptions, Finding, Outcome, Repair};
 
 /// A volume with the sample in it.
 pub fn sample_volume(directory: &tempfile::TempDir, home: BlockHome) -> PathBuf {

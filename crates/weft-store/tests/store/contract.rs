@@ -54,11 +54,10 @@ fn apply_all(batches: &[(Vec<Change>, bool)], home: BlockHome) -> Result<(), Tes
     prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
     drop(store);
     let findings =
-        sqlite::check(&path, sqlite::CheckOptions { repair: sqlite::Repair::No, read_data: true }, &mut |_| {})
-            .expect("checked");
+        sqlite::check(&path, CheckOptions { repair: Repair::No, read_data: true }, &mut |_| {}).expect("checked");
     // These batches keep no file-system rule, but blocks and segments must be in order.
-    let of_blocks = |f: &&sqlite::Finding| f.path.is_none() && (f.what.contains("block") || f.what.contains("segment"));
-    prop_assert_eq!(findings.iter().filter(of_blocks).collect::<Vec<_>>(), Vec::<&sqlite::Finding>::new());
+    let of_blocks = |f: &&Finding| f.path.is_none() && (f.what.contains("block") || f.what.contains("segment"));
+    prop_assert_eq!(findings.iter().filter(of_blocks).collect::<Vec<_>>(), Vec::<&Finding>::new());
     prop_assert!(!findings.iter().any(|finding| finding.what.contains("are damaged")));
     let rows = rusqlite::Connection::open(if home == BlockHome::Segments { path.join("meta.sqlite") } else { path })
         .and_then(|c| c.query_row("SELECT count(*) FROM blocks", (), |row| row.get::<_, isize>(0)));

@@ -5,8 +5,9 @@ use crate::compare::state;
 use crate::contract::HOMES;
 use std::collections::BTreeMap;
 use std::path::Path;
-use weft_store::sqlite::{Outcome, Repair, convert, open};
+use weft_store::sqlite::{convert, open};
 use weft_store::{BlockHome, ErrorKind, Store};
+use weft_store::{Outcome, Repair};
 
 fn other(home: BlockHome) -> BlockHome {
     match home {

@@ -8,7 +8,8 @@ use rusqlite::types::Value;
 use std::fs;
 use std::path::Path;
 use weft_store::ErrorKind;
-use weft_store::sqlite::{CheckOptions, Outcome, Repair, check, open};
+use weft_store::sqlite::{check, open};
+use weft_store::{CheckOptions, Outcome, Repair};
 
 /// Does all that can be done with a volume. What it gives back does not matter: `state` itself holds that no
 /// block has other bytes than were written.

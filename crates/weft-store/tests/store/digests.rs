@@ -3,8 +3,9 @@
 use crate::check::{database, look};
 use crate::contract::new_volume;
 use crate::sample::{NAMES, SPARSE, fill_large};
-use weft_store::sqlite::{Outcome, Repair, open};
+use weft_store::sqlite::open;
 use weft_store::{BlockHome, Ino};
+use weft_store::{Outcome, Repair};
 
 /// Whatever bit of what is kept is flipped, a check says so, and where; after its repair all is as before.
 #[test]

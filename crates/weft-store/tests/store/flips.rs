@@ -8,8 +8,9 @@ use crate::sample::{LARGE, SMALL, fill, fill_large};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use weft_store::sqlite::{Outcome, Repair, open};
+use weft_store::sqlite::open;
 use weft_store::{BlockHome, ErrorKind, Ino, Patience, Place, Store};
+use weft_store::{Outcome, Repair};
 
 /// The bits of `bytes` bytes that are tried: one of `usual`.
 fn bits(bytes: usize, usual: usize) -> impl Iterator<Item = (usize, u8)> {

@@ -142,7 +142,7 @@ fn a_damaged_table_of_segments_cuts_nothing_off() {
         let error = open(&path).map(|_| ()).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains("weft check --repair"), "{error}");
-        crate::check::look(&path, weft_store::sqlite::Repair::Yes);
+        crate::check::look(&path, weft_store::Repair::Yes);
         let after = state(&*open(&path).expect("opens").store).expect("all blocks are there");
         assert_eq!(after.rows(), before.rows());
     }

@@ -81,6 +81,12 @@ impl Checker<'_> {
         self.connection.execute_batch(refs).map_err(failed)?;
         self.apply_rules(BLOCKS)?;
         self.parts()?;
+        if let Some(bad) = self.elsewhere.take() {
+            for (id, why) in bad {
+                self.connection.execute("INSERT INTO bad VALUES (?1, ?2)", (sql(id.0), why)).map_err(failed)?;
+            }
+            return self.apply_rules(FILES).map(|_| ());
+        }
         match header.options.home {
             BlockHome::Segments => {
                 self.apply_rules(SEGMENTS)?;

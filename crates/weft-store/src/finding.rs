@@ -1,0 +1,69 @@
+//! What a check looks for, and what it finds.
+
+use std::fmt;
+
+/// Whether to put right what can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// Only look; nothing is changed.
+    No,
+    /// Put it right, in one transaction.
+    Yes,
+}
+
+/// What to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Whether to put right what can be.
+    pub repair: Repair,
+    /// Read every block, and compare it with its digest.
+    pub read_data: bool,
+}
+
+/// How far a check or a conversion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done now.
+    pub step: &'static str,
+    /// How much of it is done.
+    pub done: u64,
+    /// How much there is of it.
+    pub total: u64,
+}
+
+/// How a finding stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Worth knowing, and no damage.
+    Note,
+    /// An invariant is broken.
+    Damaged,
+    /// It was broken, and was put right.
+    Repaired,
+}
+
+/// Something a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file or directory it is about; none for the volume as a whole. Bytes, as names are; an inode that
+    /// no name leads to is `#` and its number.
+    pub path: Option<Vec<u8>>,
+    /// What is wrong.
+    pub what: String,
+    /// Whether that is damage, and whether it was repaired.
+    pub outcome: Outcome,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}: ", String::from_utf8_lossy(path))?;
+        }
+        f.write_str(&self.what)?;
+        match self.outcome {
+            Outcome::Note => f.write_str(" (no damage)"),
+            Outcome::Damaged => Ok(()),
+            Outcome::Repaired => f.write_str(" (repaired)"),
+        }
+    }
+}

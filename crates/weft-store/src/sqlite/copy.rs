@@ -1,0 +1,53 @@
+//! A volume's rows taken over from another engine, to be looked at where the rules of a check can be asked.
+
+use super::layout::Layout;
+use super::open::{connect, create};
+use crate::error::{Error, Result};
+use crate::row::Timestamp;
+use crate::store::{BlockHome, VolumeOptions};
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use std::path::Path;
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot copy rows", source }
+}
+
+/// A copy under way.
+pub(crate) struct Copy {
+    connection: Connection,
+}
+
+impl Copy {
+    /// A new volume at `path`, without any rows but its own.
+    pub(crate) fn new(path: &Path, options: &VolumeOptions) -> Result<Copy> {
+        let options = VolumeOptions { home: BlockHome::Database, ..options.clone() };
+        create(path, &options, (0, 0), Timestamp(0))?;
+        let connection = connect(&Layout::of(path, BlockHome::Database).database, 64)?;
+        let begin = "PRAGMA synchronous = OFF; BEGIN; DELETE FROM fileatt; DELETE FROM commits";
+        connection.execute_batch(begin).map_err(failed)?;
+        Ok(Copy { connection })
+    }
+
+    /// Puts a row of `columns`.
+    pub(crate) fn put(&self, table: &str, columns: &[&str], row: Vec<Value>) -> Result<()> {
+        let places = vec!["?"; columns.len()].join(", ");
+        let statement = format!("INSERT INTO {table} ({}) VALUES ({places})", columns.join(", "));
+        let mut statement = self.connection.prepare_cached(&statement).map_err(failed)?;
+        statement.execute(rusqlite::params_from_iter(row)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Changes the one row of the table `volume`.
+    pub(crate) fn set_volume(&self, columns: &[&str], row: Vec<Value>) -> Result<()> {
+        let set = columns.iter().map(|column| format!("{column} = ?")).collect::<Vec<_>>().join(", ");
+        let statement = format!("UPDATE volume SET {set}");
+        self.connection.execute(&statement, rusqlite::params_from_iter(row)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// All rows are there.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.connection.execute_batch("COMMIT").map_err(failed)
+    }
+}
