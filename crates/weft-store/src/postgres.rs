@@ -85,25 +85,13 @@ impl PostgresStore {
         if self.lease.is_lost() { Err(self.lost()) } else { Ok(()) }
     }
 
-    /// A new connection, as soon as there can be one, to a server that has all that was committed.
-    fn reconnect(&self) -> Result<Connection> {
-        let mut connection = self.connect()?;
-        let row = connection.query("cannot connect", statements::NUMBER, Vec::new())?.pop();
-        let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
-        if read::get::<i64>(&row, 1)? != self.lease.epoch() {
-            return Err(self.lost());
-        }
-        let found = CommitNo(read::unsigned(&row, 0)?);
-        if found < self.header.lock().commit { Err(self.gone_back(found)) } else { Ok(connection) }
-    }
-
-    /// A new connection, as soon as there can be one.
+    /// A new connection to a server that has all that was committed, as soon as there can be one.
     #[expect(clippy::disallowed_methods, reason = "what is waited for is a server, which no test's clock moves")]
-    fn connect(&self) -> Result<Connection> {
+    fn reconnect(&self) -> Result<Connection> {
         let began = Instant::now();
         let mut pause = Duration::from_millis(50);
         loop {
-            match self.connector.connect() {
+            match self.connect() {
                 Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < self.patience => {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(1));
@@ -111,6 +99,17 @@ impl PostgresStore {
                 other => return other,
             }
         }
+    }
+
+    fn connect(&self) -> Result<Connection> {
+        let mut connection = self.connector.connect()?;
+        let row = connection.query("cannot connect", statements::NUMBER, Vec::new())?.pop();
+        let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
+        if read::get::<i64>(&row, 1)? != self.lease.epoch() {
+            return Err(self.lost());
+        }
+        let found = CommitNo(read::unsigned(&row, 0)?);
+        if found < self.header.lock().commit { Err(self.gone_back(found)) } else { Ok(connection) }
     }
 
     /// Reads on some connection; again on a new one if it breaks.

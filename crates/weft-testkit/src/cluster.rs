@@ -64,6 +64,17 @@ impl Cluster {
         Address::parse(&self.url()).expect("an address")
     }
 
+    /// Runs SQL as somebody else.
+    pub fn run(&self, statement: &str) {
+        let host = self.directory.path();
+        let status = Command::new("psql")
+            .args(["-qX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-c", statement, "-h"])
+            .arg(host)
+            .stdin(Stdio::null())
+            .status();
+        assert!(status.expect("psql runs").success(), "{statement}");
+    }
+
     /// Does to the server what `order` says: `stop`, `crash` (all its processes end at once), `start`, `restart`.
     pub fn tell(&self, order: &str) {
         let mut talk = self.talk.lock();

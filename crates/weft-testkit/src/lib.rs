@@ -7,6 +7,7 @@ mod digests;
 mod faults;
 mod model;
 mod operations;
+mod proxy;
 mod rows;
 mod run;
 
@@ -16,5 +17,6 @@ pub use digests::check_digests;
 pub use faults::{Calls, CrashStore, Faults};
 pub use model::{Model, Node, NodeId};
 pub use operations::{Operation, Step, operations};
+pub use proxy::{Break, Proxy};
 pub use rows::check_rows;
 pub use run::{BLOCK_BYTES, Driver, Means};

@@ -7,7 +7,7 @@ use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, check};
 use weft_store::{BlockHome, Store, Timestamp, VolumeOptions};
 use weft_store::{CheckOptions, Outcome, Repair};
-use weft_testkit::{Cluster, CrashStore, Driver, Means, Step, operations};
+use weft_testkit::{Break, Cluster, CrashStore, Driver, Means, Proxy, Step, operations};
 use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -29,6 +29,34 @@ fn agree_in_postgres(steps: &[Step], means: Means) -> Result<(), TestCaseError> 
     drive(steps, store, means)?;
     postgres::remove(&address).expect("removed");
     Ok(())
+}
+
+/// Connections break on the way to a commit, in it, and after it: nobody above the store notices.
+fn agree_over_breaking_connections(steps: &[Step], breaks: &[Break]) -> Result<(), TestCaseError> {
+    let cluster = Cluster::shared();
+    let (proxy, url) = (Proxy::new(cluster), cluster.url());
+    let address = proxy.address(&url);
+    postgres::create(&address, &Driver::volume_options(BlockHome::Database), (0, 0), Timestamp(0)).expect("created");
+    let store = postgres::open(&address, OpenOptions::default()).expect("opened");
+    let mut driver = Driver::over(CrashStore::over(store), Means::NO_LOG);
+    let calm = steps.iter().filter(|step| !matches!(step, Step::Crash { .. } | Step::Fail { .. }));
+    for (i, step) in calm.chain(&[Step::Compare, Step::Remount]).enumerate() {
+        proxy.set(breaks[i % breaks.len()]);
+        driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
+    }
+    drop(driver);
+    proxy.set(Break::Never);
+    postgres::remove(&address).expect("removed");
+    Ok(())
+}
+
+fn breaks() -> impl Strategy<Value = Vec<Break>> {
+    let one = prop_oneof![
+        2 => Just(Break::Never),
+        1 => (0..2u32).prop_map(Break::AfterCommit),
+        2 => (0..20u32).prop_map(Break::BeforePiece),
+    ];
+    prop::collection::vec(one, 1..8)
 }
 
 fn agree(steps: &[Step], volume: &VolumeOptions) -> Result<(), TestCaseError> {
@@ -106,5 +134,12 @@ proptest! {
     #[test]
     fn a_volume_in_postgresql_with_an_intent_log_does_what_the_reference_does(steps in operations(40, true)) {
         agree_in_postgres(&steps, Means::AMPLE)?;
+    }
+
+    #[test]
+    fn a_volume_in_postgresql_whose_connections_break_does_what_the_reference_does(
+        steps in operations(40, true), breaks in breaks()
+    ) {
+        agree_over_breaking_connections(&steps, &breaks)?;
     }
 }

@@ -11,5 +11,6 @@ mod flips;
 mod generate;
 mod opening;
 mod parts;
+mod postgres;
 mod sample;
 mod space;

@@ -1,0 +1,173 @@
+//! What can happen between a store and a server: broken connections, lost acknowledgements, conflicts, other daemons.
+
+use crate::compare::state;
+use crate::contract::{config, options};
+use crate::generate::{Change, batch, changes};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+use weft_store::memory::MemoryStore;
+use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
+use weft_store::*;
+use weft_testkit::{Break, Cluster, Proxy};
+
+const HOME: BlockHome = BlockHome::Database;
+
+fn create(address: &Address) {
+    postgres::create(address, &options(HOME), (0, 0), Timestamp(0)).expect("made");
+}
+
+fn open(address: &Address) -> Arc<PostgresStore> {
+    postgres::open(address, OpenOptions::default()).expect("opened")
+}
+
+fn some(store: &dyn Store) -> Batch {
+    batch(store, &[Change::Name { parent: 1, name: 1, ino: 2 }, Change::Block { ino: 2, index: 0, length: 5000 }])
+}
+
+proptest! {
+    #![proptest_config(config(24))]
+    #[test]
+    fn a_commit_whose_acknowledgement_was_lost_is_found_and_not_repeated(
+        batches in proptest::collection::vec((changes(), any::<bool>()), 1..6)
+    ) {
+        let cluster = Cluster::shared();
+        let (proxy, url) = (Proxy::new(cluster), cluster.url());
+        let address = proxy.address(&url);
+        create(&address);
+        let memory = MemoryStore::new(options(HOME));
+        let store = open(&address);
+        for (changes, lost) in &batches {
+            let batch = batch(&*store, changes);
+            memory.apply(&batch, Durability::Durable).expect("the model takes it");
+            proxy.set(if *lost { Break::AfterCommit(0) } else { Break::Never });
+            let before = proxy.broken();
+            store.apply(&batch, Durability::Durable).expect("applied");
+            prop_assert_eq!(proxy.broken() - before, u32::from(*lost));
+            prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+        }
+        postgres::remove(&address).expect("removed");
+    }
+
+    #[test]
+    fn a_commit_that_is_cut_off_happens_whole_or_not_at_all(
+        batches in proptest::collection::vec((changes(), 0..12u32), 1..6)
+    ) {
+        let cluster = Cluster::shared();
+        let (proxy, url) = (Proxy::new(cluster), cluster.url());
+        let address = proxy.address(&url);
+        create(&address);
+        let memory = MemoryStore::new(options(HOME));
+        let store = open(&address);
+        for (changes, pieces) in &batches {
+            let batch = batch(&*store, changes);
+            proxy.set(Break::BeforePiece(*pieces));
+            match store.apply(&batch, Durability::Durable) {
+                Ok(_) => {}
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::Conflict, "{}", error);
+                    proxy.set(Break::Never);
+                    prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+                    store.apply(&batch, Durability::Durable).expect("a second try succeeds");
+                }
+            }
+            proxy.set(Break::Never);
+            memory.apply(&batch, Durability::Durable).expect("the model takes it");
+            prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+        }
+        postgres::remove(&address).expect("removed");
+    }
+}
+
+/// Under serializable isolation a commit fails whose lease was renewed since it began: that is told as a conflict, and a second try
+/// succeeds.
+#[test]
+fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
+    let cluster = Cluster::shared();
+    let url = cluster.url();
+    let schema = url.rsplit_once('=').expect("a schema").1;
+    let strict = Address::parse(&format!("{url}&options=-c%20default_transaction_isolation%3Dserializable"));
+    let strict = strict.expect("an address");
+    create(&strict);
+    let store = open(&strict);
+    let memory = MemoryStore::new(options(HOME));
+    let first = some(&*store);
+    let mut transaction = store.begin(Durability::Durable).expect("begun");
+    // Enough to be sent before the rows: from here on the transaction sees no later change.
+    let bytes = weft_block::Rope::from(vec![7; 2 << 20]);
+    transaction.put_blocks(vec![NewBlock::new(BlockId(1), Ino(2), bytes, 0)]).expect("sent");
+    cluster.run(&format!("UPDATE {schema}.lease SET expires = now() + interval '1 hour'"));
+    let error = transaction.commit(&first).expect_err("something was in the way");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+    store.apply(&first, Durability::Durable).expect("a second try succeeds");
+    memory.apply(&first, Durability::Durable).expect("the model takes it");
+    assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+}
+
+#[test]
+fn one_daemon_at_a_time_holds_a_volume() {
+    let address = Cluster::shared().address();
+    create(&address);
+    let store = open(&address);
+    let refused = postgres::open(&address, OpenOptions::default()).err().expect("refused");
+    assert_eq!(refused.kind(), ErrorKind::Locked);
+    assert!(refused.to_string().contains(&format!("in use by process {}", std::process::id())), "{refused}");
+    drop(store);
+    drop(open(&address));
+}
+
+#[test]
+fn who_lost_the_lease_can_change_nothing_and_reads_nothing() {
+    let cluster = Cluster::shared();
+    let (address, url) = (cluster.address(), cluster.url());
+    create(&address);
+    let _ = url;
+    let first = open(&address);
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    // As if the first one had slept.
+    cluster.run(&format!("UPDATE {schema}.lease SET expires = now() - interval '1 second'"));
+    let second = open(&address);
+    let batch = some(&*first);
+    let before = state(&*second).expect("readable");
+    let error = first.apply(&batch, Durability::Durable).expect_err("fenced");
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert_eq!(state(&*second).expect("readable"), before);
+    second.apply(&batch, Durability::Durable).expect("the holder goes on");
+}
+
+#[test]
+fn a_server_that_went_back_to_an_older_commit_is_noticed() {
+    let cluster = Cluster::shared();
+    let (proxy, url) = (Proxy::new(cluster), cluster.url());
+    let address = proxy.address(&url);
+    create(&address);
+    let store = open(&address);
+    for _ in 0..3 {
+        store.apply(&some(&*store), Durability::Durable).expect("applied");
+    }
+    let schema = url.rsplit_once('=').expect("a schema").1;
+    cluster.run(&format!("UPDATE {schema}.volume SET number = number - 1"));
+    proxy.set(Break::BeforePiece(0));
+    let error = store.apply(&some(&*store), Durability::Durable).expect_err("noticed");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "the connection broke first: {error}");
+    let error = store.apply(&some(&*store), Durability::Durable).expect_err("noticed");
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert!(error.to_string().contains("is at commit 3 and not at 4"), "{error}");
+}
+
+#[test]
+fn a_server_that_is_away_for_good_is_told_as_unavailable() {
+    let cluster = Cluster::start("-c fsync=off");
+    let address = cluster.address();
+    create(&address);
+    let store = postgres::open(&address, OpenOptions { patience: Duration::ZERO, ..OpenOptions::default() });
+    let store = store.expect("opened");
+    let batch = some(&*store);
+    cluster.tell("crash");
+    assert_eq!(store.inodes(Ino(0), 1).expect_err("away").kind(), ErrorKind::Unavailable);
+    let error = store.apply(&batch, Durability::Durable).expect_err("away");
+    assert!([ErrorKind::Unavailable, ErrorKind::Conflict].contains(&error.kind()), "{error}");
+    cluster.tell("start");
+    store.apply(&batch, Durability::Durable).expect("back again");
+}

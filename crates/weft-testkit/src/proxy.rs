@@ -1,0 +1,127 @@
+//! Stands between a store and its server, and breaks connections when it is told to.
+
+use crate::cluster::Cluster;
+use parking_lot::Mutex;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use weft_store::postgres::Address;
+
+/// When a connection breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// Never.
+    Never,
+    /// As soon as the server has committed, so many commits from now on (0: the next): the client never learns of it.
+    AfterCommit(u32),
+    /// When the client has sent so many more pieces (of whatever size): this one the server does not get.
+    BeforePiece(u32),
+}
+
+/// A socket of its own, from which everything is passed on to a server and back.
+pub struct Proxy {
+    directory: tempfile::TempDir,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    when: Break,
+    broken: u32,
+}
+
+impl Proxy {
+    /// In front of `cluster`.
+    pub fn new(cluster: &Cluster) -> Proxy {
+        let directory = tempfile::tempdir().expect("a directory");
+        let listener = UnixListener::bind(directory.path().join(SOCKET)).expect("bound");
+        let state = Arc::new(Mutex::new(State { when: Break::Never, broken: 0 }));
+        let (own, server) = (state.clone(), cluster.socket().join(SOCKET));
+        // It ends with the program, which ends with the tests.
+        thread::spawn(move || {
+            while let Ok((client, _)) = listener.accept() {
+                let (state, server) = (own.clone(), server.clone());
+                thread::spawn(move || serve(client, server, &state));
+            }
+        });
+        Proxy { directory, state }
+    }
+
+    /// Where a volume is that is at `url` of the server itself.
+    pub fn address(&self, url: &str) -> Address {
+        let schema = url.rsplit_once("schema=").expect("a schema is named").1;
+        let host = self.directory.path().display().to_string().replace('/', "%2F");
+        Address::parse(&format!("postgres://postgres@{host}/postgres?schema={schema}")).expect("an address")
+    }
+
+    /// From now on connections break like this, once.
+    pub fn set(&self, when: Break) {
+        self.state.lock().when = when;
+    }
+
+    /// How many have broken.
+    pub fn broken(&self) -> u32 {
+        self.state.lock().broken
+    }
+}
+
+const SOCKET: &str = ".s.PGSQL.5432";
+
+/// What the server says when it has committed (PostgreSQL documentation, "Message Formats", CommandComplete).
+const COMMITTED: &[u8] = b"C\0\0\0\x0bCOMMIT\0";
+
+fn serve(client: UnixStream, server: PathBuf, state: &Arc<Mutex<State>>) {
+    // A server that is away breaks the connection at once.
+    let Ok(server) = UnixStream::connect(server) else { return };
+    let clone = |stream: &UnixStream| stream.try_clone().expect("a descriptor");
+    let (to_server, from_client, own) = (clone(&server), clone(&client), state.clone());
+    let forth = thread::spawn(move || pass(from_client, to_server, |_| own.lock().breaks_before_piece()));
+    pass(server, client, |bytes| state.lock().breaks_after_commit(bytes));
+    let _ = forth.join();
+}
+
+/// Passes bytes on until either end closes or `breaks` says so; then both are closed.
+fn pass(mut from: UnixStream, mut to: UnixStream, mut breaks: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(len) = from.read(&mut buffer) {
+        if len == 0 || breaks(&buffer[..len]) || to.write_all(&buffer[..len]).is_err() {
+            break;
+        }
+    }
+    // Either may be closed already.
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+impl State {
+    fn breaks(&mut self) -> bool {
+        self.when = Break::Never;
+        self.broken += 1;
+        true
+    }
+
+    fn breaks_before_piece(&mut self) -> bool {
+        match &mut self.when {
+            Break::BeforePiece(0) => self.breaks(),
+            Break::BeforePiece(left) => {
+                *left -= 1;
+                false
+            }
+            Break::Never | Break::AfterCommit(_) => false,
+        }
+    }
+
+    fn breaks_after_commit(&mut self, bytes: &[u8]) -> bool {
+        let commits = bytes.windows(COMMITTED.len()).filter(|window| *window == COMMITTED).count() as u32;
+        match &mut self.when {
+            Break::AfterCommit(left) if *left < commits => self.breaks(),
+            Break::AfterCommit(left) => {
+                *left -= commits;
+                false
+            }
+            Break::Never | Break::BeforePiece(_) => false,
+        }
+    }
+}
