@@ -14,6 +14,7 @@ mod prefetch;
 mod read;
 mod schema;
 mod statements;
+mod tls;
 mod transaction;
 mod write;
 

@@ -1,7 +1,7 @@
 //! Where a volume is: the server, the database, the schema.
 //!
 //! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out follows the conventions of libpq: the
-//! variables PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGCONNECT_TIMEOUT and PGAPPNAME, the password
+//! variables PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT and PGAPPNAME, the password
 //! file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The Password File"). `schema=NAME` is ours.
 
 use crate::error::{Error, Result};
@@ -30,6 +30,8 @@ pub(super) struct Tls {
     pub(super) mode: TlsMode,
     /// A file of certificates; none: those that the system trusts.
     pub(super) roots: Option<PathBuf>,
+    /// Files of a certificate and its key, with which we say who we are (`sslcert`, `sslkey`).
+    pub(super) own: Option<(PathBuf, PathBuf)>,
 }
 
 /// libpq's `sslmode`, in its order.
@@ -62,7 +64,7 @@ impl Address {
     }
 
     fn parse_in(url: &str, environment: Environment<'_>) -> Result<Address> {
-        let mut own = Own { schema: SCHEMA.into(), mode: None, roots: None, passfile: None };
+        let mut own = Own { schema: SCHEMA.into(), ..Own::default() };
         let base = own.take(url)?;
         let mut config = Config::from_str(&base).map_err(|error| {
             let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
@@ -71,13 +73,20 @@ impl Address {
         fill(&mut config, environment)?;
         let mode = own.mode.or_else(|| environment("PGSSLMODE"));
         let mode = mode.map_or(Ok(TlsMode::Prefer), |mode| tls_mode(&mode))?;
-        let roots = own.roots.or_else(|| environment("PGSSLROOTCERT")).filter(|roots| roots != "system");
+        let home = environment("HOME").map(|home| Path::new(&home).join(".postgresql"));
+        let usual = |name: &str| home.as_ref().map(|home| home.join(name)).filter(|file| file.exists());
+        let named = |own: Option<String>, variable: &str, name: &str| {
+            own.or_else(|| environment(variable)).map(PathBuf::from).or_else(|| usual(name))
+        };
+        let roots = named(own.roots, "PGSSLROOTCERT", "root.crt").filter(|roots| roots != Path::new("system"));
+        let certificate = named(own.certificate, "PGSSLCERT", "postgresql.crt");
+        let key = named(own.key, "PGSSLKEY", "postgresql.key");
         if config.get_password().is_none()
             && let Some(password) = password(&config, own.passfile.as_deref(), environment)?
         {
             config.password(password);
         }
-        let tls = Tls { mode, roots: roots.map(PathBuf::from) };
+        let tls = Tls { mode, roots, own: certificate.zip(key) };
         Ok(Address { config, schema: own.schema, tls, shown: without_password(url) })
     }
 }
@@ -95,11 +104,14 @@ impl fmt::Debug for Address {
 }
 
 /// Options that the client library does not know, or knows less of.
+#[derive(Default)]
 struct Own {
     schema: String,
     mode: Option<String>,
     roots: Option<String>,
     passfile: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
 }
 
 impl Own {
@@ -118,6 +130,8 @@ impl Own {
                 "schema" => self.schema = schema(decoded()?)?,
                 "sslmode" => self.mode = Some(decoded()?),
                 "sslrootcert" => self.roots = Some(decoded()?),
+                "sslcert" => self.certificate = Some(decoded()?),
+                "sslkey" => self.key = Some(decoded()?),
                 "passfile" => self.passfile = Some(decoded()?),
                 _ => left.push(option),
             }
@@ -278,7 +292,7 @@ mod tests {
             parse("postgres://me:secret@db.example:6000/files?schema=photos&sslmode=verify-full", &[]).expect("one");
         assert_eq!(address.to_string(), "postgres://me@db.example:6000/files?schema=photos&sslmode=verify-full");
         assert_eq!(address.schema, "photos");
-        assert_eq!(address.tls, Tls { mode: TlsMode::VerifyFull, roots: None });
+        assert_eq!(address.tls, Tls { mode: TlsMode::VerifyFull, roots: None, own: None });
         assert_eq!(address.config.get_password(), Some(&b"secret"[..]));
         let variables = [("PGHOST", "/run/pg"), ("PGPORT", "77"), ("PGUSER", "you"), ("PGSSLROOTCERT", "/ca.pem")];
         let address = parse("postgresql://", &variables).expect("one");
@@ -286,7 +300,7 @@ mod tests {
         assert_eq!(address.config.get_user(), Some("you"));
         assert_eq!(address.config.get_dbname(), Some("you"));
         assert_eq!(address.schema, "weft");
-        assert_eq!(address.tls, Tls { mode: TlsMode::Prefer, roots: Some("/ca.pem".into()) });
+        assert_eq!(address.tls, Tls { mode: TlsMode::Prefer, roots: Some("/ca.pem".into()), own: None });
     }
 
     #[test]

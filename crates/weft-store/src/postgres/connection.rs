@@ -20,7 +20,10 @@ use tokio_postgres::{Client, Row, Statement};
 /// A parameter of a statement.
 pub(super) type Parameter = Box<dyn ToSql + Sync + Send>;
 
-/// Sends and receives; over once the connection is closed.
+/// What sends and receives.
+pub(super) type Driving = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
+
+/// The same; over once the connection is closed.
 type Driver = Pin<Box<dyn FusedFuture<Output = Result<(), tokio_postgres::Error>> + Send>>;
 
 /// A statement with its parameters.
@@ -99,12 +102,7 @@ pub(super) fn runtime() -> Result<Runtime> {
 
 impl Connection {
     /// Takes over what was connected on `runtime`.
-    pub(super) fn new(
-        runtime: Runtime,
-        client: Client,
-        driver: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
-        counts: Arc<Counts>,
-    ) -> Connection {
+    pub(super) fn new(runtime: Runtime, client: Client, driver: Driving, counts: Arc<Counts>) -> Connection {
         let (driver, prepared) = (Box::pin(driver.fuse()), HashMap::new());
         Connection { runtime, client, driver, prepared, counts, class: Class::Lease, prefix: None }
     }

@@ -1,13 +1,13 @@
 //! Connecting, making a volume, opening one.
 
 use super::PostgresStore;
-use super::address::{Address, TlsMode};
+use super::address::Address;
 use super::connection::{Connection, runtime};
 use super::lease::{Holder, Lease};
 use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::write;
+use super::{tls, write};
 use crate::FORMAT;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
@@ -17,8 +17,6 @@ use crate::store::{Header, VolumeOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_postgres::NoTls;
-use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 
 /// How a volume is held.
@@ -49,14 +47,7 @@ impl Connector {
     /// A new connection that looks at the volume's schema.
     pub(super) fn connect(&self) -> Result<Connection> {
         let runtime = runtime()?;
-        let failed = |source| Error::Postgres { what: "cannot connect", source };
-        let mut config = self.address.config.clone();
-        config.ssl_mode(match self.address.tls.mode {
-            TlsMode::Disable | TlsMode::Allow => SslMode::Disable,
-            TlsMode::Prefer => SslMode::Prefer,
-            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
-        });
-        let (client, driver) = runtime.block_on(config.connect(NoTls)).map_err(failed)?;
+        let (client, driver) = tls::connect(&runtime, &self.address)?;
         let mut connection = Connection::new(runtime, client, driver, self.counts.clone());
         connection.run("cannot connect", &format!("SET search_path TO {}", self.address.schema))?;
         Ok(connection)

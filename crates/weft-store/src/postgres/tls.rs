@@ -1,0 +1,149 @@
+//! Protected connections, as libpq's `sslmode` and its companions ask for them (PostgreSQL documentation, "SSL Support").
+
+use super::address::{Address, Tls, TlsMode};
+use super::connection::Driving;
+use crate::error::{Error, Result};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// Connects as `address` asks for.
+pub(super) fn connect(runtime: &Runtime, address: &Address) -> Result<(Client, Driving)> {
+    let mode = address.tls.mode;
+    let is_local = address.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+    let plain = || connect_with(runtime, &address.config, SslMode::Disable, None);
+    // A socket on this machine needs no protection, and PostgreSQL offers none there.
+    if is_local || mode == TlsMode::Disable {
+        return plain();
+    }
+    if mode == TlsMode::Allow
+        && let Ok(connected) = plain()
+    {
+        return Ok(connected);
+    }
+    let offered = if mode == TlsMode::Prefer { SslMode::Prefer } else { SslMode::Require };
+    connect_with(runtime, &address.config, offered, Some(client(&address.tls)?))
+}
+
+fn connect_with(
+    runtime: &Runtime,
+    config: &Config,
+    mode: SslMode,
+    tls: Option<ClientConfig>,
+) -> Result<(Client, Driving)> {
+    let failed = |source| Error::Postgres { what: "cannot connect", source };
+    let mut config = config.clone();
+    config.ssl_mode(mode);
+    runtime.block_on(async {
+        match tls {
+            None => {
+                let (client, driver) = config.connect(NoTls).await.map_err(failed)?;
+                Ok((client, Box::pin(driver) as Driving))
+            }
+            Some(tls) => {
+                let (client, driver) = config.connect(MakeRustlsConnect::new(tls)).await.map_err(failed)?;
+                Ok((client, Box::pin(driver) as Driving))
+            }
+        }
+    })
+}
+
+fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::Unusable(format!("cannot use {}: {why}", path.display()))
+}
+
+fn client(tls: &Tls) -> Result<ClientConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| Error::Bug(error.to_string()))?.dangerous();
+    let builder = builder.with_custom_certificate_verifier(Arc::new(Verifier::new(tls, provider)?));
+    let Some((certificate, key)) = &tls.own else { return Ok(builder.with_no_client_auth()) };
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain = chain.map_err(|error| unusable(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    builder.with_client_auth_cert(chain, secret).map_err(|error| unusable(certificate, &error))
+}
+
+/// What is asked of the server's certificate.
+#[derive(Debug)]
+struct Verifier {
+    /// Whoever vouches for it; none if nobody has to.
+    roots: Option<Arc<WebPkiServerVerifier>>,
+    /// Whether it must be for the name that was connected to.
+    checks_name: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Verifier {
+    fn new(tls: &Tls, provider: Arc<CryptoProvider>) -> Result<Verifier> {
+        // As libpq has it, whoever names roots wants them used.
+        let verifies = tls.mode >= TlsMode::VerifyCa || (tls.mode == TlsMode::Require && tls.roots.is_some());
+        if !verifies {
+            return Ok(Verifier { roots: None, checks_name: false, provider });
+        }
+        let mut store = RootCertStore::empty();
+        match &tls.roots {
+            Some(path) => {
+                let certificates =
+                    CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
+                for certificate in certificates.map_err(|error| unusable(path, &error))? {
+                    store.add(certificate).map_err(|error| unusable(path, &error))?;
+                }
+            }
+            None => drop(store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+        }
+        let roots = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone()).build();
+        let roots = roots.map_err(|error| Error::Unusable(format!("nobody vouches for servers: {error}")))?;
+        Ok(Verifier { roots: Some(roots), checks_name: tls.mode == TlsMode::VerifyFull, provider })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        let Some(roots) = &self.roots else { return Ok(ServerCertVerified::assertion()) };
+        match roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
