@@ -16,10 +16,11 @@ use crate::error::{Error, Result};
 use crate::round_trips::Class;
 use crate::row::{BlockId, BlockRef, CommitRow, Ino, Place};
 use crate::store::{Header, Transaction};
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use tokio_postgres::error::SqlState;
 use weft_digest::Digest;
 
@@ -33,8 +34,8 @@ const COMMITS_KEPT: u64 = 1024;
 
 /// What commits need, one at a time.
 pub(super) struct Writer {
-    /// Replaced when it has broken.
-    connection: Connection,
+    /// Replaced when it has broken; none while blocks are on their way.
+    connection: Option<Connection>,
     /// Whether a commit may have happened that nobody knows of.
     in_doubt: bool,
     known: Known,
@@ -57,7 +58,7 @@ impl Writer {
         zeros: Arc<ZeroValues>,
     ) -> Writer {
         Writer {
-            connection,
+            connection: Some(connection),
             in_doubt: false,
             known: Known::default(),
             last,
@@ -69,6 +70,15 @@ impl Writer {
     }
 }
 
+impl Writer {
+    fn connection(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("it is here but while blocks are on their way")
+    }
+}
+
+/// Blocks on their way: gives back the connection, and tells how many the server took.
+type Sending = JoinHandle<(Connection, Result<u64>)>;
+
 /// A transaction that has the writer until it ends. Dropped, it is rolled back.
 pub(super) struct PostgresTransaction<'a> {
     store: &'a PostgresStore,
@@ -79,39 +89,87 @@ pub(super) struct PostgresTransaction<'a> {
     kept_bytes: usize,
     /// The blocks that were sent: whose they are, and the digest of a file that is no more than one.
     sent: HashMap<BlockId, (Ino, Option<Digest>)>,
+    sending: Option<Sending>,
+    /// How many blocks were sent last.
+    expected: u64,
 }
 
 impl<'a> PostgresTransaction<'a> {
     pub(super) fn begin(store: &'a PostgresStore) -> Result<PostgresTransaction<'a>> {
         let mut writer = store.writer.lock();
         store.refuse_lost()?;
-        if writer.connection.is_closed() {
-            writer.connection = store.reconnect()?;
+        if writer.connection().is_closed() {
+            writer.connection = Some(store.reconnect()?);
             // It may be another server now.
             writer.in_doubt = true;
         }
         if writer.in_doubt {
-            let header = read::header(&mut writer.connection)?;
-            writer.last = read::commits(&mut writer.connection, header.commit, 1)?.pop();
+            let header = read::header(writer.connection())?;
+            writer.last = read::commits(writer.connection(), header.commit, 1)?.pop();
             writer.fresh = Ino(header.counters.next_id);
             writer.known = Known::default();
             writer.in_doubt = false;
             *store.header.lock() = header;
         }
-        writer.connection.count_as(Class::Commits);
-        writer.connection.say_first(sql::BEGIN);
+        writer.connection().count_as(Class::Commits);
+        writer.connection().say_first(sql::BEGIN);
         let (kept, sent) = (Vec::new(), HashMap::new());
-        Ok(PostgresTransaction { store, writer, is_begun: false, kept, kept_bytes: 0, sent })
+        Ok(PostgresTransaction {
+            store,
+            writer,
+            is_begun: false,
+            kept,
+            kept_bytes: 0,
+            sent,
+            sending: None,
+            expected: 0,
+        })
     }
 
-    /// Sends the blocks that were kept.
+    /// Sends the blocks that were kept, on a thread of its own if one can be had: whoever commits makes the next ones meanwhile.
     fn send(&mut self) -> Result<()> {
+        self.receive()?;
         self.is_begun = true;
         let blocks = std::mem::take(&mut self.kept);
         self.kept_bytes = 0;
         self.sent.extend(blocks.iter().map(|new| (new.id, (new.owner, new.alone))));
-        let rows = self.writer.connection.copy(WHAT, sql::COPY_BLOCKS, write::copied(&blocks))?;
-        if rows == blocks.len() as u64 { Ok(()) } else { Err(Error::Bug("blocks were copied in part".into())) }
+        self.expected = blocks.len() as u64;
+        // Shared, so that they are not lost with a thread that cannot be started.
+        let shared = Arc::new(Mutex::new(self.writer.connection.take().zip(Some(blocks))));
+        let take = |shared: &Mutex<Option<_>>| shared.lock().take().expect("taken once");
+        let copy = |(mut connection, blocks): (Connection, Vec<NewBlock>)| {
+            let rows = connection.copy(WHAT, sql::COPY_BLOCKS, write::copied(&blocks));
+            (connection, rows)
+        };
+        let own = shared.clone();
+        match thread::Builder::new().name("weft-copy".into()).spawn(move || copy(take(&own))) {
+            Ok(sending) => {
+                self.sending = Some(sending);
+                Ok(())
+            }
+            Err(_) => self.take_back(copy(take(&shared))),
+        }
+    }
+
+    /// Waits until what was sent has arrived.
+    fn receive(&mut self) -> Result<()> {
+        match self.sending.take() {
+            Some(sending) => self.take_back(sending.join().expect("sending does not panic")),
+            None => Ok(()),
+        }
+    }
+
+    fn take_back(&mut self, (connection, rows): (Connection, Result<u64>)) -> Result<()> {
+        self.writer.connection = Some(connection);
+        if rows? == self.expected { Ok(()) } else { Err(Error::Bug("blocks were copied in part".into())) }
+    }
+
+    /// What `error` comes to if the connection has broken: nothing was committed yet.
+    fn interrupted(&mut self, error: Error) -> Error {
+        match error {
+            Error::Postgres { .. } if self.writer.connection().is_closed() => Error::Interrupted,
+            other => other,
+        }
     }
 
     /// Where a block of this batch, or an older one, is.
@@ -157,7 +215,7 @@ impl<'a> PostgresTransaction<'a> {
         };
         let mut references = References::new();
         let mut seen = std::collections::HashSet::new();
-        let found = self.writer.connection.query_all(WHAT, &replaced.iter().map(call).collect::<Vec<_>>())?;
+        let found = self.writer.connection().query_all(WHAT, &replaced.iter().map(call).collect::<Vec<_>>())?;
         self.is_begun |= !replaced.is_empty();
         for ((ino, _), rows) in replaced.iter().zip(found) {
             for row in &rows {
@@ -186,6 +244,7 @@ impl<'a> PostgresTransaction<'a> {
         if batch.commit != self.store.header.lock().commit.next() {
             return Err(Error::Bug(format!("commit {} does not follow the last one", batch.commit.0)));
         }
+        self.receive()?;
         let mut put = Vec::new();
         for change in &batch.extents {
             if let ExtentChange::Put { ino, index, block } = change {
@@ -197,7 +256,8 @@ impl<'a> PostgresTransaction<'a> {
         let (references, own) = self.references(&replaced, &put)?;
         let writer = &mut *self.writer;
         let mut known = std::mem::take(&mut writer.known);
-        let rows = Rows::new(&mut writer.connection, &mut known, writer.fresh);
+        let connection = writer.connection.as_mut().expect("no blocks are on their way any more");
+        let rows = Rows::new(connection, &mut known, writer.fresh);
         self.kept.iter().for_each(|new| rows.put_block(new.id, new.bytes.clone()));
         if writer.digester.is_some() {
             prefetch(&rows, batch)?;
@@ -223,7 +283,7 @@ impl<'a> PostgresTransaction<'a> {
         calls.extend(write::rows(batch, &pending, &extents, writer.fresh));
         calls.extend(write::end(batch, &commit, writer.epoch, COMMITS_KEPT));
         self.is_begun = true;
-        match self.writer.connection.query_all(WHAT, &calls) {
+        match self.writer.connection().query_all(WHAT, &calls) {
             Ok(_) => self.is_begun = false,
             Err(error) => self.settle(error, &commit)?,
         }
@@ -234,22 +294,22 @@ impl<'a> PostgresTransaction<'a> {
     /// After `error`: if nobody knows whether the commit happened, asks until the server can be reached. Ok if it has happened.
     fn settle(&mut self, error: Error, commit: &CommitRow) -> Result<()> {
         self.writer.in_doubt = true;
-        if !self.writer.connection.is_closed() {
+        if !self.writer.connection().is_closed() {
             let is_fenced = matches!(&error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::NOT_NULL_VIOLATION));
             if !is_fenced {
                 return Err(error);
             }
-            self.writer.connection.run(WHAT, "ROLLBACK")?;
+            self.writer.connection().run(WHAT, "ROLLBACK")?;
         } else {
-            self.writer.connection = self.store.reconnect()?;
+            self.writer.connection = Some(self.store.reconnect()?);
         }
         self.is_begun = false;
-        let row = self.writer.connection.query(WHAT, sql::NUMBER, Vec::new())?.pop();
+        let row = self.writer.connection().query(WHAT, sql::NUMBER, Vec::new())?.pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
         if get::<i64>(&row, 1)? != self.writer.epoch {
             return Err(self.store.lost());
         }
-        let found = read::commits(&mut self.writer.connection, commit.number, 1)?.pop();
+        let found = read::commits(self.writer.connection(), commit.number, 1)?.pop();
         // One of that number may be what an earlier try left.
         if found.is_some_and(|found| found == *commit) {
             self.writer.in_doubt = false;
@@ -341,7 +401,7 @@ impl Transaction for PostgresTransaction<'_> {
             if sent.is_err() {
                 self.writer.in_doubt = true;
             }
-            sent.map_err(|error| if self.writer.connection.is_closed() { Error::Interrupted } else { error })?;
+            sent.map_err(|error| self.interrupted(error))?;
         }
         Ok(placed)
     }
@@ -351,10 +411,7 @@ impl Transaction for PostgresTransaction<'_> {
         if written.is_err() {
             self.writer.in_doubt = true;
         }
-        let Committed { commit, known } = written.map_err(|error| match error {
-            Error::Postgres { .. } if self.writer.connection.is_closed() => Error::Interrupted,
-            other => other,
-        })?;
+        let Committed { commit, known } = written.map_err(|error| self.interrupted(error))?;
         self.writer.known = known;
         self.writer.last = Some(commit);
         self.writer.fresh = Ino(batch.counters.next_id);
@@ -367,10 +424,12 @@ impl Transaction for PostgresTransaction<'_> {
 
 impl Drop for PostgresTransaction<'_> {
     fn drop(&mut self) {
-        let was_said = !self.writer.connection.unsay();
-        if self.is_begun && was_said && !self.writer.connection.is_closed() {
+        // Why it failed, if it did, has been told.
+        let _ = self.receive();
+        let was_said = !self.writer.connection().unsay();
+        if self.is_begun && was_said && !self.writer.connection().is_closed() {
             // If it fails the connection has broken, and the server rolls back by itself.
-            let _ = self.writer.connection.run(WHAT, "ROLLBACK");
+            let _ = self.writer.connection().run(WHAT, "ROLLBACK");
         }
     }
 }
