@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
 use weft_store::Location;
-use weft_store::log::IntentLog;
+use weft_store::log::{IntentLog, OperationLog};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
 use weft_vfs::{Options, SystemClock, Vfs};
@@ -27,11 +27,12 @@ impl Opened {
         let context = || format!("cannot open volume {location}");
         let volume = location.open(hold).with_context(context)?;
         let read_only = options.read_only;
-        // Who only reads makes no log, but must see what one holds. A database on another machine must hold all that was synced itself.
-        let log = match &volume.layout {
+        // Who only reads makes no log, but must see what one holds.
+        let file = match &volume.layout {
             Some(layout) if !read_only || layout.log.exists() => Some(IntentLog::open(&layout.log, LOG_BYTES)?),
             _ => None,
         };
+        let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
         let vfs = Vfs::open(volume.store, log, options, Arc::new(SystemClock)).with_context(context)?;
         Ok(Opened { vfs, layout: volume.layout, read_only })
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
-use crate::postgres::{self, Address, OpenOptions, is_address};
+use crate::postgres::{self, Address, Intents, OpenOptions, is_address};
 use crate::row::{CommitRow, Timestamp};
 use crate::sqlite::{self, Layout};
 use crate::store::{Header, Store, VolumeOptions};
@@ -25,6 +25,8 @@ pub struct Opened {
     pub store: Arc<dyn Store>,
     /// Where its files are, if it lies in files.
     pub layout: Option<Layout>,
+    /// Its intent log, if that is no file.
+    pub intents: Option<Intents>,
 }
 
 impl Location {
@@ -57,9 +59,13 @@ impl Location {
         Ok(match self {
             Location::Files(path) => {
                 let volume = sqlite::open(path)?;
-                Opened { store: volume.store, layout: Some(volume.layout) }
+                Opened { store: volume.store, layout: Some(volume.layout), intents: None }
             }
-            Location::Postgres(address) => Opened { store: postgres::open(address, options)?, layout: None },
+            Location::Postgres(address) => {
+                let store = postgres::open(address, options)?;
+                let intents = Some(store.intents());
+                Opened { store, layout: None, intents }
+            }
         })
     }
 

@@ -11,6 +11,7 @@
 //! half; one ends the list unless it is whole, of the epoch, and of later operations than the one before.
 
 use crate::error::{Error, Result};
+use crate::postgres::{IntentSync, Intents};
 use crate::row::OpNo;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -30,7 +31,115 @@ pub struct Record {
     pub bytes: Vec<u8>,
 }
 
-/// The log of one mounted volume.
+/// The intent log, wherever it is: see [`IntentLog`] for what its methods do.
+pub enum OperationLog {
+    /// In a file.
+    File(IntentLog),
+    /// In rows of a server.
+    Rows(Intents),
+}
+
+/// Makes appends durable.
+pub enum LogSync {
+    /// In a file.
+    File(Sync),
+    /// In rows of a server.
+    Rows(IntentSync),
+}
+
+impl LogSync {
+    /// Makes durable what was appended before it begins.
+    pub fn sync(&self) -> Result<()> {
+        match self {
+            LogSync::File(sync) => sync.sync(),
+            LogSync::Rows(sync) => sync.sync(),
+        }
+    }
+}
+
+impl From<IntentLog> for OperationLog {
+    fn from(log: IntentLog) -> OperationLog {
+        OperationLog::File(log)
+    }
+}
+
+impl OperationLog {
+    /// The records of `epoch`, in order.
+    pub fn records(&self, epoch: u64) -> Result<Vec<Record>> {
+        match self {
+            OperationLog::File(log) => log.records(epoch),
+            OperationLog::Rows(log) => log.records(epoch),
+        }
+    }
+
+    /// Begins `epoch`: earlier records mean nothing any more.
+    pub fn start(&mut self, epoch: u64) -> Result<()> {
+        match self {
+            OperationLog::File(log) => log.start(epoch),
+            OperationLog::Rows(log) => log.start(epoch),
+        }
+    }
+
+    /// Whether so many bytes of operations can be appended.
+    pub fn fits(&self, bytes: usize) -> bool {
+        match self {
+            OperationLog::File(log) => log.fits(bytes),
+            OperationLog::Rows(log) => log.fits(bytes),
+        }
+    }
+
+    /// Whether the current half has anything in it.
+    pub fn is_used(&self) -> bool {
+        match self {
+            OperationLog::File(log) => log.is_used(),
+            OperationLog::Rows(log) => log.is_used(),
+        }
+    }
+
+    /// Whether it is time for a commit.
+    pub fn is_half_full(&self) -> bool {
+        match self {
+            OperationLog::File(log) => log.is_half_full(),
+            OperationLog::Rows(log) => log.is_half_full(),
+        }
+    }
+
+    /// Appends operations `first` to `last`.
+    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &[u8]) -> Result<()> {
+        match self {
+            OperationLog::File(log) => log.append(first, last, bytes),
+            OperationLog::Rows(log) => {
+                log.append(first, last, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// What makes appends durable.
+    pub fn syncer(&mut self) -> Result<LogSync> {
+        Ok(match self {
+            OperationLog::File(log) => LogSync::File(log.syncer()?),
+            OperationLog::Rows(log) => LogSync::Rows(log.syncer()),
+        })
+    }
+
+    /// Takes back a syncer that did not fail.
+    pub fn keep(&mut self, sync: LogSync) {
+        if let (OperationLog::File(log), LogSync::File(sync)) = (self, sync) {
+            log.keep(sync);
+        }
+    }
+
+    /// Goes on in the other half.
+    pub fn switch(&mut self) {
+        match self {
+            OperationLog::File(log) => log.switch(),
+            OperationLog::Rows(log) => log.switch(),
+        }
+    }
+}
+
+/// The log of one mounted volume in a file.
 #[derive(Debug)]
 pub struct IntentLog {
     file: File,

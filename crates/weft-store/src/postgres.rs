@@ -8,6 +8,7 @@ mod address;
 mod check;
 mod connection;
 mod digests;
+mod intents;
 mod lease;
 mod open;
 mod prefetch;
@@ -20,6 +21,7 @@ mod write;
 
 pub use address::{Address, is_address};
 pub use check::check;
+pub use intents::{IntentSync, Intents};
 pub use open::{OpenOptions, commits, create, header, open, remove, size};
 
 use crate::Name;
@@ -35,6 +37,7 @@ use open::Connector;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use transaction::{PostgresTransaction, Writer};
 use weft_block::Block;
@@ -52,6 +55,8 @@ pub struct PostgresStore {
     readers: Mutex<Vec<Connection>>,
     writer: Mutex<Writer>,
     zeros: Arc<ZeroValues>,
+    /// Whether there may be rows of the intent log.
+    has_intents: AtomicBool,
     connector: Connector,
     /// How long to wait for a server that has gone.
     patience: Duration,
@@ -60,6 +65,11 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
+    /// The intent log: as rows beside the others.
+    pub fn intents(self: &Arc<PostgresStore>) -> Intents {
+        Intents::new(self.clone())
+    }
+
     /// How many blocks the database holds.
     pub fn block_count(&self) -> Result<u64> {
         self.read(Class::Blocks, |connection| {
@@ -223,6 +233,10 @@ impl Store for PostgresStore {
 
     /// Every commit is durable: there are so few that waiting for the disk costs nothing, and a server that crashed and came back without some of
     /// them would not be what is in memory here.
+    fn are_commits_durable(&self) -> bool {
+        true
+    }
+
     fn begin(&self, _durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         Ok(Box::new(PostgresTransaction::begin(self)?))
     }

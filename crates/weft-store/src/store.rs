@@ -84,6 +84,11 @@ pub trait Store: Send + Sync {
         blocks.iter().map(read).collect()
     }
 
+    /// Whether every commit is durable, whatever was asked for.
+    fn are_commits_durable(&self) -> bool {
+        false
+    }
+
     /// Begins a commit. Waits for the end of one that was begun before.
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>>;
 

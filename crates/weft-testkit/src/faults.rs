@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::Block;
 use weft_digest::Digest;
+use weft_store::log::OperationLog;
 use weft_store::memory::MemoryStore;
 use weft_store::{
     Batch, BlockRef, CommitNo, CommitRow, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, ListedRow, Name,
@@ -20,9 +21,14 @@ pub struct CrashStore {
     images: Mutex<Vec<MemoryStore>>,
     /// The store in memory, if it is one.
     memory: Option<Arc<MemoryStore>>,
+    /// Where operations are logged, if not in a file.
+    log: Option<LogOf>,
     faults: Mutex<Faults>,
     bytes_free: AtomicU64,
 }
+
+/// Opens the log of the volume.
+type LogOf = Box<dyn Fn() -> OperationLog + Send + Sync>;
 
 /// Which calls fail.
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +73,20 @@ impl CrashStore {
             live: store,
             images: Mutex::new(Vec::new()),
             memory: None,
+            log: None,
             faults: Mutex::new(Faults::NONE),
             bytes_free: AtomicU64::new(u64::MAX / 2),
         }
+    }
+
+    /// The same, with operations logged where `log` says.
+    pub fn with_log(self, log: impl Fn() -> OperationLog + Send + Sync + 'static) -> CrashStore {
+        CrashStore { log: Some(Box::new(log)), ..self }
+    }
+
+    /// The log for a new mount, if it is not to be in a file.
+    pub fn log(&self) -> Option<OperationLog> {
+        self.log.as_ref().map(|log| log())
     }
 
     /// From now on these calls fail; tells which would have.
@@ -82,8 +99,12 @@ impl CrashStore {
         self.faults.lock().met
     }
 
-    /// Power is lost: what is durable survives, and `survives` of 255 of the commits after it.
+    /// Power is lost: what is durable survives, and `survives` of 255 of the commits after it. A store that is not in memory loses nothing: it is as
+    /// if the daemon had been killed.
     pub fn crash(&self, survives: u8) {
+        if self.memory.is_none() {
+            return;
+        }
         let mut images = self.images.lock();
         let kept = (images.len() - 1) * usize::from(survives) / 255;
         let image = images[kept].clone();
@@ -179,6 +200,9 @@ impl Store for CrashStore {
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         self.call(Calls::Commits)?;
         Ok(Box::new(CrashTransaction { store: self, inner: self.live.begin(durability)?, durability }))
+    }
+    fn are_commits_durable(&self) -> bool {
+        self.live.are_commits_durable()
     }
     fn round_trips(&self) -> RoundTrips {
         self.live.round_trips()

@@ -9,7 +9,7 @@ use crate::rows::check_rows;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weft_store::log::IntentLog;
+use weft_store::log::{IntentLog, OperationLog};
 use weft_store::{BlockHome, ErrorKind as StoreErrorKind, VolumeOptions};
 use weft_vfs::{AtimePolicy, Caller, Ino, Kind, ManualClock, OpNo, Options, Vfs};
 
@@ -116,7 +116,9 @@ impl Driver {
                 self.reopen()
             }
             Step::Crash { survives, torn } => {
-                if let Some(torn) = torn {
+                if let Some(torn) = torn
+                    && self.store.log().is_none()
+                {
                     self.tear_log(*torn);
                 }
                 self.store.crash(*survives);
@@ -243,5 +245,6 @@ fn open(
         ..Options::default()
     };
     let log = means.log_bytes.map(|bytes| IntentLog::open(&log_path(directory), bytes)).transpose()?;
+    let log = store.log().or(log.map(OperationLog::from));
     Vfs::open(store.clone(), log, options, clock.clone())
 }

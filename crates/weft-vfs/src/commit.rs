@@ -13,7 +13,7 @@ use crate::blocking::Wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{Log, Vfs};
 use std::sync::atomic::Ordering;
-use weft_store::log::{IntentLog, Sync};
+use weft_store::log::{LogSync, OperationLog};
 use weft_store::{BlockRef, Durability, OpNo};
 
 /// Rows after which a commit does not wait for its interval.
@@ -88,7 +88,7 @@ impl Vfs {
 
     /// Appends all operations not yet in the log; tells the last one there, and what makes it durable if it is
     /// not yet. None if a commit must do instead.
-    fn append(&self, log: &mut Log, target: OpNo) -> Option<(OpNo, Option<Sync>)> {
+    fn append(&self, log: &mut Log, target: OpNo) -> Option<(OpNo, Option<LogSync>)> {
         let (first, last, unlogged) = {
             let state = self.state.lock();
             if state.durable >= target {
@@ -231,7 +231,8 @@ impl Vfs {
         let mut log = self.log.as_ref().map(|log| log.lock());
         let snapshot = self.state.lock().freeze();
         let retired = log.as_mut().is_some_and(|log| log.retire());
-        let durability = if retired { Durability::Durable } else { durability };
+        let is_durable = retired || self.store.are_commits_durable();
+        let durability = if is_durable { Durability::Durable } else { durability };
         (snapshot, durability)
     }
 
@@ -277,7 +278,7 @@ impl Vfs {
 }
 
 impl Log {
-    pub(crate) fn new(file: IntentLog) -> Log {
+    pub(crate) fn new(file: OperationLog) -> Log {
         Log { file, retired: false, switches: 0, broken: None }
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use weft_block::Block;
-use weft_store::log::IntentLog;
+use weft_store::log::OperationLog;
 use weft_store::{Ino, OpNo, Store, Timestamp};
 
 mod load;
@@ -61,7 +61,7 @@ pub(crate) struct Committer {
 
 /// The intent log.
 pub(crate) struct Log {
-    pub(crate) file: IntentLog,
+    pub(crate) file: OperationLog,
     /// Whether the other half still holds what no durable commit contains.
     pub(crate) retired: bool,
     /// How often the log went on in its other half.

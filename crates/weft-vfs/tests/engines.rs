@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use std::sync::Arc;
+use weft_store::log::OperationLog;
 use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, check};
 use weft_store::{BlockHome, Store, Timestamp, VolumeOptions};
@@ -12,10 +13,10 @@ use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, Rename
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 
-fn drive(steps: &[Step], store: Arc<dyn Store>, means: Means) -> Result<(), TestCaseError> {
-    let mut driver = Driver::over(CrashStore::over(store), means);
-    let calm = steps.iter().filter(|step| !matches!(step, Step::Crash { .. }));
-    for (i, step) in calm.chain(&[Step::Compare, Step::Remount]).enumerate() {
+/// A crash here is one of the daemon: the engine loses nothing.
+fn drive(steps: &[Step], store: CrashStore, means: Means) -> Result<(), TestCaseError> {
+    let mut driver = Driver::over(store, means);
+    for (i, step) in steps.iter().chain(&[Step::Compare, Step::Remount]).enumerate() {
         driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
     }
     Ok(())
@@ -26,6 +27,11 @@ fn agree_in_postgres(steps: &[Step], means: Means) -> Result<(), TestCaseError> 
     let options = Driver::volume_options(BlockHome::Database);
     postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("created");
     let store = postgres::open(&address, OpenOptions::default()).expect("opened");
+    let logged = store.clone();
+    let mut store = CrashStore::over(store);
+    if means.log_bytes.is_some() {
+        store = store.with_log(move || OperationLog::Rows(logged.intents()));
+    }
     drive(steps, store, means)?;
     postgres::remove(&address).expect("removed");
     Ok(())
@@ -38,8 +44,10 @@ fn agree_over_breaking_connections(steps: &[Step], breaks: &[Break]) -> Result<(
     let address = proxy.address(&url);
     postgres::create(&address, &Driver::volume_options(BlockHome::Database), (0, 0), Timestamp(0)).expect("created");
     let store = postgres::open(&address, OpenOptions::default()).expect("opened");
-    let mut driver = Driver::over(CrashStore::over(store), Means::NO_LOG);
-    let calm = steps.iter().filter(|step| !matches!(step, Step::Crash { .. } | Step::Fail { .. }));
+    let logged = store.clone();
+    let store = CrashStore::over(store).with_log(move || OperationLog::Rows(logged.intents()));
+    let mut driver = Driver::over(store, Means::NO_LOG);
+    let calm = steps.iter().filter(|step| !matches!(step, Step::Fail { .. }));
     for (i, step) in calm.chain(&[Step::Compare, Step::Remount]).enumerate() {
         proxy.set(breaks[i % breaks.len()]);
         driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
@@ -63,7 +71,7 @@ fn agree(steps: &[Step], volume: &VolumeOptions) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
     sqlite::create(&path, volume, (0, 0), Timestamp(0)).expect("created");
-    drive(steps, sqlite::open(&path).expect("opened").store, Means::AMPLE)?;
+    drive(steps, CrashStore::over(sqlite::open(&path).expect("opened").store), Means::AMPLE)?;
     let options = CheckOptions { repair: Repair::No, read_data: true };
     let findings = check(&path, options, &mut |_| {}).expect("checked");
     let damage: Vec<_> = findings.into_iter().filter(|finding| finding.outcome != Outcome::Note).collect();

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-use weft_store::log::{IntentLog, Sync};
+use weft_store::log::{IntentLog, OperationLog, Sync};
 use weft_store::{ErrorKind as StoreErrorKind, VolumeOptions};
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
 use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
@@ -22,6 +22,7 @@ fn options() -> Options {
 }
 
 fn open(store: &Arc<CrashStore>, log: Option<IntentLog>, options: Options) -> Arc<Vfs> {
+    let log = log.map(OperationLog::from);
     Vfs::open(store.clone(), log, options, Arc::new(ManualClock::default())).expect("opens")
 }
 

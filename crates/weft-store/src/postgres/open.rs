@@ -16,6 +16,7 @@ use crate::row::{CommitNo, CommitRow, InodeRow, Timestamp};
 use crate::store::{Header, VolumeOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
 
@@ -165,6 +166,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
         readers: Mutex::new(Vec::new()),
         writer: Mutex::new(writer),
         zeros,
+        has_intents: AtomicBool::new(true),
         connector,
         patience: options.patience,
         lease,

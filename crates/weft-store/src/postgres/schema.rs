@@ -28,6 +28,13 @@ pub(super) const TABLES: &[&str] = &[
         holder text NOT NULL,
         expires timestamp with time zone
     )",
+    "CREATE TABLE intents (
+        epoch bigint NOT NULL,
+        first bigint NOT NULL,
+        last bigint NOT NULL,
+        bytes bytea NOT NULL,
+        PRIMARY KEY (epoch, first)
+    )",
     "CREATE TABLE commits (
         number bigint PRIMARY KEY,
         time bigint NOT NULL,
@@ -186,6 +193,7 @@ pub(super) const TUNING: &[&str] = &[
     "ALTER TABLE fileatt SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0)",
     "ALTER TABLE naming SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0)",
     "ALTER TABLE extents SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0)",
+    "ALTER TABLE intents ALTER COLUMN bytes SET STORAGE EXTERNAL",
     "ALTER TABLE volume SET (fillfactor = 10, autovacuum_vacuum_threshold = 500)",
     "ALTER TABLE lease SET (fillfactor = 10, autovacuum_vacuum_threshold = 500)",
 ];

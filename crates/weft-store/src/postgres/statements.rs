@@ -93,6 +93,14 @@ statements! {
     HOLD_LEASE = "SELECT epoch FROM lease WHERE id = 1 FOR UPDATE";
     FORGET_COMMITS = "DELETE FROM commits WHERE number <= $1";
 
+    INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 ORDER BY first";
+    /// Puts nothing unless this daemon holds the lease, which cannot change hands before the end.
+    ADD_INTENTS = "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
+                   FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 FOR UPDATE) l \
+                   CROSS JOIN unnest($3::bigint[], $4::bigint[], $5::bytea[]) AS d (first, last, bytes) RETURNING first";
+    FORGET_INTENTS = "DELETE FROM intents WHERE last <= $1";
+    FORGET_EPOCHS = "DELETE FROM intents WHERE epoch <> $1";
+
     LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now() FROM lease WHERE id = 1";
     TAKE_LEASE = "UPDATE lease SET epoch = epoch + 1, holder = $2, expires = now() + $3::bigint * interval '1 millisecond' \
                   WHERE id = 1 AND epoch = $1 RETURNING epoch";

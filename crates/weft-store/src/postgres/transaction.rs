@@ -20,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use tokio_postgres::error::SqlState;
 use weft_digest::Digest;
@@ -281,6 +282,9 @@ impl<'a> PostgresTransaction<'a> {
         }
         let extents = Extents { removed: &replaced, put: &put, references: &references };
         calls.extend(write::rows(batch, &pending, &extents, writer.fresh));
+        if self.store.has_intents.swap(false, Ordering::Relaxed) {
+            calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
+        }
         calls.extend(write::end(batch, &commit, writer.epoch, COMMITS_KEPT));
         self.is_begun = true;
         match self.writer.connection().query_all(WHAT, &calls) {

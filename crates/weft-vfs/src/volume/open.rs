@@ -16,7 +16,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 use std::thread;
 use weft_block::{Block, pool};
-use weft_store::log::{IntentLog, Record};
+use weft_store::log::{OperationLog, Record};
 use weft_store::{Durability, Store};
 
 impl Vfs {
@@ -24,7 +24,7 @@ impl Vfs {
     /// that were open without a name, and starts the committer.
     pub fn open(
         store: Arc<dyn Store>,
-        log: Option<IntentLog>,
+        log: Option<OperationLog>,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {

@@ -1,0 +1,171 @@
+//! The intent log as rows: an fsync costs one short transaction instead of a commit.
+//!
+//! Records are written in the order in which they were appended; those who sync at once share a transaction, which checks the lease as commits
+//! do. A commit removes the records of the operations that it contains.
+
+use super::PostgresStore;
+use super::connection::Connection;
+use super::read::{get, int, unsigned};
+use super::statements as sql;
+use crate::error::{Error, Result};
+use crate::log::Record;
+use crate::round_trips::Class;
+use crate::row::OpNo;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const WHAT: &str = "cannot write the intent log";
+
+/// Bytes of operations after which a commit is due.
+const BYTES_EAGER: u64 = 8 << 20;
+
+/// Most bytes of operations between two commits.
+const BYTES_MAX: u64 = 32 << 20;
+
+/// The log of one mounted volume.
+pub struct Intents {
+    shared: Arc<Shared>,
+    epoch: u64,
+    /// Bytes since the last commit began.
+    used: u64,
+}
+
+/// Writes what was appended.
+pub struct IntentSync(Arc<Shared>);
+
+struct Shared {
+    store: Arc<PostgresStore>,
+    queue: Mutex<Queue>,
+    /// Locked before the queue.
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Queue {
+    epoch: u64,
+    records: Vec<Record>,
+    /// How many were ever appended.
+    appended: u64,
+}
+
+struct Line {
+    /// None before the first use, and after it broke.
+    connection: Option<Connection>,
+    /// How many of those appended were written, or failed to be.
+    written: u64,
+    /// The last that failed: more than the one, up to the other.
+    failed: (u64, u64),
+}
+
+impl Intents {
+    /// Of the volume that `store` holds.
+    pub(super) fn new(store: Arc<PostgresStore>) -> Intents {
+        let line = Mutex::new(Line { connection: None, written: 0, failed: (0, 0) });
+        Intents { shared: Arc::new(Shared { store, queue: Mutex::default(), line }), epoch: 0, used: 0 }
+    }
+
+    /// What was logged in `epoch`, in order.
+    pub fn records(&self, epoch: u64) -> Result<Vec<Record>> {
+        self.shared.store.read(Class::Commits, |connection| {
+            let rows = connection.query("cannot read the intent log", sql::INTENTS, vec![Box::new(int(epoch))])?;
+            let record = |row: &tokio_postgres::Row| {
+                Ok(Record { first: OpNo(unsigned(row, 0)?), last: OpNo(unsigned(row, 1)?), bytes: get(row, 2)? })
+            };
+            rows.iter().map(record).collect()
+        })
+    }
+
+    /// Begins `epoch`: what was logged before means nothing any more.
+    pub fn start(&mut self, epoch: u64) -> Result<()> {
+        self.epoch = epoch;
+        self.used = 0;
+        self.shared.queue.lock().epoch = epoch;
+        self.shared.store.read(Class::Commits, |connection| {
+            connection.query(WHAT, sql::FORGET_EPOCHS, vec![Box::new(int(epoch))]).map(|_| ())
+        })
+    }
+
+    /// Whether so many more bytes may be appended.
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.used + bytes as u64 <= BYTES_MAX
+    }
+
+    /// Whether anything was appended since the last commit began.
+    pub fn is_used(&self) -> bool {
+        self.used > 0
+    }
+
+    /// Whether a commit is due.
+    pub fn is_half_full(&self) -> bool {
+        self.used > BYTES_EAGER
+    }
+
+    /// Appends operations; [`IntentSync::sync`] writes them.
+    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &[u8]) {
+        self.used += bytes.len() as u64;
+        let mut queue = self.shared.queue.lock();
+        queue.records.push(Record { first, last, bytes: bytes.to_vec() });
+        queue.appended += 1;
+    }
+
+    /// What writes all that was appended before it begins.
+    pub fn syncer(&self) -> IntentSync {
+        IntentSync(self.shared.clone())
+    }
+
+    /// A commit begins that contains all that was appended so far.
+    pub fn switch(&mut self) {
+        self.used = 0;
+    }
+}
+
+impl IntentSync {
+    /// Returns when all that was appended before is written, durably.
+    pub fn sync(&self) -> Result<()> {
+        let shared = &*self.0;
+        let target = shared.queue.lock().appended;
+        let mut line = shared.line.lock();
+        if line.written < target {
+            let (epoch, records, appended) = {
+                let mut queue = shared.queue.lock();
+                (queue.epoch, std::mem::take(&mut queue.records), queue.appended)
+            };
+            let written = shared.write(&mut line, epoch, records);
+            if written.is_err() {
+                line.failed = (line.written, appended);
+                line.connection = None;
+            }
+            line.written = appended;
+            return written;
+        }
+        let (after, to) = line.failed;
+        // Who wrote them for us was told why; nothing is appended any more until a commit has them.
+        if target > after && target <= to { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
+impl Shared {
+    fn write(&self, line: &mut Line, epoch: u64, records: Vec<Record>) -> Result<()> {
+        if line.connection.as_ref().is_none_or(Connection::is_closed) {
+            let mut connection = self.store.connect()?;
+            connection.count_as(Class::Commits);
+            line.connection = Some(connection);
+        }
+        let connection = line.connection.as_mut().expect("just connected");
+        self.store.has_intents.store(true, Ordering::Relaxed);
+        let count = records.len();
+        let column = |number: fn(&Record) -> u64| records.iter().map(|record| int(number(record))).collect::<Vec<_>>();
+        let (firsts, lasts) = (column(|record| record.first.0), column(|record| record.last.0));
+        let bytes = records.into_iter().map(|record| record.bytes).collect::<Vec<_>>();
+        let parameters: Vec<super::connection::Parameter> = vec![
+            Box::new(self.store.lease.epoch()),
+            Box::new(int(epoch)),
+            Box::new(firsts),
+            Box::new(lasts),
+            Box::new(bytes),
+        ];
+        let rows = connection.query(WHAT, sql::ADD_INTENTS, parameters)?;
+        if rows.len() == count { Ok(()) } else { Err(self.store.lost()) }
+    }
+}
