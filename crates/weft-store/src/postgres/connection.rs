@@ -48,6 +48,8 @@ pub(super) struct Connection {
     class: Class,
     /// What is said before the next statements, in one round trip with them.
     prefix: Option<&'static str>,
+    /// Whether the server has said that it ends.
+    is_ending: bool,
 }
 
 fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Error {
@@ -104,12 +106,20 @@ impl Connection {
     /// Takes over what was connected on `runtime`.
     pub(super) fn new(runtime: Runtime, client: Client, driver: Driving, counts: Arc<Counts>) -> Connection {
         let (driver, prepared) = (Box::pin(driver.fuse()), HashMap::new());
-        Connection { runtime, client, driver, prepared, counts, class: Class::Lease, prefix: None }
+        Connection { runtime, client, driver, prepared, counts, class: Class::Lease, prefix: None, is_ending: false }
     }
 
     /// Whether the server has gone, as far as is known.
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.is_ending || self.client.is_closed()
+    }
+
+    /// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01 to 57P03).
+    fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(Error::Postgres { source, .. }) = &result {
+            self.is_ending |= source.code().is_some_and(|code| code.code().starts_with("57P0"));
+        }
+        result
     }
 
     /// From now on round trips are for this.
@@ -124,7 +134,8 @@ impl Connection {
     /// Runs statements without parameters, in one string.
     pub(super) fn run(&mut self, what: &'static str, statements: &str) -> Result<()> {
         self.count();
-        drive(&self.runtime, &mut self.driver, self.client.batch_execute(statements)).map_err(failed(what))
+        let run = drive(&self.runtime, &mut self.driver, self.client.batch_execute(statements));
+        self.noted(run.map_err(failed(what)))
     }
 
     /// Has `statement` said before the next ones, without waiting for it.
@@ -147,7 +158,8 @@ impl Connection {
         missing.dedup();
         self.count();
         let all = try_join_all(missing.iter().map(|statement| self.client.prepare(statement)));
-        let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what))?;
+        let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what));
+        let prepared = self.noted(prepared)?;
         self.prepared.extend(missing.into_iter().zip(prepared));
         Ok(())
     }
@@ -175,7 +187,7 @@ impl Connection {
         let answers = drive(&self.runtime, &mut self.driver, all);
         let first = usize::from(prefix.is_some());
         let rows = answers.into_iter().map(|answer| answer.map_err(failed(what))).collect::<Result<Vec<_>>>();
-        rows.map(|mut rows| rows.split_off(first))
+        self.noted(rows.map(|mut rows| rows.split_off(first)))
     }
 
     /// The rows of one statement.
@@ -229,6 +241,7 @@ impl Connection {
             }
             sink.as_mut().finish().await
         };
-        drive(&self.runtime, &mut self.driver, copy).map_err(failed(what))
+        let copied = drive(&self.runtime, &mut self.driver, copy).map_err(failed(what));
+        self.noted(copied)
     }
 }
