@@ -30,7 +30,7 @@ pub fn mount_options() -> Options {
 
 /// Mounts `store` with the intent log at `log`, if any.
 pub fn mount(store: Arc<dyn Store>, log: Option<weft_store::log::IntentLog>) -> weft_vfs::Result<Arc<Vfs>> {
-    Vfs::open(store, log, mount_options(), Arc::new(ManualClock::default()))
+    Vfs::open(store, log.map(Into::into), mount_options(), Arc::new(ManualClock::default()))
 }
 
 /// An empty volume in memory, mounted.

@@ -1,4 +1,5 @@
 //! What the program takes: one definition for parsing, help, man pages and completions.
+#![expect(rustdoc::broken_intra_doc_links, reason = "brackets are how help shows what may be left out")]
 
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};

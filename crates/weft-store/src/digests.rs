@@ -36,6 +36,14 @@ pub(crate) struct Inode {
     pub(crate) digest: Option<Digest>,
 }
 
+/// The least that is greater than all that begins with `prefix`, if there is any.
+pub(crate) fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let len = prefix.iter().rposition(|byte| *byte != u8::MAX)? + 1;
+    let mut end = prefix[..len].to_vec();
+    end[len - 1] += 1;
+    Some(end)
+}
+
 /// The rows of one transaction, as they are after all changes made so far.
 pub(crate) trait DigestRows {
     /// None if there is none.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_store::log::OperationLog;
 use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, check};
-use weft_store::{BlockHome, Store, Timestamp, VolumeOptions};
+use weft_store::{BlockHome, Timestamp, VolumeOptions};
 use weft_store::{CheckOptions, Outcome, Repair};
 use weft_testkit::{Break, Cluster, CrashStore, Driver, Means, Proxy, Step, operations};
 use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};

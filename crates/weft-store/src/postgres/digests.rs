@@ -7,7 +7,7 @@ use super::connection::{Call, Connection, Parameter};
 use super::read::{self, digest, get, int, name_in, unsigned};
 use super::statements as sql;
 use crate::Name;
-use crate::digests::{DigestRows, Inode};
+use crate::digests::{DigestRows, Inode, after};
 use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, Ino, InodeRow, NameRow};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -24,6 +24,9 @@ const WHAT: &str = "cannot keep digests";
 const REMEMBERED_MAX: usize = 100_000;
 
 type Bytes = Vec<u8>;
+
+/// Names in order, with the hashes of their entries.
+type Entries = BTreeMap<Bytes, Option<Digest>>;
 
 /// What is known of rows as the last commit left them.
 #[derive(Default)]
@@ -72,17 +75,9 @@ pub(super) struct Rows<'a> {
     known: RefCell<&'a mut Known>,
     pending: RefCell<Pending>,
     /// All entries of a directory that begin with some prefix, as the last commit left them.
-    buckets: RefCell<FxHashMap<(Ino, Bytes), BTreeMap<Bytes, Option<Digest>>>>,
+    buckets: RefCell<FxHashMap<(Ino, Bytes), Entries>>,
     /// Inodes from this one on are of this commit.
     fresh: Ino,
-}
-
-/// The least that is greater than all that begins with `prefix`, if there is any.
-pub(super) fn after(prefix: &[u8]) -> Option<Bytes> {
-    let len = prefix.iter().rposition(|byte| *byte != u8::MAX)? + 1;
-    let mut end = prefix[..len].to_vec();
-    end[len - 1] += 1;
-    Some(end)
 }
 
 fn valid(name: &[u8]) -> Result<Name> {
@@ -266,7 +261,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The first `limit` entries that the database has, however this commit changes them.
-    fn stored_entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<BTreeMap<Bytes, Option<Digest>>> {
+    fn stored_entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Entries> {
         if parent >= self.fresh {
             return Ok(BTreeMap::new());
         }

@@ -3,12 +3,12 @@
 //! Nothing depends on this being complete: what is missing is read when it is needed, one by one.
 
 use super::connection::Call;
-use super::digests::{Rows, after};
+use super::digests::Rows;
 use super::read::int;
 use super::statements as sql;
 use crate::Name;
 use crate::batch::{Batch, InodeChange, NameChange};
-use crate::digests::{DigestRows, LEAVES_MAX};
+use crate::digests::{DigestRows, LEAVES_MAX, after};
 use crate::error::Result;
 use crate::row::Ino;
 use std::collections::{BTreeMap, BTreeSet};

@@ -245,13 +245,16 @@ fn digests(pending: &Pending, calls: &mut Vec<Call>) {
     nodes(pending, calls);
 }
 
+/// The file, the level, the index; what is kept there.
+type Node<'a> = (&'a (Ino, u32, u64), &'a Option<Vec<u8>>);
+
 fn nodes(pending: &Pending, calls: &mut Vec<Call>) {
     for ((ino, level), from) in &pending.cleared_nodes {
         let parameters: Vec<Parameter> = vec![Box::new(int(ino.0)), Box::new(i64::from(*level)), Box::new(int(*from))];
         calls.push(Call::new(sql::CLEAR_NODES, parameters));
     }
     let (put, removed): (Vec<_>, Vec<_>) = pending.nodes.iter().partition(|(_, node)| node.is_some());
-    let keys = |nodes: &[(&(Ino, u32, u64), &Option<Vec<u8>>)]| {
+    let keys = |nodes: &[Node<'_>]| {
         vec![
             column(nodes, |((ino, ..), _)| int(ino.0)),
             column(nodes, |((_, level, _), _)| i64::from(*level)),

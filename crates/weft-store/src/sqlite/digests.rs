@@ -4,7 +4,7 @@ use super::blocks::bytes_at_place;
 use super::read::{self, digest, sql, unsigned};
 use super::segments::Segments;
 use crate::Name;
-use crate::digests::{DigestRows, Inode};
+use crate::digests::{DigestRows, Inode, after};
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, Ino};
 use rusqlite::{Connection, OptionalExtension, Params, Row};
@@ -27,14 +27,6 @@ pub(super) struct Rows<'a> {
 fn name(row: &Row<'_>, column: usize) -> Result<Name> {
     let bytes = row.get_ref(column).map_err(failed)?.as_blob().unwrap_or_default();
     Name::new(bytes).map_err(|_| Error::Corrupt("a directory entry has no name that Weft writes".into()))
-}
-
-/// The least that is greater than all that begins with `prefix`, if there is any.
-fn after(prefix: &[u8]) -> Option<Vec<u8>> {
-    let len = prefix.iter().rposition(|byte| *byte != u8::MAX)? + 1;
-    let mut end = prefix[..len].to_vec();
-    end[len - 1] += 1;
-    Some(end)
 }
 
 impl Rows<'_> {
