@@ -3,10 +3,10 @@
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
-use weft_store::Location;
 use weft_store::log::{IntentLog, OperationLog};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
+use weft_store::{Location, Store};
 use weft_vfs::{Options, SystemClock, Vfs};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
@@ -15,6 +15,7 @@ const LOG_BYTES: u64 = 32 << 20;
 /// A volume opened for operations.
 pub struct Opened {
     pub vfs: Arc<Vfs>,
+    pub store: Arc<dyn Store>,
     /// Its files, if it lies in files.
     pub layout: Option<Layout>,
     read_only: bool,
@@ -33,8 +34,8 @@ impl Opened {
             _ => None,
         };
         let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
-        let vfs = Vfs::open(volume.store, log, options, Arc::new(SystemClock)).with_context(context)?;
-        Ok(Opened { vfs, layout: volume.layout, read_only })
+        let vfs = Vfs::open(volume.store.clone(), log, options, Arc::new(SystemClock)).with_context(context)?;
+        Ok(Opened { vfs, store: volume.store, layout: volume.layout, read_only })
     }
 
     /// Commits all and lets go of the volume.

@@ -55,6 +55,8 @@ pub struct PostgresStore {
     readers: Mutex<Vec<Connection>>,
     writer: Mutex<Writer>,
     zeros: Arc<ZeroValues>,
+    /// Why the volume is lost to this process, if it is.
+    lost: Mutex<Option<String>>,
     /// Whether there may be rows of the intent log.
     has_intents: AtomicBool,
     connector: Connector,
@@ -78,22 +80,27 @@ impl PostgresStore {
         })
     }
 
-    fn lost(&self) -> Error {
+    fn taken(&self) -> Error {
         let what = "was taken over by another process, as this one gave no sign of life for too long";
-        Error::Held(format!("{} {what}; unmount it, then mount it again", self.connector.address))
+        self.lose(format!("{} {what}; unmount it, then mount it again", self.connector.address))
+    }
+
+    /// Remembers that the volume is lost, and why.
+    fn lose(&self, why: String) -> Error {
+        Error::Held(self.lost.lock().get_or_insert(why).clone())
     }
 
     fn gone_back(&self, found: CommitNo) -> Error {
         let ours = self.header.lock().commit;
         let what = "it was restored, or a standby without the last commits took over";
-        Error::Held(format!(
+        self.lose(format!(
             "{} is at commit {} and not at {} any more: {what}; unmount it, then mount it again",
             self.connector.address, found.0, ours.0
         ))
     }
 
     fn refuse_lost(&self) -> Result<()> {
-        if self.lease.is_lost() { Err(self.lost()) } else { Ok(()) }
+        self.lost().map_or(Ok(()), Err)
     }
 
     /// A new connection to a server that has all that was committed, as soon as there can be one.
@@ -117,7 +124,7 @@ impl PostgresStore {
         let row = connection.query("cannot connect", statements::NUMBER, Vec::new())?.pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
         if read::get::<i64>(&row, 1)? != self.lease.epoch() {
-            return Err(self.lost());
+            return Err(self.taken());
         }
         let found = CommitNo(read::unsigned(&row, 0)?);
         if found < self.header.lock().commit { Err(self.gone_back(found)) } else { Ok(connection) }
@@ -239,6 +246,13 @@ impl Store for PostgresStore {
 
     fn begin(&self, _durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         Ok(Box::new(PostgresTransaction::begin(self)?))
+    }
+
+    fn lost(&self) -> Option<Error> {
+        if self.lease.is_lost() {
+            return Some(self.taken());
+        }
+        self.lost.lock().clone().map(Error::Held)
     }
 
     fn round_trips(&self) -> RoundTrips {

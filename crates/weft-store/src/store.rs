@@ -100,6 +100,11 @@ pub trait Store: Send + Sync {
         Ok(Applied { blocks })
     }
 
+    /// Why nothing can be committed here any more, if that is so: another process has taken the volume, or it is not as this one left it.
+    fn lost(&self) -> Option<Error> {
+        None
+    }
+
     /// How often a server was waited for.
     fn round_trips(&self) -> RoundTrips {
         RoundTrips::default()

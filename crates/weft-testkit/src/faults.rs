@@ -204,6 +204,9 @@ impl Store for CrashStore {
     fn are_commits_durable(&self) -> bool {
         self.live.are_commits_durable()
     }
+    fn lost(&self) -> Option<Error> {
+        self.live.lost()
+    }
     fn round_trips(&self) -> RoundTrips {
         self.live.round_trips()
     }

@@ -9,6 +9,7 @@ use crate::opened::Opened;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
@@ -121,9 +122,38 @@ fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
             }
         }
     })?;
+    if mounted.opened.layout.is_none() {
+        end_when_lost(&mounted.opened)?;
+    }
     let served = mounted.session.run().context("the kernel ended the mount");
     mounted.opened.close()?;
     served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Looks whether the volume is still ours.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Ends the daemon once another one has its volume. The mount stays, dead: whoever uses it is told, and neither reads what is not true any
+/// more nor writes into the directory below.
+fn end_when_lost(opened: &Opened) -> Result<()> {
+    // The volume is let go of when the mount ends, whatever this thread does.
+    let (store, vfs) = (Arc::downgrade(&opened.store), Arc::downgrade(&opened.vfs));
+    let watch = move || {
+        let why = loop {
+            let Some(held) = store.upgrade() else { return };
+            if let Some(why) = held.lost() {
+                break why;
+            }
+            drop(held);
+            #[expect(clippy::disallowed_methods, reason = "what happens to the volume is told to nobody")]
+            std::thread::sleep(LOOK_AGAIN);
+        };
+        let left = vfs.upgrade().map_or(0, |vfs| vfs.stats().dirty_bytes);
+        eprintln!("weft: {why}; {left} bytes of changes in memory could not be committed and are lost");
+        std::process::exit(1);
+    };
+    std::thread::Builder::new().name("weft-held".into()).spawn(watch)?;
+    Ok(())
 }
 
 fn vfs_options(arguments: &Mount) -> Result<Options> {

@@ -166,6 +166,6 @@ impl Shared {
             Box::new(bytes),
         ];
         let rows = connection.query(WHAT, sql::ADD_INTENTS, parameters)?;
-        if rows.len() == count { Ok(()) } else { Err(self.store.lost()) }
+        if rows.len() == count { Ok(()) } else { Err(self.store.taken()) }
     }
 }

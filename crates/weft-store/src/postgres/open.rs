@@ -166,6 +166,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
         readers: Mutex::new(Vec::new()),
         writer: Mutex::new(writer),
         zeros,
+        lost: Mutex::default(),
         has_intents: AtomicBool::new(true),
         connector,
         patience: options.patience,

@@ -311,7 +311,7 @@ impl<'a> PostgresTransaction<'a> {
         let row = self.writer.connection().query(WHAT, sql::NUMBER, Vec::new())?.pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
         if get::<i64>(&row, 1)? != self.writer.epoch {
-            return Err(self.store.lost());
+            return Err(self.store.taken());
         }
         let found = read::commits(self.writer.connection(), commit.number, 1)?.pop();
         // One of that number may be what an earlier try left.
