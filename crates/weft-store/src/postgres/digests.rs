@@ -20,8 +20,11 @@ use weft_digest::{Digest, Kind};
 
 const WHAT: &str = "cannot keep digests";
 
-/// Rows that are remembered, at most.
-const REMEMBERED_MAX: usize = 100_000;
+/// Bytes of rows that are remembered, at most.
+const REMEMBERED_BYTES_MAX: usize = 16 << 20;
+
+/// What a row that is remembered takes, but for what it holds.
+const ROW_BYTES: usize = 160;
 
 type Bytes = Vec<u8>;
 
@@ -121,9 +124,6 @@ impl Known {
                 }
             }
         }
-        // Of all but directories names may have gone that nobody told of.
-        self.names_of.retain(|ino, _| self.inodes.contains_key(ino));
-        self.entries.retain(|_, hash| hash.is_some());
         for (parent, hashes) in pending.hashes {
             let named = hashes.into_iter().filter_map(|(name, hash)| Some((Name::new(&name).ok()?, hash)));
             self.entries.extend(named.map(|(name, hash)| ((parent, name), Some(hash))));
@@ -132,14 +132,22 @@ impl Known {
             self.branches.retain(|(parent, _), _| !pending.cleared_branches.contains(parent));
         }
         self.branches.extend(pending.branches);
-        for ((ino, level), from) in &pending.cleared_nodes {
-            self.nodes.retain(|(own, at, index), _| (own, at) != (ino, level) || index < from);
+        let cleared = pending.cleared_nodes;
+        if !cleared.is_empty() {
+            self.nodes.retain(|(ino, level, index), _| cleared.get(&(*ino, *level)).is_none_or(|from| index < from));
         }
         self.nodes.extend(pending.nodes);
-        let rows = self.inodes.len() + self.entries.len() + self.branches.len() + self.nodes.len();
-        if rows > REMEMBERED_MAX {
+        if self.bytes() > REMEMBERED_BYTES_MAX {
             *self = Known::default();
         }
+    }
+
+    /// Roughly what it takes in memory.
+    fn bytes(&self) -> usize {
+        let rows =
+            self.inodes.len() + self.names_of.len() + self.entries.len() + self.branches.len() + self.nodes.len();
+        let kept = self.branches.values().chain(self.nodes.values()).flatten().map(Vec::len).sum::<usize>();
+        rows * ROW_BYTES + kept
     }
 }
 

@@ -138,11 +138,14 @@ impl Extents<'_> {
                 column(changed, |(_, change)| **change),
             ]
         };
-        for statements in [(true, &[sql::CHANGE_REFS][..]), (false, &[sql::REMOVE_BLOCKS, sql::CHANGE_REFS][..])] {
-            let changed = changed(statements.0);
-            if !changed.is_empty() {
-                calls.extend(statements.1.iter().map(|statement| Call::new(statement, of(&changed))));
-            }
+        let more = changed(true);
+        if !more.is_empty() {
+            calls.push(Call::new(sql::CHANGE_REFS, of(&more)));
+        }
+        let fewer = changed(false);
+        if !fewer.is_empty() {
+            calls.push(Call::new(sql::REMOVE_BLOCKS, of(&fewer)));
+            calls.push(Call::new(sql::CHANGE_REFS, of(&fewer)));
         }
     }
 }
