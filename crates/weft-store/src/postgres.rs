@@ -121,13 +121,19 @@ impl PostgresStore {
 
     fn connect(&self) -> Result<Connection> {
         let mut connection = self.connector.connect()?;
-        let row = connection.query("cannot connect", statements::NUMBER, Vec::new())?.pop();
+        self.refuse_other(&mut connection)?;
+        Ok(connection)
+    }
+
+    /// Looks whether the volume is still ours, and as we left it.
+    fn refuse_other(&self, connection: &mut Connection) -> Result<()> {
+        let row = connection.query("cannot look at the volume", statements::NUMBER, Vec::new())?.pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
         if read::get::<i64>(&row, 1)? != self.lease.epoch() {
             return Err(self.taken());
         }
         let found = CommitNo(read::unsigned(&row, 0)?);
-        if found < self.header.lock().commit { Err(self.gone_back(found)) } else { Ok(connection) }
+        if found < self.header.lock().commit { Err(self.gone_back(found)) } else { Ok(()) }
     }
 
     /// Reads on some connection; again on a new one if it breaks.

@@ -27,7 +27,6 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     location.create(&options, owner, SystemClock.now()).with_context(|| format!("cannot make volume {location}"))?;
-    let volume = location;
-    println!("made {volume}; mount it with: weft mount {volume} DIRECTORY");
+    println!("made {location}; mount it with: weft mount {location} DIRECTORY");
     Ok(ExitCode::SUCCESS)
 }

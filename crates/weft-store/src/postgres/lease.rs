@@ -160,15 +160,10 @@ impl Shared {
                 connection = connector.connect().ok();
             }
             let Some(open) = &mut connection else { continue };
-            let renewed = open.query(WHAT, sql::LEASE, Vec::new()).and_then(|rows| {
-                let is_ours = rows.first().is_some_and(|row| get::<i64>(row, 0).is_ok_and(|epoch| epoch == self.epoch));
-                if !is_ours {
-                    self.lost.store(true, Ordering::Relaxed);
-                }
-                open.query(WHAT, sql::RENEW_LEASE, vec![Box::new(self.epoch), Box::new(term)])
-            });
-            if renewed.is_err() {
-                connection = None;
+            match open.query(WHAT, sql::RENEW_LEASE, vec![Box::new(self.epoch), Box::new(term)]) {
+                Ok(rows) if rows.is_empty() => self.lost.store(true, Ordering::Relaxed),
+                Ok(_) => {}
+                Err(_) => connection = None,
             }
         }
         // Best effort: if it cannot be ended it expires.

@@ -104,7 +104,8 @@ statements! {
     LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now() FROM lease WHERE id = 1";
     TAKE_LEASE = "UPDATE lease SET epoch = epoch + 1, holder = $2, expires = now() + $3::bigint * interval '1 millisecond' \
                   WHERE id = 1 AND epoch = $1 RETURNING epoch";
-    RENEW_LEASE = "UPDATE lease SET expires = now() + $2::bigint * interval '1 millisecond' WHERE id = 1 AND epoch = $1";
+    RENEW_LEASE = "UPDATE lease SET expires = now() + $2::bigint * interval '1 millisecond' WHERE id = 1 AND epoch = $1 \
+                   RETURNING epoch";
     END_LEASE = "UPDATE lease SET expires = NULL WHERE id = 1 AND epoch = $1";
 }
 

@@ -7,7 +7,7 @@ use super::PostgresStore;
 use super::connection::{Call, Connection};
 use super::digests::{Known, Rows};
 use super::prefetch::prefetch;
-use super::read::{self, get, int, unsigned};
+use super::read::{self, int, unsigned};
 use super::statements as sql;
 use super::write::{self, Extents, Home, References};
 use crate::batch::{Batch, ExtentChange, InodeChange, NameChange, NewBlock};
@@ -72,6 +72,24 @@ impl Writer {
 }
 
 impl Writer {
+    /// Takes in what the last commit left; tells the header.
+    fn look(&mut self) -> Result<Header> {
+        let header = read::header(self.connection())?;
+        self.last = read::commits(self.connection(), header.commit, 1)?.pop();
+        self.fresh = Ino(header.counters.next_id);
+        self.known = Known::default();
+        self.in_doubt = false;
+        Ok(header)
+    }
+
+    /// What `error` comes to if the connection has broken: nothing was committed yet.
+    fn interrupted(&mut self, error: Error) -> Error {
+        match error {
+            Error::Postgres { .. } if self.connection().is_closed() => Error::Interrupted,
+            other => other,
+        }
+    }
+
     fn connection(&mut self) -> &mut Connection {
         self.connection.as_mut().expect("it is here but while blocks are on their way")
     }
@@ -105,12 +123,8 @@ impl<'a> PostgresTransaction<'a> {
             writer.in_doubt = true;
         }
         if writer.in_doubt {
-            let header = read::header(writer.connection())?;
-            writer.last = read::commits(writer.connection(), header.commit, 1)?.pop();
-            writer.fresh = Ino(header.counters.next_id);
-            writer.known = Known::default();
-            writer.in_doubt = false;
-            *store.header.lock() = header;
+            let header = writer.look();
+            *store.header.lock() = header.map_err(|error| writer.interrupted(error))?;
         }
         writer.connection().count_as(Class::Commits);
         writer.connection().say_first(sql::BEGIN);
@@ -163,14 +177,6 @@ impl<'a> PostgresTransaction<'a> {
     fn take_back(&mut self, (connection, rows): (Connection, Result<u64>)) -> Result<()> {
         self.writer.connection = Some(connection);
         if rows? == self.expected { Ok(()) } else { Err(Error::Bug("blocks were copied in part".into())) }
-    }
-
-    /// What `error` comes to if the connection has broken: nothing was committed yet.
-    fn interrupted(&mut self, error: Error) -> Error {
-        match error {
-            Error::Postgres { .. } if self.writer.connection().is_closed() => Error::Interrupted,
-            other => other,
-        }
     }
 
     /// Where a block of this batch, or an older one, is.
@@ -297,29 +303,20 @@ impl<'a> PostgresTransaction<'a> {
 
     /// After `error`: if nobody knows whether the commit happened, asks until the server can be reached. Ok if it has happened.
     fn settle(&mut self, error: Error, commit: &CommitRow) -> Result<()> {
-        self.writer.in_doubt = true;
         if !self.writer.connection().is_closed() {
             let is_fenced = matches!(&error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::NOT_NULL_VIOLATION));
             if !is_fenced {
                 return Err(error);
             }
             self.writer.connection().run(WHAT, "ROLLBACK")?;
+            self.store.refuse_other(self.writer.connection())?;
         } else {
             self.writer.connection = Some(self.store.reconnect()?);
         }
         self.is_begun = false;
-        let row = self.writer.connection().query(WHAT, sql::NUMBER, Vec::new())?.pop();
-        let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
-        if get::<i64>(&row, 1)? != self.writer.epoch {
-            return Err(self.store.taken());
-        }
         let found = read::commits(self.writer.connection(), commit.number, 1)?.pop();
         // One of that number may be what an earlier try left.
-        if found.is_some_and(|found| found == *commit) {
-            self.writer.in_doubt = false;
-            return Ok(());
-        }
-        Err(Error::Interrupted)
+        if found.is_some_and(|found| found == *commit) { Ok(()) } else { Err(Error::Interrupted) }
     }
 }
 
@@ -405,7 +402,7 @@ impl Transaction for PostgresTransaction<'_> {
             if sent.is_err() {
                 self.writer.in_doubt = true;
             }
-            sent.map_err(|error| self.interrupted(error))?;
+            sent.map_err(|error| self.writer.interrupted(error))?;
         }
         Ok(placed)
     }
@@ -414,8 +411,10 @@ impl Transaction for PostgresTransaction<'_> {
         let written = self.write(batch);
         if written.is_err() {
             self.writer.in_doubt = true;
+            // What it would have removed may still be there.
+            self.store.has_intents.store(true, Ordering::Relaxed);
         }
-        let Committed { commit, known } = written.map_err(|error| self.interrupted(error))?;
+        let Committed { commit, known } = written.map_err(|error| self.writer.interrupted(error))?;
         self.writer.known = known;
         self.writer.last = Some(commit);
         self.writer.fresh = Ino(batch.counters.next_id);

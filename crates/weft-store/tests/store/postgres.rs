@@ -21,6 +21,16 @@ fn open(address: &Address) -> Arc<PostgresStore> {
     postgres::open(address, OpenOptions::default()).expect("opened")
 }
 
+/// A new volume that is reached over a proxy.
+fn behind_proxy() -> (Proxy, Address, Arc<PostgresStore>) {
+    let cluster = Cluster::shared();
+    let proxy = Proxy::new(cluster);
+    let address = proxy.address(&cluster.url());
+    create(&address);
+    let store = open(&address);
+    (proxy, address, store)
+}
+
 fn some(store: &dyn Store) -> Batch {
     batch(store, &[Change::Name { parent: 1, name: 1, ino: 2 }, Change::Block { ino: 2, index: 0, length: 5000 }])
 }
@@ -31,12 +41,8 @@ proptest! {
     fn a_commit_whose_acknowledgement_was_lost_is_found_and_not_repeated(
         batches in proptest::collection::vec((changes(), any::<bool>()), 1..6)
     ) {
-        let cluster = Cluster::shared();
-        let (proxy, url) = (Proxy::new(cluster), cluster.url());
-        let address = proxy.address(&url);
-        create(&address);
+        let (proxy, address, store) = behind_proxy();
         let memory = MemoryStore::new(options(HOME));
-        let store = open(&address);
         for (changes, lost) in &batches {
             let batch = batch(&*store, changes);
             memory.apply(&batch, Durability::Durable).expect("the model takes it");
@@ -53,12 +59,8 @@ proptest! {
     fn a_commit_that_is_cut_off_happens_whole_or_not_at_all(
         batches in proptest::collection::vec((changes(), 0..12u32), 1..6)
     ) {
-        let cluster = Cluster::shared();
-        let (proxy, url) = (Proxy::new(cluster), cluster.url());
-        let address = proxy.address(&url);
-        create(&address);
+        let (proxy, address, store) = behind_proxy();
         let memory = MemoryStore::new(options(HOME));
-        let store = open(&address);
         for (changes, pieces) in &batches {
             let batch = batch(&*store, changes);
             proxy.set(Break::BeforePiece(*pieces));
@@ -120,9 +122,8 @@ fn one_daemon_at_a_time_holds_a_volume() {
 #[test]
 fn who_lost_the_lease_can_change_nothing_and_reads_nothing() {
     let cluster = Cluster::shared();
-    let (address, url) = (cluster.address(), cluster.url());
+    let address = cluster.address();
     create(&address);
-    let _ = url;
     let first = open(&address);
     let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
     // As if the first one had slept.
