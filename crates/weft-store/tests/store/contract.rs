@@ -35,20 +35,30 @@ fn open(path: &std::path::Path) -> Arc<SqliteStore> {
     sqlite::open(path).expect("opened").store
 }
 
-fn apply_all(batches: &[(Vec<Change>, bool)], home: BlockHome) -> Result<(), TestCaseError> {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = new_volume(&directory, home);
-    let memory = MemoryStore::new(options(home));
-    let mut store = open(&path);
+/// Applies each batch to a store and to the model, and compares what they say then.
+fn apply_to_both(
+    store: &dyn Store,
+    memory: &MemoryStore,
+    batches: &[(Vec<Change>, bool)],
+) -> Result<(), TestCaseError> {
     for (changes, durable) in batches {
-        let batch = batch(&memory, changes);
+        let batch = batch(store, changes);
         let expected = memory.apply(&batch, Durability::Durable).expect("the model takes it");
         let durability = if *durable { Durability::Durable } else { Durability::Eventual };
         let applied = store.apply(&batch, durability).expect("applied");
         let told = |applied: &Applied| applied.blocks.iter().map(|b| (b.id, b.length, b.value)).collect::<Vec<_>>();
         prop_assert_eq!(told(&applied), told(&expected));
-        prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+        prop_assert_eq!(state(store).expect("readable"), state(memory).expect("readable"));
     }
+    Ok(())
+}
+
+fn apply_all(batches: &[(Vec<Change>, bool)], home: BlockHome) -> Result<(), TestCaseError> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = new_volume(&directory, home);
+    let memory = MemoryStore::new(options(home));
+    let mut store = open(&path);
+    apply_to_both(&*store, &memory, batches)?;
     drop(store);
     store = open(&path);
     prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
@@ -95,15 +105,7 @@ fn apply_to_postgres(batches: &[(Vec<Change>, bool)]) -> Result<(), TestCaseErro
     postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
     let open = || postgres::open(&address, OpenOptions::default()).expect("opened");
     let store = open();
-    for (changes, durable) in batches {
-        let batch = batch(&*store, changes);
-        let expected = memory.apply(&batch, Durability::Durable).expect("the model takes it");
-        let durability = if *durable { Durability::Durable } else { Durability::Eventual };
-        let applied = store.apply(&batch, durability).expect("applied");
-        let told = |applied: &Applied| applied.blocks.iter().map(|b| (b.id, b.length, b.value)).collect::<Vec<_>>();
-        prop_assert_eq!(told(&applied), told(&expected));
-        prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
-    }
+    apply_to_both(&*store, &memory, batches)?;
     prop_assert_eq!(store.block_count().expect("counted"), memory.block_count() as u64);
     drop(store);
     prop_assert_eq!(state(&*open()).expect("readable"), state(&memory).expect("readable"));
