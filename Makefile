@@ -55,6 +55,7 @@ bench-digests: build
 
 ## bench-postgres compare a volume in PostgreSQL with one in files (DIR=where to work)
 bench-postgres: build
+	cargo build --release --package weft-store --example pipelined_reads
 	tests/bench-postgres $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench-peers compare with other file systems of user space (DIR=where to work)

@@ -1,6 +1,7 @@
 //! One immutable buffer, and a part of one.
 
-use crate::{Buffer, pool};
+use crate::Buffer;
+use crate::memory::Memory;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -11,28 +12,15 @@ pub struct Block {
     memory: Arc<Memory>,
 }
 
-/// What a block holds, after `start` bytes that it does not; its memory serves others afterwards.
-#[derive(Default)]
-struct Memory {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        pool::keep(std::mem::take(&mut self.bytes));
-    }
-}
-
 impl Block {
     /// Freezes `bytes` into a block without copying them.
     pub fn new(bytes: Vec<u8>) -> Block {
-        Block::of_memory(bytes, 0)
+        Block::of_memory(Memory::of(bytes))
     }
 
-    /// Those of `bytes` from `start` on.
-    pub(crate) fn of_memory(bytes: Vec<u8>, start: usize) -> Block {
-        Block { memory: Arc::new(Memory { bytes, start }) }
+    /// The bytes in `memory`.
+    pub(crate) fn of_memory(memory: Memory) -> Block {
+        Block { memory: Arc::new(memory) }
     }
 
     /// Copies `bytes` into a new block.
@@ -57,7 +45,7 @@ impl Block {
 impl Deref for Block {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.memory.bytes[self.memory.start..]
+        &self.memory
     }
 }
 

@@ -1,45 +1,25 @@
 //! Bytes that are still edited; frozen they become a block.
 
-use crate::{Block, pool};
+use crate::Block;
+use crate::memory::Memory;
 use std::ops::{Deref, DerefMut};
 
-/// Where memory of long buffers starts: at a multiple of this, so that devices read and write it without a copy.
-pub const ALIGNMENT: usize = 4096;
-
-/// Bytes in a buffer from which on it is aligned; for shorter ones that would waste more than it helps.
-pub const ALIGNED_MIN: usize = pool::BYTES_MIN;
-
-/// Bytes to edit, owned by one. They lie together; if there are [`ALIGNED_MIN`] or more, from a multiple of
-/// [`ALIGNMENT`] on.
+/// Bytes to edit, owned by one. They lie together; if there are [`crate::ALIGNED_MIN`] or more, from a multiple of
+/// [`crate::ALIGNMENT`] on.
 #[derive(Debug, Default)]
 pub struct Buffer {
-    /// Its bytes follow `start` others.
-    memory: Vec<u8>,
-    start: usize,
+    memory: Memory,
 }
 
 impl Buffer {
     /// Without bytes, with memory for `capacity`.
     pub fn with_capacity(capacity: usize) -> Buffer {
-        if capacity < ALIGNED_MIN {
-            return Buffer { memory: Vec::with_capacity(capacity), start: 0 };
-        }
-        let needed = capacity + ALIGNMENT;
-        let mut buffer = Buffer::aligned(pool::take(needed).unwrap_or_else(|| Vec::with_capacity(needed)));
-        buffer.memory.truncate(buffer.start);
-        buffer
+        Buffer { memory: Memory::with_capacity(capacity) }
     }
 
     /// `len` bytes of any content, to be written over: what an earlier block held may show.
     pub fn any(len: usize) -> Buffer {
-        if len < ALIGNED_MIN {
-            return Buffer { memory: vec![0; len], start: 0 };
-        }
-        let needed = len + ALIGNMENT;
-        // Neither zeros fresh from the system nor memory that held as much before are written over.
-        let mut buffer = Buffer::aligned(pool::take(needed).unwrap_or_else(|| vec![0; needed]));
-        buffer.memory.resize(buffer.start + len, 0);
-        buffer
+        Buffer { memory: Memory::any(len) }
     }
 
     /// A copy of `bytes`.
@@ -49,44 +29,19 @@ impl Buffer {
         copy
     }
 
-    /// In `memory`, which has [`ALIGNMENT`] bytes more than will be used: whatever it holds from `start` on.
-    fn aligned(mut memory: Vec<u8>) -> Buffer {
-        let start = memory.as_ptr().align_offset(ALIGNMENT);
-        if memory.len() < start {
-            memory.resize(start, 0);
-        }
-        Buffer { memory, start }
-    }
-
     /// Adds `bytes` at the end.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        self.reserve(bytes.len());
         self.memory.extend_from_slice(bytes);
     }
 
     /// Cuts off or adds zeros, so that there are `len` bytes.
     pub fn resize(&mut self, len: usize) {
-        self.reserve(len.saturating_sub(self.len()));
-        self.memory.resize(self.start + len, 0);
-    }
-
-    fn reserve(&mut self, more: usize) {
-        if self.memory.len() + more > self.memory.capacity() {
-            let mut larger = Buffer::with_capacity((self.len() + more).max(2 * self.len()));
-            larger.memory.extend_from_slice(self);
-            *self = larger;
-        }
+        self.memory.resize(len);
     }
 
     /// Its bytes as a block, without copying them.
-    pub fn freeze(mut self) -> Block {
-        Block::of_memory(std::mem::take(&mut self.memory), self.start)
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        pool::keep(std::mem::take(&mut self.memory));
+    pub fn freeze(self) -> Block {
+        Block::of_memory(self.memory)
     }
 }
 
@@ -99,13 +54,13 @@ impl Clone for Buffer {
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.memory[self.start..]
+        &self.memory
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..]
+        &mut self.memory
     }
 }
 
@@ -119,6 +74,7 @@ impl Eq for Buffer {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ALIGNED_MIN, ALIGNMENT};
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]

@@ -9,9 +9,11 @@
 
 mod block;
 mod buffer;
+mod memory;
 pub mod pool;
 mod rope;
 
 pub use block::{Block, Slice};
-pub use buffer::{ALIGNED_MIN, ALIGNMENT, Buffer};
+pub use buffer::Buffer;
+pub use memory::{ALIGNED_MIN, ALIGNMENT};
 pub use rope::Rope;

@@ -4,7 +4,6 @@ mod arguments;
 mod command;
 mod daemon;
 mod helper;
-mod memory;
 mod opened;
 mod size;
 mod watched;
@@ -14,7 +13,6 @@ use helper::Helper;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    memory::set_up();
     let mut words: Vec<_> = std::env::args_os().collect();
     match helper::helper(&words) {
         Helper::No => {}

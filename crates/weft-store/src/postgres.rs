@@ -137,7 +137,7 @@ impl PostgresStore {
     }
 
     /// Reads on some connection; again on a new one if it breaks.
-    fn read<T>(&self, class: Class, read: impl Fn(&mut Connection) -> Result<T>) -> Result<T> {
+    fn read<T>(&self, class: Class, mut read: impl FnMut(&mut Connection) -> Result<T>) -> Result<T> {
         self.refuse_lost()?;
         let kept = self.readers.lock().pop();
         let mut connection = match kept {
@@ -226,22 +226,23 @@ impl Store for PostgresStore {
         if patience == Patience::None {
             return Ok(None);
         }
-        let read = self.read(Class::Blocks, |connection| read::blocks(connection, &[*block]))?.pop();
+        let mut read = None;
+        self.read_blocks(&[*block], &mut |_, result| read = Some(result))?;
         read.ok_or_else(|| Error::Bug("one block was asked for".into()))?.map(Some)
     }
 
-    fn read_blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
-        let mut read = Vec::with_capacity(blocks.len());
-        for together in blocks.chunks(BLOCKS_TOGETHER) {
-            match self.read(Class::Blocks, |connection| read::blocks(connection, together)) {
-                Ok(found) => read.extend(found),
-                // Each is to be told, and may fail for itself.
-                Err(_) => read.extend(together.iter().map(|block| {
-                    self.read_block(block, Patience::Forever)?.ok_or_else(|| Error::Bug("nobody waited".into()))
-                })),
+    fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
+        let mut next = 0;
+        self.read(Class::Blocks, |connection| {
+            while next < blocks.len() {
+                let together = &blocks[next..blocks.len().min(next + BLOCKS_TOGETHER)];
+                read::blocks(connection, together, &mut |result| {
+                    visit(next, result);
+                    next += 1;
+                })?;
             }
-        }
-        read
+            Ok(())
+        })
     }
 
     /// Every commit is durable: there are so few that waiting for the disk costs nothing, and a server that crashed and came back without some of

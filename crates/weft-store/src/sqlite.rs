@@ -121,8 +121,9 @@ impl Store for SqliteStore {
         self.part(block, &range, patience)
     }
 
-    fn read_blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
-        self.blocks(blocks)
+    fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
+        self.blocks(blocks, visit);
+        Ok(())
     }
 
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {

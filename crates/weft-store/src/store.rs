@@ -78,10 +78,14 @@ pub trait Store: Send + Sync {
         Ok(self.read_block(block, patience)?.map(|bytes| (0, bytes)))
     }
 
-    /// All of `blocks`, each as by [`Store::read_block`], in their order. Those that lie together are read together.
-    fn read_blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
-        let read = |block| self.read_block(block, Patience::Forever)?.ok_or_else(|| Error::Bug("nobody waited".into()));
-        blocks.iter().map(read).collect()
+    /// Has `visit` look at each of `blocks`, with its place among them, in their order and as soon as it is here: read as by
+    /// [`Store::read_block`]. Those that lie together are read together. Fails if all that was not visited cannot be had.
+    fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
+        for (at, block) in blocks.iter().enumerate() {
+            let read = self.read_block(block, Patience::Forever);
+            visit(at, read.and_then(|read| read.ok_or_else(|| Error::Bug("nobody waited".into()))));
+        }
+        Ok(())
     }
 
     /// Whether every commit is durable, whatever was asked for.

@@ -39,7 +39,7 @@ struct Shared {
     jobs: Mutex<Jobs>,
     /// Signalled when there is a run to read, or no more will come.
     work: Condvar,
-    /// Signalled when a run has been read.
+    /// Signalled when a block has been read.
     done: Condvar,
     /// Bytes that may be on their way.
     bytes_max: u64,
@@ -173,6 +173,17 @@ impl Shared {
         self.work.notify_all();
     }
 
+    /// Notes that `blocks` are not on their way any more.
+    fn end<'a>(&self, blocks: impl Iterator<Item = &'a BlockRef>) {
+        let mut jobs = self.jobs.lock();
+        for block in blocks {
+            jobs.coming.remove(&block.id);
+            jobs.bytes -= u64::from(block.length);
+        }
+        drop(jobs);
+        self.done.notify_all();
+    }
+
     fn bring(&self, id: BlockId) {
         let mut jobs = self.jobs.lock();
         if jobs.coming.get(&id) == Some(&Coming::Waiting) {
@@ -188,10 +199,11 @@ impl Shared {
     }
 }
 
-/// Blocks that one thread reads. Dropped, they are not on their way any more.
+/// Blocks that one thread reads. Dropped, none of them is on its way any more.
 struct Run<'a> {
     shared: &'a Shared,
-    blocks: Vec<BlockRef>,
+    /// Those that are still on their way.
+    blocks: VecDeque<BlockRef>,
 }
 
 impl<'a> Run<'a> {
@@ -199,29 +211,28 @@ impl<'a> Run<'a> {
         for block in &blocks {
             jobs.coming.insert(block.id, Coming::Reading);
         }
-        Run { shared, blocks }
+        Run { shared, blocks: blocks.into() }
     }
 
-    fn read(self) {
-        let read = self.shared.store.read_blocks(&self.blocks);
-        for (block, bytes) in self.blocks.iter().zip(read) {
+    fn read(mut self) {
+        let blocks = Vec::from(self.blocks.clone());
+        // What could not be read is not on its way any more: whoever needs it reads it and is told why not.
+        let _ = self.shared.store.read_blocks(&blocks, &mut |_, bytes| {
+            let block = self.blocks.pop_front().expect("each is visited once");
             if let Ok(bytes) = bytes {
                 self.shared.cache.insert(block.id, bytes);
                 self.shared.blocks_read.fetch_add(1, Ordering::Relaxed);
             }
-        }
+            self.shared.end([&block].into_iter());
+        });
     }
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        let mut jobs = self.shared.jobs.lock();
-        for block in &self.blocks {
-            jobs.coming.remove(&block.id);
-            jobs.bytes -= u64::from(block.length);
+        if !self.blocks.is_empty() {
+            self.shared.end(self.blocks.iter());
         }
-        drop(jobs);
-        self.shared.done.notify_all();
     }
 }
 

@@ -8,7 +8,7 @@ use crate::round_trips::{Class, Counts};
 use bytes::Bytes;
 use futures_util::future::{FusedFuture, maybe_done, try_join_all};
 use futures_util::{FutureExt, SinkExt, TryStreamExt};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -56,6 +56,11 @@ fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Error {
     move |source| Error::Postgres { what, source }
 }
 
+/// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01 to 57P03).
+fn tells_the_end(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| code.code().starts_with("57P0"))
+}
+
 /// Has `driver` send and receive until `future` is there.
 fn drive<T>(runtime: &Runtime, driver: &mut Driver, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
@@ -72,11 +77,11 @@ fn drive<T>(runtime: &Runtime, driver: &mut Driver, future: impl Future<Output =
     }))
 }
 
-/// The results of `requests`. They are sent in the order in which they are first polled, and answered in that order: until one is
-/// answered, none after it need be looked at again.
-async fn in_order<T>(requests: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut requests = requests.map(|request| Box::pin(maybe_done(request))).collect::<Vec<_>>();
-    let (mut is_sent, mut first) = (false, 0);
+/// Has `visit` look at the result of each of `requests` as it comes. They are sent in the order in which they are first polled, and answered in
+/// that order: until one is answered, none after it need be looked at again.
+async fn in_order<T>(requests: impl Iterator<Item = impl Future<Output = T>>, mut visit: impl FnMut(T)) {
+    let mut requests = requests.map(|request| Box::pin(maybe_done(request))).collect::<VecDeque<_>>();
+    let mut is_sent = false;
     poll_fn(|context| {
         if !is_sent {
             is_sent = true;
@@ -84,16 +89,16 @@ async fn in_order<T>(requests: impl Iterator<Item = impl Future<Output = T>>) ->
                 let _ = request.as_mut().poll(context);
             }
         }
-        while let Some(request) = requests.get_mut(first) {
+        while let Some(request) = requests.front_mut() {
             if request.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
-            first += 1;
+            visit(request.as_mut().take_output().expect("it is done"));
+            requests.pop_front();
         }
         Poll::Ready(())
     })
     .await;
-    requests.iter_mut().map(|request| request.as_mut().take_output().expect("all are done")).collect()
 }
 
 /// A runtime for one connection.
@@ -114,10 +119,9 @@ impl Connection {
         self.is_ending || self.client.is_closed()
     }
 
-    /// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01 to 57P03).
     fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(Error::Postgres { source, .. }) = &result {
-            self.is_ending |= source.code().is_some_and(|code| code.code().starts_with("57P0"));
+            self.is_ending |= tells_the_end(source);
         }
         result
     }
@@ -167,8 +171,26 @@ impl Connection {
     /// The rows of each of `calls`, which go out together. The first error is told; after one in a transaction nothing but rolling back
     /// is left.
     pub(super) fn query_all(&mut self, what: &'static str, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
+        let mut rows = Vec::with_capacity(calls.len());
+        let mut failure = Ok(());
+        let sent = self.visit_all(what, calls, |answer| match answer {
+            Ok(found) => rows.push(found),
+            Err(error) if failure.is_ok() => failure = Err(error),
+            Err(_) => {}
+        });
+        failure.and(sent).map(|()| rows)
+    }
+
+    /// Has `visit` look at the rows of each of `calls`, which go out together, as they come, or at why there are none. Fails if the connection
+    /// breaks; what is not answered then is not visited.
+    pub(super) fn visit_all(
+        &mut self,
+        what: &'static str,
+        calls: &[Call],
+        mut visit: impl FnMut(Result<Vec<Row>>),
+    ) -> Result<()> {
         if calls.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         self.prepare(what, calls.iter().map(|call| call.statement))?;
         self.count();
@@ -176,18 +198,27 @@ impl Connection {
         let prefix = self.prefix.take();
         let query = async |call: Option<&Call>| {
             let Some(call) = call else {
-                client.batch_execute(prefix.unwrap_or_default()).await?;
-                return Ok(Vec::new());
+                return (true, client.batch_execute(prefix.unwrap_or_default()).await.map(|()| Vec::new()));
             };
             let parameters = call.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync));
-            client.query_raw(&prepared[call.statement], parameters).await?.try_collect::<Vec<Row>>().await
+            let rows = client.query_raw(&prepared[call.statement], parameters);
+            (false, async { rows.await?.try_collect::<Vec<Row>>().await }.await)
         };
         let first = prefix.is_some().then_some(None);
-        let all = in_order(first.into_iter().chain(calls.iter().map(Some)).map(query));
-        let answers = drive(&self.runtime, &mut self.driver, all);
-        let first = usize::from(prefix.is_some());
-        let rows = answers.into_iter().map(|answer| answer.map_err(failed(what))).collect::<Result<Vec<_>>>();
-        self.noted(rows.map(|mut rows| rows.split_off(first)))
+        let (mut is_ending, mut failure) = (false, Ok(()));
+        let all = in_order(first.into_iter().chain(calls.iter().map(Some)).map(query), |(is_prefix, answer)| {
+            let is_over = answer.as_ref().is_err_and(|error| error.is_closed() || tells_the_end(error));
+            is_ending |= is_over;
+            let answer = answer.map_err(failed(what));
+            match answer {
+                Err(error) if is_prefix || is_over => failure = std::mem::replace(&mut failure, Ok(())).and(Err(error)),
+                Ok(_) if is_prefix => {}
+                answer => visit(answer),
+            }
+        });
+        drive(&self.runtime, &mut self.driver, all);
+        self.is_ending |= is_ending;
+        failure
     }
 
     /// The rows of one statement.

@@ -431,7 +431,8 @@ impl DigestRows for Rows<'_> {
         if let Some(bytes) = self.pending.borrow().blocks.get(&block.id) {
             return Ok(Block::new(bytes.to_vec()));
         }
-        let read = read::blocks(&mut self.connection.borrow_mut(), &[*block])?.pop();
+        let mut read = None;
+        read::blocks(&mut self.connection.borrow_mut(), &[*block], &mut |result| read = Some(result))?;
         read.ok_or_else(|| Error::Bug("one block was asked for".into()))?
     }
 

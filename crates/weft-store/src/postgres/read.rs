@@ -183,8 +183,12 @@ pub(super) fn commits(connection: &mut Connection, from: CommitNo, limit: usize)
     rows.iter().map(commit).collect()
 }
 
-/// The bytes of blocks, verified, each alone an error or not; the first error of the database ends all.
-pub(super) fn blocks(connection: &mut Connection, blocks: &[BlockRef]) -> Result<Vec<Result<Block>>> {
+/// Has `visit` look at the bytes of each of `blocks` as they come, verified, or at why there are none. Fails if the connection breaks.
+pub(super) fn blocks(
+    connection: &mut Connection,
+    blocks: &[BlockRef],
+    visit: &mut dyn FnMut(Result<Block>),
+) -> Result<()> {
     let call = |block: &BlockRef| {
         let Place::File(owner) = block.place else {
             return Err(Error::Bug(format!("block {} does not lie in this database", block.id.0)));
@@ -192,15 +196,19 @@ pub(super) fn blocks(connection: &mut Connection, blocks: &[BlockRef]) -> Result
         Ok(Call::new(sql::BYTES, vec![Box::new(int(owner.0)), Box::new(int(block.id.0))]))
     };
     let calls = blocks.iter().map(call).collect::<Result<Vec<_>>>()?;
-    let answers = connection.query_all(WHAT, &calls)?;
-    Ok(blocks.iter().zip(answers).map(|(block, rows)| verified(block, rows.first())).collect())
+    let mut asked = blocks.iter();
+    connection.visit_all(WHAT, &calls, |rows| {
+        let block = asked.next().expect("as many answers as questions");
+        visit(rows.and_then(|rows| verified(block, rows.first())));
+    })
 }
 
 fn verified(block: &BlockRef, row: Option<&Row>) -> Result<Block> {
     let row = row.ok_or_else(|| Error::Corrupt(format!("the bytes of block {} are missing", block.id.0)))?;
-    let bytes: Vec<u8> = get(row, 0)?;
-    match block.verify(&bytes) {
-        true => Ok(Block::new(bytes)),
+    let bytes: &[u8] =
+        row.try_get(0).map_err(|error| bad(format_args!("the bytes of block {}: {error}", block.id.0)))?;
+    match block.verify(bytes) {
+        true => Ok(Block::copy_of(bytes)),
         false => Err(Error::Corrupt(format!("block {} has other bytes than were written", block.id.0))),
     }
 }

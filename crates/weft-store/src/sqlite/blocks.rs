@@ -21,7 +21,7 @@ impl SqliteStore {
     pub(super) fn block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
         let bytes = match block.place {
             Place::Database | Place::File(_) => {
-                self.readers.with(|connection| read::block_bytes(connection, block.id)).map(Block::new)?
+                self.readers.with(|connection| read::block_bytes(connection, block.id))?
             }
             Place::Segment { segment, offset } => {
                 let length = block.length as usize;
@@ -60,19 +60,18 @@ impl SqliteStore {
         }
     }
 
-    pub(super) fn blocks(&self, blocks: &[BlockRef]) -> Vec<Result<Block>> {
-        let mut read = Vec::with_capacity(blocks.len());
-        let mut rest = blocks;
-        while !rest.is_empty() {
-            let (run, after) = rest.split_at(run_of(rest));
-            match self.run(run) {
-                Some(bytes) => read.extend(run.iter().zip(bytes).map(|(block, bytes)| verified(block, bytes))),
-                // One by one each says what is wrong with it, if anything.
-                None => read.extend(run.iter().map(|block| self.block_in_time(block))),
+    pub(super) fn blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) {
+        let mut at = 0;
+        while at < blocks.len() {
+            let run = &blocks[at..at + run_of(&blocks[at..])];
+            // One by one each says what is wrong with it, if anything.
+            let mut read = self.run(run).map(Vec::into_iter);
+            for block in run {
+                let bytes = read.as_mut().and_then(Iterator::next);
+                visit(at, bytes.map_or_else(|| self.block_in_time(block), |bytes| verified(block, bytes)));
+                at += 1;
             }
-            rest = after;
         }
-        read
     }
 
     fn block_in_time(&self, block: &BlockRef) -> Result<Block> {
@@ -101,7 +100,7 @@ pub(super) fn bytes_at_place(
     block: &BlockRef,
 ) -> Result<Option<Block>> {
     match (block.place, segments) {
-        (Place::Database | Place::File(_), _) => Ok(Some(Block::new(read::block_bytes(connection, block.id)?))),
+        (Place::Database | Place::File(_), _) => Ok(Some(read::block_bytes(connection, block.id)?)),
         (Place::Segment { segment, offset }, Some(segments)) => {
             segments.read(segment, offset, block.length as usize, Patience::Forever)
         }

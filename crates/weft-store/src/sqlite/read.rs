@@ -8,7 +8,7 @@ use crate::row::{
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::ops::Range;
-use weft_block::Slice;
+use weft_block::{Block, Slice};
 use weft_digest::{Digest, Kind, Parts};
 
 fn failed(source: rusqlite::Error) -> Error {
@@ -169,10 +169,11 @@ pub(super) fn orphans(connection: &Connection) -> Result<Vec<Ino>> {
     all(connection, statement, (), |row| unsigned(row, 0).map(Ino))
 }
 
-pub(super) fn block_bytes(connection: &Connection, id: BlockId) -> Result<Vec<u8>> {
+pub(super) fn block_bytes(connection: &Connection, id: BlockId) -> Result<Block> {
     let statement = "SELECT bytes FROM block_bytes WHERE id = ?1";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    let found = statement.query_row((sql(id.0),), |row| row.get(0)).optional().map_err(failed)?;
+    let copied = |row: &Row<'_>| Ok(Block::copy_of(row.get_ref(0)?.as_blob()?));
+    let found = statement.query_row((sql(id.0),), copied).optional().map_err(failed)?;
     found.ok_or_else(|| Error::Corrupt(format!("the bytes of block {} are missing", id.0)))
 }
 

@@ -43,7 +43,11 @@ pub fn state(store: &dyn Store) -> Result<State> {
             }
         }
         let own = store.extents(ino, 0..u64::MAX)?;
-        let together = store.read_blocks(&own.iter().map(|(_, block)| *block).collect::<Vec<_>>());
+        let mut together = Vec::new();
+        store.read_blocks(&own.iter().map(|(_, block)| *block).collect::<Vec<_>>(), &mut |at, read| {
+            assert_eq!(at, together.len(), "visited in their order");
+            together.push(read);
+        })?;
         for ((index, block), again) in own.into_iter().zip(together) {
             let bytes = store.read_block(&block, Patience::Forever)?.expect("waited for");
             assert!(block.verify(&bytes), "bytes that are not what was written");
