@@ -14,7 +14,7 @@ pub const BLOCK_BYTES: u32 = 4096;
 
 /// Options of every volume made here.
 pub fn volume_options(home: BlockHome) -> VolumeOptions {
-    VolumeOptions { block_size: BLOCK_BYTES, inline_max: 512, home, bytes_max: Some(1 << 40), inodes_max: Some(1000), digests: true }
+    VolumeOptions { block_size: BLOCK_BYTES, inline_max: 512, home, bytes_max: Some(1 << 40), inodes_max: Some(1000), digests: true, own_table_from: None }
 }
 
 /// Options of every mount made here: no threads, little memory.

@@ -88,6 +88,12 @@ impl Deref for Slice {
     }
 }
 
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl From<Vec<u8>> for Slice {
     fn from(bytes: Vec<u8>) -> Slice {
         Block::new(bytes).whole()

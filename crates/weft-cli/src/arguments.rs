@@ -217,6 +217,23 @@ pub struct VerifyProof {
     pub json: bool,
 }
 
+/// From which byte of a file on blocks lie in a table of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout(pub Option<u64>);
+
+/// Bytes of a file that lie in the common table of a hybrid layout, if not said.
+const HYBRID_FROM: u64 = 1 << 20;
+
+fn layout(text: &str) -> Result<Layout, String> {
+    Ok(Layout(match text.split_once('=') {
+        None if text == "single" => None,
+        None if text == "per-file" => Some(0),
+        None if text == "hybrid" => Some(HYBRID_FROM),
+        Some(("hybrid", size)) => Some(size::parse(size)?),
+        _ => return Err("say single, per-file, hybrid or hybrid=SIZE".into()),
+    }))
+}
+
 #[derive(Args)]
 pub struct Init {
     /// The volume to make: nothing, or an empty directory, may be there; or postgres://[USER@][HOST][:PORT]/DATABASE[?schema=NAME]
@@ -224,6 +241,13 @@ pub struct Init {
     /// Where blocks lie [default: segments, or the database for a volume in PostgreSQL]
     #[arg(long, value_enum)]
     pub blocks: Option<Blocks>,
+    /// Tables that blocks lie in, in PostgreSQL: single, per-file, or hybrid[=SIZE]
+    ///
+    /// single: one table for all. per-file: each file's blocks in a table of its own, which goes with the file. hybrid: the same for what
+    /// lies past the first SIZE bytes of a file (1M if not said). One commit uses tables of at most 256 files; what others write in it
+    /// lies in the common table.
+    #[arg(long, value_parser = layout, default_value = "single", value_name = "LAYOUT")]
+    pub layout: Layout,
     /// Bytes in a block: a power of two from 4K to 4M
     #[arg(long, value_parser = size::parse, default_value = "64K", value_name = "SIZE")]
     pub block_size: u64,

@@ -198,6 +198,8 @@ pub enum Place {
     Database,
     /// In the database, with the blocks that were written for this file.
     File(Ino),
+    /// In the database, in a table of this file's own.
+    Own(Ino),
     /// In a segment file.
     Segment {
         /// Number of the segment.

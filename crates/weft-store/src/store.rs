@@ -210,6 +210,9 @@ pub struct VolumeOptions {
     pub inodes_max: Option<u64>,
     /// Whether it keeps digests of files and directories.
     pub digests: bool,
+    /// From which byte of a file on its blocks lie in a table of its own, where blocks lie in the database of a server; none: all lie in
+    /// one table.
+    pub own_table_from: Option<u64>,
 }
 
 impl Default for VolumeOptions {
@@ -221,6 +224,7 @@ impl Default for VolumeOptions {
             bytes_max: None,
             inodes_max: None,
             digests: true,
+            own_table_from: None,
         }
     }
 }

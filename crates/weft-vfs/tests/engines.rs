@@ -7,7 +7,7 @@ use weft_store::log::OperationLog;
 use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, check};
 use weft_store::{BlockHome, Timestamp, VolumeOptions};
-use weft_store::{CheckOptions, Outcome, Repair};
+use weft_store::{CheckOptions, Finding, Outcome, Repair};
 use weft_testkit::{Break, Cluster, CrashStore, Driver, Means, Proxy, Step, operations};
 use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
@@ -22,10 +22,17 @@ fn drive(steps: &[Step], store: CrashStore, means: Means) -> Result<(), TestCase
     Ok(())
 }
 
-fn agree_in_postgres(steps: &[Step], means: Means) -> Result<(), TestCaseError> {
-    let address = Cluster::shared().address();
+/// A volume whose blocks lie in one table, in one for each file, or in both.
+fn in_postgres() -> impl Strategy<Value = VolumeOptions> {
     let options = Driver::volume_options(BlockHome::Database);
-    postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("created");
+    let layouts = [None, Some(0), Some(2 * u64::from(options.block_size))];
+    prop::sample::select(layouts.to_vec())
+        .prop_map(move |own_table_from| VolumeOptions { own_table_from, ..options.clone() })
+}
+
+fn agree_in_postgres(steps: &[Step], volume: &VolumeOptions, means: Means) -> Result<(), TestCaseError> {
+    let address = Cluster::shared().address();
+    postgres::create(&address, volume, (0, 0), Timestamp(0)).expect("created");
     let store = postgres::open(&address, OpenOptions::default()).expect("opened");
     let logged = store.clone();
     let mut store = CrashStore::over(store);
@@ -33,16 +40,28 @@ fn agree_in_postgres(steps: &[Step], means: Means) -> Result<(), TestCaseError> 
         store = store.with_log(move || OperationLog::Rows(logged.intents()));
     }
     drive(steps, store, means)?;
+    undamaged(|options| postgres::check(&address, options, &mut |_| {}))?;
     postgres::remove(&address).expect("removed");
     Ok(())
 }
 
+fn undamaged(check: impl Fn(CheckOptions) -> weft_store::Result<Vec<Finding>>) -> Result<(), TestCaseError> {
+    let findings = check(CheckOptions { repair: Repair::No, read_data: true }).expect("checked");
+    let damage: Vec<_> = findings.into_iter().filter(|finding| finding.outcome != Outcome::Note).collect();
+    prop_assert!(damage.is_empty(), "{damage:?}");
+    Ok(())
+}
+
 /// Connections break on the way to a commit, in it, and after it: nobody above the store notices.
-fn agree_over_breaking_connections(steps: &[Step], breaks: &[Break]) -> Result<(), TestCaseError> {
+fn agree_over_breaking_connections(
+    steps: &[Step],
+    volume: &VolumeOptions,
+    breaks: &[Break],
+) -> Result<(), TestCaseError> {
     let cluster = Cluster::shared();
     let (proxy, url) = (Proxy::new(cluster), cluster.url());
     let address = proxy.address(&url);
-    postgres::create(&address, &Driver::volume_options(BlockHome::Database), (0, 0), Timestamp(0)).expect("created");
+    postgres::create(&address, volume, (0, 0), Timestamp(0)).expect("created");
     let store = postgres::open(&address, OpenOptions::default()).expect("opened");
     let logged = store.clone();
     let store = CrashStore::over(store).with_log(move || OperationLog::Rows(logged.intents()));
@@ -54,6 +73,7 @@ fn agree_over_breaking_connections(steps: &[Step], breaks: &[Break]) -> Result<(
     }
     drop(driver);
     proxy.set(Break::Never);
+    undamaged(|options| postgres::check(&address, options, &mut |_| {}))?;
     postgres::remove(&address).expect("removed");
     Ok(())
 }
@@ -72,11 +92,7 @@ fn agree(steps: &[Step], volume: &VolumeOptions) -> Result<(), TestCaseError> {
     let path = directory.path().join("volume");
     sqlite::create(&path, volume, (0, 0), Timestamp(0)).expect("created");
     drive(steps, CrashStore::over(sqlite::open(&path).expect("opened").store), Means::AMPLE)?;
-    let options = CheckOptions { repair: Repair::No, read_data: true };
-    let findings = check(&path, options, &mut |_| {}).expect("checked");
-    let damage: Vec<_> = findings.into_iter().filter(|finding| finding.outcome != Outcome::Note).collect();
-    prop_assert!(damage.is_empty(), "{damage:?}");
-    Ok(())
+    undamaged(|options| check(&path, options, &mut |_| {}))
 }
 
 /// Positions stay with entries that are renamed in their directory; another row must have let go of one first,
@@ -135,19 +151,23 @@ proptest! {
     }
 
     #[test]
-    fn a_volume_in_postgresql_does_what_the_reference_does(steps in operations(80, true)) {
-        agree_in_postgres(&steps, Means::NO_LOG)?;
+    fn a_volume_in_postgresql_does_what_the_reference_does(
+        steps in operations(80, true), volume in in_postgres()
+    ) {
+        agree_in_postgres(&steps, &volume, Means::NO_LOG)?;
     }
 
     #[test]
-    fn a_volume_in_postgresql_with_an_intent_log_does_what_the_reference_does(steps in operations(40, true)) {
-        agree_in_postgres(&steps, Means::AMPLE)?;
+    fn a_volume_in_postgresql_with_an_intent_log_does_what_the_reference_does(
+        steps in operations(40, true), volume in in_postgres()
+    ) {
+        agree_in_postgres(&steps, &volume, Means::AMPLE)?;
     }
 
     #[test]
     fn a_volume_in_postgresql_whose_connections_break_does_what_the_reference_does(
-        steps in operations(40, true), breaks in breaks()
+        steps in operations(40, true), volume in in_postgres(), breaks in breaks()
     ) {
-        agree_over_breaking_connections(&steps, &breaks)?;
+        agree_over_breaking_connections(&steps, &volume, &breaks)?;
     }
 }

@@ -62,6 +62,11 @@ fn print(header: &Header, on_disk: Option<u64>) {
     };
     println!("format      {}", header.format);
     println!("blocks      {} each, in {home}", show(u64::from(header.options.block_size)));
+    match header.options.own_table_from {
+        None => {}
+        Some(0) => println!("layout      each file's blocks in a table of its own"),
+        Some(from) => println!("layout      blocks past the first {} of a file in a table of its own", show(from)),
+    }
     println!("inline      files up to {}", show(u64::from(header.options.inline_max)));
     println!(
         "inodes      {} (limit {})",

@@ -17,6 +17,9 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         }
         (Location::Postgres(_), _) => BlockHome::Database,
     };
+    if let (Location::Files(_), Some(_)) = (&location, arguments.layout.0) {
+        return usage("only a volume in PostgreSQL has tables of files' own; leave --layout out".into());
+    }
     let options = VolumeOptions {
         block_size: narrow("block size", arguments.block_size)?,
         inline_max: narrow("inline threshold", arguments.inline)?,
@@ -24,6 +27,7 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         bytes_max: arguments.size_max,
         inodes_max: arguments.inodes_max,
         digests: !arguments.no_digests,
+        own_table_from: arguments.layout.0,
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     location.create(&options, owner, SystemClock.now()).with_context(|| format!("cannot make volume {location}"))?;

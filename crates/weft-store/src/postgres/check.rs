@@ -5,11 +5,13 @@ use super::address::Address;
 use super::connection::Connection;
 use super::open::look;
 use super::read::{get, unsigned};
+use super::{own, statements as sql};
 use crate::error::{Error, Result};
-use crate::finding::{CheckOptions, Finding, Progress, Repair};
+use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::row::{BlockId, BlockRef, Ino, Place};
 use crate::sqlite::{Copy, check_copy};
 use rusqlite::types::Value;
+use std::collections::BTreeSet;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -63,7 +65,11 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     }
     let (mut connection, header) = look(address)?;
     connection.run(WHAT, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
-    let bad = if options.read_data { damaged(&mut connection, progress)? } else { Vec::new() };
+    let mut bad = Vec::new();
+    if options.read_data {
+        damaged(&mut connection, progress, &mut bad)?;
+    }
+    let stray = own_tables(&mut connection, options, &mut bad)?;
     let directory = tempfile::tempdir();
     let directory =
         directory.map_err(|source| Error::Io { what: "cannot make", path: std::env::temp_dir(), source })?;
@@ -72,7 +78,14 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     copy_rows(&mut connection, &copy, progress)?;
     copy.finish()?;
     connection.run(WHAT, "COMMIT")?;
-    check_copy(&path, bad, progress)
+    let mut findings = check_copy(&path, bad, progress)?;
+    let note = |table| Finding {
+        path: None,
+        what: format!("the table {table} belongs to no file; nothing needs it"),
+        outcome: Outcome::Note,
+    };
+    findings.extend(stray.into_iter().map(note));
+    Ok(findings)
 }
 
 fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(Progress)) -> Result<()> {
@@ -97,35 +110,75 @@ fn values(row: &Row) -> Result<Vec<Value>> {
     row.columns().iter().enumerate().map(value).collect()
 }
 
-/// Blocks whose bytes are not those that were written.
-fn damaged(connection: &mut Connection, progress: &mut dyn FnMut(Progress)) -> Result<Vec<(BlockId, &'static str)>> {
+/// Blocks that are not as they were written, and what is wrong with them.
+type Bad = Vec<(BlockId, &'static str)>;
+
+/// Looks for blocks in the common table whose bytes are not those that were written.
+fn damaged(connection: &mut Connection, progress: &mut dyn FnMut(Progress), bad: &mut Bad) -> Result<()> {
     let mut total = 0;
     connection.each(WHAT, "SELECT count(*) FROM blocks", |row| {
         total = unsigned(row, 0)?;
         Ok(())
     })?;
-    let (mut done, mut bad) = (0, Vec::new());
-    connection.each(WHAT, "SELECT owner, id, length, base, value, bytes FROM blocks", |row| {
+    let mut done = 0;
+    connection.each(WHAT, "SELECT owner, id, length, base, value, bytes FROM blocks WHERE bytes IS NOT NULL", |row| {
         if done % REPORTED == 0 {
             progress(Progress { step: "data", done, total });
         }
         done += 1;
-        let id = BlockId(unsigned(row, 1)?);
-        let (length, value): (i64, Vec<u8>) = (get(row, 2)?, get(row, 4)?);
-        let block = u32::try_from(length).ok().zip(value.try_into().ok()).map(|(length, value)| {
-            Ok::<_, Error>(BlockRef {
-                id,
-                length,
-                base: unsigned(row, 3)?,
-                value,
-                place: Place::File(Ino(unsigned(row, 0)?)),
-            })
-        });
-        let bytes: &[u8] = row.try_get(5).map_err(|source| Error::Postgres { what: WHAT, source })?;
-        if !block.transpose()?.is_some_and(|block| block.verify(bytes)) {
-            bad.push((id, "has other bytes than were written"));
-        }
+        verify(row, bad)
+    })
+}
+
+fn verify(row: &Row, bad: &mut Bad) -> Result<()> {
+    let (owner, id) = (Ino(unsigned(row, 0)?), BlockId(unsigned(row, 1)?));
+    let (length, base, value) = (get::<i64>(row, 2)?, unsigned(row, 3)?, get::<Vec<u8>>(row, 4)?);
+    let length = u32::try_from(length).ok().zip(value.try_into().ok());
+    let block = length.map(|(length, value)| BlockRef { id, length, base, value, place: Place::File(owner) });
+    let bytes: &[u8] = row.try_get(5).map_err(|source| Error::Postgres { what: WHAT, source })?;
+    if !block.is_some_and(|block| block.verify(bytes)) {
+        bad.push((id, "has other bytes than were written"));
+    }
+    Ok(())
+}
+
+/// Looks at files' own tables: their blocks must be there and, if asked for, be what was written. Tells the tables of no file.
+fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad) -> Result<Vec<String>> {
+    let mut tables = BTreeSet::new();
+    let there = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = current_schema()";
+    connection.each(WHAT, there, |row| {
+        tables.extend(Some(get::<String>(row, 0)?).filter(|name| name.starts_with(own::PREFIX)));
         Ok(())
     })?;
-    Ok(bad)
+    let mut owners = Vec::new();
+    connection.each(WHAT, "SELECT DISTINCT owner FROM blocks WHERE bytes IS NULL ORDER BY owner", |row| {
+        owners.push(Ino(unsigned(row, 0)?));
+        Ok(())
+    })?;
+    for owner in owners {
+        let (table, blocks) = (own::table(owner), format!("b.owner = {} AND b.bytes IS NULL", owner.0));
+        let missing = match tables.remove(&table) {
+            true => {
+                format!("SELECT b.id FROM blocks b LEFT JOIN {table} o ON o.id = b.id WHERE {blocks} AND o.id IS NULL")
+            }
+            false => format!("SELECT b.id FROM blocks b WHERE {blocks}"),
+        };
+        let was_there = bad.len();
+        connection.each(WHAT, &missing, |row| {
+            bad.push((BlockId(unsigned(row, 0)?), "has no bytes"));
+            Ok(())
+        })?;
+        if options.read_data && bad.len() == was_there {
+            let all = format!(
+                "SELECT b.owner, b.id, b.length, b.base, b.value, o.bytes FROM blocks b JOIN {table} o ON o.id = b.id WHERE {blocks}"
+            );
+            connection.each(WHAT, &all, |row| verify(row, bad))?;
+        }
+    }
+    // Those that wait to be dropped are known.
+    connection.each(WHAT, sql::DROPPED, |row| {
+        tables.remove(&own::table(Ino(unsigned(row, 0)?)));
+        Ok(())
+    })?;
+    Ok(tables.into_iter().collect())
 }

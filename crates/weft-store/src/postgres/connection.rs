@@ -8,17 +8,21 @@ use crate::round_trips::{Class, Counts};
 use bytes::Bytes;
 use futures_util::future::{FusedFuture, maybe_done, try_join_all};
 use futures_util::{FutureExt, SinkExt, TryStreamExt};
-use std::collections::{HashMap, VecDeque};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
 /// A parameter of a statement.
 pub(super) type Parameter = Box<dyn ToSql + Sync + Send>;
+
+/// Statements that stay prepared, but for those of `statements`.
+const PREPARED_MAX: usize = 256;
 
 /// What sends and receives.
 pub(super) type Driving = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
@@ -26,15 +30,27 @@ pub(super) type Driving = Pin<Box<dyn Future<Output = Result<(), tokio_postgres:
 /// The same; over once the connection is closed.
 type Driver = Pin<Box<dyn FusedFuture<Output = Result<(), tokio_postgres::Error>> + Send>>;
 
+/// The text of a statement: one of `statements`, or one that names the table of a file.
+pub(super) type Text = Cow<'static, str>;
+
 /// A statement with its parameters.
 pub(super) struct Call {
-    statement: &'static str,
+    statement: Text,
     parameters: Vec<Parameter>,
+    /// Those of the parameters, if it is not worth preparing.
+    types: Option<Vec<Type>>,
 }
 
 impl Call {
-    pub(super) fn new(statement: &'static str, parameters: Vec<Parameter>) -> Call {
-        Call { statement, parameters }
+    /// Of a statement that is prepared once and remembered.
+    pub(super) fn new(statement: impl Into<Text>, parameters: Vec<Parameter>) -> Call {
+        Call { statement: statement.into(), parameters, types: None }
+    }
+
+    /// Of a statement that will hardly be said again, or names what is not there before those sent with it are done.
+    pub(super) fn once(statement: impl Into<Text>, parameters: Vec<(Parameter, Type)>) -> Call {
+        let (parameters, types) = parameters.into_iter().unzip();
+        Call { statement: statement.into(), parameters, types: Some(types) }
     }
 }
 
@@ -43,7 +59,7 @@ pub(super) struct Connection {
     runtime: Runtime,
     client: Client,
     driver: Driver,
-    prepared: HashMap<&'static str, Statement>,
+    prepared: HashMap<Text, Statement>,
     counts: Arc<Counts>,
     class: Class,
     /// What is said before the next statements, in one round trip with them.
@@ -153,18 +169,20 @@ impl Connection {
     }
 
     /// Prepares what is not yet, in one round trip.
-    fn prepare(&mut self, what: &'static str, statements: impl Iterator<Item = &'static str>) -> Result<()> {
-        let mut missing = statements.filter(|statement| !self.prepared.contains_key(statement)).collect::<Vec<_>>();
+    fn prepare<'a>(&mut self, what: &'static str, statements: impl Iterator<Item = &'a Text>) -> Result<()> {
+        let missing = statements.filter(|statement| !self.prepared.contains_key(*statement)).collect::<BTreeSet<_>>();
         if missing.is_empty() {
             return Ok(());
         }
-        missing.sort_unstable();
-        missing.dedup();
+        if self.prepared.len() + missing.len() > PREPARED_MAX {
+            // Those of tables that were not read for long.
+            self.prepared.retain(|statement, _| matches!(statement, Cow::Borrowed(_)));
+        }
         self.count();
         let all = try_join_all(missing.iter().map(|statement| self.client.prepare(statement)));
         let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what));
         let prepared = self.noted(prepared)?;
-        self.prepared.extend(missing.into_iter().zip(prepared));
+        self.prepared.extend(missing.into_iter().cloned().zip(prepared));
         Ok(())
     }
 
@@ -192,7 +210,8 @@ impl Connection {
         if calls.is_empty() {
             return Ok(());
         }
-        self.prepare(what, calls.iter().map(|call| call.statement))?;
+        let lasting = calls.iter().filter(|call| call.types.is_none());
+        self.prepare(what, lasting.map(|call| &call.statement))?;
         self.count();
         let (client, prepared) = (&self.client, &self.prepared);
         let prefix = self.prefix.take();
@@ -201,8 +220,11 @@ impl Connection {
                 return (true, client.batch_execute(prefix.unwrap_or_default()).await.map(|()| Vec::new()));
             };
             let parameters = call.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync));
-            let rows = client.query_raw(&prepared[call.statement], parameters);
-            (false, async { rows.await?.try_collect::<Vec<Row>>().await }.await)
+            let rows = match &call.types {
+                None => client.query_raw(&prepared[&call.statement], parameters).await,
+                Some(types) => client.query_typed_raw(&call.statement, parameters.zip(types.iter().cloned())).await,
+            };
+            (false, async { rows?.try_collect::<Vec<Row>>().await }.await)
         };
         let first = prefix.is_some().then_some(None);
         let (mut is_ending, mut failure) = (false, Ok(()));
@@ -225,7 +247,7 @@ impl Connection {
     pub(super) fn query(
         &mut self,
         what: &'static str,
-        statement: &'static str,
+        statement: impl Into<Text>,
         parameters: Vec<Parameter>,
     ) -> Result<Vec<Row>> {
         let rows = self.query_all(what, &[Call::new(statement, parameters)])?.pop();
@@ -256,15 +278,15 @@ impl Connection {
     pub(super) fn copy(
         &mut self,
         what: &'static str,
-        statement: &'static str,
+        statement: Text,
         chunks: impl IntoIterator<Item = Bytes>,
     ) -> Result<u64> {
         if let Some(prefix) = self.prefix.take() {
             self.run(what, prefix)?;
         }
-        self.prepare(what, std::iter::once(statement))?;
+        self.prepare(what, std::iter::once(&statement))?;
         self.count();
-        let (client, statement) = (&self.client, &self.prepared[statement]);
+        let (client, statement) = (&self.client, &self.prepared[&statement]);
         let copy = async {
             let mut sink = pin!(client.copy_in::<_, Bytes>(statement).await?);
             for chunk in chunks {

@@ -7,8 +7,7 @@ use super::lease::{Holder, Lease};
 use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::{tls, write};
-use crate::FORMAT;
+use super::{own, tls, write};
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::round_trips::Counts;
@@ -19,6 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
+
+/// Version of what lies in the database.
+pub const FORMAT: u32 = 4;
 
 /// How a volume is held.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +83,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     connection.run(what, &TABLES.join(";\n"))?;
     connection.query(
         what,
-        "INSERT INTO volume VALUES (1, $1, $2, $3, $4, $5, $6, $7, 1, 0, 16, 1, 0, 0, 1)",
+        "INSERT INTO volume VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, 1, 0, 16, 1, 0, 0, 1)",
         vec![
             Box::new(i64::from(FORMAT)),
             Box::new(time.0),
@@ -90,6 +92,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
             Box::new(options.bytes_max.map(int)),
             Box::new(options.inodes_max.map(int)),
             Box::new(options.digests),
+            Box::new(options.own_table_from.map(int)),
         ],
     )?;
     connection.run(what, "INSERT INTO lease VALUES (1, 0, '', NULL)")?;
@@ -121,13 +124,14 @@ pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
         ),
         _ => error,
     };
-    let header = read::header(&mut connection).map_err(absent)?;
-    if header.format != FORMAT {
+    // Alone: another format may lack what else there is to read.
+    let format = read::format(&mut connection).map_err(absent)?;
+    if format != FORMAT {
         return Err(Error::Unusable(format!(
-            "{address} has format {}, this program reads {FORMAT}; use the weft that made it, or a newer one",
-            header.format
+            "{address} has format {format}, this program reads {FORMAT}; use the weft that made it, or a newer one"
         )));
     }
+    let header = read::header(&mut connection)?;
     Ok((connection, header))
 }
 
@@ -160,7 +164,8 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
     let header = read::header(&mut connection)?;
     let last = read::commits(&mut connection, header.commit, 1)?.pop().filter(|row| row.number == header.commit);
     let zeros = Arc::new(ZeroValues::default());
-    let writer = Writer::new(connection, &header, last, lease.epoch(), zeros.clone());
+    let dropped = own::dropped(&mut connection)?;
+    let writer = Writer::new(connection, &header, last, lease.epoch(), zeros.clone(), dropped);
     Ok(Arc::new(PostgresStore {
         header: Mutex::new(header),
         readers: Mutex::new(Vec::new()),

@@ -1,7 +1,7 @@
 //! Reading rows. A value that no Weft writes is damage, never a default.
 
 use super::connection::{Call, Connection};
-use super::statements as sql;
+use super::{own, statements as sql};
 use crate::Name;
 use crate::batch::Counters;
 use crate::error::{Error, Result};
@@ -11,6 +11,7 @@ use crate::row::{
 use crate::store::{BlockHome, Header, VolumeOptions};
 use std::ops::Range;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::FromSqlOwned;
 use weft_block::{Block, Slice};
 use weft_digest::{Digest, Kind};
@@ -52,6 +53,12 @@ pub(super) fn name_in(row: &Row, column: usize) -> Result<Name> {
     Name::new(&get::<Vec<u8>>(row, column)?).map_err(|_| bad("a name that is none"))
 }
 
+/// The version of what lies in the database.
+pub(super) fn format(connection: &mut Connection) -> Result<u32> {
+    let rows = connection.query(WHAT, sql::FORMAT, Vec::new())?;
+    rows.first().map_or_else(|| Err(bad("no row in the table volume")), |row| number(row, 0))
+}
+
 pub(super) fn header(connection: &mut Connection) -> Result<Header> {
     let rows = connection.query(WHAT, sql::HEADER, Vec::new())?;
     let row = rows.first().ok_or_else(|| bad("no row in the table volume"))?;
@@ -62,6 +69,7 @@ pub(super) fn header(connection: &mut Connection) -> Result<Header> {
         bytes_max: get::<Option<i64>>(row, 4)?.map(i64::unsigned_abs),
         inodes_max: get::<Option<i64>>(row, 5)?.map(i64::unsigned_abs),
         digests: get(row, 6)?,
+        own_table_from: get::<Option<i64>>(row, 14)?.map(i64::unsigned_abs),
     };
     if !options.block_size.is_power_of_two() {
         return Err(bad("a block size that is no power of two"));
@@ -149,7 +157,8 @@ pub(super) fn extents(connection: &mut Connection, ino: Ino, range: &Range<u64>)
         let length = get::<Option<i64>>(row, 3)?.ok_or_else(missing)?;
         let value = get::<Vec<u8>>(row, 5)?.try_into().map_err(|_| bad("a value that is not of 32 bytes"))?;
         let length = u32::try_from(length).map_err(|_| bad("the length of a block"))?;
-        let place = Place::File(Ino(unsigned(row, 2)?));
+        let owner = Ino(unsigned(row, 2)?);
+        let place = if get(row, 6)? { Place::Own(owner) } else { Place::File(owner) };
         Ok((unsigned(row, 0)?, BlockRef { id, length, base: unsigned(row, 4)?, value, place }))
     };
     rows.iter().map(extent).collect()
@@ -189,18 +198,30 @@ pub(super) fn blocks(
     blocks: &[BlockRef],
     visit: &mut dyn FnMut(Result<Block>),
 ) -> Result<()> {
-    let call = |block: &BlockRef| {
-        let Place::File(owner) = block.place else {
-            return Err(Error::Bug(format!("block {} does not lie in this database", block.id.0)));
-        };
-        Ok(Call::new(sql::BYTES, vec![Box::new(int(owner.0)), Box::new(int(block.id.0))]))
+    let call = |block: &BlockRef| match block.place {
+        Place::File(owner) => Ok(Call::new(sql::BYTES, vec![Box::new(int(owner.0)), Box::new(int(block.id.0))])),
+        Place::Own(owner) => Ok(Call::new(own::bytes(owner), vec![Box::new(int(block.id.0))])),
+        Place::Database | Place::Segment { .. } => {
+            Err(Error::Bug(format!("block {} does not lie in this database", block.id.0)))
+        }
     };
     let calls = blocks.iter().map(call).collect::<Result<Vec<_>>>()?;
     let mut asked = blocks.iter();
-    connection.visit_all(WHAT, &calls, |rows| {
+    let visited = connection.visit_all(WHAT, &calls, |rows| {
         let block = asked.next().expect("as many answers as questions");
-        visit(rows.and_then(|rows| verified(block, rows.first())));
-    })
+        visit(rows.map_err(without_table).and_then(|rows| verified(block, rows.first())));
+    });
+    visited.map_err(without_table)
+}
+
+/// A table that is not there is damage, or was dropped since the block was looked for.
+fn without_table(error: Error) -> Error {
+    match &error {
+        Error::Postgres { source, .. } if source.code() == Some(&SqlState::UNDEFINED_TABLE) => {
+            Error::Corrupt(format!("the table of a file's blocks is missing: {error}"))
+        }
+        _ => error,
+    }
 }
 
 fn verified(block: &BlockRef, row: Option<&Row>) -> Result<Block> {

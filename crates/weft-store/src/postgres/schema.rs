@@ -1,7 +1,7 @@
 //! The tables, as docs/format.md describes them, in the part of SQL that engines which speak PostgreSQL's protocol share.
 //!
 //! Each primary key begins with the column by which such an engine may distribute the table: what belongs to a file, or to a directory, lies
-//! together. There are no foreign keys, no triggers, no sequences: ids come from the one daemon that holds the volume.
+//! together. (A file's own table, made like `blocks_of`, is not distributed.) There are no foreign keys, no triggers, no sequences: ids come from the one daemon that holds the volume.
 
 /// Tables and indices, each statement alone.
 pub(super) const TABLES: &[&str] = &[
@@ -14,6 +14,7 @@ pub(super) const TABLES: &[&str] = &[
         bytes_max bigint,
         inodes_max bigint,
         digests boolean NOT NULL,
+        own_table_from bigint,
         number bigint NOT NULL,
         op bigint NOT NULL,
         next_id bigint NOT NULL,
@@ -90,9 +91,14 @@ pub(super) const TABLES: &[&str] = &[
         length bigint NOT NULL,
         base bigint NOT NULL,
         value bytea NOT NULL,
-        bytes bytea NOT NULL,
+        bytes bytea,
         PRIMARY KEY (owner, id)
     )",
+    "CREATE TABLE blocks_of (
+        id bigint PRIMARY KEY,
+        bytes bytea NOT NULL
+    )",
+    "CREATE TABLE dropped (owner bigint PRIMARY KEY)",
     "CREATE TABLE branches (
         parent bigint NOT NULL,
         prefix bytea NOT NULL,
@@ -188,6 +194,7 @@ pub(super) const TABLES: &[&str] = &[
 /// mostly compressed already) nor kept in the row's page; tables of which rows come and go are vacuumed soon.
 pub(super) const TUNING: &[&str] = &[
     "ALTER TABLE blocks ALTER COLUMN bytes SET STORAGE EXTERNAL",
+    "ALTER TABLE blocks_of ALTER COLUMN bytes SET STORAGE EXTERNAL",
     "ALTER TABLE blocks SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0, \
      toast.autovacuum_vacuum_scale_factor = 0.05, toast.autovacuum_vacuum_cost_delay = 0)",
     "ALTER TABLE fileatt SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0)",

@@ -10,8 +10,9 @@ macro_rules! statements {
 }
 
 statements! {
+    FORMAT = "SELECT format FROM volume WHERE id = 1";
     HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
-              bytes_used, inodes_used FROM volume WHERE id = 1";
+              bytes_used, inodes_used, own_table_from FROM volume WHERE id = 1";
     NUMBER = "SELECT v.number, l.epoch FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
 
     INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, inline \
@@ -20,7 +21,7 @@ statements! {
     NAMES = "SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
     LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, f.mode, f.digest FROM naming n JOIN fileatt f ON f.ino = n.ino \
               WHERE n.parent = $1 AND n.cookie > $2 ORDER BY n.cookie LIMIT $3";
-    EXTENTS = "SELECT e.idx, e.block, e.owner, b.length, b.base, b.value \
+    EXTENTS = "SELECT e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL \
                FROM extents e LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block \
                WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx";
     XATTRS = "SELECT name, value FROM xattr WHERE ino = $1 ORDER BY name";
@@ -58,6 +59,13 @@ statements! {
     SET_ENTRIES = "UPDATE naming SET digest = d.digest FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS d (parent, name, digest) \
                    WHERE naming.parent = d.parent AND naming.name = d.name";
     PLACED = "SELECT idx, owner, block FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
+    /// As [`PLACED`], with the references to those blocks that lie in a table of their file's own.
+    PLACED_OWN = "SELECT e.idx, e.owner, e.block, b.refs FROM extents e \
+                  LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block AND b.bytes IS NULL \
+                  WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";
+    COUNT_OWN = "SELECT count(*) FROM blocks WHERE owner = $1 AND bytes IS NULL";
+    DROPPED = "SELECT owner FROM dropped ORDER BY owner";
+    ADD_DROPPED = "INSERT INTO dropped (owner) SELECT * FROM unnest($1::bigint[]) ON CONFLICT (owner) DO NOTHING";
     REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
     PUT_EXTENTS = "INSERT INTO extents (ino, idx, owner, block, since) \
                    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])";
@@ -112,7 +120,9 @@ statements! {
 #[cfg(test)]
 mod tests {
     use super::ALL;
+    use crate::postgres::own;
     use crate::postgres::schema::TABLES;
+    use crate::row::Ino;
 
     /// What one or more of Citus, CockroachDB and YugabyteDB lack (their documentation, "SQL feature support", "PostgreSQL
     /// compatibility", "SQL support and workarounds").
@@ -153,7 +163,9 @@ mod tests {
     #[test]
     fn every_statement_is_in_the_portable_subset() {
         let tables = TABLES.iter().map(|table| ("TABLES", *table));
-        for (name, text) in ALL.iter().copied().chain(tables) {
+        let own = [own::make_text, own::copy, own::bytes].map(|of| of(Ino(16)));
+        let own = own.iter().map(|text| ("a file's own table", text.as_str()));
+        for (name, text) in ALL.iter().copied().chain(tables).chain(own) {
             let text = text.to_lowercase();
             for lacking in LACKING {
                 assert!(!text.contains(lacking), "{name} needs '{lacking}', which some engines lack");

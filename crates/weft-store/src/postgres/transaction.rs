@@ -6,29 +6,33 @@
 use super::PostgresStore;
 use super::connection::{Call, Connection};
 use super::digests::{Known, Rows};
+use super::own;
 use super::prefetch::prefetch;
 use super::read::{self, int, unsigned};
+use super::sending::{Back, Sending, Table};
 use super::statements as sql;
-use super::write::{self, Extents, Home, References};
+use super::write::{self, BlockRow, Extents, Home, References};
 use crate::batch::{Batch, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::round_trips::Class;
 use crate::row::{BlockId, BlockRef, CommitRow, Ino, Place};
 use crate::store::{Header, Transaction};
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use parking_lot::MutexGuard;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
 use tokio_postgres::error::SqlState;
-use weft_digest::Digest;
+use weft_digest::{Digest, Value};
 
 const WHAT: &str = "cannot commit";
 
 /// Bytes of blocks that are sent with the rows; more of them go out as soon as they come.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Files remembered to have a table of their own.
+const TABLES_MAX: usize = 65536;
 
 /// Commits kept in `commits` while history is off.
 const COMMITS_KEPT: u64 = 1024;
@@ -48,6 +52,13 @@ pub(super) struct Writer {
     fresh: Ino,
     /// None if the volume keeps no digests.
     digester: Option<Digester>,
+    own_table_from: Option<u64>,
+    /// Some of the files that have a table of their own.
+    tables: BTreeSet<Ino>,
+    /// Files whose own table has nothing left but could not be dropped yet.
+    dropped: BTreeSet<Ino>,
+    /// Whether `dropped` has some of an earlier holder that nobody tried since.
+    has_leftovers: bool,
 }
 
 impl Writer {
@@ -57,6 +68,7 @@ impl Writer {
         last: Option<CommitRow>,
         epoch: i64,
         zeros: Arc<ZeroValues>,
+        dropped: BTreeSet<Ino>,
     ) -> Writer {
         Writer {
             connection: Some(connection),
@@ -67,6 +79,10 @@ impl Writer {
             block_size: u64::from(header.options.block_size),
             fresh: Ino(header.counters.next_id),
             digester: header.options.digests.then(|| Digester::new(zeros)),
+            own_table_from: header.options.own_table_from,
+            tables: BTreeSet::new(),
+            has_leftovers: !dropped.is_empty(),
+            dropped,
         }
     }
 }
@@ -78,8 +94,26 @@ impl Writer {
         self.last = read::commits(self.connection(), header.commit, 1)?.pop();
         self.fresh = Ino(header.counters.next_id);
         self.known = Known::default();
+        self.tables.clear();
+        self.dropped = own::dropped(self.connection())?;
         self.in_doubt = false;
         Ok(header)
+    }
+
+    /// Takes in whose own tables the last commit used, and drops those that it left empty.
+    fn keep_tables(&mut self, used: BTreeSet<Ino>, empty: BTreeSet<Ino>) {
+        if self.tables.len() > TABLES_MAX {
+            self.tables.clear();
+        }
+        self.tables.extend(used);
+        self.tables.retain(|owner| !empty.contains(owner));
+        if !empty.is_empty() || self.has_leftovers {
+            self.has_leftovers = false;
+            self.dropped.extend(empty);
+            let connection = self.connection.as_mut().expect("no blocks are on their way");
+            // What cannot be dropped now is tried again with the next one.
+            let _ = own::drop_tables(connection, &mut self.dropped, self.epoch);
+        }
     }
 
     /// What `error` comes to if the connection has broken: nothing was committed yet.
@@ -95,8 +129,16 @@ impl Writer {
     }
 }
 
-/// Blocks on their way: gives back the connection, and tells how many the server took.
-type Sending = JoinHandle<(Connection, Result<u64>)>;
+/// A block of this transaction.
+struct New {
+    table: Table,
+    owner: Ino,
+    /// The digest of a file that is no more than it.
+    alone: Option<Digest>,
+    length: u32,
+    base: u64,
+    value: Value,
+}
 
 /// A transaction that has the writer until it ends. Dropped, it is rolled back.
 pub(super) struct PostgresTransaction<'a> {
@@ -104,13 +146,15 @@ pub(super) struct PostgresTransaction<'a> {
     writer: MutexGuard<'a, Writer>,
     /// Whether the server knows of it.
     is_begun: bool,
-    kept: Vec<NewBlock>,
+    new: BTreeMap<BlockId, New>,
+    /// Of the new blocks those that are not sent yet.
+    kept: BTreeMap<BlockId, NewBlock>,
     kept_bytes: usize,
-    /// The blocks that were sent: whose they are, and the digest of a file that is no more than one.
-    sent: HashMap<BlockId, (Ino, Option<Digest>)>,
+    /// Files whose own table is touched.
+    touched: BTreeSet<Ino>,
+    /// Of these those that may not have one yet.
+    unmade: BTreeSet<Ino>,
     sending: Option<Sending>,
-    /// How many blocks were sent last.
-    expected: u64,
 }
 
 impl<'a> PostgresTransaction<'a> {
@@ -128,62 +172,89 @@ impl<'a> PostgresTransaction<'a> {
         }
         writer.connection().count_as(Class::Commits);
         writer.connection().say_first(sql::BEGIN);
-        let (kept, sent) = (Vec::new(), HashMap::new());
         Ok(PostgresTransaction {
             store,
             writer,
             is_begun: false,
-            kept,
+            new: BTreeMap::new(),
+            kept: BTreeMap::new(),
             kept_bytes: 0,
-            sent,
+            touched: BTreeSet::new(),
+            unmade: BTreeSet::new(),
             sending: None,
-            expected: 0,
         })
     }
 
-    /// Sends the blocks that were kept, on a thread of its own if one can be had: whoever commits makes the next ones meanwhile.
+    /// Where a new block is to lie.
+    fn table_for(&mut self, new: &NewBlock) -> Table {
+        let owner = new.owner;
+        let may_own = self.writer.own_table_from.is_some_and(|from| new.base >= from)
+            && (self.touched.contains(&owner) || self.touched.len() < own::TOUCHED_MAX)
+            && !self.writer.dropped.contains(&owner);
+        if !may_own {
+            return Table::Common;
+        }
+        if self.touched.insert(owner) && !self.writer.tables.contains(&owner) {
+            self.unmade.insert(owner);
+        }
+        Table::Own(owner)
+    }
+
+    /// Sends the blocks that are kept: by `COPY` where there are many for one table.
     fn send(&mut self) -> Result<()> {
-        self.receive()?;
-        self.is_begun = true;
-        let blocks = std::mem::take(&mut self.kept);
+        let mut parcels = BTreeMap::<Table, Vec<NewBlock>>::new();
+        for (id, new) in std::mem::take(&mut self.kept) {
+            parcels.entry(self.new[&id].table).or_default().push(new);
+        }
         self.kept_bytes = 0;
-        self.sent.extend(blocks.iter().map(|new| (new.id, (new.owner, new.alone))));
-        self.expected = blocks.len() as u64;
-        // Shared, so that they are not lost with a thread that cannot be started.
-        let shared = Arc::new(Mutex::new(self.writer.connection.take().zip(Some(blocks))));
-        let take = |shared: &Mutex<Option<_>>| shared.lock().take().expect("taken once");
-        let copy = |(mut connection, blocks): (Connection, Vec<NewBlock>)| {
-            let rows = connection.copy(WHAT, sql::COPY_BLOCKS, write::copied(&blocks));
-            (connection, rows)
-        };
-        let own = shared.clone();
-        match thread::Builder::new().name("weft-copy".into()).spawn(move || copy(take(&own))) {
+        let bytes = |blocks: &[NewBlock]| blocks.iter().map(|new| new.bytes.len()).sum::<usize>();
+        let is_little = |table: &Table, blocks: &[NewBlock]| *table != Table::Common && bytes(blocks) < KEPT_BYTES_MAX;
+        let (little, much): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            parcels.into_iter().partition(|(table, blocks)| is_little(table, blocks));
+        let calls = std::mem::take(&mut self.unmade).into_iter().map(own::make).chain(little.iter().map(own_blocks));
+        let calls = calls.collect::<Vec<_>>();
+        if !calls.is_empty() {
+            self.receive()?;
+            self.is_begun = true;
+            self.writer.connection().query_all(WHAT, &calls)?;
+        }
+        much.into_iter().try_for_each(|(table, blocks)| self.copy(table, blocks))
+    }
+
+    fn copy(&mut self, table: Table, mut blocks: Vec<NewBlock>) -> Result<()> {
+        self.is_begun = true;
+        if let Some(sending) = &mut self.sending {
+            match sending.go_on(table, blocks) {
+                Ok(()) => return Ok(()),
+                Err(refused) => blocks = refused,
+            }
+        }
+        self.receive()?;
+        let connection = self.writer.connection.take().expect("nothing is on its way");
+        match Sending::begin(connection, table, blocks) {
             Ok(sending) => {
                 self.sending = Some(sending);
                 Ok(())
             }
-            Err(_) => self.take_back(copy(take(&shared))),
+            Err(back) => self.take_back(back),
         }
     }
 
     /// Waits until what was sent has arrived.
     fn receive(&mut self) -> Result<()> {
-        match self.sending.take() {
-            Some(sending) => self.take_back(sending.join().expect("sending does not panic")),
-            None => Ok(()),
-        }
+        self.sending.take().map_or(Ok(()), |sending| self.take_back(sending.end()))
     }
 
-    fn take_back(&mut self, (connection, rows): (Connection, Result<u64>)) -> Result<()> {
+    fn take_back(&mut self, back: Back) -> Result<()> {
+        let (connection, sent) = *back;
         self.writer.connection = Some(connection);
-        if rows? == self.expected { Ok(()) } else { Err(Error::Bug("blocks were copied in part".into())) }
+        sent
     }
 
     /// Where a block of this batch, or an older one, is.
     fn home(&self, block: &BlockRef) -> Result<Home> {
-        let kept = || self.kept.binary_search_by_key(&block.id, |new| new.id).ok().map(|at| self.kept[at].owner);
-        let own = self.sent.get(&block.id).map(|(owner, _)| *owner).or_else(kept).map(|owner| (owner, block.id));
         let unknown = || Error::Bug(format!("block {} has no place in this database", block.id.0));
+        let own = self.new.get(&block.id).map(|new| (new.owner, block.id));
         own.or_else(|| write::home(block.place, block.id)).ok_or_else(unknown)
     }
 
@@ -211,40 +282,95 @@ impl<'a> PostgresTransaction<'a> {
         replaced
     }
 
-    /// What becomes of the references to blocks; those of blocks that are kept here are taken out.
-    fn references(
-        &mut self,
-        replaced: &[(Ino, Range<u64>)],
-        put: &[(Ino, u64, Home)],
-    ) -> Result<(References, Vec<i64>)> {
+    /// Counts what becomes of the references to blocks, those of this transaction included.
+    fn count(&mut self, replaced: &[(Ino, Range<u64>)], put: &[(Ino, u64, Home)]) -> Result<Counted> {
+        let statement = if self.writer.own_table_from.is_some() { sql::PLACED_OWN } else { sql::PLACED };
         let call = |(ino, range): &(Ino, Range<u64>)| {
-            Call::new(sql::PLACED, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
+            Call::new(statement, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
         };
-        let mut references = References::new();
-        let mut seen = std::collections::HashSet::new();
+        let mut counted = Counted::default();
+        let mut seen = HashSet::new();
         let found = self.writer.connection().query_all(WHAT, &replaced.iter().map(call).collect::<Vec<_>>())?;
         self.is_begun |= !replaced.is_empty();
-        for ((ino, _), rows) in replaced.iter().zip(found) {
+        for ((ino, range), rows) in replaced.iter().zip(found) {
             for row in &rows {
                 // Ranges may overlap.
-                if seen.insert((*ino, unsigned(row, 0)?)) {
-                    let home = (Ino(unsigned(row, 1)?), BlockId(unsigned(row, 2)?));
-                    *references.entry(home).or_insert(0) -= 1;
+                if !seen.insert((*ino, unsigned(row, 0)?)) {
+                    continue;
+                }
+                let home = (Ino(unsigned(row, 1)?), BlockId(unsigned(row, 2)?));
+                *counted.references.entry(home).or_insert(0) -= 1;
+                if row.len() > 3
+                    && let Some(refs) = read::get::<Option<i64>>(row, 3)?
+                {
+                    counted.own.insert(home, refs);
+                    if home.0 != *ino || *range == (0..u64::MAX) {
+                        counted.losing.insert(home.0);
+                    }
                 }
             }
         }
         for (.., home) in put {
-            *references.entry(*home).or_insert(0) += 1;
+            *counted.references.entry(*home).or_insert(0) += 1;
         }
-        let unnamed = |id: BlockId| Error::Bug(format!("no extent names new block {}", id.0));
-        for (id, (owner, _)) in &self.sent {
-            let more = references.get_mut(&(*owner, *id)).ok_or_else(|| unnamed(*id))?;
-            // They were sent with one.
-            *more -= 1;
+        Ok(counted)
+    }
+
+    /// The rows of new blocks that are not there yet; takes the kept blocks.
+    fn new_rows(&mut self, references: &mut References) -> Result<Vec<BlockRow>> {
+        let mut rows = Vec::new();
+        for (id, new) in &self.new {
+            let home = (new.owner, *id);
+            let refs =
+                references.get_mut(&home).ok_or_else(|| Error::Bug(format!("no extent names new block {}", id.0)))?;
+            let kept = self.kept.get(id);
+            if new.table == Table::Common && kept.is_none() {
+                // It was sent with one.
+                *refs -= 1;
+                continue;
+            }
+            let bytes = kept.filter(|_| new.table == Table::Common).map(|kept| kept.bytes.clone());
+            rows.push(BlockRow { home, refs: *refs, length: new.length, base: new.base, value: new.value, bytes });
+            references.remove(&home);
         }
-        let own = self.kept.iter().map(|new| references.remove(&(new.owner, new.id)).ok_or_else(|| unnamed(new.id)));
-        let own = own.collect::<Result<Vec<_>>>()?;
-        Ok((references, own))
+        Ok(rows)
+    }
+
+    /// What becomes of files' own tables: what is put there and what is removed; tells which of them have nothing left.
+    fn own_tables(&mut self, counted: &Counted) -> Result<(Vec<Call>, BTreeSet<Ino>)> {
+        let mut little = BTreeMap::<Table, Vec<NewBlock>>::new();
+        for (id, kept) in &self.kept {
+            if let table @ Table::Own(_) = self.new[id].table {
+                little.entry(table).or_default().push(kept.clone());
+            }
+        }
+        let mut calls = std::mem::take(&mut self.unmade).into_iter().map(own::make).collect::<Vec<_>>();
+        calls.extend(little.iter().map(own_blocks));
+        let mut dead = BTreeMap::<Ino, Vec<BlockId>>::new();
+        for (home, refs) in &counted.own {
+            if refs + counted.references.get(home).unwrap_or(&0) <= 0 {
+                dead.entry(home.0).or_default().push(home.1);
+            }
+        }
+        let losing =
+            dead.keys().copied().filter(|owner| counted.losing.contains(owner) && !self.touched.contains(owner));
+        let losing = losing.collect::<Vec<_>>();
+        let count = |owner: &Ino| Call::new(sql::COUNT_OWN, vec![Box::new(int(owner.0))]);
+        let counts = self.writer.connection().query_all(WHAT, &losing.iter().map(count).collect::<Vec<_>>())?;
+        let mut empty = BTreeSet::new();
+        for (owner, count) in losing.into_iter().zip(counts) {
+            let all = count.first().map(|row| unsigned(row, 0)).transpose()?;
+            if all == Some(dead[&owner].len() as u64) {
+                dead.remove(&owner);
+                empty.insert(owner);
+            }
+        }
+        calls.extend(dead.iter().map(|(owner, blocks)| own::remove(*owner, blocks)));
+        if !empty.is_empty() {
+            let owners = empty.iter().map(|owner| int(owner.0)).collect::<Vec<_>>();
+            calls.push(Call::new(sql::ADD_DROPPED, vec![Box::new(owners)]));
+        }
+        Ok((calls, empty))
     }
 
     fn write(&mut self, batch: &Batch) -> Result<Committed> {
@@ -260,18 +386,18 @@ impl<'a> PostgresTransaction<'a> {
         }
         put.sort_unstable();
         let replaced = self.replaced(batch, &put);
-        let (references, own) = self.references(&replaced, &put)?;
+        let mut counted = self.count(&replaced, &put)?;
+        let (own_calls, empty) = self.own_tables(&counted)?;
+        let new_rows = self.new_rows(&mut counted.references)?;
         let writer = &mut *self.writer;
         let mut known = std::mem::take(&mut writer.known);
         let connection = writer.connection.as_mut().expect("no blocks are on their way any more");
         let rows = Rows::new(connection, &mut known, writer.fresh);
-        self.kept.iter().for_each(|new| rows.put_block(new.id, new.bytes.clone()));
+        self.kept.values().for_each(|new| rows.put_block(new.id, new.bytes.clone()));
         if writer.digester.is_some() {
             prefetch(&rows, batch)?;
         }
-        let sent = self.sent.iter().map(|(id, (_, alone))| (*id, *alone));
-        let alone = self.kept.iter().map(|new| (new.id, new.alone)).chain(sent);
-        let alone = alone.filter_map(|(id, alone)| Some((id, alone?)));
+        let alone = self.new.iter().filter_map(|(id, new)| Some((*id, new.alone?)));
         digests(writer.digester.as_ref(), &rows, batch, alone, writer.block_size)?;
         let root = match &writer.digester {
             Some(_) => rows.inode(Ino::ROOT)?.and_then(|inode| inode.digest),
@@ -281,12 +407,12 @@ impl<'a> PostgresTransaction<'a> {
         let previous = writer.last.filter(|last| last.number.next() == batch.commit).and_then(|last| last.digest());
         let previous = previous.filter(|_| writer.digester.is_some());
         let commit = CommitRow { number: batch.commit, time: batch.time, op: batch.counters.op, root, previous };
-        let mut calls = Vec::new();
-        if !self.kept.is_empty() {
-            let blocks = std::mem::take(&mut self.kept);
-            calls.push(write::put_blocks(&blocks.into_iter().zip(own).collect::<Vec<_>>()));
+        let mut calls = own_calls;
+        self.kept.clear();
+        if !new_rows.is_empty() {
+            calls.push(write::put_blocks(&new_rows));
         }
-        let extents = Extents { removed: &replaced, put: &put, references: &references };
+        let extents = Extents { removed: &replaced, put: &put, references: &counted.references };
         calls.extend(write::rows(batch, &pending, &extents, writer.fresh));
         if self.store.has_intents.swap(false, Ordering::Relaxed) {
             calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
@@ -298,7 +424,7 @@ impl<'a> PostgresTransaction<'a> {
             Err(error) => self.settle(error, &commit)?,
         }
         known.learn(pending);
-        Ok(Committed { commit, known })
+        Ok(Committed { commit, known, empty })
     }
 
     /// After `error`: if nobody knows whether the commit happened, asks until the server can be reached. Ok if it has happened.
@@ -323,6 +449,23 @@ impl<'a> PostgresTransaction<'a> {
 struct Committed {
     commit: CommitRow,
     known: Known,
+    /// Whose own tables are to be dropped.
+    empty: BTreeSet<Ino>,
+}
+
+/// What becomes of the references to blocks.
+#[derive(Default)]
+struct Counted {
+    references: References,
+    /// Of blocks in files' own tables that lose some, how many there were.
+    own: BTreeMap<Home, i64>,
+    /// Files whose own table may have nothing left.
+    losing: BTreeSet<Ino>,
+}
+
+fn own_blocks((table, blocks): (&Table, &Vec<NewBlock>)) -> Call {
+    let Table::Own(owner) = table else { unreachable!("those of the common table go with their rows") };
+    own::put(*owner, blocks)
 }
 
 /// Tells `rows` all that `batch` changes, and makes digests follow.
@@ -394,9 +537,19 @@ fn digests(
 
 impl Transaction for PostgresTransaction<'_> {
     fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
-        let placed = blocks.iter().map(|new| new.at(Place::File(new.owner))).collect();
-        self.kept_bytes += blocks.iter().map(|new| new.bytes.len()).sum::<usize>();
-        self.kept.extend(blocks);
+        let mut placed = Vec::with_capacity(blocks.len());
+        for new in blocks {
+            let table = self.table_for(&new);
+            let block = new.at(match table {
+                Table::Common => Place::File(new.owner),
+                Table::Own(owner) => Place::Own(owner),
+            });
+            let BlockRef { id, length, base, value, .. } = block;
+            self.new.insert(id, New { table, owner: new.owner, alone: new.alone, length, base, value });
+            self.kept_bytes += new.bytes.len();
+            self.kept.insert(id, new);
+            placed.push(block);
+        }
         if self.kept_bytes > KEPT_BYTES_MAX {
             let sent = self.send();
             if sent.is_err() {
@@ -414,13 +567,18 @@ impl Transaction for PostgresTransaction<'_> {
             // What it would have removed may still be there.
             self.store.has_intents.store(true, Ordering::Relaxed);
         }
-        let Committed { commit, known } = written.map_err(|error| self.writer.interrupted(error))?;
-        self.writer.known = known;
-        self.writer.last = Some(commit);
-        self.writer.fresh = Ino(batch.counters.next_id);
-        let mut header = self.store.header.lock();
-        header.commit = batch.commit;
-        header.counters = batch.counters;
+        let Committed { commit, known, empty } = written.map_err(|error| self.writer.interrupted(error))?;
+        {
+            let mut header = self.store.header.lock();
+            header.commit = batch.commit;
+            header.counters = batch.counters;
+        }
+        let touched = std::mem::take(&mut self.touched);
+        let writer = &mut *self.writer;
+        writer.known = known;
+        writer.last = Some(commit);
+        writer.fresh = Ino(batch.counters.next_id);
+        writer.keep_tables(touched, empty);
         Ok(())
     }
 }

@@ -4,15 +4,26 @@ use super::connection::{Call, Parameter};
 use super::digests::Pending;
 use super::read::int;
 use super::statements as sql;
-use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
+use crate::batch::{Batch, InodeChange, NameChange};
 use crate::row::{BlockId, CommitRow, Ino, InodeRow, Place};
-use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weft_digest::Digest;
+use weft_block::Rope;
+use weft_digest::{Digest, Value};
 
 /// Whose a block is, and its number.
 pub(super) type Home = (Ino, BlockId);
+
+/// A row of `blocks`.
+pub(super) struct BlockRow {
+    pub(super) home: Home,
+    pub(super) refs: i64,
+    pub(super) length: u32,
+    pub(super) base: u64,
+    pub(super) value: Value,
+    /// None if they lie in the file's own table.
+    pub(super) bytes: Option<Rope>,
+}
 
 /// How the references to blocks change.
 pub(super) type References = BTreeMap<Home, i64>;
@@ -52,43 +63,20 @@ pub(super) fn put_inodes(rows: &[(&InodeRow, Option<Digest>)], commit: u64) -> C
     )
 }
 
-/// Puts blocks with so many references each.
-pub(super) fn put_blocks(blocks: &[(NewBlock, i64)]) -> Call {
+/// Puts rows of blocks.
+pub(super) fn put_blocks(rows: &[BlockRow]) -> Call {
     Call::new(
         sql::PUT_BLOCKS,
         vec![
-            column(blocks, |(new, _)| int(new.owner.0)),
-            column(blocks, |(new, _)| int(new.id.0)),
-            column(blocks, |(_, refs)| *refs),
-            column(blocks, |(new, _)| int(new.bytes.len() as u64)),
-            column(blocks, |(new, _)| int(new.base)),
-            column(blocks, |(new, _)| new.value.to_vec()),
-            column(blocks, |(new, _)| new.bytes.to_vec()),
+            column(rows, |row| int(row.home.0.0)),
+            column(rows, |row| int(row.home.1.0)),
+            column(rows, |row| row.refs),
+            column(rows, |row| i64::from(row.length)),
+            column(rows, |row| int(row.base)),
+            column(rows, |row| row.value.to_vec()),
+            column(rows, |row| row.bytes.as_ref().map(Rope::to_vec)),
         ],
     )
-}
-
-/// Blocks, each with one reference, as `COPY … (FORMAT binary)` takes them (PostgreSQL documentation, COPY, "Binary Format").
-pub(super) fn copied(blocks: &[NewBlock]) -> impl Iterator<Item = Bytes> + '_ {
-    let mut header = BytesMut::from(&b"PGCOPY\n\xff\r\n\0"[..]);
-    header.put_i32(0);
-    header.put_i32(0);
-    let rows = blocks.iter().map(|new| {
-        let mut row = BytesMut::with_capacity(new.bytes.len() + 128);
-        row.put_i16(7);
-        let numbers = [int(new.owner.0), int(new.id.0), 1, int(new.bytes.len() as u64), int(new.base)];
-        for number in numbers {
-            row.put_i32(8);
-            row.put_i64(number);
-        }
-        row.put_i32(32);
-        row.put_slice(&new.value);
-        row.put_i32(i32::try_from(new.bytes.len()).expect("a block has 4 MiB at most"));
-        new.bytes.slices().iter().for_each(|slice| row.put_slice(slice));
-        row.freeze()
-    });
-    let end = Bytes::from_static(&[0xff, 0xff]);
-    std::iter::once(header.freeze()).chain(rows).chain(std::iter::once(end))
 }
 
 /// Everything of `batch` but its blocks, with what `pending` says of digests.
@@ -327,7 +315,7 @@ pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, commits_kept: u
 /// Whose block this is.
 pub(super) fn home(place: Place, id: BlockId) -> Option<Home> {
     match place {
-        Place::File(owner) => Some((owner, id)),
+        Place::File(owner) | Place::Own(owner) => Some((owner, id)),
         Place::Database | Place::Segment { .. } => None,
     }
 }

@@ -20,7 +20,7 @@ const RUN_BLOCKS: usize = 256;
 impl SqliteStore {
     pub(super) fn block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
         let bytes = match block.place {
-            Place::Database | Place::File(_) => {
+            Place::Database | Place::File(_) | Place::Own(_) => {
                 self.readers.with(|connection| read::block_bytes(connection, block.id))?
             }
             Place::Segment { segment, offset } => {
@@ -100,7 +100,7 @@ pub(super) fn bytes_at_place(
     block: &BlockRef,
 ) -> Result<Option<Block>> {
     match (block.place, segments) {
-        (Place::Database | Place::File(_), _) => Ok(Some(read::block_bytes(connection, block.id)?)),
+        (Place::Database | Place::File(_) | Place::Own(_), _) => Ok(Some(read::block_bytes(connection, block.id)?)),
         (Place::Segment { segment, offset }, Some(segments)) => {
             segments.read(segment, offset, block.length as usize, Patience::Forever)
         }

@@ -184,7 +184,7 @@ impl Copy<'_> {
         for ((block, refs), place) in chunk.iter().zip(places) {
             let (id, length) = (sql(block.id.0), block.bytes.len() as u64);
             match place {
-                Place::Database | Place::File(_) => bytes.execute((id, &block.bytes.contiguous()[..])),
+                Place::Database | Place::File(_) | Place::Own(_) => bytes.execute((id, &block.bytes.contiguous()[..])),
                 Place::Segment { segment, offset } => {
                     let end = sql(offset + taken(length));
                     segment_row.execute((segment, end, sql(taken(length))))

@@ -123,7 +123,7 @@ pub(super) fn put_block(connection: &Connection, block: &BlockRef, refs: i64, pa
     let statement = "INSERT INTO blocks (id, refs, length, base, value, segment, position, parts) \
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let (segment, offset) = match block.place {
-        Place::Database | Place::File(_) => (None, None),
+        Place::Database | Place::File(_) | Place::Own(_) => (None, None),
         Place::Segment { segment, offset } => (Some(segment), Some(sql(offset))),
     };
     let parts = (!parts.is_empty()).then(|| parts.as_bytes());

@@ -260,6 +260,7 @@ pub(super) fn read_header(connection: &Connection) -> Result<Header> {
                 bytes_max: limit(4)?,
                 inodes_max: limit(5)?,
                 digests: row.get(6)?,
+                own_table_from: None,
             },
             commit: CommitNo(unsigned(row, 7)?),
             counters: Counters {

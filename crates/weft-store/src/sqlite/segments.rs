@@ -275,7 +275,7 @@ impl Segments {
 fn segment_of(place: Place) -> (u32, u64) {
     match place {
         Place::Segment { segment, offset } => (segment, offset),
-        Place::Database | Place::File(_) => unreachable!("appended blocks lie in segments"),
+        Place::Database | Place::File(_) | Place::Own(_) => unreachable!("appended blocks lie in segments"),
     }
 }
 

@@ -57,7 +57,9 @@ pub fn state(store: &dyn Store) -> Result<State> {
         }
         xattrs.extend(store.xattrs(ino)?.into_iter().map(|(name, value)| (ino, name, value)));
     }
-    Ok(State { header: store.header()?, inodes, names, found, extents, xattrs, orphans: store.orphans()? })
+    // Each kind of store counts the versions of its own format.
+    let header = Header { format: 0, ..store.header()? };
+    Ok(State { header, inodes, names, found, extents, xattrs, orphans: store.orphans()? })
 }
 
 /// Reads ranges of a block of these bytes, which may give more than was asked for and no other bytes.

@@ -95,14 +95,22 @@ proptest! {
     fn any_batches_leave_a_volume_in_postgresql_as_they_leave_the_model(
         batches in proptest::collection::vec((changes(), any::<bool>()), 1..8)
     ) {
-        apply_to_postgres(&batches)?;
+        apply_to_postgres(&batches, None)?;
+    }
+
+    #[test]
+    fn any_batches_leave_a_volume_of_files_own_tables_as_they_leave_the_model(
+        batches in proptest::collection::vec((changes(), any::<bool>()), 1..8), from in prop_oneof![Just(0), Just(64u64 << 10)]
+    ) {
+        apply_to_postgres(&batches, Some(from))?;
     }
 }
 
-fn apply_to_postgres(batches: &[(Vec<Change>, bool)]) -> Result<(), TestCaseError> {
+fn apply_to_postgres(batches: &[(Vec<Change>, bool)], own_table_from: Option<u64>) -> Result<(), TestCaseError> {
     let address = Cluster::shared().address();
-    let memory = MemoryStore::new(options(BlockHome::Database));
-    postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
+    let options = VolumeOptions { own_table_from, ..options(BlockHome::Database) };
+    let memory = MemoryStore::new(options.clone());
+    postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("made");
     let open = || postgres::open(&address, OpenOptions::default()).expect("opened");
     let store = open();
     apply_to_both(&*store, &memory, batches)?;
@@ -132,7 +140,8 @@ fn next(store: &dyn Store) -> Batch {
 fn a_new_volume_has_a_root_and_its_first_commit() {
     each_store(|store| {
         let header = store.header().expect("readable");
-        assert_eq!((header.commit, header.counters.inodes_used, header.format), (CommitNo(1), 1, FORMAT));
+        assert_eq!((header.commit, header.counters.inodes_used), (CommitNo(1), 1));
+        assert!([FORMAT, postgres::FORMAT].contains(&header.format));
         let rows = store.inodes(Ino(0), 10).expect("readable");
         assert_eq!(rows, [InodeRow::new_root(0, 0, Timestamp(0))]);
         assert_eq!(store.orphans().expect("readable"), []);

@@ -1,0 +1,102 @@
+//! Tables of a file's own: where the blocks of large files lie, so that they go with the table and leave nothing to clean up.
+//!
+//! Which blocks do is decided when they are written, and said by their rows in `blocks`, which have no bytes then. A table is made in the
+//! transaction that first needs it. It goes in one of its own after that which removed the last of its blocks: the server waits for
+//! whoever reads the table, a backup perhaps, and no commit should. Until then it stands in the table `dropped`.
+
+use super::connection::{Call, Connection, Parameter};
+use super::read::{get, int, unsigned};
+use super::statements as sql;
+use crate::batch::NewBlock;
+use crate::error::Result;
+use crate::row::{BlockId, Ino};
+use std::collections::BTreeSet;
+use tokio_postgres::types::Type;
+
+const WHAT: &str = "cannot drop the table of a file";
+
+/// Tables that one transaction touches, at most: the server holds locks for each until its end, and has room for some thousands.
+pub(super) const TOUCHED_MAX: usize = 256;
+
+/// Tables that are dropped together.
+const DROPPED_TOGETHER: usize = 64;
+
+/// The table that others are made like.
+const LIKE: &str = "blocks_of";
+
+/// How the names of tables begin.
+pub(super) const PREFIX: &str = "blocks_of_";
+
+pub(super) fn table(owner: Ino) -> String {
+    format!("{PREFIX}{}", owner.0)
+}
+
+/// Makes it if it is not there.
+pub(super) fn make(owner: Ino) -> Call {
+    Call::once(make_text(owner), Vec::new())
+}
+
+pub(super) fn make_text(owner: Ino) -> String {
+    format!("CREATE TABLE IF NOT EXISTS {} (LIKE {LIKE} INCLUDING ALL)", table(owner))
+}
+
+pub(super) fn copy(owner: Ino) -> String {
+    format!("COPY {} (id, bytes) FROM STDIN WITH (FORMAT binary)", table(owner))
+}
+
+pub(super) fn bytes(owner: Ino) -> String {
+    format!("SELECT bytes FROM {} WHERE id = $1", table(owner))
+}
+
+/// Puts a few blocks.
+pub(super) fn put(owner: Ino, blocks: &[NewBlock]) -> Call {
+    let ids = blocks.iter().map(|new| int(new.id.0)).collect::<Vec<_>>();
+    let bytes = blocks.iter().map(|new| new.bytes.to_vec()).collect::<Vec<_>>();
+    let statement = format!("INSERT INTO {} (id, bytes) SELECT * FROM unnest($1::bigint[], $2::bytea[])", table(owner));
+    let parameters: Vec<(Parameter, Type)> =
+        vec![(Box::new(ids), Type::INT8_ARRAY), (Box::new(bytes), Type::BYTEA_ARRAY)];
+    Call::once(statement, parameters)
+}
+
+/// Removes blocks.
+pub(super) fn remove(owner: Ino, blocks: &[BlockId]) -> Call {
+    let ids = blocks.iter().map(|id| int(id.0)).collect::<Vec<_>>();
+    Call::once(format!("DELETE FROM {} WHERE id = ANY($1)", table(owner)), vec![(Box::new(ids), Type::INT8_ARRAY)])
+}
+
+/// The owners of tables that are to be dropped.
+pub(super) fn dropped(connection: &mut Connection) -> Result<BTreeSet<Ino>> {
+    let rows = connection.query(WHAT, sql::DROPPED, Vec::new())?;
+    rows.iter().map(|row| Ok(Ino(unsigned(row, 0)?))).collect()
+}
+
+/// Drops as many of the tables of `owners` as can be at once; takes them out.
+pub(super) fn drop_tables(connection: &mut Connection, owners: &mut BTreeSet<Ino>, epoch: i64) -> Result<()> {
+    while !owners.is_empty() {
+        let together = owners.iter().copied().take(DROPPED_TOGETHER).collect::<Vec<_>>();
+        // Whoever reads one of them keeps it a little longer.
+        connection.run(WHAT, "BEGIN; SET LOCAL lock_timeout = '100ms'")?;
+        let done = drop_together(connection, &together, epoch);
+        if !matches!(done, Ok(true)) {
+            if !connection.is_closed() {
+                connection.run(WHAT, "ROLLBACK")?;
+            }
+            return done.map(drop);
+        }
+        owners.retain(|owner| !together.contains(owner));
+    }
+    Ok(())
+}
+
+/// False if the volume is not ours any more: somebody else may have made one of these tables anew.
+fn drop_together(connection: &mut Connection, owners: &[Ino], epoch: i64) -> Result<bool> {
+    let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
+    if held.first().map(|row| get::<i64>(row, 0)).transpose()? != Some(epoch) {
+        return Ok(false);
+    }
+    let tables = owners.iter().map(|owner| table(*owner)).collect::<Vec<_>>().join(", ");
+    let ids = owners.iter().map(|owner| owner.0.to_string()).collect::<Vec<_>>().join(", ");
+    let statements = format!("DROP TABLE IF EXISTS {tables}; DELETE FROM dropped WHERE owner IN ({ids}); COMMIT");
+    connection.run(WHAT, &statements)?;
+    Ok(true)
+}
