@@ -2,6 +2,7 @@
 
 mod blocks;
 mod bonnie;
+mod copies;
 mod eager;
 mod files;
 mod stream;
@@ -90,11 +91,12 @@ const ALL: &[Experiment] = &[
     data("create-eager", "files/s", None, eager::create),
     data("rewrite-eager", "closes/s", None, eager::rewrite),
     data("rewrite-kept", "closes/s", None, eager::rewrite_kept),
+    Experiment { name: "copy-delete", kind: Kind::Rates { parts: copies::PARTS, run: copies::run }, counts: false },
     Experiment { name: "bonnie", kind: Kind::Rates { parts: bonnie::PARTS, run: bonnie::run }, counts: false },
 ];
 
 /// Those that are run only by their names.
-const APART: [&str; 4] = ["bonnie", "create-eager", "rewrite-eager", "rewrite-kept"];
+const APART: [&str; 5] = ["bonnie", "copy-delete", "create-eager", "rewrite-eager", "rewrite-kept"];
 
 /// The experiments named.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {

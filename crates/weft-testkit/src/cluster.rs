@@ -64,15 +64,31 @@ impl Cluster {
         Address::parse(&self.url()).expect("an address")
     }
 
-    /// Runs SQL as somebody else.
-    pub fn run(&self, statement: &str) {
-        let host = self.directory.path();
-        let status = Command::new("psql")
-            .args(["-qX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-c", statement, "-h"])
-            .arg(host)
-            .stdin(Stdio::null())
-            .status();
-        assert!(status.expect("psql runs").success(), "{statement}");
+    /// Runs SQL as somebody else; tells the rows of its last statement, a line each.
+    pub fn run(&self, statement: &str) -> String {
+        let output = self.psql().args(["-v", "ON_ERROR_STOP=1", "-c", statement]).stdin(Stdio::null()).output();
+        let output = output.expect("psql runs");
+        assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8").trim_end().to_owned()
+    }
+
+    /// Has somebody read `table` in a transaction that lasts until what is returned is dropped.
+    pub fn reading(&self, table: &str) -> Reading {
+        let psql = self.psql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut reading = Reading { psql: psql.expect("psql runs") };
+        let input = reading.psql.stdin.as_mut().expect("it is piped");
+        writeln!(input, "BEGIN; LOCK TABLE {table} IN ACCESS SHARE MODE;\n\\echo reading").expect("it reads");
+        let mut line = String::new();
+        let output = reading.psql.stdout.as_mut().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("readable");
+        assert_eq!(line, "reading\n");
+        reading
+    }
+
+    fn psql(&self) -> Command {
+        let mut command = Command::new("psql");
+        command.args(["-qXAt", "-U", "postgres", "-h"]).arg(self.directory.path());
+        command
     }
 
     /// Does to the server what `order` says: `stop`, `crash` (all its processes end at once), `start`, `restart`.
@@ -81,6 +97,18 @@ impl Cluster {
         let input = talk.input.as_mut().expect("open until dropped");
         writeln!(input, "{order}").and_then(|()| input.flush()).expect("it reads");
         assert_eq!(talk.line(), order);
+    }
+}
+
+/// Somebody who reads a table.
+pub struct Reading {
+    psql: Child,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        drop(self.psql.stdin.take());
+        let _ = self.psql.wait();
     }
 }
 

@@ -107,6 +107,61 @@ fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
     assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
 }
 
+/// Of `blocks` blocks, in a table of the file's own.
+fn a_file(store: &dyn Store, ino: u8, blocks: u8) {
+    let mut changes = vec![Change::Inode { ino, size: u16::from(blocks), inline: None, nlink: 1 }];
+    changes.extend((0..blocks).map(|index| Change::Block { ino, index, length: 5000 }));
+    store.apply(&batch(store, &changes), Durability::Durable).expect("applied");
+}
+
+#[test]
+fn a_files_own_table_goes_with_its_file_and_waits_for_its_readers() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    let volume = VolumeOptions { own_table_from: Some(0), ..options(HOME) };
+    postgres::create(&address, &volume, (0, 0), Timestamp(0)).expect("made");
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let tables = || {
+        let where_from = format!(
+            "information_schema.tables WHERE table_schema = '{schema}' AND table_name LIKE 'blocks#_of#_%' ESCAPE '#'"
+        );
+        let tables = cluster.run(&format!("SELECT table_name FROM {where_from} ORDER BY table_name"));
+        tables.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let remove = |store: &dyn Store, ino| {
+        store.apply(&batch(store, &[Change::RemoveInode { ino }]), Durability::Durable).expect("applied");
+    };
+    let store = open(&address);
+    for ino in [2, 3, 4] {
+        a_file(&*store, ino, 3);
+    }
+    let there = tables();
+    assert_eq!(there.len(), 3);
+    remove(&*store, 2);
+    assert_eq!(tables(), there[1..]);
+    let reading = cluster.reading(&format!("{schema}.{}", there[1]));
+    remove(&*store, 3);
+    assert_eq!(tables(), there[1..], "somebody reads it");
+    drop(store);
+    drop(reading);
+    let store = open(&address);
+    a_file(&*store, 5, 1);
+    assert_eq!(tables().len(), 2, "the next commit dropped it: {:?}", tables());
+    drop(store);
+    let options = CheckOptions { repair: Repair::No, read_data: true };
+    let findings = postgres::check(&address, options, &mut |_| {}).expect("checked");
+    assert!(!findings.iter().any(|finding| finding.what.contains("table")), "{findings:?}");
+    // What it says of a table that is lost, and of one too many.
+    cluster.run(&format!("DROP TABLE {schema}.{}; CREATE TABLE {schema}.blocks_of_999 ()", there[2]));
+    let findings = postgres::check(&address, options, &mut |_| {}).expect("checked");
+    assert_eq!(findings.iter().filter(|finding| finding.what.contains("has no bytes")).count(), 3, "{findings:?}");
+    assert!(findings.iter().any(|finding| finding.what.contains("blocks_of_999")), "{findings:?}");
+    let store = open(&address);
+    let lost = Ino(there[2].rsplit_once('_').expect("a number").1.parse().expect("a number"));
+    let (_, block) = store.extents(lost, 0..1).expect("readable")[0];
+    assert_eq!(store.read_block(&block, Patience::Forever).expect_err("lost").kind(), ErrorKind::Corrupt);
+}
+
 #[test]
 fn one_daemon_at_a_time_holds_a_volume() {
     let address = Cluster::shared().address();
