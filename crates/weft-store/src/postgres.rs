@@ -49,7 +49,7 @@ use weft_digest::Digest;
 const READERS_KEPT: usize = 4;
 
 /// Blocks that are asked for together.
-const BLOCKS_TOGETHER: usize = 32;
+const BLOCKS_TOGETHER: usize = 64;
 
 /// A volume in PostgreSQL, held by this process until dropped.
 pub struct PostgresStore {
@@ -245,6 +245,10 @@ impl Store for PostgresStore {
             }
             Ok(())
         })
+    }
+
+    fn run_bytes(&self) -> u64 {
+        4 << 20
     }
 
     /// Every commit is durable: there are so few that waiting for the disk costs nothing, and a server that crashed and came back without some of

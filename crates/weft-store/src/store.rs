@@ -88,6 +88,12 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
+    /// Bytes of blocks that are best read together by [`Store::read_blocks`]: so many that nothing is waited for in between, so few that
+    /// others may read meanwhile.
+    fn run_bytes(&self) -> u64 {
+        1 << 20
+    }
+
     /// Whether every commit is durable, whatever was asked for.
     fn are_commits_durable(&self) -> bool {
         false

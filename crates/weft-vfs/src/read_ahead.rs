@@ -23,9 +23,6 @@ use weft_store::{BlockId, BlockRef, Ino, Store};
 /// Threads that read. More than one, so that the disk does not idle while blocks are verified.
 const THREADS: usize = 2;
 
-/// Bytes of blocks read together.
-const RUN_BYTES: u64 = 1 << 20;
-
 /// Reads ahead for one volume.
 pub(crate) struct ReadAhead {
     shared: Arc<Shared>,
@@ -41,6 +38,8 @@ struct Shared {
     work: Condvar,
     /// Signalled when a block has been read.
     done: Condvar,
+    /// Bytes of blocks that are read together.
+    run_bytes: u64,
     /// Bytes that may be on their way.
     bytes_max: u64,
     blocks_read: AtomicU64,
@@ -122,7 +121,8 @@ impl Drop for ReadAhead {
 impl Shared {
     fn new(store: Arc<dyn Store>, cache: Arc<BlockCache>, bytes_max: u64) -> Shared {
         let (jobs, work, done) = (Mutex::default(), Condvar::new(), Condvar::new());
-        Shared { store, cache, jobs, work, done, bytes_max, blocks_read: AtomicU64::new(0) }
+        let run_bytes = store.run_bytes();
+        Shared { store, cache, jobs, work, done, run_bytes, bytes_max, blocks_read: AtomicU64::new(0) }
     }
 
     fn work(&self) {
@@ -157,7 +157,7 @@ impl Shared {
             if jobs.bytes + length > self.bytes_max {
                 break;
             }
-            if bytes + length > RUN_BYTES && !run.is_empty() {
+            if bytes + length > self.run_bytes && !run.is_empty() {
                 jobs.waiting.push_back(std::mem::take(&mut run));
                 bytes = 0;
             }
@@ -242,6 +242,9 @@ mod tests {
     use weft_block::Rope;
     use weft_store::memory::MemoryStore;
     use weft_store::{Durability, ExtentChange, NewBlock, VolumeOptions};
+
+    /// What the store in memory has read together.
+    const RUN_BYTES: u64 = 1 << 20;
 
     /// A store with `count` blocks of half a run each.
     fn store(count: u64) -> (Arc<dyn Store>, Vec<BlockRef>) {
