@@ -22,10 +22,14 @@ clean_up() {
     for directory in "$mnt" "$place"/mnt-* "$place/disk"; do
         mountpoint -q "$directory" && umount -l "$directory"
     done
+    for namespace in "${namespaces[@]}"; do ip netns del "$namespace" 2>/dev/null; done
     [ -f "$place/disk.img" ] && losetup -j "$place/disk.img" | cut -d: -f1 | xargs -r losetup -d
     rm -rf "$place"
 }
 trap clean_up EXIT
+
+# Network namespaces to be removed in the end.
+namespaces=()
 
 ok() { echo "ok $*"; }
 not_ok() { echo "not ok $*"; }

@@ -22,6 +22,10 @@ use tokio_postgres::error::SqlState;
 /// Version of what lies in the database.
 pub const FORMAT: u32 = 4;
 
+/// Has the server notice that a client has vanished: what it held locked, the lease perhaps, must not wait for the hours that TCP does.
+const NOTICE_THE_END: &str = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; \
+                              SET tcp_user_timeout = 20000; SET idle_in_transaction_session_timeout = 60000";
+
 /// How a volume is held.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
@@ -52,7 +56,11 @@ impl Connector {
         let runtime = runtime()?;
         let (client, driver) = tls::connect(&runtime, &self.address)?;
         let mut connection = Connection::new(runtime, client, driver, self.counts.clone());
-        connection.run("cannot connect", &format!("SET search_path TO {}", self.address.schema))?;
+        let path = format!("SET search_path TO {}", self.address.schema);
+        // An engine that has no such settings has others for it.
+        if connection.run("cannot connect", &format!("{path}; {NOTICE_THE_END}")).is_err() {
+            connection.run("cannot connect", &path)?;
+        }
         Ok(connection)
     }
 
