@@ -403,13 +403,16 @@ pub struct Export {
 
 #[derive(Args)]
 pub struct Convert {
-    /// The volume, not mounted; it stays as it is
+    /// The volume, not mounted. One in files stays as it is; one in PostgreSQL is converted in place
     pub volume: PathBuf,
-    /// The volume to make
-    pub new: PathBuf,
+    /// The volume to make of one in files
+    pub new: Option<PathBuf>,
     /// Where the new one's blocks lie
-    #[arg(long, value_enum)]
-    pub blocks: Blocks,
+    #[arg(long, value_enum, required_unless_present = "layout", requires = "new")]
+    pub blocks: Option<Blocks>,
+    /// Tables that the blocks of a volume in PostgreSQL are to lie in: single, per-file, or hybrid[=SIZE]
+    #[arg(long, value_parser = layout, value_name = "LAYOUT", conflicts_with_all = ["new", "blocks"])]
+    pub layout: Option<Layout>,
 }
 
 #[derive(Args)]

@@ -7,6 +7,7 @@
 mod address;
 mod check;
 mod connection;
+mod convert;
 mod digests;
 mod intents;
 mod lease;
@@ -23,6 +24,7 @@ mod write;
 
 pub use address::{Address, is_address};
 pub use check::check;
+pub use convert::convert;
 pub use intents::{IntentSync, Intents};
 pub use open::{FORMAT, OpenOptions, commits, create, header, open, remove, size};
 

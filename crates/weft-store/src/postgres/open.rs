@@ -64,7 +64,7 @@ impl Connector {
         Ok(connection)
     }
 
-    fn new(address: &Address) -> Connector {
+    pub(super) fn new(address: &Address) -> Connector {
         Connector { address: address.clone(), counts: Arc::default() }
     }
 }

@@ -48,6 +48,33 @@ pub(super) fn bytes(owner: Ino) -> String {
     format!("SELECT bytes FROM {} WHERE id = $1", table(owner))
 }
 
+/// Takes over blocks of file $1 from byte $2 on.
+pub(super) fn take_over(owner: Ino) -> String {
+    format!(
+        "INSERT INTO {} (id, bytes) SELECT id, bytes FROM blocks WHERE owner = $1 AND base >= $2 AND bytes IS NOT NULL",
+        table(owner)
+    )
+}
+
+/// Has the common table take back blocks of file $1 that stand before byte $2.
+pub(super) fn take_back(owner: Ino) -> String {
+    format!(
+        "UPDATE blocks SET bytes = o.bytes FROM {} o WHERE blocks.owner = $1 AND blocks.base < $2 AND blocks.bytes IS NULL \
+         AND o.id = blocks.id",
+        table(owner)
+    )
+}
+
+/// Removes what was taken back.
+pub(super) fn forget(owner: Ino) -> String {
+    let table = table(owner);
+    format!("DELETE FROM {table} USING blocks b WHERE b.owner = $1 AND b.base < $2 AND b.id = {table}.id")
+}
+
+pub(super) fn drop(owner: Ino) -> String {
+    format!("DROP TABLE {}", table(owner))
+}
+
 /// Puts a few blocks.
 pub(super) fn put(owner: Ino, blocks: &[NewBlock]) -> Call {
     let ids = blocks.iter().map(|new| int(new.id.0)).collect::<Vec<_>>();
@@ -81,7 +108,7 @@ pub(super) fn drop_tables(connection: &mut Connection, owners: &mut BTreeSet<Ino
             if !connection.is_closed() {
                 connection.run(WHAT, "ROLLBACK")?;
             }
-            return done.map(drop);
+            return done.map(|_| ());
         }
         owners.retain(|owner| !together.contains(owner));
     }

@@ -101,6 +101,15 @@ statements! {
     HOLD_LEASE = "SELECT epoch FROM lease WHERE id = 1 FOR UPDATE";
     FORGET_COMMITS = "DELETE FROM commits WHERE number <= $1";
 
+    SET_LAYOUT = "UPDATE volume SET own_table_from = $1::bigint WHERE id = 1";
+    LAST_OWNER = "SELECT coalesce(max(owner), 0) FROM blocks";
+    OWNERS = "SELECT DISTINCT owner FROM blocks WHERE owner > $1 ORDER BY owner LIMIT $2";
+    /// Blocks of a file that belong in its own table from byte $2 on and are not there, those that are and do not, and all that are.
+    MISPLACED = "SELECT coalesce(sum(CASE WHEN base >= $2::bigint AND bytes IS NOT NULL THEN 1 ELSE 0 END), 0)::bigint, \
+                 coalesce(sum(CASE WHEN base < $2::bigint AND bytes IS NULL THEN 1 ELSE 0 END), 0)::bigint, \
+                 coalesce(sum(CASE WHEN bytes IS NULL THEN 1 ELSE 0 END), 0)::bigint FROM blocks WHERE owner = $1";
+    LIES_ELSEWHERE = "UPDATE blocks SET bytes = NULL WHERE owner = $1 AND base >= $2";
+
     INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 ORDER BY first";
     /// Puts nothing unless this daemon holds the lease, which cannot change hands before the end.
     ADD_INTENTS = "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
@@ -163,7 +172,8 @@ mod tests {
     #[test]
     fn every_statement_is_in_the_portable_subset() {
         let tables = TABLES.iter().map(|table| ("TABLES", *table));
-        let own = [own::make_text, own::copy, own::bytes].map(|of| of(Ino(16)));
+        let own = [own::make_text, own::copy, own::bytes, own::take_over, own::take_back, own::forget, own::drop]
+            .map(|of| of(Ino(16)));
         let own = own.iter().map(|text| ("a file's own table", text.as_str()));
         for (name, text) in ALL.iter().copied().chain(tables).chain(own) {
             let text = text.to_lowercase();

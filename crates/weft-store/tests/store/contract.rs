@@ -117,6 +117,20 @@ fn apply_to_postgres(batches: &[(Vec<Change>, bool)], own_table_from: Option<u64
     prop_assert_eq!(store.block_count().expect("counted"), memory.block_count() as u64);
     drop(store);
     prop_assert_eq!(state(&*open()).expect("readable"), state(&memory).expect("readable"));
+    if own_table_from.is_some() {
+        for layout in [None, Some(0), Some(128 << 10), None] {
+            postgres::convert(&address, layout, &mut |_| {}).expect("converted");
+            let store = open();
+            prop_assert_eq!(store.header().expect("readable").options.own_table_from, layout);
+            let (found, expected) = (state(&*store).expect("readable"), state(&memory).expect("readable"));
+            prop_assert_eq!(found.without_options(), expected.without_options());
+            drop(store);
+            let options = CheckOptions { repair: Repair::No, read_data: true };
+            let findings = postgres::check(&address, options, &mut |_| {}).expect("checked");
+            let of_blocks = |f: &Finding| f.what.contains("has no bytes") || f.what.starts_with("the table ");
+            prop_assert!(!findings.iter().any(of_blocks), "{findings:?}");
+        }
+    }
     postgres::remove(&address).expect("removed");
     Ok(())
 }

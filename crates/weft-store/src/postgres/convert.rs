@@ -1,0 +1,86 @@
+//! Another layout of a volume's blocks: a file at a time, each in a transaction of its own, so that what an interruption leaves is a volume
+//! like any other, some of whose files lie as they did.
+
+use super::address::Address;
+use super::connection::{Call, Connection};
+use super::lease::{Holder, Lease};
+use super::open::{Connector, OpenOptions, look};
+use super::read::{get, int, unsigned};
+use super::{own, statements as sql};
+use crate::error::{Error, Result};
+use crate::finding::Progress;
+use crate::row::Ino;
+use tokio_postgres::types::Type;
+
+const WHAT: &str = "cannot convert the volume";
+
+/// Files that are asked for at a time.
+const FILES_TOGETHER: i64 = 1000;
+
+/// Has the blocks of the volume at `address`, which nobody may hold, lie as [`crate::VolumeOptions::own_table_from`] says from now on. The
+/// server moves them; nothing of them comes here.
+pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    let (connection, _) = look(address)?;
+    let connector = Connector::new(address);
+    let lease = Lease::take(connection, &connector, &Holder::this(), OpenOptions::default())?;
+    let mut connection = connector.connect()?;
+    let from = own_table_from.map(int);
+    in_transaction(&mut connection, lease.epoch(), |connection| {
+        connection.query(WHAT, sql::SET_LAYOUT, vec![Box::new(from)]).map(drop)
+    })?;
+    let total = connection.query(WHAT, sql::LAST_OWNER, Vec::new())?;
+    let total = total.first().map_or(Ok(0), |row| unsigned(row, 0))?;
+    let mut after = Ino(0);
+    loop {
+        let parameters: Vec<_> = vec![Box::new(int(after.0)) as _, Box::new(FILES_TOGETHER) as _];
+        let owners = connection.query(WHAT, sql::OWNERS, parameters)?;
+        let owners = owners.iter().map(|row| Ok(Ino(unsigned(row, 0)?))).collect::<Result<Vec<_>>>()?;
+        let Some(last) = owners.last() else { return Ok(()) };
+        after = *last;
+        for owner in owners {
+            progress(Progress { step: "files", done: owner.0, total });
+            in_transaction(&mut connection, lease.epoch(), |connection| move_blocks(connection, owner, from))?;
+        }
+    }
+}
+
+/// Moves those blocks of a file that do not lie where they should.
+fn move_blocks(connection: &mut Connection, owner: Ino, from: Option<i64>) -> Result<()> {
+    let misplaced = vec![Box::new(int(owner.0)) as _, Box::new(from.unwrap_or(i64::MAX)) as _];
+    let rows = connection.query(WHAT, sql::MISPLACED, misplaced)?;
+    let count = |column| rows.first().map_or(Ok(0), |row| unsigned(row, column));
+    let (to_own, to_common, own) = (count(0)?, count(1)?, count(2)?);
+    let of = |text: String| {
+        let from: i64 = from.unwrap_or(i64::MAX);
+        Call::once(text, vec![(Box::new(int(owner.0)), Type::INT8), (Box::new(from), Type::INT8)])
+    };
+    let mut calls = Vec::new();
+    if to_common > 0 {
+        calls.push(of(own::take_back(owner)));
+        match own - to_common {
+            0 if to_own == 0 => calls.push(Call::once(own::drop(owner), Vec::new())),
+            _ => calls.push(of(own::forget(owner))),
+        }
+    }
+    if to_own > 0 {
+        calls.push(own::make(owner));
+        calls.push(of(own::take_over(owner)));
+        calls.push(of(sql::LIES_ELSEWHERE.into()));
+    }
+    connection.query_all(WHAT, &calls).map(drop)
+}
+
+/// Does something as whoever holds the volume.
+fn in_transaction(
+    connection: &mut Connection,
+    epoch: i64,
+    change: impl FnOnce(&mut Connection) -> Result<()>,
+) -> Result<()> {
+    connection.say_first(sql::BEGIN);
+    let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
+    if held.first().map(|row| get::<i64>(row, 0)).transpose()? != Some(epoch) {
+        return Err(Error::Held("the volume was taken over by another process meanwhile".into()));
+    }
+    change(connection)?;
+    connection.run(WHAT, sql::COMMIT)
+}
