@@ -63,7 +63,8 @@ statements! {
     PLACED_OWN = "SELECT e.idx, e.owner, e.block, b.refs FROM extents e \
                   LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block AND b.bytes IS NULL \
                   WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";
-    COUNT_OWN = "SELECT count(*) FROM blocks WHERE owner = $1 AND bytes IS NULL";
+    /// How many blocks lie in a file's own table; counted up to $2.
+    COUNT_OWN = "SELECT count(*) FROM (SELECT id FROM blocks WHERE owner = $1 AND bytes IS NULL LIMIT $2) few";
     DROPPED = "SELECT owner FROM dropped ORDER BY owner";
     ADD_DROPPED = "INSERT INTO dropped (owner) SELECT * FROM unnest($1::bigint[]) ON CONFLICT (owner) DO NOTHING";
     REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";

@@ -292,7 +292,7 @@ impl<'a> PostgresTransaction<'a> {
         let mut seen = HashSet::new();
         let found = self.writer.connection().query_all(WHAT, &replaced.iter().map(call).collect::<Vec<_>>())?;
         self.is_begun |= !replaced.is_empty();
-        for ((ino, range), rows) in replaced.iter().zip(found) {
+        for ((ino, _), rows) in replaced.iter().zip(found) {
             for row in &rows {
                 // Ranges may overlap.
                 if !seen.insert((*ino, unsigned(row, 0)?)) {
@@ -304,9 +304,6 @@ impl<'a> PostgresTransaction<'a> {
                     && let Some(refs) = read::get::<Option<i64>>(row, 3)?
                 {
                     counted.own.insert(home, refs);
-                    if home.0 != *ino || *range == (0..u64::MAX) {
-                        counted.losing.insert(home.0);
-                    }
                 }
             }
         }
@@ -352,15 +349,17 @@ impl<'a> PostgresTransaction<'a> {
                 dead.entry(home.0).or_default().push(home.1);
             }
         }
-        let losing =
-            dead.keys().copied().filter(|owner| counted.losing.contains(owner) && !self.touched.contains(owner));
-        let losing = losing.collect::<Vec<_>>();
-        let count = |owner: &Ino| Call::new(sql::COUNT_OWN, vec![Box::new(int(owner.0))]);
+        // Those that get new blocks stay.
+        let losing = dead.iter().filter(|(owner, _)| !self.touched.contains(owner));
+        let losing = losing.map(|(owner, blocks)| (*owner, blocks.len() as u64)).collect::<Vec<_>>();
+        let count = |(owner, dead): &(Ino, u64)| {
+            Call::new(sql::COUNT_OWN, vec![Box::new(int(owner.0)), Box::new(int(dead + 1))])
+        };
         let counts = self.writer.connection().query_all(WHAT, &losing.iter().map(count).collect::<Vec<_>>())?;
         let mut empty = BTreeSet::new();
-        for (owner, count) in losing.into_iter().zip(counts) {
+        for ((owner, gone), count) in losing.into_iter().zip(counts) {
             let all = count.first().map(|row| unsigned(row, 0)).transpose()?;
-            if all == Some(dead[&owner].len() as u64) {
+            if all == Some(gone) {
                 dead.remove(&owner);
                 empty.insert(owner);
             }
@@ -459,8 +458,6 @@ struct Counted {
     references: References,
     /// Of blocks in files' own tables that lose some, how many there were.
     own: BTreeMap<Home, i64>,
-    /// Files whose own table may have nothing left.
-    losing: BTreeSet<Ino>,
 }
 
 fn own_blocks((table, blocks): (&Table, &Vec<NewBlock>)) -> Call {
