@@ -15,6 +15,7 @@ mod open;
 mod own;
 mod prefetch;
 mod read;
+mod repair;
 mod schema;
 mod sending;
 mod statements;

@@ -23,7 +23,7 @@ mod segments;
 mod transaction;
 
 pub use check::check;
-pub(crate) use check::check_copy;
+pub(crate) use check::{Elsewhere, check_copy};
 pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;
@@ -82,7 +82,9 @@ impl Store for SqliteStore {
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
         use crate::digests::DigestRows;
-        self.readers.with(|connection| digests::Rows { connection, segments: None, wait: &|| () }.names_of(ino))
+        self.readers.with(|connection| {
+            digests::Rows { connection, segments: None, wait: &|| (), elsewhere: None }.names_of(ino)
+        })
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
@@ -104,7 +106,7 @@ impl Store for SqliteStore {
     fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         let block_size = u64::from(self.header.lock().options.block_size);
         self.readers.with(|connection| {
-            let rows = digests::Rows { connection, segments: self.segments.as_deref(), wait: &|| () };
+            let rows = digests::Rows { connection, segments: self.segments.as_deref(), wait: &|| (), elsewhere: None };
             self.zeros.content(&rows, ino, block_size)
         })
     }

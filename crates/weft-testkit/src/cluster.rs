@@ -6,6 +6,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio_postgres::SimpleQueryMessage;
 use weft_store::postgres::Address;
 
 /// A server, which ends with this program, however that ends.
@@ -64,31 +67,16 @@ impl Cluster {
         Address::parse(&self.url()).expect("an address")
     }
 
-    /// Runs SQL as somebody else; tells the rows of its last statement, a line each.
-    pub fn run(&self, statement: &str) -> String {
-        let output = self.psql().args(["-v", "ON_ERROR_STOP=1", "-c", statement]).stdin(Stdio::null()).output();
-        let output = output.expect("psql runs");
-        assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("UTF-8").trim_end().to_owned()
+    /// Runs SQL as somebody else; tells the first column of the rows, a line each.
+    pub fn run(&self, statements: &str) -> String {
+        Client::new(self).run(statements)
     }
 
     /// Has somebody read `table` in a transaction that lasts until what is returned is dropped.
-    pub fn reading(&self, table: &str) -> Reading {
-        let psql = self.psql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut reading = Reading { psql: psql.expect("psql runs") };
-        let input = reading.psql.stdin.as_mut().expect("it is piped");
-        writeln!(input, "BEGIN; LOCK TABLE {table} IN ACCESS SHARE MODE;\n\\echo reading").expect("it reads");
-        let mut line = String::new();
-        let output = reading.psql.stdout.as_mut().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("readable");
-        assert_eq!(line, "reading\n");
-        reading
-    }
-
-    fn psql(&self) -> Command {
-        let mut command = Command::new("psql");
-        command.args(["-qXAt", "-U", "postgres", "-h"]).arg(self.directory.path());
-        command
+    pub fn reading(&self, table: &str) -> Client {
+        let client = Client::new(self);
+        client.run(&format!("BEGIN; LOCK TABLE {table} IN ACCESS SHARE MODE"));
+        client
     }
 
     /// Does to the server what `order` says: `stop`, `crash` (all its processes end at once), `start`, `restart`.
@@ -100,15 +88,32 @@ impl Cluster {
     }
 }
 
-/// Somebody who reads a table.
-pub struct Reading {
-    psql: Child,
+/// Somebody else who is connected. No program of its own: while one is started it has all files of this one open, and what they lock.
+pub struct Client {
+    runtime: Runtime,
+    client: tokio_postgres::Client,
+    _connection: JoinHandle<Result<(), tokio_postgres::Error>>,
 }
 
-impl Drop for Reading {
-    fn drop(&mut self) {
-        drop(self.psql.stdin.take());
-        let _ = self.psql.wait();
+impl Client {
+    fn new(cluster: &Cluster) -> Client {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let mut config = tokio_postgres::Config::new();
+        config.user("postgres").host_path(cluster.directory.path());
+        let connected = runtime.block_on(async {
+            let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
+            Ok::<_, tokio_postgres::Error>((client, tokio::spawn(connection)))
+        });
+        let (client, connection) = connected.expect("connected");
+        Client { runtime, client, _connection: connection }
+    }
+
+    fn run(&self, statements: &str) -> String {
+        let messages = self.runtime.block_on(self.client.simple_query(statements));
+        let messages = messages.unwrap_or_else(|error| panic!("{statements}: {error:?}"));
+        let row = |message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None };
+        let rows = messages.into_iter().filter_map(row);
+        rows.map(|row| row.get(0).unwrap_or_default().to_owned()).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -24,18 +24,15 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         println!("{:#}", as_json(&findings, damaged, repaired));
     } else {
         findings.iter().for_each(|finding| println!("{finding}"));
-        println!("{location}: {}", verdict(damaged, repaired, arguments.repair, &location));
+        println!("{location}: {}", verdict(damaged, repaired, arguments.repair));
     }
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn verdict(damaged: usize, repaired: usize, repairing: bool, location: &Location) -> String {
+fn verdict(damaged: usize, repaired: usize, repairing: bool) -> String {
     match (damaged, repaired, repairing) {
         (0, 0, _) => "clean".into(),
         (0, repaired, _) => format!("{repaired} damages found, all repaired; it is clean now"),
-        (damaged, _, false) if location.path().is_none() => {
-            format!("{damaged} damages found; restore the database, or copy what is whole with 'weft export'")
-        }
         (damaged, _, false) => {
             format!("{damaged} damages found; nothing was changed, 'weft check --repair' repairs what can be")
         }

@@ -3,17 +3,20 @@
 
 use super::address::Address;
 use super::connection::Connection;
-use super::open::look;
-use super::read::{get, unsigned};
-use super::{own, statements as sql};
+use super::lease::{Holder, Lease};
+use super::open::{Connector, OpenOptions, look};
+use super::read::{self, get, int, unsigned};
+use super::{own, repair, statements as sql};
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
-use crate::row::{BlockId, BlockRef, Ino, Place};
-use crate::sqlite::{Copy, check_copy};
+use crate::row::{BlockId, BlockRef, Ino, OpNo, Place};
+use crate::sqlite::{Copy, Elsewhere, check_copy};
 use rusqlite::types::Value;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
+use weft_block::Block;
 
 const WHAT: &str = "cannot check the volume";
 
@@ -21,7 +24,7 @@ const WHAT: &str = "cannot check the volume";
 const REPORTED: u64 = 4096;
 
 /// Tables, and the columns of them that a copy has.
-const TABLES: &[(&str, &[&str])] = &[
+pub(super) const TABLES: &[(&str, &[&str])] = &[
     ("commits", &["number", "time", "op", "root_digest", "previous_digest"]),
     (
         "fileatt",
@@ -54,15 +57,20 @@ const TABLES: &[(&str, &[&str])] = &[
     ("xattr", &["ino", "name", "value", "since"]),
 ];
 
-const VOLUME: &[&str] = &["created", "number", "op", "next_id", "next_block", "epoch", "bytes_used", "inodes_used"];
+pub(super) const VOLUME: &[&str] =
+    &["created", "number", "op", "next_id", "next_block", "epoch", "bytes_used", "inodes_used"];
 
-/// Checks the volume at `address`, as its last commit left it; `read_data` verifies all blocks. Errors: those of [`super::open`], and what
-/// keeps the check from going on; `Unusable` if a repair is asked for.
+/// Checks the volume at `address`, as its last commit left it; `read_data` verifies all blocks. A repair holds the volume meanwhile: it is made
+/// in the copy, and what changed there is changed in the database, in one transaction. Errors: those of [`super::open`], and what keeps
+/// the check from going on.
 pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
-    if options.repair == Repair::Yes {
-        let what = "a volume in PostgreSQL is not repaired in place: restore the database, or copy what is whole with 'weft export'";
-        return Err(Error::Unusable(what.into()));
-    }
+    let lease = match options.repair {
+        Repair::No => None,
+        Repair::Yes => {
+            let (holding, _) = look(address)?;
+            Some(Lease::take(holding, &Connector::new(address), &Holder::this(), OpenOptions::default())?)
+        }
+    };
     let (mut connection, header) = look(address)?;
     connection.run(WHAT, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
     let mut bad = Vec::new();
@@ -70,22 +78,47 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
         damaged(&mut connection, progress, &mut bad)?;
     }
     let stray = own_tables(&mut connection, options, &mut bad)?;
+    let logged = connection.query(WHAT, sql::LAST_INTENT, vec![Box::new(int(header.counters.epoch))])?;
+    let logged = logged.first().map(|row| get::<Option<i64>>(row, 0)).transpose()?.flatten();
     let directory = tempfile::tempdir();
     let directory =
         directory.map_err(|source| Error::Io { what: "cannot make", path: std::env::temp_dir(), source })?;
-    let path = directory.path().join("copy");
+    let (path, before) = (directory.path().join("copy"), directory.path().join("before"));
     let copy = Copy::new(&path, &header.options)?;
     copy_rows(&mut connection, &copy, progress)?;
     copy.finish()?;
+    if lease.is_some() {
+        copy.duplicate(&before)?;
+    }
     connection.run(WHAT, "COMMIT")?;
-    let mut findings = check_copy(&path, bad, progress)?;
-    let note = |table| Finding {
-        path: None,
-        what: format!("the table {table} belongs to no file; nothing needs it"),
-        outcome: Outcome::Note,
-    };
+    let blocks = RefCell::new(connection);
+    let read = |block: &BlockRef| read_block(&copy, &mut blocks.borrow_mut(), block);
+    let elsewhere = Elsewhere { bad, logged: logged.map(|last| OpNo(last.unsigned_abs())), read: &read };
+    let mut findings = check_copy(&path, options.repair, elsewhere, progress)?;
+    if let Some(lease) = &lease {
+        copy.compare_with(&before)?;
+        repair::write_back(&copy, &stray, &mut blocks.borrow_mut(), lease.epoch())?;
+    }
+    let outcome = if lease.is_some() { Outcome::Repaired } else { Outcome::Note };
+    let note = |table| Finding { path: None, what: format!("the table {table} belongs to no file"), outcome };
     findings.extend(stray.into_iter().map(note));
     Ok(findings)
+}
+
+/// Reads a block of which `copy` knows where it lies.
+fn read_block(copy: &Copy, connection: &mut Connection, block: &BlockRef) -> Result<Block> {
+    let mut place = None;
+    copy.each("SELECT owner, own FROM owners WHERE id = ?1", &[int(block.id.0)], |row| {
+        if let [Value::Integer(owner), Value::Integer(own)] = row[..] {
+            let owner = Ino(owner.unsigned_abs());
+            place = Some(if own != 0 { Place::Own(owner) } else { Place::File(owner) });
+        }
+        Ok(())
+    })?;
+    let place = place.ok_or_else(|| Error::Corrupt(format!("block {} has no row", block.id.0)))?;
+    let mut found = None;
+    read::blocks(connection, &[BlockRef { place, ..*block }], &mut |result| found = Some(result))?;
+    found.ok_or_else(|| Error::Bug("one block was asked for".into()))?
 }
 
 fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(Progress)) -> Result<()> {
@@ -95,6 +128,9 @@ fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(
         let all = format!("SELECT {} FROM {table}", columns.join(", "));
         connection.each(WHAT, &all, |row| copy.put(table, columns, values(row)?))?;
     }
+    connection.each(WHAT, "SELECT id, owner, bytes IS NULL FROM blocks", |row| {
+        copy.put("owners", &["id", "owner", "own"], values(row)?)
+    })?;
     let own = format!("SELECT {} FROM volume", VOLUME.join(", "));
     connection.each(WHAT, &own, |row| copy.set_volume(VOLUME, values(row)?))
 }

@@ -3,11 +3,11 @@
 
 use super::address::Address;
 use super::connection::{Call, Connection};
-use super::lease::{Holder, Lease};
+use super::lease::{Holder, Lease, in_transaction};
 use super::open::{Connector, OpenOptions, look};
-use super::read::{get, int, unsigned};
+use super::read::{int, unsigned};
 use super::{own, statements as sql};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::finding::Progress;
 use crate::row::Ino;
 use tokio_postgres::types::Type;
@@ -68,19 +68,4 @@ fn move_blocks(connection: &mut Connection, owner: Ino, from: Option<i64>) -> Re
         calls.push(of(sql::LIES_ELSEWHERE.into()));
     }
     connection.query_all(WHAT, &calls).map(drop)
-}
-
-/// Does something as whoever holds the volume.
-fn in_transaction(
-    connection: &mut Connection,
-    epoch: i64,
-    change: impl FnOnce(&mut Connection) -> Result<()>,
-) -> Result<()> {
-    connection.say_first(sql::BEGIN);
-    let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
-    if held.first().map(|row| get::<i64>(row, 0)).transpose()? != Some(epoch) {
-        return Err(Error::Held("the volume was taken over by another process meanwhile".into()));
-    }
-    change(connection)?;
-    connection.run(WHAT, sql::COMMIT)
 }

@@ -173,6 +173,21 @@ impl Shared {
     }
 }
 
+/// Does something in a transaction of whoever holds the volume by the lease of this `epoch`. After an error the connection serves no more.
+pub(super) fn in_transaction(
+    connection: &mut Connection,
+    epoch: i64,
+    change: impl FnOnce(&mut Connection) -> Result<()>,
+) -> Result<()> {
+    connection.say_first(sql::BEGIN);
+    let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
+    if held.first().map(|row| get::<i64>(row, 0)).transpose()? != Some(epoch) {
+        return Err(Error::Held("the volume was taken over by another process meanwhile".into()));
+    }
+    change(connection)?;
+    connection.run(WHAT, sql::COMMIT)
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         *self.shared.ending.lock() = true;

@@ -112,6 +112,7 @@ statements! {
     LIES_ELSEWHERE = "UPDATE blocks SET bytes = NULL WHERE owner = $1 AND base >= $2";
 
     INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 ORDER BY first";
+    LAST_INTENT = "SELECT max(last) FROM intents WHERE epoch = $1";
     /// Puts nothing unless this daemon holds the lease, which cannot change hands before the end.
     ADD_INTENTS = "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
                    FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 FOR UPDATE) l \

@@ -158,7 +158,7 @@ impl Writer {
         }
         references.put(connection, batch.commit, &puts)?;
         references.insert(connection, blocks)?;
-        let rows = Rows { connection, segments: self.segments.as_deref(), wait };
+        let rows = Rows { connection, segments: self.segments.as_deref(), wait, elsewhere: None };
         let mut digests = self.digester.as_ref().map(|digester| digester.begin(&rows, self.block_size));
         if let Some(digests) = &mut digests {
             clears.into_iter().for_each(|(ino, range)| digests.clear(ino, range));

@@ -12,13 +12,14 @@ mod names;
 mod parts;
 mod rules;
 
+use super::digests::ReadElsewhere;
 use super::layout::Layout;
 use super::open::{check_file, connect, hold, read_header};
 use super::segments::Segments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::log::IntentLog;
-use crate::row::BlockId;
+use crate::row::{BlockId, OpNo};
 use crate::store::Header;
 use rules::Rule;
 use rusqlite::Connection;
@@ -52,23 +53,34 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
     check_rows(connection, layout, options, None, progress)
 }
 
-/// Checks a copy of a volume's rows at `path`, whose blocks lie elsewhere: `bad` are those that are damaged, and how.
+/// What of a volume a copy of its rows does not have.
+pub(crate) struct Elsewhere<'a> {
+    /// Blocks that are damaged, and how.
+    pub(crate) bad: Vec<(BlockId, &'static str)>,
+    /// The last operation that waits in the intent log.
+    pub(crate) logged: Option<OpNo>,
+    /// Reads a block.
+    pub(crate) read: &'a ReadElsewhere<'a>,
+}
+
+/// Checks a copy of a volume's rows at `path`, and repairs the copy if asked for.
 pub(crate) fn check_copy(
     path: &Path,
-    bad: Vec<(BlockId, &'static str)>,
+    repair: Repair,
+    elsewhere: Elsewhere<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     let layout = Layout::find(path)?;
     let connection = connect(&layout.database, 64)?;
-    let options = CheckOptions { repair: Repair::No, read_data: false };
-    check_rows(connection, layout, options, Some(bad), progress)
+    let options = CheckOptions { repair, read_data: false };
+    check_rows(connection, layout, options, Some(elsewhere), progress)
 }
 
 fn check_rows(
     connection: Connection,
     layout: Layout,
     options: CheckOptions,
-    elsewhere: Option<Vec<(BlockId, &'static str)>>,
+    elsewhere: Option<Elsewhere<'_>>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     connection.execute_batch("PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE").map_err(failed)?;
@@ -94,8 +106,8 @@ struct Checker<'a> {
     connection: Connection,
     layout: Layout,
     options: CheckOptions,
-    /// Blocks that are damaged, if these are not here.
-    elsewhere: Option<Vec<(BlockId, &'static str)>>,
+    /// If these rows are a copy.
+    elsewhere: Option<Elsewhere<'a>>,
     findings: Vec<Finding>,
     progress: &'a mut dyn FnMut(Progress),
 }
@@ -175,13 +187,15 @@ impl Checker<'_> {
 
     /// Operations that wait in the intent log are no damage; ids they may use must stay free.
     fn find_log(&mut self, header: &Header) -> Result<()> {
-        if !self.layout.log.exists() {
-            return Ok(());
-        }
-        let records = IntentLog::open(&self.layout.log, 0)?.records(header.counters.epoch)?;
-        let Some(last) = records.last().map(|record| record.last).filter(|last| *last > header.counters.op) else {
-            return Ok(());
+        let last = match &self.elsewhere {
+            Some(elsewhere) => elsewhere.logged,
+            None if !self.layout.log.exists() => None,
+            None => {
+                let records = IntentLog::open(&self.layout.log, 0)?.records(header.counters.epoch)?;
+                records.last().map(|record| record.last)
+            }
         };
+        let Some(last) = last.filter(|last| *last > header.counters.op) else { return Ok(()) };
         let count = last.0 - header.counters.op.0;
         self.note(format!("{count} operations wait in the intent log; the next mount applies them"));
         let statement = "UPDATE volume SET next_id = next_id + ?1";

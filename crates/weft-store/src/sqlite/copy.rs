@@ -13,7 +13,10 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot copy rows", source }
 }
 
-/// A copy under way.
+/// Whose blocks are, and whether they lie in a table of that file's own.
+const OWNERS: &str = "CREATE TABLE owners (id INTEGER PRIMARY KEY, owner INTEGER NOT NULL, own INTEGER NOT NULL)";
+
+/// A copy.
 pub(crate) struct Copy {
     connection: Connection,
 }
@@ -25,6 +28,7 @@ impl Copy {
         create(path, &options, (0, 0), Timestamp(0))?;
         let connection = connect(&Layout::of(path, BlockHome::Database).database, 64)?;
         let begin = "PRAGMA synchronous = OFF; BEGIN; DELETE FROM fileatt; DELETE FROM commits";
+        connection.execute_batch(OWNERS).map_err(failed)?;
         connection.execute_batch(begin).map_err(failed)?;
         Ok(Copy { connection })
     }
@@ -47,7 +51,36 @@ impl Copy {
     }
 
     /// All rows are there.
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<()> {
         self.connection.execute_batch("COMMIT").map_err(failed)
+    }
+
+    /// A copy of the copy at `path`, as it is.
+    pub(crate) fn duplicate(&self, path: &Path) -> Result<()> {
+        let path = path.to_str().ok_or_else(|| Error::Bug("a temporary file of a strange name".into()))?;
+        self.connection.execute("VACUUM INTO ?1", (path,)).map(|_| ()).map_err(failed)
+    }
+
+    /// Has statements see what [`Copy::duplicate`] kept at `path`, as `before`.
+    pub(crate) fn compare_with(&self, path: &Path) -> Result<()> {
+        let path = path.to_str().ok_or_else(|| Error::Bug("a temporary file of a strange name".into()))?;
+        self.connection.execute("ATTACH ?1 AS before", (path,)).map(|_| ()).map_err(failed)
+    }
+
+    /// Has `visit` look at each row of a query.
+    pub(crate) fn each(
+        &self,
+        query: &str,
+        parameters: &[i64],
+        mut visit: impl FnMut(Vec<Value>) -> Result<()>,
+    ) -> Result<()> {
+        let mut statement = self.connection.prepare(query).map_err(failed)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query(rusqlite::params_from_iter(parameters)).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let values = (0..columns).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<_>>>();
+            visit(values.map_err(failed)?)?;
+        }
+        Ok(())
     }
 }

@@ -130,7 +130,7 @@ impl Scrub<'_> {
 
     /// A path that leads to `ino`; `#` and its number if none does.
     fn path(&self, ino: Ino) -> Result<Vec<u8>> {
-        let rows = Rows { connection: &self.connection, segments: None, wait: &|| () };
+        let rows = Rows { connection: &self.connection, segments: None, wait: &|| (), elsewhere: None };
         path_to(ino, |ino| rows.names_of(ino))
     }
 
@@ -141,7 +141,8 @@ impl Scrub<'_> {
         }
         self.connection.execute_batch("BEGIN").map_err(failed)?;
         let digester = Digester::new(Arc::new(ZeroValues::default()));
-        let rows = Rows { connection: &self.connection, segments: self.segments.as_ref(), wait: &|| () };
+        let rows =
+            Rows { connection: &self.connection, segments: self.segments.as_ref(), wait: &|| (), elsewhere: None };
         let scan = Scan { digester: &digester, rows: &rows, block_size: self.block_size };
         let mut findings = Vec::new();
         for (ino, what) in scan.wrong(true)? {

@@ -1,11 +1,13 @@
 //! What a check finds and repairs.
 
-use crate::contract::{HOMES, new_volume};
+use crate::contract::{HOMES, new_volume, options};
 use crate::sample::{self, CLONE, DIRECTORY, LARGE, SMALL, SUBDIRECTORY};
 use std::path::{Path, PathBuf};
+use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{check, open};
-use weft_store::{BlockHome, Cookie, Ino, Name, Patience, Store};
+use weft_store::{BlockHome, Cookie, Ino, Name, Patience, Store, Timestamp, VolumeOptions};
 use weft_store::{CheckOptions, Finding, Outcome, Repair};
+use weft_testkit::Cluster;
 
 /// A volume with the sample in it.
 pub fn sample_volume(directory: &tempfile::TempDir, home: BlockHome) -> PathBuf {
@@ -37,19 +39,43 @@ fn edit(path: &Path, statements: &str) {
 /// nothing, and that a repair leaves nothing more to repair.
 #[track_caller]
 fn breaks(statements: &str, expected: &[&str]) {
+    breaks_in_files(statements, expected);
+    for own_table_from in [None, Some(0)] {
+        let cluster = Cluster::shared();
+        let address = cluster.address();
+        let options = VolumeOptions { own_table_from, ..options(BlockHome::Database) };
+        postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("made");
+        let open = || postgres::open(&address, OpenOptions::default()).expect("opens");
+        sample::fill(&*open());
+        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let statements = statements.replace("x'", "'\\x").replace("has_xattrs = 0", "has_xattrs = false");
+        cluster.run(&format!("SET search_path TO {schema}; {statements}"));
+        let look = |repair| postgres::check(&address, CheckOptions { repair, read_data: true }, &mut |_| {});
+        are_repaired(|repair| look(repair).expect("checked"), expected);
+        crate::compare::state(&*open()).expect("readable");
+    }
+}
+
+/// The same where only a volume in files can be broken so.
+#[track_caller]
+fn breaks_in_files(statements: &str, expected: &[&str]) {
     for home in HOMES {
         let directory = tempfile::tempdir().expect("a directory");
         let path = sample_volume(&directory, home);
         edit(&path, statements);
-        let found = damage(&look(&path, Repair::No));
-        assert_eq!(found, expected, "in {home:?}");
-        assert_eq!(damage(&look(&path, Repair::No)), expected, "looking changes nothing");
-        let repaired: Vec<String> = expected.iter().map(|what| format!("{what} (repaired)")).collect();
-        assert_eq!(damage(&look(&path, Repair::Yes)), repaired);
-        assert_eq!(damage(&look(&path, Repair::No)), Vec::<String>::new(), "all is repaired");
+        are_repaired(|repair| look(&path, repair), expected);
         let store = open(&path).expect("opens").store;
         crate::compare::state(&*store).expect("readable");
     }
+}
+
+#[track_caller]
+fn are_repaired(look: impl Fn(Repair) -> Vec<Finding>, expected: &[&str]) {
+    assert_eq!(damage(&look(Repair::No)), expected);
+    assert_eq!(damage(&look(Repair::No)), expected, "looking changes nothing");
+    let repaired: Vec<String> = expected.iter().map(|what| format!("{what} (repaired)")).collect();
+    assert_eq!(damage(&look(Repair::Yes)), repaired);
+    assert_eq!(damage(&look(Repair::No)), Vec::<String>::new(), "all is repaired");
 }
 
 #[test]
@@ -85,10 +111,10 @@ fn wrong_counts_are_set_right() {
 #[test]
 fn what_verifies_parts_of_a_block_is_taken_away_if_it_is_wrong() {
     let says = |id| format!("block {id}: what verifies its parts is not of its value");
-    breaks("UPDATE blocks SET parts = zeroblob(128) WHERE id = 2", &[&says(2)]);
-    breaks("UPDATE blocks SET parts = substr(parts, 1, 96) WHERE id = 1", &[&says(1)]);
-    breaks("UPDATE blocks SET parts = (SELECT parts FROM blocks WHERE id = 1) WHERE id = 3", &[&says(3)]);
-    breaks("UPDATE blocks SET parts = 'text' WHERE id = 1", &[&says(1)]);
+    breaks_in_files("UPDATE blocks SET parts = zeroblob(128) WHERE id = 2", &[&says(2)]);
+    breaks_in_files("UPDATE blocks SET parts = substr(parts, 1, 96) WHERE id = 1", &[&says(1)]);
+    breaks_in_files("UPDATE blocks SET parts = (SELECT parts FROM blocks WHERE id = 1) WHERE id = 3", &[&says(3)]);
+    breaks_in_files("UPDATE blocks SET parts = 'text' WHERE id = 1", &[&says(1)]);
 }
 
 #[test]
@@ -165,13 +191,28 @@ fn entries_of_nothing_or_of_the_wrong_kind_are_put_right() {
         ),
         &["/a: the directory has another name already"],
     );
-    breaks(
+    breaks_in_files(
         &format!("UPDATE naming SET cookie = 30 WHERE ino = {SMALL} AND parent = 1"),
         &["/second name: position 30 in the directory is taken twice or reserved"],
     );
     breaks(
         &format!("UPDATE fileatt SET parent = 1 WHERE ino = {SUBDIRECTORY}"),
         &["/dir/\u{fffd} sub: it says its directory is inode 1, which is 20"],
+    );
+}
+
+#[test]
+fn digests_that_are_not_what_they_should_be_are_made_anew() {
+    breaks(
+        &format!("UPDATE fileatt SET digest = x'{}' WHERE ino = {LARGE}", "ab".repeat(32)),
+        &[
+            "/dir/large: its digest is not that of its content",
+            "/dir: the hash of an entry is not that of what it names",
+        ],
+    );
+    breaks(
+        &format!("UPDATE fileatt SET digest = x'{}' WHERE ino = {DIRECTORY}", "cd".repeat(32)),
+        &["/: the hash of an entry is not that of what it names", "/dir: its digest is not that of its entries"],
     );
 }
 

@@ -81,9 +81,9 @@ impl Checker<'_> {
         self.connection.execute_batch(refs).map_err(failed)?;
         self.apply_rules(BLOCKS)?;
         self.parts()?;
-        if let Some(bad) = self.elsewhere.take() {
-            for (id, why) in bad {
-                self.connection.execute("INSERT INTO bad VALUES (?1, ?2)", (sql(id.0), why)).map_err(failed)?;
+        if let Some(elsewhere) = &self.elsewhere {
+            for (id, why) in &elsewhere.bad {
+                self.connection.execute("INSERT INTO bad VALUES (?1, ?2)", (sql(id.0), *why)).map_err(failed)?;
             }
             return self.apply_rules(FILES).map(|_| ());
         }

@@ -20,7 +20,8 @@ impl Checker<'_> {
         }
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let segments = self.segments();
-        let rows = Rows { connection: &self.connection, segments: segments.as_ref(), wait: &|| () };
+        let elsewhere = self.elsewhere.as_ref().map(|elsewhere| elsewhere.read);
+        let rows = Rows { connection: &self.connection, segments: segments.as_ref(), wait: &|| (), elsewhere };
         let block_size = u64::from(header.options.block_size);
         let scan = Scan { digester: &digester, rows: &rows, block_size };
         let wrong = if others { Vec::new() } else { scan.wrong(self.options.read_data)? };

@@ -1,0 +1,121 @@
+//! What a repair changed in a copy of a volume's rows, changed in the database: all of it in one transaction.
+
+use super::check::{TABLES, VOLUME};
+use super::connection::{Call, Connection, Parameter};
+use super::lease::in_transaction;
+use crate::error::Result;
+use crate::sqlite::Copy;
+use bytes::BytesMut;
+use rusqlite::types::Value;
+use std::error::Error as StdError;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+
+const WHAT: &str = "cannot repair the volume";
+
+/// Rows that are sent together.
+const ROWS_TOGETHER: usize = 1000;
+
+/// Of a table how many of its columns, from the first on, are its key.
+fn key(table: &str) -> usize {
+    match table {
+        "nodes" => 3,
+        "naming" | "extents" | "branches" | "xattr" => 2,
+        _ => 1,
+    }
+}
+
+/// Brings the database to where `copy` is, which knows as `before` how it was. `stray` are tables that nothing needs.
+pub(super) fn write_back(copy: &Copy, stray: &[String], connection: &mut Connection, epoch: i64) -> Result<()> {
+    in_transaction(connection, epoch, |connection| {
+        let mut sender = Sender { connection, calls: Vec::new() };
+        // Rows that change go before any comes: positions pass from one name to another.
+        let tables = || TABLES.iter().copied().filter(|(table, _)| *table != "blocks");
+        for (table, columns) in tables() {
+            remove(copy, table, columns, &mut sender)?;
+        }
+        for (table, columns) in tables() {
+            put(copy, table, columns, &mut sender)?;
+        }
+        let changed = "SELECT b.refs, o.owner, o.id FROM blocks b JOIN owners o ON o.id = b.id JOIN before.blocks w ON w.id = b.id \
+                       WHERE w.refs <> b.refs";
+        copy.each(changed, &[], |row| sender.send("UPDATE blocks SET refs = $1 WHERE owner = $2 AND id = $3", row))?;
+        let volume = VOLUME.join(", ");
+        let places = (1..=VOLUME.len()).map(|place| format!("{} = ${place}", VOLUME[place - 1]));
+        let set = format!("UPDATE volume SET {} WHERE id = 1", places.collect::<Vec<_>>().join(", "));
+        copy.each(&format!("SELECT {volume} FROM volume"), &[], |row| sender.send(&set, row))?;
+        for table in stray {
+            sender.send(&format!("DROP TABLE {table}"), Vec::new())?;
+        }
+        sender.flush()
+    })
+}
+
+/// Removes rows that are gone or changed.
+fn remove(copy: &Copy, table: &str, columns: &[&str], sender: &mut Sender<'_>) -> Result<()> {
+    let (all, key) = (columns.join(", "), &columns[..key(table)]);
+    let changed = format!(
+        "SELECT {} FROM (SELECT {all} FROM before.{table} EXCEPT SELECT {all} FROM main.{table})",
+        key.join(", ")
+    );
+    let is_key = key.iter().enumerate().map(|(at, column)| format!("{column} = ${}", at + 1));
+    let statement = format!("DELETE FROM {table} WHERE {}", is_key.collect::<Vec<_>>().join(" AND "));
+    copy.each(&changed, &[], |row| sender.send(&statement, row))
+}
+
+/// Puts rows that are new or changed.
+fn put(copy: &Copy, table: &str, columns: &[&str], sender: &mut Sender<'_>) -> Result<()> {
+    let all = columns.join(", ");
+    let changed = format!("SELECT {all} FROM main.{table} EXCEPT SELECT {all} FROM before.{table}");
+    // The copy does not say of an extent whose block it names.
+    let (changed, own) = match table {
+        "extents" => (
+            format!("SELECT e.*, coalesce(o.owner, e.ino) FROM ({changed}) e LEFT JOIN owners o ON o.id = e.block"),
+            ", owner",
+        ),
+        _ => (changed, ""),
+    };
+    let count = columns.len() + usize::from(!own.is_empty());
+    let places = (1..=count).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ");
+    let statement = format!("INSERT INTO {table} ({all}{own}) VALUES ({places})");
+    copy.each(&changed, &[], |row| sender.send(&statement, row))
+}
+
+/// Sends statements, many at a time.
+struct Sender<'a> {
+    connection: &'a mut Connection,
+    calls: Vec<Call>,
+}
+
+impl Sender<'_> {
+    fn send(&mut self, statement: &str, row: Vec<Value>) -> Result<()> {
+        let parameters = row.into_iter().map(|value| Box::new(Cell(value)) as Parameter).collect();
+        self.calls.push(Call::new(statement.to_owned(), parameters));
+        if self.calls.len() < ROWS_TOGETHER { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.connection.query_all(WHAT, &std::mem::take(&mut self.calls)).map(|_| ())
+    }
+}
+
+/// A value of the copy, as a column takes it.
+#[derive(Debug)]
+struct Cell(Value);
+
+impl ToSql for Cell {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        match (&self.0, kind) {
+            (Value::Null, _) => Ok(IsNull::Yes),
+            (Value::Integer(number), &Type::BOOL) => (*number != 0).to_sql(kind, out),
+            (Value::Integer(number), _) => number.to_sql(kind, out),
+            (Value::Blob(bytes), _) => bytes.to_sql(kind, out),
+            (Value::Text(_) | Value::Real(_), _) => Err("no column has values of this kind".into()),
+        }
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        [Type::INT8, Type::BYTEA, Type::BOOL].contains(kind)
+    }
+
+    to_sql_checked!();
+}
