@@ -105,7 +105,8 @@ fn sqlite_kind(error: &rusqlite::Error) -> ErrorKind {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::Conflict,
         Some(ErrorCode::DiskFull) => ErrorKind::Full,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ErrorKind::Corrupt,
+        // Unknown: it refuses to prepare a statement. They are always the same ones, so it is the schema that is not what Weft made.
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) => ErrorKind::Corrupt,
         Some(
             ErrorCode::SystemIoFailure
             | ErrorCode::CannotOpen
@@ -148,5 +149,18 @@ fn postgres_kind(error: &tokio_postgres::Error) -> ErrorKind {
             Some("28" | "3D" | "3F" | "42") => ErrorKind::Unusable,
             _ => ErrorKind::Bug,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_without_a_column_of_ours_is_damage() {
+        let connection = rusqlite::Connection::open_in_memory().expect("opened");
+        connection.execute_batch("CREATE TABLE fileatt (ino INTEGER)").expect("made");
+        let source = connection.prepare("SELECT digest FROM fileatt").expect_err("there is no such column");
+        assert_eq!(Error::Sqlite { what: "cannot read", source }.kind(), ErrorKind::Corrupt);
     }
 }

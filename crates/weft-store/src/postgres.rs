@@ -5,6 +5,7 @@
 //! that engines of the same protocol share (see `statements`). `docs/format.md` says what lies where.
 
 mod address;
+mod ahead;
 mod check;
 mod connection;
 mod convert;
@@ -35,6 +36,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
+use ahead::Ahead;
 use connection::Connection;
 use digests::{Known, Rows};
 use lease::Lease;
@@ -60,6 +62,7 @@ pub struct PostgresStore {
     readers: Mutex<Vec<Connection>>,
     writer: Mutex<Writer>,
     zeros: Arc<ZeroValues>,
+    ahead: Ahead,
     /// Why the volume is lost to this process, if it is.
     lost: Mutex<Option<String>>,
     /// Whether there may be rows of the intent log.
@@ -191,11 +194,20 @@ impl Store for PostgresStore {
     }
 
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
-        self.read(Class::Names, |connection| read::names(connection, parent, after, limit))
+        self.refuse_lost()?;
+        let asked = if after == Cookie(0) { self.ahead.names(parent, limit) } else { Err(None) };
+        asked.or_else(|wanted| {
+            let ahead = wanted.as_ref().map(|wanted| (&self.ahead, wanted));
+            self.read(Class::Names, |connection| read::names(connection, parent, after, limit, ahead))
+        })
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        self.read(Class::Extents, |connection| read::extents(connection, ino, &range))
+        self.refuse_lost()?;
+        self.ahead.extents(ino, &range).or_else(|wanted| {
+            let ahead = wanted.as_ref().map(|wanted| (&self.ahead, wanted));
+            self.read(Class::Extents, |connection| read::extents(connection, ino, &range, ahead))
+        })
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -228,6 +240,9 @@ impl Store for PostgresStore {
     }
 
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+        if let Some(here) = self.ahead.block(block.id).filter(|_| self.lost().is_none()) {
+            return Ok(Some(here));
+        }
         if patience == Patience::None {
             return Ok(None);
         }

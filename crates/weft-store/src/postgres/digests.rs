@@ -416,7 +416,7 @@ impl DigestRows for Rows<'_> {
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         let mut extents = BTreeMap::new();
         if ino < self.fresh {
-            extents.extend(read::extents(&mut self.connection.borrow_mut(), ino, &range)?);
+            extents.extend(read::extents(&mut self.connection.borrow_mut(), ino, &range, None)?);
         }
         let pending = self.pending.borrow();
         for cleared in pending.cleared.get(&ino).into_iter().flatten() {

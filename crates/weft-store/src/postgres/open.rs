@@ -2,6 +2,7 @@
 
 use super::PostgresStore;
 use super::address::Address;
+use super::ahead::Ahead;
 use super::connection::{Connection, runtime};
 use super::lease::{Holder, Lease};
 use super::read::{self, int};
@@ -179,6 +180,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
         readers: Mutex::new(Vec::new()),
         writer: Mutex::new(writer),
         zeros,
+        ahead: Ahead::default(),
         lost: Mutex::default(),
         has_intents: AtomicBool::new(true),
         connector,

@@ -1,5 +1,6 @@
 //! Reading rows. A value that no Weft writes is damage, never a default.
 
+use super::ahead::{Ahead, BLOCK_BYTES_MAX, EXTENTS_MAX, NAMES_MAX, Wanted};
 use super::connection::{Call, Connection};
 use super::{own, statements as sql};
 use crate::Name;
@@ -118,7 +119,7 @@ pub(super) fn inodes(connection: &mut Connection, from: Ino, limit: usize) -> Re
     rows.iter().map(inode_row).collect()
 }
 
-fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
+pub(super) fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
     let (cookie, ino) = (Cookie(unsigned(row, 0)?), Ino(unsigned(row, 1)?));
     Ok(NameRow { parent, name: name_in(row, 3)?, ino, kind: kind(row, 2)?, cookie })
 }
@@ -129,11 +130,25 @@ pub(super) fn name(connection: &mut Connection, parent: Ino, name: &Name) -> Res
     rows.first().map(|row| name_row(row, parent)).transpose()
 }
 
-pub(super) fn names(connection: &mut Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
-    let parameters: Vec<_> =
-        vec![Box::new(int(parent.0)) as _, Box::new(int(after.0)) as _, Box::new(int(limit as u64)) as _];
-    let rows = connection.query(WHAT, sql::NAMES, parameters)?;
-    rows.iter().map(|row| name_row(row, parent)).collect()
+/// Entries of `parent`; has what `ahead` wants come along.
+pub(super) fn names(
+    connection: &mut Connection,
+    parent: Ino,
+    after: Cookie,
+    limit: usize,
+    ahead: Option<(&Ahead, &Wanted)>,
+) -> Result<Vec<NameRow>> {
+    let numbers = |numbers: [u64; 3]| numbers.map(|number| Box::new(int(number)) as _).into();
+    let mut calls = vec![Call::new(sql::NAMES, numbers([parent.0, after.0, limit as u64]))];
+    if let Some((_, Wanted { span: (first, last), .. })) = ahead {
+        calls.push(Call::new(sql::NAMES_AHEAD, numbers([first.0, last.0, NAMES_MAX as u64])));
+    }
+    let mut answers = connection.query_all(WHAT, &calls)?.into_iter();
+    let own = answers.next().unwrap_or_default();
+    if let (Some((ahead, wanted)), Some(rows)) = (ahead, answers.next()) {
+        ahead.keep_names(wanted, &rows)?;
+    }
+    own.iter().map(|row| name_row(row, parent)).collect()
 }
 
 pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
@@ -147,21 +162,44 @@ pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, li
     rows.iter().map(listed).collect()
 }
 
-pub(super) fn extents(connection: &mut Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+/// The extents of `ino` in `range`; has what `ahead` wants come along.
+pub(super) fn extents(
+    connection: &mut Connection,
+    ino: Ino,
+    range: &Range<u64>,
+    ahead: Option<(&Ahead, &Wanted)>,
+) -> Result<Vec<(u64, BlockRef)>> {
     let parameters: Vec<_> =
         vec![Box::new(int(ino.0)) as _, Box::new(int(range.start)) as _, Box::new(int(range.end)) as _];
-    let rows = connection.query(WHAT, sql::EXTENTS, parameters)?;
-    let extent = |row: &Row| {
-        let id = BlockId(unsigned(row, 1)?);
-        let missing = || Error::Corrupt(format!("block {} is missing", id.0));
-        let length = get::<Option<i64>>(row, 3)?.ok_or_else(missing)?;
-        let value = get::<Vec<u8>>(row, 5)?.try_into().map_err(|_| bad("a value that is not of 32 bytes"))?;
-        let length = u32::try_from(length).map_err(|_| bad("the length of a block"))?;
-        let owner = Ino(unsigned(row, 2)?);
-        let place = if get(row, 6)? { Place::Own(owner) } else { Place::File(owner) };
-        Ok((unsigned(row, 0)?, BlockRef { id, length, base: unsigned(row, 4)?, value, place }))
-    };
-    rows.iter().map(extent).collect()
+    let mut calls = vec![Call::new(sql::EXTENTS, parameters)];
+    if let Some((_, Wanted { span: (first, last), .. })) = ahead {
+        let limit = int(EXTENTS_MAX as u64);
+        let parameters: Vec<_> = vec![
+            Box::new(int(first.0)) as _,
+            Box::new(int(last.0)) as _,
+            Box::new(BLOCK_BYTES_MAX) as _,
+            Box::new(limit) as _,
+        ];
+        calls.push(Call::new(sql::EXTENTS_AHEAD, parameters));
+    }
+    let mut answers = connection.query_all(WHAT, &calls)?.into_iter();
+    let own = answers.next().unwrap_or_default();
+    if let (Some((ahead, wanted)), Some(rows)) = (ahead, answers.next()) {
+        ahead.keep_extents(wanted, &rows)?;
+    }
+    own.iter().map(|row| extent(row, 0)).collect()
+}
+
+/// An extent that begins with column `at`.
+pub(super) fn extent(row: &Row, at: usize) -> Result<(u64, BlockRef)> {
+    let id = BlockId(unsigned(row, at + 1)?);
+    let missing = || Error::Corrupt(format!("block {} is missing", id.0));
+    let length = get::<Option<i64>>(row, at + 3)?.ok_or_else(missing)?;
+    let value = get::<Vec<u8>>(row, at + 5)?.try_into().map_err(|_| bad("a value that is not of 32 bytes"))?;
+    let length = u32::try_from(length).map_err(|_| bad("the length of a block"))?;
+    let owner = Ino(unsigned(row, at + 2)?);
+    let place = if get(row, at + 6)? { Place::Own(owner) } else { Place::File(owner) };
+    Ok((unsigned(row, at)?, BlockRef { id, length, base: unsigned(row, at + 4)?, value, place }))
 }
 
 pub(super) fn xattrs(connection: &mut Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {

@@ -19,11 +19,17 @@ statements! {
               FROM fileatt WHERE ino >= $1 ORDER BY ino LIMIT $2";
     NAME = "SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND name = $2";
     NAMES = "SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
+    NAMES_AHEAD = "SELECT cookie, ino, kind, name, parent FROM naming WHERE parent >= $1 AND parent <= $2 ORDER BY parent, cookie LIMIT $3";
     LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, f.mode, f.digest FROM naming n JOIN fileatt f ON f.ino = n.ino \
               WHERE n.parent = $1 AND n.cookie > $2 ORDER BY n.cookie LIMIT $3";
     EXTENTS = "SELECT e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL \
                FROM extents e LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block \
                WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx";
+    /// The extents of several files, with the bytes of each one's first block if it is short.
+    EXTENTS_AHEAD = "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, \
+                     CASE WHEN e.idx = 0 AND b.length <= $3 THEN b.bytes END \
+                     FROM extents e LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block \
+                     WHERE e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.idx LIMIT $4";
     XATTRS = "SELECT name, value FROM xattr WHERE ino = $1 ORDER BY name";
     ORPHANS = "SELECT ino FROM fileatt WHERE nlink = 0 ORDER BY ino";
     COMMITS = "SELECT number, time, op, root_digest, previous_digest FROM commits WHERE number >= $1 ORDER BY number LIMIT $2";

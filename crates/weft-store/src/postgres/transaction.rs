@@ -559,6 +559,8 @@ impl Transaction for PostgresTransaction<'_> {
 
     fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {
         let written = self.write(batch);
+        // It may have happened even if it failed.
+        self.store.ahead.forget();
         if written.is_err() {
             self.writer.in_doubt = true;
             // What it would have removed may still be there.

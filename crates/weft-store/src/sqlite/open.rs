@@ -19,6 +19,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An open volume: exclusively held until dropped.
 pub struct Volume {
@@ -228,6 +229,11 @@ pub(super) fn check_file(layout: &Layout) -> Result<()> {
     }
 }
 
+/// How often a volume is tried that another process holds, and how long after the last time. A process that is just being started has all files
+/// open that the one which starts it had, and holds what that one has let go since.
+const HOLD_TRIES: u32 = 11;
+const HOLD_AGAIN: Duration = Duration::from_millis(10);
+
 /// Takes the volume for this process.
 pub(super) fn hold(layout: &Layout) -> Result<File> {
     let file = OpenOptions::new()
@@ -237,10 +243,18 @@ pub(super) fn hold(layout: &Layout) -> Result<File> {
         .truncate(false)
         .open(&layout.hold)
         .map_err(io("cannot open", &layout.hold))?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Locked(layout.volume.clone())),
-        Err(error) => Err(io("cannot lock", &layout.hold)(error.into())),
+    let mut tries = HOLD_TRIES;
+    loop {
+        tries -= 1;
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) if tries > 0 => {
+                #[expect(clippy::disallowed_methods, reason = "nobody tells when another process lets go")]
+                std::thread::sleep(HOLD_AGAIN);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::Locked(layout.volume.clone())),
+            Err(error) => return Err(io("cannot lock", &layout.hold)(error.into())),
+        }
     }
 }
 

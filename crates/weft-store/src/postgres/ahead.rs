@@ -1,0 +1,222 @@
+//! Small files that are read, and directories that are listed, one after the other, as whoever searches a tree does: what the next ones will
+//! be asked for comes along with the answer for one of them, in the same round trip.
+//!
+//! What came along is used once, or dropped when more comes or a commit ends: rows may be others then.
+
+use super::read::{self, unsigned};
+use crate::error::Result;
+use crate::row::{BlockId, BlockRef, Ino, NameRow};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use tokio_postgres::Row;
+use weft_block::Block;
+
+/// Numbers that two files made one after the other lie apart at most.
+const NEAR: u64 = 64;
+
+/// Files or directories asked for in order before more is believed to follow.
+const BELIEVED: u32 = 2;
+
+/// Numbers of files whose extents come along, at first and at most.
+const FILES: Range<u64> = 8..32;
+
+/// Numbers of directories whose entries come along, at first and at most: between them are those of the files in them.
+const DIRECTORIES: Range<u64> = 16..256;
+
+/// Extents that come along, at most.
+pub(super) const EXTENTS_MAX: usize = 256;
+
+/// Entries that come along, at most.
+pub(super) const NAMES_MAX: usize = 512;
+
+/// Bytes of a file's first block that comes along, at most.
+pub(super) const BLOCK_BYTES_MAX: i64 = 64 << 10;
+
+/// What came along.
+#[derive(Default)]
+pub(super) struct Ahead {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts commits.
+    age: u64,
+    files: Order,
+    /// Whole files.
+    extents: BTreeMap<Ino, Vec<(u64, BlockRef)>>,
+    blocks: HashMap<BlockId, Block>,
+    directories: Order,
+    /// Whole directories.
+    names: BTreeMap<Ino, Vec<NameRow>>,
+}
+
+/// In which order something is asked for.
+#[derive(Default)]
+struct Order {
+    last: Option<Ino>,
+    in_order: u32,
+    span: u64,
+}
+
+impl Order {
+    /// `ino` is asked for, and here already or not; tells what is to come along, `span` numbers of it, if anything.
+    fn ask(&mut self, ino: Ino, is_here: bool, span: &Range<u64>) -> Option<(Ino, Ino)> {
+        let follows = self.last.is_some_and(|last| last < ino && ino.0 - last.0 <= NEAR);
+        self.in_order = if follows { self.in_order.saturating_add(1) } else { 0 };
+        self.last = Some(ino);
+        if self.in_order < BELIEVED {
+            self.span = span.start;
+            return None;
+        }
+        if is_here {
+            return None;
+        }
+        let wanted = (ino.next(), Ino(ino.0.saturating_add(self.span)));
+        self.span = (2 * self.span).min(span.end);
+        Some(wanted)
+    }
+}
+
+/// What is to come along.
+pub(super) struct Wanted {
+    age: u64,
+    /// The first number and the last.
+    pub(super) span: (Ino, Ino),
+}
+
+impl Wanted {
+    /// All of them, with nothing yet.
+    fn all<T>(&self) -> BTreeMap<Ino, Vec<T>> {
+        (self.span.0.0..=self.span.1.0).map(|ino| (Ino(ino), Vec::new())).collect()
+    }
+}
+
+impl Ahead {
+    /// The extents of `ino` in `range`, if they came along; else which files are to come along with them, if any.
+    pub(super) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>, Option<Wanted>> {
+        let mut state = self.state.lock();
+        let here = state.extents.remove(&ino);
+        let wanted = state.files.ask(ino, here.is_some(), &FILES);
+        match here {
+            Some(extents) => Ok(extents.into_iter().filter(|(index, _)| range.contains(index)).collect()),
+            None => Err(wanted.map(|span| Wanted { age: state.age, span })),
+        }
+    }
+
+    /// The first `limit` entries of `parent`, if they came along; else which directories are to come along with them, if any.
+    pub(super) fn names(&self, parent: Ino, limit: usize) -> Result<Vec<NameRow>, Option<Wanted>> {
+        let mut state = self.state.lock();
+        let here = state.names.remove(&parent);
+        let wanted = state.directories.ask(parent, here.is_some(), &DIRECTORIES);
+        match here {
+            Some(names) => Ok(names.into_iter().take(limit).collect()),
+            None => Err(wanted.map(|span| Wanted { age: state.age, span })),
+        }
+    }
+
+    /// Takes in entries that came along.
+    pub(super) fn keep_names(&self, wanted: &Wanted, rows: &[Row]) -> Result<()> {
+        let (mut names, mut damaged) = (wanted.all(), BTreeSet::new());
+        for row in rows {
+            let parent = Ino(unsigned(row, 4)?);
+            match read::name_row(row, parent) {
+                Ok(name) => names.entry(parent).or_default().push(name),
+                // What is damaged is told whoever lists it.
+                Err(_) => {
+                    damaged.insert(parent);
+                }
+            }
+        }
+        names.retain(|parent, _| !damaged.contains(parent));
+        if let Some(row) = rows.last().filter(|_| rows.len() >= NAMES_MAX) {
+            names.split_off(&Ino(unsigned(row, 4)?));
+        }
+        let mut state = self.state.lock();
+        if state.age == wanted.age {
+            state.names = names;
+        }
+        Ok(())
+    }
+
+    /// Takes in extents that came along.
+    pub(super) fn keep_extents(&self, wanted: &Wanted, rows: &[Row]) -> Result<()> {
+        let mut extents = wanted.all();
+        let (mut blocks, mut damaged) = (HashMap::new(), BTreeSet::new());
+        for row in rows {
+            let ino = Ino(unsigned(row, 0)?);
+            // What is damaged is told whoever reads it.
+            let Ok((index, block)) = read::extent(row, 1) else {
+                damaged.insert(ino);
+                continue;
+            };
+            if let Ok(Some(bytes)) = row.try_get::<_, Option<&[u8]>>(8)
+                && block.verify(bytes)
+            {
+                blocks.insert(block.id, Block::copy_of(bytes));
+            }
+            extents.entry(ino).or_default().push((index, block));
+        }
+        if let Some(row) = rows.last().filter(|_| rows.len() >= EXTENTS_MAX) {
+            // There may be more of the last one, and of those after it.
+            extents.split_off(&Ino(unsigned(row, 0)?));
+        }
+        extents.retain(|ino, _| !damaged.contains(ino));
+        let mut state = self.state.lock();
+        if state.age == wanted.age {
+            (state.extents, state.blocks) = (extents, blocks);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a block, if they came along.
+    pub(super) fn block(&self, id: BlockId) -> Option<Block> {
+        self.state.lock().blocks.remove(&id)
+    }
+
+    /// A commit has ended: what came along may be old.
+    pub(super) fn forget(&self) {
+        let mut state = self.state.lock();
+        state.age += 1;
+        state.extents.clear();
+        state.blocks.clear();
+        state.names.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_asked_for_in_order_bring_more_along_and_others_do_not() {
+        let ahead = Ahead::default();
+        let ask = |ino| ahead.extents(Ino(ino), &(0..10)).expect_err("nothing came along yet");
+        for ino in [5, 4, 100, 99, 1000, 7] {
+            assert!(ask(ino).is_none());
+        }
+        assert!(ask(8).is_none());
+        assert_eq!(ask(9).expect("three in order").span, (Ino(10), Ino(17)));
+        assert_eq!(ask(18).expect("and more").span, (Ino(19), Ino(34)));
+        assert!(ask(2).is_none());
+    }
+
+    #[test]
+    fn what_came_along_serves_once_and_not_beyond_a_commit() {
+        let ahead = Ahead::default();
+        let come = || {
+            let wanted = [7, 8, 9].map(|ino| ahead.extents(Ino(ino), &(0..10))).into_iter().next_back();
+            wanted.expect("asked").expect_err("not yet").expect("wanted")
+        };
+        ahead.keep_extents(&come(), &[]).expect("taken");
+        assert_eq!(ahead.extents(Ino(10), &(0..10)).map_err(|_| ()), Ok(Vec::new()));
+        assert!(ahead.extents(Ino(10), &(0..10)).is_err(), "once");
+        ahead.forget();
+        assert!(ahead.extents(Ino(11), &(0..10)).is_err(), "a commit has ended");
+        let late = come();
+        ahead.forget();
+        ahead.keep_extents(&late, &[]).expect("taken");
+        assert!(ahead.extents(Ino(11), &(0..10)).is_err(), "it was read before the commit");
+    }
+}
