@@ -98,8 +98,7 @@ impl PostgresStore {
         Error::Held(self.lost.lock().get_or_insert(why).clone())
     }
 
-    fn gone_back(&self, found: CommitNo) -> Error {
-        let ours = self.header.lock().commit;
+    fn gone_back(&self, found: CommitNo, ours: CommitNo) -> Error {
         let what = "it was restored, or a standby without the last commits took over";
         self.lose(format!(
             "{} is at commit {} and not at {} any more: {what}; unmount it, then mount it again",
@@ -135,13 +134,15 @@ impl PostgresStore {
 
     /// Looks whether the volume is still ours, and as we left it.
     fn refuse_other(&self, connection: &mut Connection) -> Result<()> {
+        // Noted first: commits go on while the server is asked.
+        let ours = self.header.lock().commit;
         let row = connection.query("cannot look at the volume", statements::NUMBER, Vec::new())?.pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
         if read::get::<i64>(&row, 1)? != self.lease.epoch() {
             return Err(self.taken());
         }
         let found = CommitNo(read::unsigned(&row, 0)?);
-        if found < self.header.lock().commit { Err(self.gone_back(found)) } else { Ok(()) }
+        if found < ours { Err(self.gone_back(found, ours)) } else { Ok(()) }
     }
 
     /// Reads on some connection; again on a new one if it breaks.

@@ -5,6 +5,7 @@ use crate::contract::{config, options};
 use crate::generate::{Change, batch, changes};
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weft_store::memory::MemoryStore;
 use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
@@ -160,6 +161,33 @@ fn a_files_own_table_goes_with_its_file_and_waits_for_its_readers() {
     let lost = Ino(there[2].rsplit_once('_').expect("a number").1.parse().expect("a number"));
     let (_, block) = store.extents(lost, 0..1).expect("readable")[0];
     assert_eq!(store.read_block(&block, Patience::Forever).expect_err("lost").kind(), ErrorKind::Corrupt);
+}
+
+/// Each new connection looks whether the server has all that was committed, while commits go on.
+#[test]
+fn whoever_connects_during_commits_misses_none() {
+    let address = Cluster::shared().address();
+    create(&address);
+    let store = open(&address);
+    let is_done = AtomicBool::new(false);
+    // More than are kept, so that some connect anew each time.
+    let readers = 12;
+    std::thread::scope(|scope| {
+        for _ in 0..readers {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    store.inodes(Ino::ROOT, 10).expect("readable");
+                }
+            });
+        }
+        for _ in 0..150 {
+            let applied = store.apply(&batch(&*store, &[]), Durability::Durable);
+            is_done.store(applied.is_err(), Ordering::Relaxed);
+            applied.expect("applied");
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert!(store.lost().is_none(), "{:?}", store.lost());
 }
 
 #[test]
