@@ -21,7 +21,7 @@ use tokio_postgres::{Client, Row, Statement};
 /// A parameter of a statement.
 pub(super) type Parameter = Box<dyn ToSql + Sync + Send>;
 
-/// Statements that stay prepared, but for those of `statements`.
+/// Statements that stay prepared, and those of one round trip.
 const PREPARED_MAX: usize = 256;
 
 /// What sends and receives.
@@ -170,13 +170,15 @@ impl Connection {
 
     /// Prepares what is not yet, in one round trip.
     fn prepare<'a>(&mut self, what: &'static str, statements: impl Iterator<Item = &'a Text>) -> Result<()> {
-        let missing = statements.filter(|statement| !self.prepared.contains_key(*statement)).collect::<BTreeSet<_>>();
+        let wanted = statements.collect::<BTreeSet<_>>();
+        if self.prepared.len() > PREPARED_MAX {
+            // Those of tables that are not read now.
+            self.prepared.retain(|statement, _| matches!(statement, Cow::Borrowed(_)) || wanted.contains(statement));
+        }
+        let missing = wanted.into_iter().filter(|statement| !self.prepared.contains_key(*statement));
+        let missing = missing.collect::<Vec<_>>();
         if missing.is_empty() {
             return Ok(());
-        }
-        if self.prepared.len() + missing.len() > PREPARED_MAX {
-            // Those of tables that were not read for long.
-            self.prepared.retain(|statement, _| matches!(statement, Cow::Borrowed(_)));
         }
         self.count();
         let all = try_join_all(missing.iter().map(|statement| self.client.prepare(statement)));

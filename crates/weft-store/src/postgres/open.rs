@@ -5,10 +5,11 @@ use super::address::Address;
 use super::ahead::Ahead;
 use super::connection::{Connection, runtime};
 use super::lease::{Holder, Lease};
+use super::own::OwnTables;
 use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::{own, tls, write};
+use super::{tls, write};
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::round_trips::Counts;
@@ -173,8 +174,8 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
     let header = read::header(&mut connection)?;
     let last = read::commits(&mut connection, header.commit, 1)?.pop().filter(|row| row.number == header.commit);
     let zeros = Arc::new(ZeroValues::default());
-    let dropped = own::dropped(&mut connection)?;
-    let writer = Writer::new(connection, &header, last, lease.epoch(), zeros.clone(), dropped);
+    let own = OwnTables::look(&mut connection)?;
+    let writer = Writer::new(connection, &header, last, lease.epoch(), zeros.clone(), own);
     Ok(Arc::new(PostgresStore {
         header: Mutex::new(header),
         readers: Mutex::new(Vec::new()),

@@ -91,6 +91,21 @@ pub(super) fn remove(owner: Ino, blocks: &[BlockId]) -> Call {
     Call::once(format!("DELETE FROM {} WHERE id = ANY($1)", table(owner)), vec![(Box::new(ids), Type::INT8_ARRAY)])
 }
 
+/// What there is of them when a volume is opened.
+pub(super) struct OwnTables {
+    /// Whether there is any: also a volume whose layout makes no more may have some.
+    pub(super) is_there: bool,
+    /// Whose are to be dropped.
+    pub(super) dropped: BTreeSet<Ino>,
+}
+
+impl OwnTables {
+    pub(super) fn look(connection: &mut Connection) -> Result<OwnTables> {
+        let is_there = !connection.query("cannot look for tables", sql::OWN_TABLE, Vec::new())?.is_empty();
+        Ok(OwnTables { is_there, dropped: dropped(connection)? })
+    }
+}
+
 /// The owners of tables that are to be dropped.
 pub(super) fn dropped(connection: &mut Connection) -> Result<BTreeSet<Ino>> {
     let rows = connection.query(WHAT, sql::DROPPED, Vec::new())?;

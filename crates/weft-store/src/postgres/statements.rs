@@ -71,6 +71,9 @@ statements! {
                   WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";
     /// How many blocks lie in a file's own table; counted up to $2.
     COUNT_OWN = "SELECT count(*) FROM (SELECT id FROM blocks WHERE owner = $1 AND bytes IS NULL LIMIT $2) few";
+    /// Some files' own table, if there is any.
+    OWN_TABLE = "SELECT table_name::text FROM information_schema.tables \
+                 WHERE table_schema = current_schema() AND table_name LIKE 'blocks_of_%' LIMIT 1";
     DROPPED = "SELECT owner FROM dropped ORDER BY owner";
     ADD_DROPPED = "INSERT INTO dropped (owner) SELECT * FROM unnest($1::bigint[]) ON CONFLICT (owner) DO NOTHING";
     REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";

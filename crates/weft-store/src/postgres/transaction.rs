@@ -6,7 +6,7 @@
 use super::PostgresStore;
 use super::connection::{Call, Connection};
 use super::digests::{Known, Rows};
-use super::own;
+use super::own::{self, OwnTables};
 use super::prefetch::prefetch;
 use super::read::{self, int, unsigned};
 use super::sending::{Back, Sending, Table};
@@ -53,6 +53,8 @@ pub(super) struct Writer {
     /// None if the volume keeps no digests.
     digester: Option<Digester>,
     own_table_from: Option<u64>,
+    /// Whether some files may have a table of their own.
+    has_own_tables: bool,
     /// Some of the files that have a table of their own.
     tables: BTreeSet<Ino>,
     /// Files whose own table has nothing left but could not be dropped yet.
@@ -68,7 +70,7 @@ impl Writer {
         last: Option<CommitRow>,
         epoch: i64,
         zeros: Arc<ZeroValues>,
-        dropped: BTreeSet<Ino>,
+        own: OwnTables,
     ) -> Writer {
         Writer {
             connection: Some(connection),
@@ -80,9 +82,10 @@ impl Writer {
             fresh: Ino(header.counters.next_id),
             digester: header.options.digests.then(|| Digester::new(zeros)),
             own_table_from: header.options.own_table_from,
+            has_own_tables: header.options.own_table_from.is_some() || own.is_there,
             tables: BTreeSet::new(),
-            has_leftovers: !dropped.is_empty(),
-            dropped,
+            has_leftovers: !own.dropped.is_empty(),
+            dropped: own.dropped,
         }
     }
 }
@@ -284,7 +287,7 @@ impl<'a> PostgresTransaction<'a> {
 
     /// Counts what becomes of the references to blocks, those of this transaction included.
     fn count(&mut self, replaced: &[(Ino, Range<u64>)], put: &[(Ino, u64, Home)]) -> Result<Counted> {
-        let statement = if self.writer.own_table_from.is_some() { sql::PLACED_OWN } else { sql::PLACED };
+        let statement = if self.writer.has_own_tables { sql::PLACED_OWN } else { sql::PLACED };
         let call = |(ino, range): &(Ino, Range<u64>)| {
             Call::new(statement, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
         };
