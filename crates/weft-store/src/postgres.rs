@@ -19,6 +19,7 @@ mod read;
 mod repair;
 mod schema;
 mod sending;
+mod service;
 mod statements;
 mod tls;
 mod transaction;

@@ -1,9 +1,11 @@
 //! Where a volume is: the server, the database, the schema.
 //!
 //! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out follows the conventions of libpq: the
-//! variables PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT and PGAPPNAME, the password
-//! file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The Password File"). `schema=NAME` is ours.
+//! variables PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT and PGAPPNAME, before them those of the
+//! service that `service=NAME` or PGSERVICE names, the password file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The
+//! Password File"). `schema=NAME` is ours.
 
+use super::service;
 use crate::error::{Error, Result};
 use percent_encoding::percent_decode_str;
 use std::fmt;
@@ -45,7 +47,7 @@ pub(super) enum TlsMode {
     VerifyFull,
 }
 
-fn unusable(what: impl Into<String>) -> Error {
+pub(super) fn unusable(what: impl Into<String>) -> Error {
     Error::Unusable(what.into())
 }
 
@@ -55,7 +57,7 @@ pub fn is_address(text: &str) -> bool {
 }
 
 /// What tells the value of an environment variable.
-type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Address {
     /// Reads a URL, and the process's environment for what it leaves out.
@@ -70,6 +72,9 @@ impl Address {
             let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
             unusable(format!("'{}' is no address of a PostgreSQL database{why}", without_password(url)))
         })?;
+        let service = own.service.take().or_else(|| environment("PGSERVICE"));
+        let service = service.map(|name| service::parameters(&name, environment)).transpose()?.unwrap_or_default();
+        let environment: Environment<'_> = &|name| service.get(name).cloned().or_else(|| environment(name));
         fill(&mut config, environment)?;
         let mode = own.mode.or_else(|| environment("PGSSLMODE"));
         let mode = mode.map_or(Ok(TlsMode::Prefer), |mode| tls_mode(&mode))?;
@@ -112,6 +117,7 @@ struct Own {
     passfile: Option<String>,
     certificate: Option<String>,
     key: Option<String>,
+    service: Option<String>,
 }
 
 impl Own {
@@ -133,6 +139,7 @@ impl Own {
                 "sslcert" => self.certificate = Some(decoded()?),
                 "sslkey" => self.key = Some(decoded()?),
                 "passfile" => self.passfile = Some(decoded()?),
+                "service" => self.service = Some(decoded()?),
                 _ => left.push(option),
             }
         }
@@ -301,6 +308,20 @@ mod tests {
         assert_eq!(address.config.get_dbname(), Some("you"));
         assert_eq!(address.schema, "weft");
         assert_eq!(address.tls, Tls { mode: TlsMode::Prefer, roots: Some("/ca.pem".into()), own: None });
+    }
+
+    #[test]
+    fn a_service_comes_between_the_url_and_the_environment() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("services");
+        std::fs::write(&file, "[files]\nhost=db.example\ndbname=archive\nsslmode=require\n").expect("written");
+        let file = file.to_str().expect("UTF-8");
+        let variables = [("PGSERVICEFILE", file), ("PGHOST", "other"), ("PGUSER", "me")];
+        let address = parse("postgres:///mine?service=files", &variables).expect("one");
+        assert_eq!(address.config.get_hosts(), [tokio_postgres::config::Host::Tcp("db.example".into())]);
+        assert_eq!((address.config.get_dbname(), address.config.get_user()), (Some("mine"), Some("me")));
+        assert_eq!(address.tls.mode, TlsMode::Require);
+        assert!(parse("postgres://?service=none", &variables).is_err());
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn move_blocks(connection: &mut Connection, owner: Ino, from: Option<i64>) -> Re
     if to_common > 0 {
         calls.push(of(own::take_back(owner)));
         match own - to_common {
-            0 if to_own == 0 => calls.push(Call::once(own::drop(owner), Vec::new())),
+            0 if to_own == 0 => calls.push(Call::once(own::drop_text(owner), Vec::new())),
             _ => calls.push(of(own::forget(owner))),
         }
     }

@@ -71,7 +71,7 @@ pub(super) fn forget(owner: Ino) -> String {
     format!("DELETE FROM {table} USING blocks b WHERE b.owner = $1 AND b.base < $2 AND b.id = {table}.id")
 }
 
-pub(super) fn drop(owner: Ino) -> String {
+pub(super) fn drop_text(owner: Ino) -> String {
     format!("DROP TABLE {}", table(owner))
 }
 

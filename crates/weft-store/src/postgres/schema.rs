@@ -191,7 +191,8 @@ pub(super) const TABLES: &[&str] = &[
 ];
 
 /// What PostgreSQL keeps better so, and other engines may refuse: each is tried alone. Blocks are neither compressed (they are hashed and
-/// mostly compressed already) nor kept in the row's page; what a short fsync logs stays in the row, as a row of its own for each 2 KiB costs more; tables of which rows come and go are vacuumed soon.
+/// mostly compressed already) nor kept in the row's page; what a short fsync logs is, as rows of 2 KiB for it elsewhere cost more; tables of
+/// which rows come and go are vacuumed soon.
 pub(super) const TUNING: &[&str] = &[
     "ALTER TABLE blocks ALTER COLUMN bytes SET STORAGE EXTERNAL",
     "ALTER TABLE blocks_of ALTER COLUMN bytes SET STORAGE EXTERNAL",
