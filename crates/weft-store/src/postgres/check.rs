@@ -3,8 +3,7 @@
 
 use super::address::Address;
 use super::connection::Connection;
-use super::lease::{Holder, Lease};
-use super::open::{Connector, OpenOptions, look};
+use super::open::{OpenOptions, hold, look};
 use super::read::{self, get, int, unsigned};
 use super::{own, repair, statements as sql};
 use crate::error::{Error, Result};
@@ -66,10 +65,7 @@ pub(super) const VOLUME: &[&str] =
 pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let lease = match options.repair {
         Repair::No => None,
-        Repair::Yes => {
-            let (holding, _) = look(address)?;
-            Some(Lease::take(holding, &Connector::new(address), &Holder::this(), OpenOptions::default())?)
-        }
+        Repair::Yes => Some(hold(address, OpenOptions::default())?.0),
     };
     let (mut connection, header) = look(address)?;
     connection.run(WHAT, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;

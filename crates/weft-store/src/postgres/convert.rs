@@ -3,8 +3,8 @@
 
 use super::address::Address;
 use super::connection::{Call, Connection};
-use super::lease::{Holder, Lease, in_transaction};
-use super::open::{Connector, OpenOptions, look};
+use super::lease::in_transaction;
+use super::open::{OpenOptions, hold};
 use super::read::{int, unsigned};
 use super::{own, statements as sql};
 use crate::error::Result;
@@ -20,9 +20,7 @@ const FILES_TOGETHER: i64 = 1000;
 /// Has the blocks of the volume at `address`, which nobody may hold, lie as [`crate::VolumeOptions::own_table_from`] says from now on. The
 /// server moves them; nothing of them comes here.
 pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    let (connection, _) = look(address)?;
-    let connector = Connector::new(address);
-    let lease = Lease::take(connection, &connector, &Holder::this(), OpenOptions::default())?;
+    let (lease, connector) = hold(address, OpenOptions::default())?;
     let mut connection = connector.connect()?;
     let from = own_table_from.map(int);
     in_transaction(&mut connection, lease.epoch(), |connection| {

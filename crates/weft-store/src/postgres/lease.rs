@@ -173,6 +173,12 @@ impl Shared {
     }
 }
 
+/// Whether the lease is still that of this `epoch`; it cannot change hands before the transaction ends.
+pub(super) fn holds(connection: &mut Connection, epoch: i64) -> Result<bool> {
+    let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
+    Ok(held.first().map(|row| get::<i64>(row, 0)).transpose()? == Some(epoch))
+}
+
 /// Does something in a transaction of whoever holds the volume by the lease of this `epoch`. After an error the connection serves no more.
 pub(super) fn in_transaction(
     connection: &mut Connection,
@@ -180,8 +186,7 @@ pub(super) fn in_transaction(
     change: impl FnOnce(&mut Connection) -> Result<()>,
 ) -> Result<()> {
     connection.say_first(sql::BEGIN);
-    let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
-    if held.first().map(|row| get::<i64>(row, 0)).transpose()? != Some(epoch) {
+    if !holds(connection, epoch)? {
         return Err(Error::Held("the volume was taken over by another process meanwhile".into()));
     }
     change(connection)?;

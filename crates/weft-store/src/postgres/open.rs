@@ -66,7 +66,7 @@ impl Connector {
         Ok(connection)
     }
 
-    pub(super) fn new(address: &Address) -> Connector {
+    fn new(address: &Address) -> Connector {
         Connector { address: address.clone(), counts: Arc::default() }
     }
 }
@@ -164,11 +164,16 @@ pub fn size(address: &Address) -> Result<Option<u64>> {
     Ok(rows.ok().and_then(|rows| read::unsigned(rows.first()?, 0).ok()))
 }
 
-/// Takes hold of the volume at `address`, which lasts until the store is dropped.
-pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
+/// Takes the lease of the volume at `address`, for which more connections can be had then.
+pub(super) fn hold(address: &Address, options: OpenOptions) -> Result<(Lease, Connector)> {
     let (connection, _) = look(address)?;
     let connector = Connector::new(address);
-    let lease = Lease::take(connection, &connector, &Holder::this(), options)?;
+    Ok((Lease::take(connection, &connector, &Holder::this(), options)?, connector))
+}
+
+/// Takes hold of the volume at `address`, which lasts until the store is dropped.
+pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
+    let (lease, connector) = hold(address, options)?;
     let mut connection = connector.connect()?;
     // What the last holder did is all there now.
     let header = read::header(&mut connection)?;

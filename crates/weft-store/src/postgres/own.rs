@@ -5,7 +5,8 @@
 //! whoever reads the table, a backup perhaps, and no commit should. Until then it stands in the table `dropped`.
 
 use super::connection::{Call, Connection, Parameter};
-use super::read::{get, int, unsigned};
+use super::lease::holds;
+use super::read::{int, unsigned};
 use super::statements as sql;
 use crate::batch::NewBlock;
 use crate::error::Result;
@@ -132,8 +133,7 @@ pub(super) fn drop_tables(connection: &mut Connection, owners: &mut BTreeSet<Ino
 
 /// False if the volume is not ours any more: somebody else may have made one of these tables anew.
 fn drop_together(connection: &mut Connection, owners: &[Ino], epoch: i64) -> Result<bool> {
-    let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
-    if held.first().map(|row| get::<i64>(row, 0)).transpose()? != Some(epoch) {
+    if !holds(connection, epoch)? {
         return Ok(false);
     }
     let tables = owners.iter().map(|owner| table(*owner)).collect::<Vec<_>>().join(", ");

@@ -130,6 +130,12 @@ pub(super) fn name(connection: &mut Connection, parent: Ino, name: &Name) -> Res
     rows.first().map(|row| name_row(row, parent)).transpose()
 }
 
+/// The rows of the first call, and of the second if there is one.
+fn with_more(connection: &mut Connection, calls: &[Call]) -> Result<(Vec<Row>, Vec<Row>)> {
+    let mut answers = connection.query_all(WHAT, calls)?.into_iter();
+    Ok((answers.next().unwrap_or_default(), answers.next().unwrap_or_default()))
+}
+
 /// Entries of `parent`; has what `ahead` wants come along.
 pub(super) fn names(
     connection: &mut Connection,
@@ -143,10 +149,9 @@ pub(super) fn names(
     if let Some((_, Wanted { span: (first, last), .. })) = ahead {
         calls.push(Call::new(sql::NAMES_AHEAD, numbers([first.0, last.0, NAMES_MAX as u64])));
     }
-    let mut answers = connection.query_all(WHAT, &calls)?.into_iter();
-    let own = answers.next().unwrap_or_default();
-    if let (Some((ahead, wanted)), Some(rows)) = (ahead, answers.next()) {
-        ahead.keep_names(wanted, &rows)?;
+    let (own, more) = with_more(connection, &calls)?;
+    if let Some((ahead, wanted)) = ahead {
+        ahead.keep_names(wanted, &more)?;
     }
     own.iter().map(|row| name_row(row, parent)).collect()
 }
@@ -182,10 +187,9 @@ pub(super) fn extents(
         ];
         calls.push(Call::new(sql::EXTENTS_AHEAD, parameters));
     }
-    let mut answers = connection.query_all(WHAT, &calls)?.into_iter();
-    let own = answers.next().unwrap_or_default();
-    if let (Some((ahead, wanted)), Some(rows)) = (ahead, answers.next()) {
-        ahead.keep_extents(wanted, &rows)?;
+    let (own, more) = with_more(connection, &calls)?;
+    if let Some((ahead, wanted)) = ahead {
+        ahead.keep_extents(wanted, &more)?;
     }
     own.iter().map(|row| extent(row, 0)).collect()
 }
