@@ -20,6 +20,10 @@ pub enum Command {
     Init(Init),
     /// Mount a volume
     Mount(Mount),
+    /// Serve a volume to other machines, over NFS, without mounting it here
+    ///
+    /// Ends, after all is committed, at SIGTERM, SIGINT or SIGHUP.
+    Serve(Serve),
     /// Unmount a volume, and wait until all of it is committed
     Umount(Umount),
     /// Tell a volume's size, counts and options
@@ -280,6 +284,40 @@ pub struct Mount {
     /// Stay in the foreground, messages on standard error
     #[arg(short, long)]
     pub foreground: bool,
+    #[command(flatten)]
+    pub open: Open,
+    /// How requests come: auto (over io_uring where the kernel offers that) or device (over /dev/fuse)
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub transport: String,
+    /// Where the thread runs that serves the device: follow (on the processor of the program it serves), free, or a
+    /// processor's number
+    #[arg(long, value_name = "WHERE", default_value = "follow")]
+    pub placement: String,
+    /// Let the kernel keep what programs write until the file is closed or synced: small writes get several times
+    /// faster, a full disk may show only at close or fsync, and what a crash leaves of open files may be older than
+    /// the rest of the tree
+    #[arg(long)]
+    pub writeback: bool,
+    /// While requests come, keep idle processors from sleeping (Linux PM QoS; as root only): much faster on virtual
+    /// machines, at the price of power
+    #[arg(long)]
+    pub keep_awake: bool,
+    /// Serve with the ordinary scheduling policy. Otherwise, while requests come fast, the threads that serve take the
+    /// idle policy (as root, or with CAP_SYS_NICE), so that the kernel leaves programs where they are served: much
+    /// faster where processors are slow to wake
+    #[arg(long)]
+    pub no_idle_policy: bool,
+    #[command(flatten)]
+    pub served: Served,
+    /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of
+    /// an ordinary user in ~/.local/state/weft)
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+}
+
+/// How a volume is opened by a daemon.
+#[derive(Args)]
+pub struct Open {
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
@@ -305,27 +343,6 @@ pub struct Mount {
     /// Move access times at each read that reaches the daemon
     #[arg(long)]
     pub strictatime: bool,
-    /// How requests come: auto (over io_uring where the kernel offers that) or device (over /dev/fuse)
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    pub transport: String,
-    /// Where the thread runs that serves the device: follow (on the processor of the program it serves), free, or a
-    /// processor's number
-    #[arg(long, value_name = "WHERE", default_value = "follow")]
-    pub placement: String,
-    /// Let the kernel keep what programs write until the file is closed or synced: small writes get several times
-    /// faster, a full disk may show only at close or fsync, and what a crash leaves of open files may be older than
-    /// the rest of the tree
-    #[arg(long)]
-    pub writeback: bool,
-    /// While requests come, keep idle processors from sleeping (Linux PM QoS; as root only): much faster on virtual
-    /// machines, at the price of power
-    #[arg(long)]
-    pub keep_awake: bool,
-    /// Serve with the ordinary scheduling policy. Otherwise, while requests come fast, the threads that serve take the
-    /// idle policy (as root, or with CAP_SYS_NICE), so that the kernel leaves programs where they are served: much
-    /// faster where processors are slow to wake
-    #[arg(long)]
-    pub no_idle_policy: bool,
     /// In PostgreSQL: how long to wait for another daemon that holds the volume to let go of it
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub wait: u64,
@@ -335,9 +352,38 @@ pub struct Mount {
     /// In PostgreSQL: how long operations wait for a server that has gone before they fail
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience: u64,
-    /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of
-    /// an ordinary user in ~/.local/state/weft)
-    #[arg(long, value_name = "FILE")]
+}
+
+/// What of a volume is served over a network.
+#[derive(Args)]
+pub struct Served {
+    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
+    pub nfs: Option<String>,
+    /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
+    /// '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks or '*'; options are rw, ro,
+    /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, secure, insecure. Without this, all of the volume to
+    /// all who can connect, with the super-user squashed
+    #[arg(long, value_name = "LINE", requires = "nfs")]
+    pub export: Vec<String>,
+    /// Export what the lines of this file say, too
+    #[arg(long, value_name = "FILE", requires = "nfs")]
+    pub exports: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Serve {
+    /// The volume: a path, or a postgres:// URL
+    pub volume: PathBuf,
+    #[command(flatten)]
+    pub served: Served,
+    /// Go to the background once clients can connect
+    #[arg(short, long)]
+    pub background: bool,
+    #[command(flatten)]
+    pub open: Open,
+    /// In the background: write messages to this file (default: as of 'weft mount')
+    #[arg(long, value_name = "FILE", requires = "background")]
     pub log: Option<PathBuf>,
 }
 

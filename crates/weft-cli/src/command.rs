@@ -14,6 +14,7 @@ mod mounted;
 mod pages;
 mod prove;
 mod scrub;
+mod serve;
 mod sign;
 mod stats;
 mod transfer;
@@ -30,6 +31,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Mount(arguments) => mount::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
@@ -108,7 +110,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
 }
 
 /// Refuses an argument; `error` says which and why.
-fn usage<T>(error: String) -> Result<T> {
+pub fn usage<T>(error: String) -> Result<T> {
     Err(Usage(error).into())
 }
 

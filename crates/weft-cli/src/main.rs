@@ -5,6 +5,7 @@ mod command;
 mod daemon;
 mod helper;
 mod opened;
+mod serving;
 mod size;
 mod watched;
 

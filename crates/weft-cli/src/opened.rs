@@ -1,8 +1,9 @@
 //! A volume opened for operations, and let go of again.
 
 use anyhow::{Context, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
@@ -11,6 +12,9 @@ use weft_vfs::{Options, SystemClock, Vfs};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
 const LOG_BYTES: u64 = 32 << 20;
+
+/// How often to look whether the volume is still ours.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A volume opened for operations.
 pub struct Opened {
@@ -38,6 +42,42 @@ impl Opened {
         Ok(Opened { vfs, store: volume.store, layout: volume.layout, read_only })
     }
 
+    /// Where a daemon in the background writes its messages: to `asked`, or to a file near the volume, or to one that is named for `what` it serves.
+    pub fn log(&self, volume: &Path, asked: Option<&Path>, what: &Path) -> Result<PathBuf> {
+        match (asked, &self.layout) {
+            (Some(log), _) => Ok(log.into()),
+            (None, Some(layout)) if layout.segments.is_some() => Ok(volume.join("weft.log")),
+            (None, Some(_)) => Ok(volume.with_added_extension("log")),
+            (None, None) => log_of(what),
+        }
+    }
+
+    /// Ends the daemon once another one has its volume. What it serves stays, dead: whoever uses it is told, and neither reads what is
+    /// not true any more nor writes into a directory below a mount.
+    pub fn end_when_lost(&self) -> Result<()> {
+        if self.layout.is_some() {
+            return Ok(());
+        }
+        // The volume is let go of when serving ends, whatever this thread does.
+        let (store, vfs) = (Arc::downgrade(&self.store), Arc::downgrade(&self.vfs));
+        let watch = move || {
+            let why = loop {
+                let Some(held) = store.upgrade() else { return };
+                if let Some(why) = held.lost() {
+                    break why;
+                }
+                drop(held);
+                #[expect(clippy::disallowed_methods, reason = "what happens to the volume is told to nobody")]
+                std::thread::sleep(LOOK_AGAIN);
+            };
+            let left = vfs.upgrade().map_or(0, |vfs| vfs.stats().dirty_bytes);
+            eprintln!("weft: {why}; {left} bytes of changes in memory could not be committed and are lost");
+            std::process::exit(1);
+        };
+        std::thread::Builder::new().name("weft-held".into()).spawn(watch)?;
+        Ok(())
+    }
+
     /// Commits all and lets go of the volume.
     pub fn close(self) -> Result<()> {
         self.vfs
@@ -53,4 +93,22 @@ impl Opened {
         }
         Ok(())
     }
+}
+
+/// Where the messages about what is served at `what` go if no file of the volume is near.
+fn log_of(what: &Path) -> Result<PathBuf> {
+    let home = || {
+        std::env::var_os("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(std::env::home_dir()?.join(".local/state")))
+    };
+    let place = match rustix::process::geteuid().is_root() {
+        true => PathBuf::from("/var/log"),
+        false => home().context("cannot tell where to write messages; name a file with --log")?,
+    };
+    let place = place.join("weft");
+    std::fs::create_dir_all(&place)
+        .with_context(|| format!("cannot make {}; name a file with --log", place.display()))?;
+    let name = what.to_string_lossy().trim_matches('/').replace('/', "-");
+    Ok(place.join(format!("{name}.log")))
 }

@@ -19,7 +19,7 @@ use crate::transport::scheduling::Scheduling;
 use crate::wakefulness::Wakefulness;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Vfs};
+use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs};
 
 /// Why a request fails.
 pub(crate) enum Failure {
@@ -63,7 +63,7 @@ pub(crate) struct Server {
     /// Seats for the threads that serve, if they take the idle policy.
     pub(crate) scheduling: Option<Scheduling>,
     /// Tells the kernel of changes that it cannot infer.
-    notifier: OnceLock<Notifier>,
+    notifier: OnceLock<Arc<Notifier>>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
     /// Requests by opcode.
@@ -88,8 +88,11 @@ impl Server {
         }
     }
 
-    /// Says where to tell the kernel of changes. Once.
+    /// Says where to tell the kernel of changes, also of those that come by other ways in. Once.
     pub(crate) fn set_notifier(&self, notifier: Notifier) {
+        let notifier = Arc::new(notifier);
+        let observer: Arc<dyn Observer> = notifier.clone();
+        self.vfs.observe(&observer);
         // A second one would be for the same mount.
         let _ = self.notifier.set(notifier);
     }

@@ -1,11 +1,19 @@
 //! Notices to the kernel about changes that its caches would miss.
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
-use weft_vfs::Ino;
+use weft_vfs::{Change, Ino, Observer};
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const INVALIDATE_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INVAL_ENTRY`.
+const INVALIDATE_ENTRY: i32 = 3;
+
+/// A range of bytes that means the attributes alone.
+const ATTRIBUTES: (i64, i64) = (-1, 0);
+/// One that means all content: that of a directory is its list of entries.
+const ALL: (i64, i64) = (0, 0);
 
 /// Sends notices for one mount.
 pub(crate) struct Notifier {
@@ -20,15 +28,56 @@ impl Notifier {
 
     /// The kernel must ask for the attributes of `ino` again. Its cached data stays.
     pub(crate) fn attributes_changed(&self, ino: Ino) {
-        let mut notice = Vec::with_capacity(40);
-        notice.extend_from_slice(&40u32.to_ne_bytes());
-        notice.extend_from_slice(&INVALIDATE_INODE.to_ne_bytes());
-        notice.extend_from_slice(&0u64.to_ne_bytes());
+        self.inode_changed(ino, ATTRIBUTES);
+    }
+
+    /// The kernel must ask for the attributes of `ino` again, and for its content from a byte on, so many of them.
+    fn inode_changed(&self, ino: Ino, (offset, len): (i64, i64)) {
+        let mut notice = Vec::with_capacity(24);
         notice.extend_from_slice(&ino.0.to_ne_bytes());
-        // A negative offset means the attributes alone.
-        notice.extend_from_slice(&(-1i64).to_ne_bytes());
-        notice.extend_from_slice(&0i64.to_ne_bytes());
-        // The kernel may have forgotten the inode meanwhile: then there is nothing to tell.
+        notice.extend_from_slice(&offset.to_ne_bytes());
+        notice.extend_from_slice(&len.to_ne_bytes());
+        self.send(INVALIDATE_INODE, &notice);
+    }
+
+    /// The kernel must ask again what `name` names.
+    fn entry_changed(&self, parent: Ino, name: &[u8]) {
+        let mut notice = Vec::with_capacity(17 + name.len());
+        notice.extend_from_slice(&parent.0.to_ne_bytes());
+        notice.extend_from_slice(&u32::try_from(name.len()).expect("a name has 255 bytes at most").to_ne_bytes());
+        notice.extend_from_slice(&[0; 4]);
+        notice.extend_from_slice(name);
+        notice.push(0);
+        self.send(INVALIDATE_ENTRY, &notice);
+    }
+
+    fn send(&self, code: i32, body: &[u8]) {
+        let mut notice = Vec::with_capacity(16 + body.len());
+        notice.extend_from_slice(&u32::try_from(16 + body.len()).expect("a notice is short").to_ne_bytes());
+        notice.extend_from_slice(&code.to_ne_bytes());
+        notice.extend_from_slice(&0u64.to_ne_bytes());
+        notice.extend_from_slice(body);
+        // The kernel may have forgotten what it is about meanwhile: then there is nothing to tell.
         let _ = rustix::io::write(&self.device, &notice);
+    }
+}
+
+/// A range as the kernel takes it: a length of 0 means all that follows.
+fn signed(range: &Range<u64>) -> (i64, i64) {
+    let offset = i64::try_from(range.start).unwrap_or(i64::MAX);
+    (offset, i64::try_from(range.end - range.start).unwrap_or(0))
+}
+
+impl Observer for Notifier {
+    fn changed(&self, change: &Change) {
+        match change {
+            Change::Content { range, .. } if range.is_empty() => {}
+            Change::Content { ino, range } => self.inode_changed(*ino, signed(range)),
+            Change::Attributes { ino } => self.attributes_changed(*ino),
+            Change::Entry { parent, name } => {
+                self.entry_changed(*parent, name.as_bytes());
+                self.inode_changed(*parent, ALL);
+            }
+        }
     }
 }

@@ -83,6 +83,32 @@ impl Acl {
         of(USER_OBJ) << 6 | self.bits(MASK).unwrap_or_else(|| of(GROUP_OBJ)) << 3 | of(OTHER)
     }
 
+    /// What it gives a user who is not the owner (POSIX.1e 23.1.3): by what `is_user` and `is_member`
+    /// say of users and groups. `wanted` are the three bits asked for: one group must give all of them.
+    pub(crate) fn grants(
+        &self,
+        owning_group: u32,
+        wanted: u32,
+        is_user: impl Fn(u32) -> bool,
+        is_member: impl Fn(u32) -> bool,
+    ) -> bool {
+        let mask = self.bits(MASK).unwrap_or(7);
+        let grants = |bits: u32| bits & wanted == wanted;
+        if let Some(named) = self.entries.iter().find(|entry| entry.tag == USER && is_user(entry.id)) {
+            return grants(u32::from(named.bits) & mask);
+        }
+        let group = |entry: &&Entry| match entry.tag {
+            GROUP_OBJ => is_member(owning_group),
+            GROUP => is_member(entry.id),
+            _ => false,
+        };
+        let mut groups = self.entries.iter().filter(group).peekable();
+        match groups.peek() {
+            Some(_) => groups.any(|entry| grants(u32::from(entry.bits) & mask)),
+            None => grants(self.bits(OTHER).unwrap_or(0)),
+        }
+    }
+
     /// Sets owner, others, and mask (or group, without a mask) through `change` of (old bits, class shift).
     fn map(&mut self, change: impl Fn(u16, u32) -> u16) {
         let group_tag = if self.bits(MASK).is_some() { MASK } else { GROUP_OBJ };
@@ -143,6 +169,24 @@ mod tests {
         let changed = with_mask().with_permissions(0o640);
         assert_eq!(changed.permissions(), 0o640);
         assert_eq!(changed.bits(GROUP_OBJ), Some(5));
+    }
+
+    #[test]
+    fn a_named_user_gets_what_the_mask_leaves_and_a_member_what_one_group_gives() {
+        let limited = acl(&[
+            (USER_OBJ, 7, NO_ID),
+            (USER, 6, 1000),
+            (GROUP_OBJ, 4, NO_ID),
+            (GROUP, 2, 50),
+            (MASK, 4, NO_ID),
+            (OTHER, 1, NO_ID),
+        ]);
+        let asks = |uid: u32, groups: &'static [u32], wanted| {
+            limited.grants(10, wanted, |id| id == uid, |id| groups.contains(&id))
+        };
+        assert!(asks(1000, &[], 4) && !asks(1000, &[], 2));
+        assert!(asks(7, &[10, 50], 4) && !asks(7, &[50], 4) && !asks(7, &[10, 50], 2) && !asks(7, &[10], 1));
+        assert!(asks(7, &[], 1) && !asks(7, &[], 4));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! On whose behalf an operation runs.
 
-use weft_store::Kind;
+use crate::attributes::Attributes;
+use weft_store::{Generation, Ino, Kind};
 
 /// Who calls. Permission is checked before: by the kernel for FUSE (`default_permissions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,4 +39,43 @@ pub struct MakeNode {
     pub umask: u32,
     /// Device number of a device node, else 0.
     pub rdev: u32,
+}
+
+/// Who calls, where nobody has checked permission before: for [`crate::Vfs::user`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// User; 0 is the super-user.
+    pub uid: u32,
+    /// Group of what the user makes.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+impl Credentials {
+    /// Whether nothing but the kind of things limits what the user may do.
+    pub(crate) fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether the user is in group `gid`.
+    pub(crate) fn is_member(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// Names an inode for as long as the volume lives: a handle that a protocol gives out holds one. Numbers of inodes that
+/// a crash has undone are used again, with another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// Its number.
+    pub ino: Ino,
+    /// Its generation.
+    pub generation: Generation,
+}
+
+impl From<&Attributes> for FileId {
+    fn from(attributes: &Attributes) -> FileId {
+        FileId { ino: attributes.ino, generation: attributes.generation }
+    }
 }

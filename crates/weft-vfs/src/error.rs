@@ -20,8 +20,10 @@ pub enum ErrorKind {
     NotEmpty,
     /// The directory would come to lie below itself, or an argument makes no sense.
     Invalid,
-    /// Not permitted for anyone.
+    /// Not permitted for anyone, or for anyone but the owner or the super-user.
     NotPermitted,
+    /// The permission bits or the ACL do not give the caller this right.
+    AccessDenied,
     /// Name longer than 255 bytes.
     NameTooLong,
     /// Offset or size past 2^63-1.
@@ -48,6 +50,8 @@ pub enum ErrorKind {
     Io,
     /// Data read is not the data written.
     Corrupt,
+    /// The inode was changed since the caller looked at it (a guarded change).
+    NotSynchronized,
     /// The inode is gone (stale handle).
     Stale,
     /// The operation would wait and the thread's hook did not allow it; nothing was changed.
@@ -65,6 +69,7 @@ impl ErrorKind {
             ErrorKind::NotEmpty => libc::ENOTEMPTY,
             ErrorKind::Invalid => libc::EINVAL,
             ErrorKind::NotPermitted => libc::EPERM,
+            ErrorKind::AccessDenied => libc::EACCES,
             ErrorKind::NameTooLong => libc::ENAMETOOLONG,
             ErrorKind::TooBig => libc::EFBIG,
             ErrorKind::TooManyLinks => libc::EMLINK,
@@ -77,6 +82,7 @@ impl ErrorKind {
             ErrorKind::QuotaExceeded => libc::EDQUOT,
             ErrorKind::ReadOnly => libc::EROFS,
             ErrorKind::Io | ErrorKind::Corrupt => libc::EIO,
+            ErrorKind::NotSynchronized => libc::EBUSY,
             ErrorKind::Stale => libc::ESTALE,
             ErrorKind::WouldBlock => libc::EAGAIN,
         }

@@ -21,22 +21,30 @@ mod inode;
 mod journal;
 mod mutation;
 mod names;
+mod observe;
 mod operations;
 mod options;
+mod permission;
 mod read_ahead;
+mod secret;
 mod state;
 mod stats;
 mod stop;
+mod user;
 mod volume;
 
 pub use attributes::{
     AllocateMode, Attributes, DirEntry, Privileges, RenameMode, SetAttributes, SetTime, SetXattr, Statfs, Whence,
 };
-pub use caller::{Caller, Holds, MakeNode};
+pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
+pub use observe::{Change, Observer};
 pub use operations::{DIGEST, DIGEST_ENTRIES, LISTED_DIGEST, ListedEntry, decode as decode_entries};
 pub use options::{AtimePolicy, Options};
+pub use permission::Access;
+pub use secret::Secret;
 pub use stats::Stats;
+pub use user::{Changed, IfExists, User, verifier_attributes};
 pub use volume::Vfs;
 pub use weft_store::{Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};

@@ -10,4 +10,5 @@ mod reading;
 mod xattrs;
 
 pub use digests::{ListedEntry, decode};
+pub(crate) use entries::{SYMLINK, check_target};
 pub use xattrs::{DIGEST, DIGEST_ENTRIES, LISTED_DIGEST};

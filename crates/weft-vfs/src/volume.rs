@@ -6,6 +6,7 @@ use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Turn};
 use crate::error::{Error, ErrorKind, Result};
+use crate::observe::Observers;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
@@ -50,6 +51,7 @@ pub struct Vfs {
     pub(crate) synced_at: AtomicU64,
     pub(crate) log_appends: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
+    pub(crate) observers: Observers,
 }
 
 /// The thread that commits in the background.

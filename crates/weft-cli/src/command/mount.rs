@@ -7,14 +7,11 @@ use crate::arguments::Mount;
 use crate::daemon::{self, Side};
 use crate::opened::Opened;
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
-use weft_store::postgres::OpenOptions;
-use weft_vfs::{AtimePolicy, Options};
+use weft_vfs::Options;
 
 /// Mounts a volume.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
@@ -26,8 +23,13 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     };
     let mut mount = MountOptions { source, ..MountOptions::default() };
     options::take(&mut arguments, &mut mount)?;
-    mount.read_only = arguments.read_only;
-    let plan = Plan { vfs: vfs_options(&arguments)?, session: session_options(&arguments)?, mount };
+    mount.read_only = arguments.open.read_only;
+    let plan = Plan {
+        vfs: arguments.open.options()?,
+        session: session_options(&arguments)?,
+        mount,
+        nfs: arguments.served.options()?,
+    };
     // The daemon leaves this directory.
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
@@ -61,55 +63,34 @@ struct Plan {
     vfs: Options,
     session: SessionOptions,
     mount: MountOptions,
+    nfs: Option<weft_nfs::Options>,
 }
 
 struct Mounted {
     opened: Opened,
     session: Session,
+    nfs: Option<weft_nfs::Server>,
     log: PathBuf,
 }
 
 fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
     // Before the volume is opened: a mistake must leave it as it was.
     let directory = weft_fuse::check_mount_point(&arguments.directory)?;
-    let hold = OpenOptions {
-        lease: Duration::from_secs(arguments.lease),
-        wait: Duration::from_secs(arguments.wait),
-        patience: Duration::from_secs(arguments.patience),
+    let opened = Opened::open(&arguments.volume, plan.vfs, arguments.open.hold())?;
+    let started =
+        Session::mount(opened.vfs.clone(), &directory, &plan.mount, plan.session).map_err(anyhow::Error::from);
+    let nfs = |session| {
+        Ok((session, plan.nfs.map(|options| weft_nfs::Server::start(opened.vfs.clone(), options)).transpose()?))
     };
-    let opened = Opened::open(&arguments.volume, plan.vfs, hold)?;
-    let session = match Session::mount(opened.vfs.clone(), &directory, &plan.mount, plan.session) {
-        Ok(session) => session,
+    let (session, nfs) = match started.and_then(nfs) {
+        Ok(started) => started,
         Err(error) => {
             opened.close()?;
-            return Err(error.into());
+            return Err(error);
         }
     };
-    let log = match (&arguments.log, &opened.layout) {
-        (Some(log), _) => log.clone(),
-        (None, Some(layout)) if layout.segments.is_some() => arguments.volume.join("weft.log"),
-        (None, Some(_)) => arguments.volume.with_added_extension("log"),
-        (None, None) => log_of(&directory)?,
-    };
-    Ok(Mounted { opened, session, log })
-}
-
-/// Where the messages about what is mounted at `directory` go if no file of the volume is near.
-fn log_of(directory: &Path) -> Result<PathBuf> {
-    let home = || {
-        std::env::var_os("XDG_STATE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(std::env::home_dir()?.join(".local/state")))
-    };
-    let place = match rustix::process::geteuid().is_root() {
-        true => PathBuf::from("/var/log"),
-        false => home().context("cannot tell where to write messages; name a file with --log")?,
-    };
-    let place = place.join("weft");
-    std::fs::create_dir_all(&place)
-        .with_context(|| format!("cannot make {}; name a file with --log", place.display()))?;
-    let name = directory.to_string_lossy().trim_matches('/').replace('/', "-");
-    Ok(place.join(format!("{name}.log")))
+    let log = opened.log(&arguments.volume, arguments.log.as_deref(), &directory)?;
+    Ok(Mounted { opened, session, nfs, log })
 }
 
 fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
@@ -122,59 +103,13 @@ fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
             }
         }
     })?;
-    if mounted.opened.layout.is_none() {
-        end_when_lost(&mounted.opened)?;
-    }
+    mounted.opened.end_when_lost()?;
     let served = mounted.session.run().context("the kernel ended the mount");
+    if let Some(nfs) = &mounted.nfs {
+        nfs.stop();
+    }
     mounted.opened.close()?;
     served.map(|()| ExitCode::SUCCESS)
-}
-
-/// Looks whether the volume is still ours.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
-
-/// Ends the daemon once another one has its volume. The mount stays, dead: whoever uses it is told, and neither reads what is not true any
-/// more nor writes into the directory below.
-fn end_when_lost(opened: &Opened) -> Result<()> {
-    // The volume is let go of when the mount ends, whatever this thread does.
-    let (store, vfs) = (Arc::downgrade(&opened.store), Arc::downgrade(&opened.vfs));
-    let watch = move || {
-        let why = loop {
-            let Some(held) = store.upgrade() else { return };
-            if let Some(why) = held.lost() {
-                break why;
-            }
-            drop(held);
-            #[expect(clippy::disallowed_methods, reason = "what happens to the volume is told to nobody")]
-            std::thread::sleep(LOOK_AGAIN);
-        };
-        let left = vfs.upgrade().map_or(0, |vfs| vfs.stats().dirty_bytes);
-        eprintln!("weft: {why}; {left} bytes of changes in memory could not be committed and are lost");
-        std::process::exit(1);
-    };
-    std::thread::Builder::new().name("weft-held".into()).spawn(watch)?;
-    Ok(())
-}
-
-fn vfs_options(arguments: &Mount) -> Result<Options> {
-    let interval = Duration::try_from_secs_f64(arguments.commit_interval).ok().filter(|interval| !interval.is_zero());
-    let Some(commit_interval) = interval else {
-        return usage(format!("commit interval {} is not a number of seconds above 0", arguments.commit_interval));
-    };
-    Ok(Options {
-        commit_interval,
-        dirty_bytes_max: arguments.dirty_max.max(8 << 20),
-        metadata_cache_bytes: arguments.metadata_cache,
-        block_cache_bytes: arguments.block_cache,
-        read_ahead_bytes: arguments.read_ahead,
-        atime: match (arguments.noatime, arguments.strictatime) {
-            (true, _) => AtimePolicy::Never,
-            (_, true) => AtimePolicy::Always,
-            _ => AtimePolicy::Relative,
-        },
-        read_only: arguments.read_only,
-        background: true,
-    })
 }
 
 fn session_options(arguments: &Mount) -> Result<SessionOptions> {

@@ -27,20 +27,7 @@ impl Vfs {
     /// `TooBig`, `IsDirectory` or `Invalid` for the size of anything but a file, `NoSpace`, `QuotaExceeded`.
     pub fn set_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
         let time = self.now();
-        if changes.size.is_some_and(|size| size > SIZE_MAX) {
-            return Err(ErrorKind::TooBig.into());
-        }
-        self.change(|state| {
-            if changes.size.is_none_or(|size| size > 0) {
-                state.room(ROW_BYTES)?;
-            }
-            if changes.size.is_some() {
-                state.file(ino)?;
-            }
-            let set = state.decide(ino, changes, time)?;
-            state.perform(&Mutation::Attributes { ino, set, time })?;
-            Ok(state.inode(ino)?.attributes())
-        })
+        self.change(|state| state.set_attributes(ino, changes, time))
     }
 
     /// Moves the access time of `ino` after a read, as the policy says. Not an operation of its own: it
@@ -62,6 +49,27 @@ impl Vfs {
 }
 
 impl State {
+    /// As [`Vfs::set_attributes`].
+    pub(crate) fn set_attributes(
+        &mut self,
+        ino: Ino,
+        changes: SetAttributes,
+        time: Timestamp,
+    ) -> Result<Attributes, Stop> {
+        if changes.size.is_some_and(|size| size > SIZE_MAX) {
+            return Err(ErrorKind::TooBig.into());
+        }
+        if changes.size.is_none_or(|size| size > 0) {
+            self.room(ROW_BYTES)?;
+        }
+        if changes.size.is_some() {
+            self.file(ino)?;
+        }
+        let set = self.decide(ino, changes, time)?;
+        self.perform(&Mutation::Attributes { ino, set, time })?;
+        Ok(self.inode(ino)?.attributes())
+    }
+
     fn decide(&mut self, ino: Ino, changes: SetAttributes, time: Timestamp) -> Result<SetRow<'static>, Stop> {
         let row = &self.inode(ino)?.row;
         let (kind, old, has_xattrs) = (row.kind, row.permissions, row.has_xattrs);

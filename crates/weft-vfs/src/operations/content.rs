@@ -9,7 +9,7 @@ use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
-use weft_store::Ino;
+use weft_store::{Ino, Timestamp};
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
 const COPY_BYTES: u64 = 1 << 20;
@@ -21,23 +21,8 @@ impl Vfs {
     /// Writes all of `data` at `offset` of file `ino` (POSIX pwrite()). `kill_privileges` as in
     /// [`crate::SetAttributes`]. `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
-        let len = data.len() as u64;
-        if offset.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
-            return Err(ErrorKind::TooBig.into());
-        }
-        if data.is_empty() {
-            return Ok(Privileges::Kept);
-        }
         let time = self.now();
-        self.change(|state| {
-            state.room(len + ROW_BYTES)?;
-            state.may_grow(len, 0)?;
-            state.file(ino)?;
-            let lost = state.lost(ino, kill_privileges)?;
-            let data = Cow::Borrowed(data);
-            state.perform(&Mutation::Write { ino, offset, data, lost, time })?;
-            Ok(if lost.permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
-        })
+        self.change(|state| state.write(ino, offset, data, kill_privileges, time))
     }
 
     /// Allocates, punches or zeroes a range (Linux fallocate(2)). Allocating reserves nothing ahead: space
@@ -145,9 +130,34 @@ impl Vfs {
 }
 
 impl State {
+    /// As [`Vfs::write`].
+    pub(crate) fn write(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        kill_privileges: bool,
+        time: Timestamp,
+    ) -> Result<Privileges, Stop> {
+        let len = data.len() as u64;
+        if offset.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
+            return Err(ErrorKind::TooBig.into());
+        }
+        if data.is_empty() {
+            return Ok(Privileges::Kept);
+        }
+        self.room(len + ROW_BYTES)?;
+        self.may_grow(len, 0)?;
+        self.file(ino)?;
+        let lost = self.lost(ino, kill_privileges)?;
+        let data = Cow::Borrowed(data);
+        self.perform(&Mutation::Write { ino, offset, data, lost, time })?;
+        Ok(if lost.permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
+    }
+
     /// Shares as many whole blocks as `len` bytes hold (the last may be cut by the source's end if the target
     /// ends there too); tells how many bytes that are, 0 if none can be.
-    fn share(&mut self, from: (Ino, u64), to: (Ino, u64), len: u64, time: weft_store::Timestamp) -> Result<u64, Stop> {
+    fn share(&mut self, from: (Ino, u64), to: (Ino, u64), len: u64, time: Timestamp) -> Result<u64, Stop> {
         let block_size = self.block_size();
         let source = &self.file(from.0)?.row;
         let (source_size, inline) = (source.size, source.inline.is_some());

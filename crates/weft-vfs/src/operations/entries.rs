@@ -21,6 +21,18 @@ const TARGET_BYTES_MAX: usize = 4095;
 
 const SET_GROUP_ID: u32 = libc::S_ISGID;
 
+/// A symbolic link as POSIX symlink() makes it.
+pub(crate) const SYMLINK: MakeNode = MakeNode { kind: Kind::Symlink, permissions: 0o777, umask: 0, rdev: 0 };
+
+/// Whether a symbolic link can have `target`: `NotFound` if it is empty, `NameTooLong` past 4095 bytes.
+pub(crate) fn check_target(target: &[u8]) -> Result<()> {
+    match target.len() {
+        0 => Err(ErrorKind::NotFound.into()),
+        len if len > TARGET_BYTES_MAX => Err(ErrorKind::NameTooLong.into()),
+        _ => Ok(()),
+    }
+}
+
 impl Vfs {
     /// Attributes of what `name` in directory `parent` names. `NotFound`, `NotDirectory`.
     pub fn lookup(&self, caller: Caller, parent: Ino, name: &[u8]) -> Result<Attributes> {
@@ -65,14 +77,9 @@ impl Vfs {
     /// empty target, `NameTooLong` for one past 4095 bytes.
     pub fn make_symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Attributes> {
         let name = Name::new(name)?;
-        match target.len() {
-            0 => return Err(ErrorKind::NotFound.into()),
-            len if len > TARGET_BYTES_MAX => return Err(ErrorKind::NameTooLong.into()),
-            _ => {}
-        }
+        check_target(target)?;
         let time = self.now();
-        let node = MakeNode { kind: Kind::Symlink, permissions: 0o777, umask: 0, rdev: 0 };
-        self.change(|state| state.make(caller, parent, Some(&name), node, Some(target), time))
+        self.change(|state| state.make(caller, parent, Some(&name), SYMLINK, Some(target), time))
     }
 
     /// Where symbolic link `ino` points. `Invalid` if it is none.
@@ -93,19 +100,9 @@ impl Vfs {
         let name = Name::new(name)?;
         let time = self.now();
         self.change(|state| {
-            state.room(2 * ROW_BYTES)?;
-            let row = &state.inode(ino)?.row;
-            match row.nlink {
-                _ if row.kind == Kind::Directory => return Err(ErrorKind::NotPermitted.into()),
-                LINKS_MAX.. => return Err(ErrorKind::TooManyLinks.into()),
-                _ => {}
-            }
-            state.linked_directory(parent)?;
-            state.absent(parent, &name)?;
-            let cookie = Cookie(state.next_id());
-            state.perform(&Mutation::Link { ino, parent, name: name.clone(), cookie, time })?;
+            let attributes = state.link(ino, parent, &name, time)?;
             state.hold(caller, ino);
-            Ok(state.inode(ino)?.attributes())
+            Ok(attributes)
         })
     }
 
@@ -113,25 +110,14 @@ impl Vfs {
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let name = Name::new(name)?;
         let time = self.now();
-        self.change(|state| {
-            if state.existing(parent, name.as_bytes())?.kind == Kind::Directory {
-                return Err(ErrorKind::IsDirectory.into());
-            }
-            state.perform(&Mutation::Remove { parent, name: name.clone(), time })
-        })
+        self.change(|state| state.unlink(parent, &name, time))
     }
 
     /// Removes an empty directory (POSIX rmdir()). `NotEmpty`, `NotDirectory`, `NotFound`.
     pub fn remove_directory(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let name = Name::new(name)?;
         let time = self.now();
-        self.change(|state| {
-            let entry = state.existing(parent, name.as_bytes())?;
-            if state.directory(entry.ino)?.row.size > 0 {
-                return Err(ErrorKind::NotEmpty.into());
-            }
-            state.perform(&Mutation::Remove { parent, name: name.clone(), time })
-        })
+        self.change(|state| state.remove_directory(parent, &name, time))
     }
 
     /// Moves a name (POSIX rename(), Linux renameat2()): names in the two directories, replacing what the
@@ -141,32 +127,76 @@ impl Vfs {
         let from = (from.0, Name::new(from.1)?);
         let to = (to.0, Name::new(to.1)?);
         let time = self.now();
-        self.change(|state| {
-            let moved = state.existing(from.0, from.1.as_bytes())?;
-            state.linked_directory(to.0)?;
-            let target = state.entry(to.0, to.1.as_bytes())?;
-            let exchange = mode == RenameMode::Exchange;
-            match (mode, target) {
-                (RenameMode::NoReplace, Some(_)) => return Err(ErrorKind::Exists.into()),
-                (RenameMode::Exchange, None) => return Err(ErrorKind::NotFound.into()),
-                // Two names of one inode: nothing happens (POSIX rename()).
-                (_, Some(target)) if target.ino == moved.ino => return Ok(()),
-                _ => {}
-            }
-            state.not_below(moved, to.0)?;
-            match target {
-                Some(target) if exchange => state.not_below(target, from.0)?,
-                Some(target) => state.replaceable(moved, target)?,
-                None => {}
-            }
-            let cookie = Cookie(state.next_id());
-            state.perform(&Mutation::Rename { from: from.clone(), to: to.clone(), exchange, cookie, time })
-        })
+        self.change(|state| state.rename((from.0, &from.1), (to.0, &to.1), mode, time))
     }
 }
 
 impl State {
-    fn make(
+    /// As [`Vfs::link`].
+    pub(crate) fn link(&mut self, ino: Ino, parent: Ino, name: &Name, time: Timestamp) -> Result<Attributes, Stop> {
+        self.room(2 * ROW_BYTES)?;
+        let row = &self.inode(ino)?.row;
+        match row.nlink {
+            _ if row.kind == Kind::Directory => return Err(ErrorKind::NotPermitted.into()),
+            LINKS_MAX.. => return Err(ErrorKind::TooManyLinks.into()),
+            _ => {}
+        }
+        self.linked_directory(parent)?;
+        self.absent(parent, name)?;
+        let cookie = Cookie(self.next_id());
+        self.perform(&Mutation::Link { ino, parent, name: name.clone(), cookie, time })?;
+        Ok(self.inode(ino)?.attributes())
+    }
+
+    /// As [`Vfs::unlink`].
+    pub(crate) fn unlink(&mut self, parent: Ino, name: &Name, time: Timestamp) -> Result<(), Stop> {
+        if self.existing(parent, name.as_bytes())?.kind == Kind::Directory {
+            return Err(ErrorKind::IsDirectory.into());
+        }
+        self.perform(&Mutation::Remove { parent, name: name.clone(), time })
+    }
+
+    /// As [`Vfs::remove_directory`].
+    pub(crate) fn remove_directory(&mut self, parent: Ino, name: &Name, time: Timestamp) -> Result<(), Stop> {
+        let entry = self.existing(parent, name.as_bytes())?;
+        if self.directory(entry.ino)?.row.size > 0 {
+            return Err(ErrorKind::NotEmpty.into());
+        }
+        self.perform(&Mutation::Remove { parent, name: name.clone(), time })
+    }
+
+    /// As [`Vfs::rename`].
+    pub(crate) fn rename(
+        &mut self,
+        from: (Ino, &Name),
+        to: (Ino, &Name),
+        mode: RenameMode,
+        time: Timestamp,
+    ) -> Result<(), Stop> {
+        let moved = self.existing(from.0, from.1.as_bytes())?;
+        self.linked_directory(to.0)?;
+        let target = self.entry(to.0, to.1.as_bytes())?;
+        let exchange = mode == RenameMode::Exchange;
+        match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(ErrorKind::Exists.into()),
+            (RenameMode::Exchange, None) => return Err(ErrorKind::NotFound.into()),
+            // Two names of one inode: nothing happens (POSIX rename()).
+            (_, Some(target)) if target.ino == moved.ino => return Ok(()),
+            _ => {}
+        }
+        self.not_below(moved, to.0)?;
+        match target {
+            Some(target) if exchange => self.not_below(target, from.0)?,
+            Some(target) => self.replaceable(moved, target)?,
+            None => {}
+        }
+        let cookie = Cookie(self.next_id());
+        let (from, to) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
+        self.perform(&Mutation::Rename { from, to, exchange, cookie, time })
+    }
+
+    /// As [`Vfs::make`], [`Vfs::make_unnamed`] without a name, [`Vfs::make_symlink`] with a target.
+    pub(crate) fn make(
         &mut self,
         caller: Caller,
         parent: Ino,

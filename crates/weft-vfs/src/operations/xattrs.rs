@@ -6,6 +6,7 @@ use crate::apply::{ACCESS_ACL, DEFAULT_ACL};
 use crate::attributes::SetXattr;
 use crate::error::{ErrorKind, Result};
 use crate::mutation::Mutation;
+use crate::secret::SECRET;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
@@ -52,7 +53,10 @@ impl Vfs {
 
     /// Names of all extended attributes, ascending.
     pub fn xattr_names(&self, ino: Ino) -> Result<Vec<Name>> {
-        self.run(|state| Ok(state.xattrs(ino)?.map.keys().cloned().collect()))
+        self.run(|state| {
+            let names = state.xattrs(ino)?.map.keys();
+            Ok(names.filter(|name| !name.as_bytes().starts_with(SECRET)).cloned().collect())
+        })
     }
 
     /// Sets an extended attribute (setxattr(2)). Setting an access ACL sets the permission bits that it

@@ -7,6 +7,7 @@ use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
 use crate::journal;
 use crate::mutation;
+use crate::observe::Observers;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
@@ -59,6 +60,7 @@ impl Vfs {
             synced_at: AtomicU64::new(0),
             log_appends: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
+            observers: Observers::default(),
         });
         vfs.recover(&records)?;
         if vfs.options.background && !vfs.options.read_only {

@@ -44,19 +44,21 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
     for option in std::mem::take(&mut arguments.options) {
         let (name, value) = option.split_once('=').unwrap_or((&option, ""));
         match name {
-            "ro" => arguments.read_only = true,
-            "noatime" => (arguments.noatime, arguments.strictatime) = (true, false),
-            "strictatime" => (arguments.noatime, arguments.strictatime) = (false, true),
-            "atime" | "relatime" | "nostrictatime" => (arguments.noatime, arguments.strictatime) = (false, false),
+            "ro" => arguments.open.read_only = true,
+            "noatime" => (arguments.open.noatime, arguments.open.strictatime) = (true, false),
+            "strictatime" => (arguments.open.noatime, arguments.open.strictatime) = (false, true),
+            "atime" | "relatime" | "nostrictatime" => {
+                (arguments.open.noatime, arguments.open.strictatime) = (false, false)
+            }
             "allow_other" => mount.allow_other = true,
             "suid" | "dev" => mount.suid_and_devices = true,
             "nosuid" | "nodev" => mount.suid_and_devices = false,
             "noexec" => mount.no_exec = true,
-            "commit-interval" => arguments.commit_interval = parse(name, value)?,
-            "dirty-max" => arguments.dirty_max = size(name, value)?,
-            "metadata-cache" => arguments.metadata_cache = size(name, value)?,
-            "read-ahead" => arguments.read_ahead = size(name, value)?,
-            "block-cache" => arguments.block_cache = size(name, value)?,
+            "commit-interval" => arguments.open.commit_interval = parse(name, value)?,
+            "dirty-max" => arguments.open.dirty_max = size(name, value)?,
+            "metadata-cache" => arguments.open.metadata_cache = size(name, value)?,
+            "read-ahead" => arguments.open.read_ahead = size(name, value)?,
+            "block-cache" => arguments.open.block_cache = size(name, value)?,
             "transport" => arguments.transport = value.into(),
             "placement" => arguments.placement = value.into(),
             "writeback" => arguments.writeback = true,

@@ -1,0 +1,112 @@
+//! `weft serve`.
+
+use super::usage;
+use crate::arguments::Serve;
+use crate::daemon::{self, Side};
+use crate::opened::Opened;
+use anyhow::{Context, Result};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft_nfs::Server;
+use weft_store::Location;
+
+/// Serves a volume until it is told to stop.
+pub fn run(mut arguments: Serve) -> Result<ExitCode> {
+    let location = Location::parse(&arguments.volume)?;
+    let Some(options) = arguments.served.options()? else {
+        return usage("say how to serve the volume: --nfs".into());
+    };
+    arguments.open.options()?;
+    if location.path().is_some() {
+        arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
+    }
+    if !arguments.background {
+        let signals = daemon::block_signals();
+        let serving = start(&arguments, options)?;
+        println!("{}", serving.said(&arguments.volume));
+        return serving.until(&signals);
+    }
+    match daemon::split()? {
+        Side::Front(code) => Ok(code),
+        Side::Daemon(starting) => {
+            let signals = daemon::block_signals();
+            match start(&arguments, options) {
+                Ok(serving) => {
+                    println!("{}", serving.said(&arguments.volume));
+                    starting.succeeded(&serving.log)?;
+                    serving.until(&signals)
+                }
+                Err(error) => {
+                    starting.failed(&error);
+                    Ok(ExitCode::FAILURE)
+                }
+            }
+        }
+    }
+}
+
+struct Serving {
+    opened: Opened,
+    server: Server,
+    log: PathBuf,
+}
+
+fn start(arguments: &Serve, options: weft_nfs::Options) -> Result<Serving> {
+    let opened = Opened::open(&arguments.volume, arguments.open.options()?, arguments.open.hold())?;
+    let what = PathBuf::from(format!("nfs-{}", options.address));
+    let started = Server::start(opened.vfs.clone(), options).map_err(anyhow::Error::from);
+    let started =
+        started.and_then(|server| Ok((server, opened.log(&arguments.volume, arguments.log.as_deref(), &what)?)));
+    match started {
+        Ok((server, log)) => Ok(Serving { opened, server, log }),
+        Err(error) => {
+            opened.close()?;
+            Err(error)
+        }
+    }
+}
+
+impl Serving {
+    /// What the user is told.
+    fn said(&self, volume: &Path) -> String {
+        let address = self.server.address();
+        format!("serving {} over NFS at {address}; mount it with\n    {}", volume.display(), mount_command(address))
+    }
+
+    /// Serves until one of `signals` comes.
+    fn until(self, signals: &libc::sigset_t) -> Result<ExitCode> {
+        self.opened.end_when_lost()?;
+        daemon::await_signal(signals);
+        self.server.stop();
+        drop(self.server);
+        self.opened.close()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What mounts what is served at `address` on Linux.
+fn mount_command(address: SocketAddr) -> String {
+    let port = address.port();
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => "HOST".into(),
+        std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+        std::net::IpAddr::V4(ip) => ip.to_string(),
+    };
+    format!("mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock {host}:/ DIRECTORY")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_names_the_host_where_it_is_known() {
+        let command = |address: &str| mount_command(address.parse().unwrap());
+        assert!(
+            command("10.0.0.1:99").contains("port=99,") && command("10.0.0.1:99").ends_with(" 10.0.0.1:/ DIRECTORY")
+        );
+        assert!(command("[::1]:99").contains(" [::1]:/ "));
+        assert!(command("0.0.0.0:99").contains(" HOST:/ "));
+    }
+}

@@ -1,0 +1,67 @@
+//! What daemons that serve a volume are told by arguments.
+
+use crate::arguments::{Open, Served};
+use crate::command::usage;
+use anyhow::{Context, Result};
+use std::net::SocketAddr;
+use std::time::Duration;
+use weft_nfs::Exports;
+use weft_store::postgres::OpenOptions;
+use weft_vfs::{AtimePolicy, Options};
+
+impl Open {
+    /// How the volume is opened.
+    pub fn options(&self) -> Result<Options> {
+        let interval = Duration::try_from_secs_f64(self.commit_interval).ok().filter(|interval| !interval.is_zero());
+        let Some(commit_interval) = interval else {
+            return usage(format!("commit interval {} is not a number of seconds above 0", self.commit_interval));
+        };
+        Ok(Options {
+            commit_interval,
+            dirty_bytes_max: self.dirty_max.max(8 << 20),
+            metadata_cache_bytes: self.metadata_cache,
+            block_cache_bytes: self.block_cache,
+            read_ahead_bytes: self.read_ahead,
+            atime: match (self.noatime, self.strictatime) {
+                (true, _) => AtimePolicy::Never,
+                (_, true) => AtimePolicy::Always,
+                _ => AtimePolicy::Relative,
+            },
+            read_only: self.read_only,
+            background: true,
+        })
+    }
+
+    /// How it is held where several daemons may want it.
+    pub fn hold(&self) -> OpenOptions {
+        OpenOptions {
+            lease: Duration::from_secs(self.lease),
+            wait: Duration::from_secs(self.wait),
+            patience: Duration::from_secs(self.patience),
+        }
+    }
+}
+
+impl Served {
+    /// How it is served over NFS, if it is.
+    pub fn options(&self) -> Result<Option<weft_nfs::Options>> {
+        let Some(address) = &self.nfs else { return Ok(None) };
+        let Ok(address) = address.parse::<SocketAddr>() else {
+            return usage(format!("'{address}' is not an address and a port, such as 127.0.0.1:2049 or [::]:2049"));
+        };
+        let mut lines = self.export.join("\n");
+        if let Some(file) = &self.exports {
+            let read = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            lines = format!("{lines}\n{read}");
+        }
+        let exports = match lines.parse::<Exports>() {
+            Ok(exports) if exports.0.is_empty() && self.exports.is_some() => {
+                return usage("the file of exports has no line that exports anything".into());
+            }
+            Ok(exports) if exports.0.is_empty() => Exports::default(),
+            Ok(exports) => exports,
+            Err(error) => return usage(format!("cannot export: {error}")),
+        };
+        Ok(Some(weft_nfs::Options { address, exports }))
+    }
+}

@@ -1,0 +1,240 @@
+//! From calls to programs: which program a call is for, what of the volume it is about, as whom it acts.
+
+use crate::export::{Client, Closed, Export, Exports, Rule};
+use crate::handle::{HANDLE_BYTES, HANDLE_BYTES_MAX, Handle, HandleKey};
+use crate::mount::{self, Mounts};
+use crate::rpc::{self, Auth, Call, Procedure, Refusal, Reply};
+use crate::status::Status;
+use crate::v3;
+use crate::xdr::Reader;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use weft_vfs::{Caller, Credentials, Error, ErrorKind, FileId, Ino, Kind, Secret, User, Vfs};
+
+/// All that calls are answered from.
+pub(crate) struct Service {
+    pub(crate) vfs: Arc<Vfs>,
+    pub(crate) exports: Vec<Exported>,
+    pub(crate) mounts: Mounts,
+    /// Differs whenever what was written and not yet synced may be lost (RFC 1813 3.3.7).
+    pub(crate) verifier: [u8; 8],
+    key: HandleKey,
+}
+
+/// A directory that is served.
+pub(crate) struct Exported {
+    pub(crate) export: Export,
+    pub(crate) root: FileId,
+    pub(crate) fsid: u64,
+}
+
+/// What comes of a call.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// This answers it.
+    Reply(Reply),
+    /// This answers it once all that was done is durable.
+    WhenStable(Reply),
+    /// This answers it, and TLS begins.
+    StartTls(Vec<u8>),
+    /// It would have to wait, and has changed nothing.
+    WouldWait,
+}
+
+/// Why a procedure does not end well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It answers this.
+    Status(Status),
+    /// The call is refused.
+    Refused(Refusal),
+    /// It would have to wait.
+    WouldWait,
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Failure {
+        Failure::Status(status)
+    }
+}
+
+impl From<ErrorKind> for Failure {
+    fn from(kind: ErrorKind) -> Failure {
+        Error::from(kind).into()
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error.kind() {
+            ErrorKind::WouldBlock => return Failure::WouldWait,
+            ErrorKind::Io | ErrorKind::Corrupt => eprintln!("weft: a request over NFS failed: {error}"),
+            _ => {}
+        }
+        Failure::Status(error.kind().into())
+    }
+}
+
+/// The arguments cannot be read.
+pub(crate) const GARBAGE: Failure = Failure::Refused(Refusal::GarbageArguments);
+
+/// An exported directory that is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// It does not exist, or is no directory.
+    #[error("cannot export {path}: the volume has no such directory")]
+    NoDirectory {
+        /// Its path in the volume.
+        path: String,
+    },
+    /// The volume cannot be read.
+    #[error("cannot export {path}")]
+    Volume {
+        /// Its path in the volume.
+        path: String,
+        /// Why.
+        source: Error,
+    },
+}
+
+impl Service {
+    /// Serves `exports` of `vfs`; handles are made with `secret`.
+    pub(crate) fn new(
+        vfs: Arc<Vfs>,
+        exports: Exports,
+        secret: Secret,
+        verifier: [u8; 8],
+    ) -> Result<Service, ExportError> {
+        let key = HandleKey::new(secret);
+        let find = |export: Export| {
+            let path = || String::from_utf8_lossy(&export.name()).into_owned();
+            match walk(&vfs, &export.path) {
+                Ok(Some(root)) => Ok(Exported { fsid: key.fsid(root.ino), root, export }),
+                Ok(None) => Err(ExportError::NoDirectory { path: path() }),
+                Err(source) => Err(ExportError::Volume { path: path(), source }),
+            }
+        };
+        let exports = exports.0.into_iter().map(find).collect::<Result<_, _>>()?;
+        Ok(Service { vfs, exports, mounts: Mounts::default(), verifier, key })
+    }
+
+    /// What comes of `call` from `client`.
+    pub(crate) fn serve(&self, client: &Client, call: &Call<'_>) -> Outcome {
+        if call.auth == Auth::Tls {
+            // Asked before anything else, and only of a connection that has none (RFC 9289 4.1).
+            return match call.procedure.number {
+                0 if !client.tls => Outcome::StartTls(rpc::start_tls(call.xid)),
+                _ => Outcome::Reply(rpc::refused(call.xid, Refusal::TooWeak).into()),
+            };
+        }
+        let refused = |refusal| Outcome::Reply(rpc::refused(call.xid, refusal).into());
+        let Procedure { program, version, .. } = call.procedure;
+        match (program, version) {
+            (v3::PROGRAM, 3) => v3::serve(self, client, call),
+            (mount::PROGRAM, 3) => mount::serve(self, client, call),
+            (v3::PROGRAM | mount::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 3, high: 3 }),
+            _ => refused(Refusal::ProgramUnavailable),
+        }
+    }
+
+    /// The bytes of the handle of `file`, found through `exported`.
+    pub(crate) fn handle(&self, exported: &Exported, file: FileId) -> [u8; HANDLE_BYTES] {
+        self.key.seal(&Handle { export: exported.root.ino, file })
+    }
+}
+
+/// The directory that `path` leads to; none if there is none.
+pub(crate) fn walk(vfs: &Vfs, path: &[Vec<u8>]) -> weft_vfs::Result<Option<FileId>> {
+    let mut at = vfs.attributes(Ino::ROOT)?;
+    for name in path {
+        at = match vfs.lookup(Caller::ROOT, at.ino, name) {
+            Ok(found) => found,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotDirectory) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+    }
+    Ok((at.kind == Kind::Directory).then(|| FileId::from(&at)))
+}
+
+/// What a call is about and as whom it acts, as its arguments are read.
+pub(crate) struct Request<'a> {
+    pub(crate) service: &'a Service,
+    client: &'a Client,
+    auth: &'a Auth,
+    pub(crate) arguments: Reader<'a>,
+    /// The export that the first handle was found through.
+    exported: Option<(&'a Exported, &'a Rule)>,
+    who: Credentials,
+    /// What the handles name, in their order.
+    pub(crate) subjects: SmallVec<[FileId; 2]>,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(service: &'a Service, client: &'a Client, call: &'a Call<'a>) -> Request<'a> {
+        Request {
+            service,
+            client,
+            auth: &call.auth,
+            arguments: call.arguments,
+            exported: None,
+            who: Credentials::default(),
+            subjects: SmallVec::new(),
+        }
+    }
+
+    /// Reads a handle: what the call is about. The first one tells as whom the call acts.
+    pub(crate) fn file(&mut self) -> Result<FileId, Failure> {
+        let bytes = self.arguments.opaque(HANDLE_BYTES_MAX).ok_or(GARBAGE)?;
+        let handle = self.service.key.open(bytes)?;
+        let exported = self.service.exports.iter().find(|exported| exported.root.ino == handle.export);
+        // It was exported once.
+        let exported = exported.ok_or(Status::Stale)?;
+        match self.exported {
+            Some((first, _)) if first.root == exported.root => {}
+            Some(_) => return Err(Status::XDev.into()),
+            None => {
+                let rule = exported.export.rule(self.client).map_err(|closed| match closed {
+                    Closed::Denied => Failure::Status(Status::Acces),
+                    Closed::NeedsTls => Failure::Refused(Refusal::TooWeak),
+                })?;
+                self.who = rule.credentials(self.auth);
+                self.exported = Some((exported, rule));
+            }
+        }
+        self.subjects.push(handle.file);
+        Ok(handle.file)
+    }
+
+    /// Reads a handle of a directory that entries are looked up or changed in. One that was moved out of the export is `Stale`.
+    pub(crate) fn directory(&mut self) -> Result<FileId, Failure> {
+        let directory = self.file()?;
+        let root = self.exported().root;
+        if root.ino != Ino::ROOT && directory != root && !self.user().is_within(directory, root.ino)? {
+            return Err(Status::Stale.into());
+        }
+        Ok(directory)
+    }
+
+    /// Through what the first handle was found.
+    pub(crate) fn exported(&self) -> &'a Exported {
+        self.exported.expect("asked after the first handle was read").0
+    }
+
+    /// `RoFs` if the export is to be read only.
+    pub(crate) fn may_change(&self) -> Result<(), Failure> {
+        match self.exported {
+            Some((_, rule)) if rule.read_only => Err(Status::RoFs.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the export is to be read only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.may_change().is_err()
+    }
+
+    /// The volume as the one who calls may use it.
+    pub(crate) fn user(&self) -> User<'_> {
+        self.service.vfs.user(&self.who)
+    }
+}

@@ -1,0 +1,18 @@
+//! NFS and its companions to `vfs` calls and back: nothing of what the file system means lives here.
+//!
+//! `xdr` and `rpc` know the bytes, `mount` and `v3` the translation of one protocol each, `export` who may do what with
+//! which part of a volume, `handle` how files are named on the wire, `server` how requests arrive and replies leave.
+//! Nothing below `server` waits or knows of connections, so that another version of NFS fits in beside `v3`.
+
+mod dispatch;
+pub mod export;
+mod handle;
+mod mount;
+mod rpc;
+mod server;
+mod status;
+mod v3;
+mod xdr;
+
+pub use export::{Export, Exports};
+pub use server::{Options, Server, ServerError};

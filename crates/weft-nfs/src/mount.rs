@@ -1,0 +1,130 @@
+//! The MOUNT protocol, version 3 (RFC 1813 5): from paths to the first handle.
+
+use crate::dispatch::{Exported, Outcome, Service, walk};
+use crate::export::{Client, Clients, Closed, parts};
+use crate::rpc::{self, Call, Refusal};
+use crate::status::Status;
+use crate::xdr::{Reader, Writer};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// MOUNT's number.
+pub(crate) const PROGRAM: u32 = 100_005;
+
+/// Longest path (`MNTPATHLEN`).
+const PATH_BYTES_MAX: usize = 1024;
+
+/// Mounts remembered, for whoever asks who has mounted what; nothing else depends on it.
+const MOUNTS_MAX: usize = 1024;
+
+/// `AUTH_NONE`, `AUTH_SYS`: by what credentials calls may be made.
+const FLAVORS: [u32; 2] = [1, 0];
+
+/// Who said that it has mounted what.
+#[derive(Default)]
+pub(crate) struct Mounts(Mutex<BTreeSet<(IpAddr, Vec<u8>)>>);
+
+/// Answers a call.
+pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outcome {
+    let mut arguments = call.arguments;
+    let mut reply = rpc::success(call.xid);
+    let served = match call.procedure.number {
+        0 => Ok(()),
+        1 => mount(service, client, &mut arguments, &mut reply),
+        2 => dump(service, &mut reply),
+        3 => unmount(service, client, &mut arguments),
+        4 => {
+            service.mounts.0.lock().retain(|(address, _)| *address != client.address);
+            Ok(())
+        }
+        5 => exports(service, &mut reply),
+        _ => Err(Refusal::ProcedureUnavailable),
+    };
+    Outcome::Reply(match served {
+        Ok(()) => reply.into_bytes().into(),
+        Err(refusal) => rpc::refused(call.xid, refusal).into(),
+    })
+}
+
+/// `MOUNTPROC3_MNT`.
+fn mount(service: &Service, client: &Client, arguments: &mut Reader<'_>, reply: &mut Writer) -> Result<(), Refusal> {
+    let path = arguments.opaque(PATH_BYTES_MAX).ok_or(Refusal::GarbageArguments)?;
+    match find(service, client, path)? {
+        Ok(handle) => {
+            let mut mounts = service.mounts.0.lock();
+            if mounts.len() < MOUNTS_MAX {
+                mounts.insert((client.address, path.to_vec()));
+            }
+            reply.u32(Status::Ok as u32);
+            reply.opaque(&handle);
+            reply.u32(2);
+            FLAVORS.into_iter().for_each(|flavor| reply.u32(flavor));
+        }
+        Err(status) => reply.u32(status as u32),
+    }
+    Ok(())
+}
+
+/// The handle of the directory that `path` names: an export, or a directory in one.
+fn find(service: &Service, client: &Client, path: &[u8]) -> Result<Result<Vec<u8>, Status>, Refusal> {
+    let path = parts(path);
+    let contains = |exported: &&Exported| path.starts_with(&exported.export.path);
+    let Some(exported) = service.exports.iter().filter(contains).max_by_key(|exported| exported.export.path.len())
+    else {
+        return Ok(Err(Status::NoEnt));
+    };
+    match exported.export.rule(client) {
+        Ok(_) => {}
+        Err(Closed::Denied) => return Ok(Err(Status::Acces)),
+        Err(Closed::NeedsTls) => return Err(Refusal::TooWeak),
+    }
+    if path.len() == exported.export.path.len() {
+        return Ok(Ok(service.handle(exported, exported.root).to_vec()));
+    }
+    Ok(match walk(&service.vfs, &path) {
+        _ if path.iter().any(|name| name == b"..") => Err(Status::NoEnt),
+        Ok(Some(directory)) => Ok(service.handle(exported, directory).to_vec()),
+        Ok(None) => Err(Status::NoEnt),
+        Err(error) => Err(error.kind().into()),
+    })
+}
+
+/// `MOUNTPROC3_DUMP`.
+fn dump(service: &Service, reply: &mut Writer) -> Result<(), Refusal> {
+    for (address, path) in &*service.mounts.0.lock() {
+        reply.bool(true);
+        reply.opaque(address.to_canonical().to_string().as_bytes());
+        reply.opaque(path);
+    }
+    reply.bool(false);
+    Ok(())
+}
+
+/// `MOUNTPROC3_UMNT`.
+fn unmount(service: &Service, client: &Client, arguments: &mut Reader<'_>) -> Result<(), Refusal> {
+    let path = arguments.opaque(PATH_BYTES_MAX).ok_or(Refusal::GarbageArguments)?;
+    service.mounts.0.lock().remove(&(client.address, path.to_vec()));
+    Ok(())
+}
+
+/// `MOUNTPROC3_EXPORT`.
+fn exports(service: &Service, reply: &mut Writer) -> Result<(), Refusal> {
+    for exported in &service.exports {
+        reply.bool(true);
+        reply.opaque(&exported.export.name());
+        for rule in &exported.export.rules {
+            reply.bool(true);
+            reply.opaque(
+                match rule.clients {
+                    Clients::Any => b"*".to_vec(),
+                    Clients::Network { address, bits } => format!("{address}/{bits}").into_bytes(),
+                }
+                .as_slice(),
+            );
+        }
+        reply.bool(false);
+    }
+    reply.bool(false);
+    Ok(())
+}

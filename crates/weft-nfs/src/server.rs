@@ -1,0 +1,206 @@
+//! How requests arrive and replies leave: a listening socket, a task for each connection, and the few threads that wait.
+//!
+//! A task reads its connection, has each call served where it stands, and sends the replies in the order in which they are ready. What would
+//! have to wait for a disk goes to a thread that may; what must be durable first goes to the one that sees to that for all at
+//! once. A connection whose replies are not taken is not read from, so memory has a bound for each client.
+
+mod connection;
+mod record;
+mod replay;
+mod replies;
+mod serving;
+mod stable;
+
+use crate::dispatch::{ExportError, Service};
+use crate::export::{Client, Exports};
+use connection::Connection;
+use parking_lot::Mutex;
+use replay::ReplayCache;
+use stable::Stabilizer;
+use std::cell::Cell;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, watch};
+use weft_vfs::blocking::{self, Answer};
+use weft_vfs::{Error, Secret, Vfs};
+
+/// Most connections at once; more wait in the system's queue.
+const CONNECTIONS_MAX: usize = 8192;
+/// Threads that wait for disks, at most.
+const WAITING_THREADS_MAX: usize = 64;
+/// How long after a signal to stop requests that are being served have to end.
+const LAST_REPLIES: Duration = Duration::from_secs(5);
+/// How long to wait before connections are taken again, after that failed.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// How a volume is served.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// What is served to whom.
+    pub exports: Exports,
+}
+
+/// Why a volume cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A directory cannot be exported.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    /// The volume cannot keep the key that handles are made with.
+    #[error("cannot store the key of file handles in the volume")]
+    Key(#[source] Error),
+    /// The system gives no threads or no random numbers.
+    #[error("cannot start serving: {0}")]
+    System(#[source] io::Error),
+}
+
+/// A volume that is being served. Dropping it ends that at once.
+pub struct Server {
+    address: SocketAddr,
+    runtime: Mutex<Option<Runtime>>,
+    stop: watch::Sender<bool>,
+    connections: Arc<Semaphore>,
+}
+
+/// What all connections share.
+struct Shared {
+    service: Service,
+    replays: ReplayCache,
+    stable: Stabilizer,
+    stop: watch::Receiver<bool>,
+}
+
+thread_local! {
+    /// Whether this thread may wait.
+    static MAY_WAIT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `operation` on a thread that may wait.
+fn waiting<T>(operation: impl FnOnce() -> T) -> T {
+    MAY_WAIT.set(true);
+    let result = operation();
+    MAY_WAIT.set(false);
+    result
+}
+
+impl Server {
+    /// Begins to serve `vfs`.
+    pub fn start(vfs: Arc<Vfs>, options: Options) -> Result<Server, ServerError> {
+        let refused = |source| ServerError::Address { address: options.address, source };
+        let listener = TcpListener::bind(options.address).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let secret = handle_secret(&vfs)?;
+        let verifier = random::<8>().map_err(ServerError::System)?;
+        let service = Service::new(vfs.clone(), options.exports, secret, verifier)?;
+        let runtime = runtime().map_err(ServerError::System)?;
+        let (stop, stopped) = watch::channel(false);
+        let stable = Stabilizer::start(vfs).map_err(ServerError::System)?;
+        let shared = Arc::new(Shared { service, replays: ReplayCache::default(), stable, stop: stopped });
+        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let listener = {
+            let _entered = runtime.enter();
+            tokio::net::TcpListener::from_std(listener).map_err(refused)?
+        };
+        runtime.spawn(accept(listener, shared, connections.clone()));
+        Ok(Server { address, runtime: Mutex::new(Some(runtime)), stop, connections })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more requests, and returns when those that were taken have been answered, or cannot be soon.
+    pub fn stop(&self) {
+        let Some(runtime) = self.runtime.lock().take() else { return };
+        self.stop.send_replace(true);
+        let all = u32::try_from(CONNECTIONS_MAX).expect("a small number");
+        runtime.block_on(async {
+            let ended = self.connections.acquire_many(all);
+            // What is still on its way then is as with a server that is killed: clients ask again.
+            let _ = tokio::time::timeout(LAST_REPLIES, ended).await;
+        });
+        runtime.shutdown_timeout(LAST_REPLIES);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.lock().take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .thread_name("weft-nfs")
+        .max_blocking_threads(WAITING_THREADS_MAX)
+        .enable_io()
+        .enable_time()
+        .on_thread_start(|| blocking::set_hook(|_| if MAY_WAIT.get() { Answer::Wait } else { Answer::GiveUp }))
+        .build()
+}
+
+/// The volume's key for handles, made when it is first served. One that is only read and has none gets one for
+/// as long as this lasts.
+fn handle_secret(vfs: &Vfs) -> Result<Secret, ServerError> {
+    const NAME: &str = "handles";
+    let fresh = random::<32>().map_err(ServerError::System)?;
+    match vfs.secret_or(NAME, fresh) {
+        Err(error) if error.kind() == weft_vfs::ErrorKind::ReadOnly => Ok(fresh),
+        kept => kept.map_err(ServerError::Key),
+    }
+}
+
+/// Bytes that nobody can guess.
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if filled == N { Ok(bytes) } else { Err(io::Error::other("too few random bytes")) }
+}
+
+/// Takes connections until told to stop.
+async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connections: Arc<Semaphore>) {
+    let mut stop = shared.stop.clone();
+    loop {
+        let Ok(permit) = connections.clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let shared = shared.clone();
+                tokio::spawn(async move {
+                    serve(stream, peer, shared).await;
+                    drop(permit);
+                });
+            }
+            // Too many descriptors, or one that went away: others may still come.
+            Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
+    // Replies are whole when they are written: nothing more is to be waited for.
+    let _ = stream.set_nodelay(true);
+    let client = Client { address: peer.ip().to_canonical(), port: peer.port(), tls: false };
+    Connection::new(stream, client, shared).run().await;
+}

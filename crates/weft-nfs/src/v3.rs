@@ -1,0 +1,166 @@
+//! NFS version 3 (RFC 1813): its 21 procedures as calls of the `vfs`.
+//!
+//! Each reads all its arguments, makes one change at most, and writes its results. What it changed is made durable before the reply leaves
+//! (RFC 1813 4.8), by whoever sends it; only unstable writes need not be.
+
+mod attributes;
+mod content;
+mod directories;
+mod entries;
+
+use crate::dispatch::{Failure, GARBAGE, Outcome, Request, Service};
+use crate::export::Client;
+use crate::rpc::{self, Call, Refusal, Reply};
+use crate::status::Status;
+use crate::xdr::Writer;
+use weft_block::Rope;
+
+/// NFS's number.
+pub(crate) const PROGRAM: u32 = 100_003;
+
+/// Longest name or target of a link that is looked at (`PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
+
+/// Most bytes read or written by one call.
+pub(crate) const DATA_BYTES_MAX: usize = 1 << 20;
+
+/// What a procedure that ended well leaves to do.
+struct Done {
+    /// Bytes after those written.
+    data: Rope,
+    /// Whether it changed what must be durable before it is told.
+    unstable: bool,
+}
+
+impl Done {
+    /// All is said.
+    fn told() -> Served {
+        Ok(Done { data: Rope::new(), unstable: false })
+    }
+
+    /// What was done must be durable before it is told.
+    fn changed() -> Served {
+        Ok(Done { data: Rope::new(), unstable: true })
+    }
+}
+
+type Served = Result<Done, Failure>;
+
+/// What follows the status of a procedure that failed.
+#[derive(Clone, Copy)]
+enum Shape {
+    Nothing,
+    /// `post_op_attr` of what the first handle names.
+    Attributes,
+    /// `wcc_data` of it.
+    Change,
+    /// `wcc_data` of what both handles name.
+    Changes,
+    /// `post_op_attr` of what the first names, `wcc_data` of what the second does.
+    AttributesAndChange,
+}
+
+fn shape(procedure: u32) -> Shape {
+    match procedure {
+        0 | 1 => Shape::Nothing,
+        2 | 7..=13 | 21 => Shape::Change,
+        14 => Shape::Changes,
+        15 => Shape::AttributesAndChange,
+        _ => Shape::Attributes,
+    }
+}
+
+/// Answers a call.
+pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outcome {
+    let mut request = Request::new(service, client, call);
+    let mut reply = rpc::success(call.xid);
+    let head = reply.len();
+    match procedure(call.procedure.number, &mut request, &mut reply) {
+        Ok(Done { data, unstable }) => {
+            let reply = Reply { head: reply.into_bytes(), data };
+            if unstable { Outcome::WhenStable(reply) } else { Outcome::Reply(reply) }
+        }
+        Err(Failure::Status(status)) => {
+            reply.truncate(head);
+            fail(&request, call.procedure.number, status, &mut reply);
+            Outcome::Reply(reply.into_bytes().into())
+        }
+        Err(Failure::Refused(refusal)) => Outcome::Reply(rpc::refused(call.xid, refusal).into()),
+        Err(Failure::WouldWait) => Outcome::WouldWait,
+    }
+}
+
+/// The reply to a call that was carried out, but could not be made durable.
+pub(crate) fn failed(xid: u32, procedure: u32, status: Status) -> Reply {
+    let mut reply = rpc::success(xid);
+    reply.u32(status as u32);
+    // No attributes are told of anything.
+    let absent = match shape(procedure) {
+        Shape::Nothing => 0,
+        Shape::Attributes => 1,
+        Shape::Change => 2,
+        Shape::AttributesAndChange => 3,
+        Shape::Changes => 4,
+    };
+    (0..absent).for_each(|_| reply.bool(false));
+    reply.into_bytes().into()
+}
+
+fn procedure(number: u32, request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    match number {
+        0 => Done::told(),
+        1 => attributes::getattr(request, reply),
+        2 => attributes::setattr(request, reply),
+        3 => entries::lookup(request, reply),
+        4 => attributes::access(request, reply),
+        5 => content::readlink(request, reply),
+        6 => content::read(request, reply),
+        7 => content::write(request, reply),
+        8 => entries::create(request, reply),
+        9 => entries::mkdir(request, reply),
+        10 => entries::symlink(request, reply),
+        11 => entries::mknod(request, reply),
+        12 => entries::remove(request, reply),
+        13 => entries::rmdir(request, reply),
+        14 => entries::rename(request, reply),
+        15 => entries::link(request, reply),
+        16 => directories::readdir(request, reply),
+        17 => directories::readdirplus(request, reply),
+        18 => attributes::fsstat(request, reply),
+        19 => attributes::fsinfo(request, reply),
+        20 => attributes::pathconf(request, reply),
+        21 => content::commit(request, reply),
+        _ => Err(Failure::Refused(Refusal::ProcedureUnavailable)),
+    }
+}
+
+/// Says that a procedure failed, and the attributes of what it was about as they are.
+fn fail(request: &Request<'_>, procedure: u32, status: Status, reply: &mut Writer) {
+    reply.u32(status as u32);
+    let attributes = |reply: &mut Writer, subject: usize| {
+        let known = request.subjects.get(subject).and_then(|file| request.user().attributes(*file).ok());
+        attributes::optional(request, reply, known.as_ref());
+    };
+    let change = |reply: &mut Writer, subject: usize| {
+        reply.bool(false);
+        attributes(reply, subject);
+    };
+    match shape(procedure) {
+        Shape::Nothing => {}
+        Shape::Attributes => attributes(reply, 0),
+        Shape::Change => change(reply, 0),
+        Shape::Changes => {
+            change(reply, 0);
+            change(reply, 1);
+        }
+        Shape::AttributesAndChange => {
+            attributes(reply, 0);
+            change(reply, 1);
+        }
+    }
+}
+
+/// Reads a name or the target of a link.
+fn name<'a>(request: &mut Request<'a>) -> Result<&'a [u8], Failure> {
+    request.arguments.opaque(PATH_BYTES_MAX).ok_or(GARBAGE)
+}

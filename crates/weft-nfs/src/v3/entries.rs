@@ -1,0 +1,175 @@
+//! Names: LOOKUP, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK.
+
+use super::attributes::{change, optional, read_changes};
+use super::{Done, Served, name};
+use crate::dispatch::{Failure, GARBAGE, Request};
+use crate::status::Status;
+use crate::xdr::Writer;
+use weft_vfs::{Attributes, Changed, FileId, IfExists, Kind, MakeNode, SetAttributes, verifier_attributes};
+
+/// Permission bits of what is made without any being given.
+const FILE_PERMISSIONS: u32 = 0o600;
+const DIRECTORY_PERMISSIONS: u32 = 0o700;
+
+/// RFC 1813 3.3.3.
+pub(super) fn lookup(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let directory = request.directory()?;
+    let name = match name(request)? {
+        // What is above an export is not for its clients.
+        b".." if directory == request.exported().root => b".".as_slice(),
+        name => name,
+    };
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return Err(Status::Inval.into());
+    }
+    let (found, parent) = request.user().lookup(directory, name)?;
+    reply.u32(Status::Ok as u32);
+    reply.opaque(&request.service.handle(request.exported(), FileId::from(&found)));
+    optional(request, reply, Some(&found));
+    optional(request, reply, Some(&parent));
+    Done::told()
+}
+
+/// Tells what was made, and its directory.
+fn made(request: &Request<'_>, reply: &mut Writer, changed: &Changed<Attributes>) -> Served {
+    reply.u32(Status::Ok as u32);
+    reply.bool(true);
+    reply.opaque(&request.service.handle(request.exported(), FileId::from(&changed.value)));
+    optional(request, reply, Some(&changed.value));
+    change(request, reply, changed);
+    Done::changed()
+}
+
+/// Reads where something is to be made, under a name that can be made.
+fn place<'a>(request: &mut Request<'a>) -> Result<(FileId, &'a [u8]), Failure> {
+    Ok((request.directory()?, name(request)?))
+}
+
+/// `.` and `..` are there in every directory.
+fn makeable(request: &Request<'_>, name: &[u8]) -> Result<(), Failure> {
+    request.may_change()?;
+    if matches!(name, b"." | b"..") { Err(Status::Exist.into()) } else { Ok(()) }
+}
+
+/// What to make of `changes`: those that it is made with, and those that are then set.
+fn node(kind: Kind, rdev: u32, changes: SetAttributes) -> (MakeNode, SetAttributes) {
+    let default = if kind == Kind::Directory { DIRECTORY_PERMISSIONS } else { FILE_PERMISSIONS };
+    // Clients have applied their umask.
+    let node = MakeNode { kind, permissions: changes.permissions.unwrap_or(default), umask: 0, rdev };
+    (node, SetAttributes { permissions: None, ..changes })
+}
+
+/// RFC 1813 3.3.8.
+pub(super) fn create(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let (directory, name) = place(request)?;
+    let (changes, if_exists) = match request.arguments.u32().ok_or(GARBAGE)? {
+        0 => (read_changes(request)?, IfExists::Take),
+        1 => (read_changes(request)?, IfExists::Fail),
+        2 => {
+            let verifier = request.arguments.fixed::<8>().ok_or(GARBAGE)?;
+            (verifier_attributes(verifier), IfExists::TakeIfMadeWith(verifier))
+        }
+        _ => return Err(GARBAGE),
+    };
+    makeable(request, name)?;
+    let (node, changes) = node(Kind::File, 0, changes);
+    let changed = request.user().create(directory, name, node, changes, if_exists)?;
+    made(request, reply, &changed)
+}
+
+/// RFC 1813 3.3.9.
+pub(super) fn mkdir(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let (directory, name) = place(request)?;
+    let changes = read_changes(request)?;
+    makeable(request, name)?;
+    // A directory has no size to set.
+    let (node, changes) = node(Kind::Directory, 0, SetAttributes { size: None, ..changes });
+    let changed = request.user().make(directory, name, node, None, changes)?;
+    made(request, reply, &changed)
+}
+
+/// RFC 1813 3.3.10.
+pub(super) fn symlink(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let (directory, name) = place(request)?;
+    let changes = read_changes(request)?;
+    let target = super::name(request)?;
+    makeable(request, name)?;
+    // Nobody asks for the permissions of a link.
+    let (node, changes) = node(Kind::Symlink, 0, SetAttributes { size: None, ..changes });
+    let changed = request.user().make(directory, name, node, Some(target), changes)?;
+    made(request, reply, &changed)
+}
+
+/// RFC 1813 3.3.11.
+pub(super) fn mknod(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let (directory, name) = place(request)?;
+    let kind = match request.arguments.u32().ok_or(GARBAGE)? {
+        3 => Kind::BlockDevice,
+        4 => Kind::CharDevice,
+        6 => Kind::Socket,
+        7 => Kind::Fifo,
+        1 | 2 | 5 => return Err(Status::BadType.into()),
+        _ => return Err(GARBAGE),
+    };
+    let changes = SetAttributes { size: None, ..read_changes(request)? };
+    let rdev = match kind {
+        Kind::BlockDevice | Kind::CharDevice => {
+            let (major, minor) = (request.arguments.u32().ok_or(GARBAGE)?, request.arguments.u32().ok_or(GARBAGE)?);
+            if major > 0xfff || minor > 0xf_ffff {
+                return Err(Status::Inval.into());
+            }
+            major << 8 | minor & 0xff | (minor & 0xf_ff00) << 12
+        }
+        _ => 0,
+    };
+    makeable(request, name)?;
+    let (node, changes) = node(kind, rdev, changes);
+    let changed = request.user().make(directory, name, node, None, changes)?;
+    made(request, reply, &changed)
+}
+
+/// RFC 1813 3.3.12.
+pub(super) fn remove(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let (directory, name) = place(request)?;
+    request.may_change()?;
+    let changed = request.user().unlink(directory, name)?;
+    reply.u32(Status::Ok as u32);
+    change(request, reply, &changed);
+    Done::changed()
+}
+
+/// RFC 1813 3.3.13.
+pub(super) fn rmdir(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let (directory, name) = place(request)?;
+    request.may_change()?;
+    if name == b".." {
+        return Err(Status::Exist.into());
+    }
+    let changed = request.user().remove_directory(directory, name)?;
+    reply.u32(Status::Ok as u32);
+    change(request, reply, &changed);
+    Done::changed()
+}
+
+/// RFC 1813 3.3.14.
+pub(super) fn rename(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let (from, to) = (place(request)?, place(request)?);
+    request.may_change()?;
+    let [source, target] = request.user().rename(from, to)?;
+    reply.u32(Status::Ok as u32);
+    change(request, reply, &source);
+    change(request, reply, &target);
+    Done::changed()
+}
+
+/// RFC 1813 3.3.15.
+pub(super) fn link(request: &mut Request<'_>, reply: &mut Writer) -> Served {
+    let file = request.file()?;
+    let (directory, name) = place(request)?;
+    makeable(request, name)?;
+    let changed = request.user().link(file, directory, name)?;
+    reply.u32(Status::Ok as u32);
+    optional(request, reply, Some(&changed.value));
+    change(request, reply, &changed);
+    Done::changed()
+}

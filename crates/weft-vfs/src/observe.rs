@@ -1,0 +1,65 @@
+//! Tells protocols that let others keep copies what has changed by another way in.
+
+use crate::volume::Vfs;
+use parking_lot::RwLock;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+use weft_store::{Ino, Name};
+
+/// A change that whoever keeps copies may have to forget them for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Bytes of a file, and its attributes.
+    Content {
+        /// The file.
+        ino: Ino,
+        /// From which byte up to which, at most.
+        range: Range<u64>,
+    },
+    /// Attributes of an inode; its content is what it was.
+    Attributes {
+        /// The inode.
+        ino: Ino,
+    },
+    /// A name was given, taken away or given to something else.
+    Entry {
+        /// The directory, whose attributes changed with it.
+        parent: Ino,
+        /// The name.
+        name: Name,
+    },
+}
+
+/// Who wants to know of changes that did not come through it.
+pub trait Observer: Send + Sync {
+    /// `change` has been made. Called without locks, by whoever made it, before that is answered.
+    fn changed(&self, change: &Change);
+}
+
+/// Who is told.
+#[derive(Default)]
+pub(crate) struct Observers(RwLock<Vec<Weak<dyn Observer>>>);
+
+impl Vfs {
+    /// Has `observer` told what [`Vfs::user`]s change, as long as it lives.
+    pub fn observe(&self, observer: &Arc<dyn Observer>) {
+        let mut observers = self.observers.0.write();
+        observers.retain(|observer| observer.strong_count() > 0);
+        observers.push(Arc::downgrade(observer));
+    }
+
+    /// Tells of `changes`, of which only those are looked at that concern inodes somebody holds.
+    pub(crate) fn announce(&self, changes: impl IntoIterator<Item = Change>) {
+        let observers: Vec<_> = self.observers.0.read().iter().filter_map(Weak::upgrade).collect();
+        if observers.is_empty() {
+            return;
+        }
+        for change in changes {
+            let (Change::Content { ino, .. } | Change::Attributes { ino } | Change::Entry { parent: ino, .. }) = change;
+            // Nobody has a copy of what nobody was told of; of the root everybody was.
+            if ino == Ino::ROOT || self.state.lock().holds.contains_key(&ino) {
+                observers.iter().for_each(|observer| observer.changed(&change));
+            }
+        }
+    }
+}

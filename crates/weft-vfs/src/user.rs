@@ -1,0 +1,410 @@
+//! The volume as one user may use it: each operation checks the user's rights, and tells how what it changed looked before and
+//! after, all in one step. For protocols whose requests name inodes by handles and come from anyone (NFS).
+
+use crate::attributes::{Attributes, DirEntry, RenameMode, SetAttributes};
+use crate::caller::{Caller, Credentials, FileId, Holds, MakeNode};
+use crate::error::{ErrorKind, Result};
+use crate::observe::Change;
+use crate::operations::{SYMLINK, check_target};
+use crate::permission::Access;
+use crate::state::{ROW_BYTES, State};
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use weft_block::Rope;
+use weft_store::{Cookie, Ino, Kind, Name};
+
+/// A user's view of a volume, from [`Vfs::user`].
+#[derive(Clone, Copy)]
+pub struct User<'a> {
+    vfs: &'a Vfs,
+    who: &'a Credentials,
+}
+
+/// What an operation gives, and the attributes of the inode that it changed (of the directory, if it is about a name).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed<T> {
+    /// What it gives.
+    pub value: T,
+    /// As they were when it began.
+    pub before: Attributes,
+    /// As they were when it ended, nothing else having happened in between.
+    pub after: Attributes,
+}
+
+/// What to do about a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfExists {
+    /// Set those of the attributes that can be set again (its size), and take it (RFC 1813 3.3.8, `UNCHECKED`).
+    Take,
+    /// Fail with `Exists` (`GUARDED`).
+    Fail,
+    /// Take it if it was made by a request with the same verifier and not changed since, else fail with `Exists` (`EXCLUSIVE`).
+    TakeIfMadeWith([u8; 8]),
+}
+
+impl Vfs {
+    /// The volume as user `who` may use it.
+    pub fn user<'a>(&'a self, who: &'a Credentials) -> User<'a> {
+        User { vfs: self, who }
+    }
+}
+
+impl State {
+    /// The inode that `file` names. `Stale` if it is gone.
+    fn known(&mut self, file: FileId) -> Result<Ino, Stop> {
+        let inode = self.inode(file.ino)?;
+        if inode.row.generation == file.generation { Ok(file.ino) } else { Err(ErrorKind::Stale.into()) }
+    }
+
+    fn look(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        Ok(self.inode(ino)?.attributes())
+    }
+}
+
+impl User<'_> {
+    fn caller(&self) -> Caller {
+        Caller { uid: self.who.uid, gid: self.who.gid, holds: Holds::None }
+    }
+
+    /// Runs `operation` on the inode of `file`, and tells how it looked before and after.
+    fn change<T>(
+        &self,
+        file: FileId,
+        mut operation: impl FnMut(&mut State, Ino) -> Result<T, Stop>,
+    ) -> Result<Changed<T>> {
+        let changed = self.vfs.change(|state| {
+            let ino = state.known(file)?;
+            let before = state.look(ino)?;
+            let value = operation(state, ino)?;
+            Ok(Changed { value, before, after: state.look(ino)? })
+        });
+        changed.map_err(|error| error.about(file.ino))
+    }
+
+    fn entry_changed(&self, parent: FileId, name: &Name) -> Change {
+        Change::Entry { parent: parent.ino, name: name.clone() }
+    }
+
+    /// Attributes of an inode. `Stale`.
+    pub fn attributes(&self, file: FileId) -> Result<Attributes> {
+        self.vfs.run(|state| {
+            let ino = state.known(file)?;
+            state.look(ino)
+        })
+    }
+
+    /// Which of `rights` the user has on an inode; and its attributes.
+    pub fn access<const N: usize>(&self, file: FileId, rights: [Access; N]) -> Result<([bool; N], Attributes)> {
+        self.vfs.run(|state| {
+            let ino = state.known(file)?;
+            let mut has = [false; N];
+            for (has, right) in has.iter_mut().zip(rights) {
+                *has = state.allows(self.who, ino, right)?;
+            }
+            Ok((has, state.look(ino)?))
+        })
+    }
+
+    /// Whether directory `directory` is `top` or lies below it, at any depth.
+    pub fn is_within(&self, directory: FileId, top: Ino) -> Result<bool> {
+        self.vfs.run(|state| {
+            let mut at = state.known(directory)?;
+            while at != top && at != Ino::ROOT {
+                at = state.directory(at)?.row.parent;
+            }
+            Ok(at == top)
+        })
+    }
+
+    /// What `name` in directory `parent` names, and the directory. `NotFound`, `AccessDenied`, `NotDirectory`, `NameTooLong`.
+    pub fn lookup(&self, parent: FileId, name: &[u8]) -> Result<(Attributes, Attributes)> {
+        if name.len() > weft_store::NAME_BYTES_MAX {
+            return Err(ErrorKind::NameTooLong.into());
+        }
+        self.vfs.run(|state| {
+            let ino = state.known(parent)?;
+            state.directory(ino)?;
+            state.permit(self.who, ino, Access::EXECUTE)?;
+            let found = match name {
+                b"." => ino,
+                b".." => state.directory(ino)?.row.parent,
+                name => state.existing(ino, name)?.ino,
+            };
+            Ok((state.look(found)?, state.look(ino)?))
+        })
+    }
+
+    /// Sets attributes, if ctime is `guard` where one is given (`NotSynchronized` if not); as [`Vfs::set_attributes`], `NotPermitted`, `AccessDenied`.
+    pub fn set_attributes(
+        &self,
+        file: FileId,
+        changes: SetAttributes,
+        mut guard: impl FnMut(&Attributes) -> bool,
+    ) -> Result<Changed<()>> {
+        let time = self.vfs.now();
+        let changed = self.change(file, |state, ino| {
+            if !guard(&state.look(ino)?) {
+                return Err(ErrorKind::NotSynchronized.into());
+            }
+            let changes = state.permit_attributes(self.who, ino, changes)?;
+            state.set_attributes(ino, changes, time).map(|_| ())
+        })?;
+        let cut = changed.before.size.min(changed.after.size);
+        self.vfs.announce([match changes.size {
+            Some(_) => Change::Content { ino: file.ino, range: cut..u64::MAX },
+            None => Change::Attributes { ino: file.ino },
+        }]);
+        Ok(changed)
+    }
+
+    /// Reads as [`Vfs::read`], and tells the attributes then. `AccessDenied`.
+    pub fn read(&self, file: FileId, offset: u64, len: usize) -> Result<(Rope, Attributes)> {
+        self.vfs.run(|state| {
+            let ino = state.known(file)?;
+            state.file(ino)?;
+            state.permit_opened(self.who, ino, Access::READ)
+        })?;
+        let data = self.vfs.read(file.ino, offset, len)?;
+        Ok((data, self.attributes(file)?))
+    }
+
+    /// Writes as [`Vfs::write`]. `AccessDenied`.
+    pub fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<Changed<()>> {
+        let time = self.vfs.now();
+        let changed = self.change(file, |state, ino| {
+            state.file(ino)?;
+            state.permit_opened(self.who, ino, Access::WRITE)?;
+            state.write(ino, offset, data, !self.who.is_root(), time).map(|_| ())
+        })?;
+        let range = offset..offset.saturating_add(data.len() as u64);
+        self.vfs.announce([Change::Content { ino: file.ino, range }]);
+        Ok(changed)
+    }
+
+    /// Makes a file in directory `parent` and sets `changes` on it; or takes one that is there. As [`Vfs::make`].
+    pub fn create(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        node: MakeNode,
+        changes: SetAttributes,
+        if_exists: IfExists,
+    ) -> Result<Changed<Attributes>> {
+        let name = Name::new(name)?;
+        let time = self.vfs.now();
+        let mut made = false;
+        let changed = self.change(parent, |state, parent| {
+            state.directory(parent)?;
+            state.permit(self.who, parent, Access::EXECUTE)?;
+            let Some(entry) = state.entry(parent, name.as_bytes())? else {
+                made = true;
+                return self.make_in(state, parent, &name, node, None, changes, time);
+            };
+            let there = state.look(entry.ino)?;
+            match if_exists {
+                IfExists::Take if there.kind == Kind::File => {
+                    let again = SetAttributes { size: changes.size, ..SetAttributes::default() };
+                    let Some(_) = again.size else { return Ok(there) };
+                    let again = state.permit_attributes(self.who, entry.ino, again)?;
+                    state.set_attributes(entry.ino, again, time)
+                }
+                IfExists::TakeIfMadeWith(verifier) if there.kind == Kind::File && is_made_with(&there, verifier) => {
+                    Ok(there)
+                }
+                IfExists::Take | IfExists::Fail | IfExists::TakeIfMadeWith(_) => Err(ErrorKind::Exists.into()),
+            }
+        })?;
+        let truncated = Change::Content { ino: changed.value.ino, range: changes.size.unwrap_or(0)..u64::MAX };
+        match (made, changes.size) {
+            (true, _) => self.vfs.announce([self.entry_changed(parent, &name)]),
+            (false, Some(_)) => self.vfs.announce([truncated]),
+            (false, None) => {}
+        }
+        Ok(changed)
+    }
+
+    /// Makes anything but a regular file in directory `parent`; a symbolic link if there is a `target`. As [`Vfs::make`],
+    /// `AccessDenied`, `NotPermitted` (a device, by anyone but the super-user).
+    pub fn make(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        node: MakeNode,
+        target: Option<&[u8]>,
+        changes: SetAttributes,
+    ) -> Result<Changed<Attributes>> {
+        let name = Name::new(name)?;
+        let time = self.vfs.now();
+        target.map_or(Ok(()), check_target)?;
+        if matches!(node.kind, Kind::CharDevice | Kind::BlockDevice) && !self.who.is_root() {
+            return Err(ErrorKind::NotPermitted.into());
+        }
+        let node = if target.is_some() { SYMLINK } else { node };
+        let changed =
+            self.change(parent, |state, parent| self.make_in(state, parent, &name, node, target, changes, time))?;
+        self.vfs.announce([self.entry_changed(parent, &name)]);
+        Ok(changed)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what is made, where, and what it is then set to")]
+    fn make_in(
+        &self,
+        state: &mut State,
+        parent: Ino,
+        name: &Name,
+        node: MakeNode,
+        target: Option<&[u8]>,
+        changes: SetAttributes,
+        time: weft_store::Timestamp,
+    ) -> Result<Attributes, Stop> {
+        state.linked_directory(parent)?;
+        if state.entry(parent, name.as_bytes())?.is_some() {
+            return Err(ErrorKind::Exists.into());
+        }
+        state.permit_adding(self.who, parent)?;
+        // For both: once it is made there is no going back.
+        state.room(8 * ROW_BYTES)?;
+        let gives_away = changes.uid.is_some_and(|uid| uid != self.who.uid)
+            || changes.gid.is_some_and(|gid| !self.who.is_member(gid));
+        if gives_away && !self.who.is_root() {
+            return Err(ErrorKind::NotPermitted.into());
+        }
+        let made = state.make(self.caller(), parent, Some(name), node, target, time)?;
+        if changes == SetAttributes::default() {
+            return Ok(made);
+        }
+        state.set_attributes(made.ino, changes, time)
+    }
+
+    /// Gives inode `file` one more name. As [`Vfs::link`], `AccessDenied`; tells its attributes.
+    pub fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Result<Changed<Attributes>> {
+        let name = Name::new(name)?;
+        let time = self.vfs.now();
+        let changed = self.change(parent, |state, parent| {
+            let ino = state.known(file)?;
+            if state.inode(ino)?.row.nlink == 0 {
+                return Err(ErrorKind::NotFound.into());
+            }
+            state.permit_adding(self.who, parent)?;
+            state.link(ino, parent, &name, time)
+        })?;
+        self.vfs.announce([self.entry_changed(parent, &name), Change::Attributes { ino: file.ino }]);
+        Ok(changed)
+    }
+
+    /// Removes a name of anything but a directory. As [`Vfs::unlink`], `AccessDenied`, `NotPermitted` (the directory is sticky).
+    pub fn unlink(&self, parent: FileId, name: &[u8]) -> Result<Changed<()>> {
+        let name = Name::new(name)?;
+        let time = self.vfs.now();
+        let mut removed = None;
+        let changed = self.change(parent, |state, parent| {
+            state.permit_removing(self.who, parent, name.as_bytes())?;
+            removed = state.entry(parent, name.as_bytes())?.map(|entry| entry.ino);
+            state.unlink(parent, &name, time)
+        })?;
+        let removed = removed.map(|ino| Change::Attributes { ino });
+        self.vfs.announce([self.entry_changed(parent, &name)].into_iter().chain(removed));
+        Ok(changed)
+    }
+
+    /// Removes an empty directory. As [`Vfs::remove_directory`], `AccessDenied`, `NotPermitted`.
+    pub fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<Changed<()>> {
+        let name = Name::new(name)?;
+        let time = self.vfs.now();
+        let changed = self.change(parent, |state, parent| {
+            state.permit_removing(self.who, parent, name.as_bytes())?;
+            state.remove_directory(parent, &name, time)
+        })?;
+        self.vfs.announce([self.entry_changed(parent, &name)]);
+        Ok(changed)
+    }
+
+    /// Moves a name, replacing what the target names. As [`Vfs::rename`], `AccessDenied`, `NotPermitted`; tells of both
+    /// directories, that it came from and that it went to.
+    pub fn rename(&self, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<[Changed<()>; 2]> {
+        let names = (Name::new(from.1)?, Name::new(to.1)?);
+        let time = self.vfs.now();
+        let changed = self.change(from.0, |state, source| {
+            let target = state.known(to.0)?;
+            let before = state.look(target)?;
+            state.permit_removing(self.who, source, names.0.as_bytes())?;
+            state.permit_removing(self.who, target, names.1.as_bytes())?;
+            let moved = state.existing(source, names.0.as_bytes())?;
+            state.permit_moving(self.who, moved, source, target)?;
+            let replaced = state.entry(target, names.1.as_bytes())?.map(|entry| entry.ino);
+            state.rename((source, &names.0), (target, &names.1), RenameMode::Replace, time)?;
+            Ok((replaced, before, state.look(target)?))
+        })?;
+        let (replaced, before, after) = changed.value;
+        let replaced = replaced.map(|ino| Change::Attributes { ino });
+        let entries = [self.entry_changed(from.0, &names.0), self.entry_changed(to.0, &names.1)];
+        self.vfs.announce(entries.into_iter().chain(replaced));
+        let source = Changed { value: (), before: changed.before, after: changed.after };
+        Ok([source, Changed { value: (), before, after }])
+    }
+
+    /// Where symbolic link `file` points, and its attributes. `Invalid` if it is none.
+    pub fn read_symlink(&self, file: FileId) -> Result<(Vec<u8>, Attributes)> {
+        let attributes = self.attributes(file)?;
+        Ok((self.vfs.read_symlink(file.ino)?, attributes))
+    }
+
+    /// Entries of directory `directory`, as [`Vfs::read_directory`]. `AccessDenied`.
+    pub fn read_directory(&self, directory: FileId, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> {
+        self.permit_listing(directory)?;
+        self.vfs.read_directory(directory.ino, after, limit)
+    }
+
+    fn permit_listing(&self, directory: FileId) -> Result<()> {
+        self.vfs.run(|state| {
+            let ino = state.known(directory)?;
+            state.directory(ino)?;
+            state.permit(self.who, ino, Access::READ)
+        })
+    }
+
+    /// The same with attributes, where the user may look names up and nobody has removed what was listed.
+    pub fn read_directory_attributes(
+        &self,
+        directory: FileId,
+        after: Cookie,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Option<Attributes>)>> {
+        let entries = self.read_directory(directory, after, limit)?;
+        let ([may_look], _) = self.access(directory, [Access::EXECUTE])?;
+        let mut listed: Vec<_> = entries.into_iter().map(|entry| (entry, None)).collect();
+        let mut told = if may_look { 0 } else { listed.len() };
+        self.vfs.run(|state| {
+            while let Some((entry, attributes)) = listed.get_mut(told) {
+                match state.look(entry.ino) {
+                    Ok(found) => *attributes = Some(found),
+                    Err(Stop::Fail(error)) if error.kind() == ErrorKind::Stale => {}
+                    Err(stop) => return Err(stop),
+                }
+                told += 1;
+            }
+            Ok(())
+        })?;
+        Ok(listed)
+    }
+}
+
+/// Attributes that say with which verifier a file was made, until its maker sets them (RFC 1813 3.3.8).
+pub fn verifier_attributes(verifier: [u8; 8]) -> SetAttributes {
+    let (atime, mtime) = verifier_times(verifier);
+    SetAttributes {
+        atime: Some(crate::SetTime::To(atime)),
+        mtime: Some(crate::SetTime::To(mtime)),
+        ..SetAttributes::default()
+    }
+}
+
+fn verifier_times(verifier: [u8; 8]) -> (weft_store::Timestamp, weft_store::Timestamp) {
+    let [a, b, c, d, e, f, g, h] = verifier;
+    let seconds = |bytes| weft_store::Timestamp::from_parts(i64::from(u32::from_be_bytes(bytes)), 0);
+    (seconds([a, b, c, d]), seconds([e, f, g, h]))
+}
+
+fn is_made_with(there: &Attributes, verifier: [u8; 8]) -> bool {
+    (there.atime, there.mtime) == verifier_times(verifier) && there.size == 0
+}
