@@ -71,6 +71,11 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// The block that this is all of, if it is.
+    pub fn as_block(&self) -> Option<&Block> {
+        (self.len == self.block.len()).then_some(&self.block)
+    }
+
     /// The bytes `range` of this slice, counted from its start.
     ///
     /// # Panics

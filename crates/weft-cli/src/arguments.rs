@@ -330,9 +330,10 @@ pub struct Open {
     /// Most bytes of cached inodes and names
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "256M")]
     pub metadata_cache: u64,
-    /// Most bytes of cached blocks; 0 switches the cache off
-    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "64M")]
-    pub block_cache: u64,
+    /// Most bytes of cached blocks; 0 switches the cache off (default: 64M below a mount, where the kernel keeps what is
+    /// read and written; for 'weft serve' a quarter of the memory)
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub block_cache: Option<u64>,
     /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0
     /// switches it off
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "8M")]

@@ -10,8 +10,8 @@ use weft_store::postgres::OpenOptions;
 use weft_vfs::{AtimePolicy, Options};
 
 impl Open {
-    /// How the volume is opened.
-    pub fn options(&self) -> Result<Options> {
+    /// How the volume is opened, with so many bytes of cached blocks if nobody says how many.
+    pub fn options(&self, block_cache_bytes: u64) -> Result<Options> {
         let interval = Duration::try_from_secs_f64(self.commit_interval).ok().filter(|interval| !interval.is_zero());
         let Some(commit_interval) = interval else {
             return usage(format!("commit interval {} is not a number of seconds above 0", self.commit_interval));
@@ -20,7 +20,8 @@ impl Open {
             commit_interval,
             dirty_bytes_max: self.dirty_max.max(8 << 20),
             metadata_cache_bytes: self.metadata_cache,
-            block_cache_bytes: self.block_cache,
+            block_cache_bytes: self.block_cache.unwrap_or(block_cache_bytes),
+            keep_written: false,
             read_ahead_bytes: self.read_ahead,
             atime: match (self.noatime, self.strictatime) {
                 (true, _) => AtimePolicy::Never,
@@ -64,4 +65,13 @@ impl Served {
         };
         Ok(Some(weft_nfs::Options { address, exports }))
     }
+}
+
+/// Bytes of memory that this process may use: the machine's, or what its control group leaves of that.
+pub fn memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    let machine = u64::from(machine.totalram).saturating_mul(u64::from(machine.mem_unit));
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|limit| limit.trim().parse().ok());
+    group.map_or(machine, |group: u64| group.min(machine))
 }

@@ -1,6 +1,6 @@
 //! From calls to programs: which program a call is for, what of the volume it is about, as whom it acts.
 
-use crate::export::{Client, Closed, Export, Exports, Rule};
+use crate::export::{Client, Closed, Export, Exports, Rule, Told};
 use crate::handle::{HANDLE_BYTES, HANDLE_BYTES_MAX, Handle, HandleKey};
 use crate::mount::{self, Mounts};
 use crate::rpc::{self, Auth, Call, Procedure, Refusal, Reply};
@@ -33,8 +33,8 @@ pub(crate) struct Exported {
 pub(crate) enum Outcome {
     /// This answers it.
     Reply(Reply),
-    /// This answers it once all that was done is durable.
-    WhenStable(Reply),
+    /// This answers it once all that was done is as safe as this says.
+    Once(Told, Reply),
     /// This answers it, and TLS begins.
     StartTls(Vec<u8>),
     /// It would have to wait, and has changed nothing.
@@ -226,6 +226,11 @@ impl<'a> Request<'a> {
             Some((_, rule)) if rule.read_only => Err(Status::RoFs.into()),
             _ => Ok(()),
         }
+    }
+
+    /// When what was changed is told.
+    pub(crate) fn told(&self) -> Told {
+        self.exported.map_or(Told::Durable, |(_, rule)| rule.told)
     }
 
     /// Whether the export is to be read only.

@@ -46,6 +46,17 @@ pub struct Rule {
     pub secure_port: bool,
     /// Only over TLS.
     pub tls: bool,
+    /// When what was changed is told.
+    pub told: Told,
+}
+
+/// When a change is told to whoever asked for it. What a client asks to be made durable (COMMIT, stable writes) always is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// When it survives anything (`sync`), as RFC 1813 4.8 demands.
+    Durable,
+    /// When it survives the end of the daemon (`async`): a power cut may undo what clients believe done.
+    Recorded,
 }
 
 /// Addresses of clients.
@@ -100,6 +111,7 @@ impl Default for Rule {
             anonymous_gid: NOBODY,
             secure_port: false,
             tls: false,
+            told: Told::Durable,
         }
     }
 }

@@ -11,6 +11,8 @@ mod mount;
 mod rpc;
 mod server;
 mod status;
+#[cfg(test)]
+mod tests;
 mod v3;
 mod xdr;
 

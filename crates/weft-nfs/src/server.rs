@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
-use weft_vfs::blocking::{self, Answer};
+use weft_vfs::blocking::{self, Answer, Wait};
 use weft_vfs::{Error, Secret, Vfs};
 
 /// Most connections at once; more wait in the system's queue.
@@ -84,17 +84,35 @@ struct Shared {
     stop: watch::Receiver<bool>,
 }
 
-thread_local! {
-    /// Whether this thread may wait.
-    static MAY_WAIT: Cell<bool> = const { Cell::new(false) };
+/// What a thread may wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum May {
+    /// Nothing: it serves connections.
+    NotWait,
+    /// One append to the log.
+    WaitForLog,
+    /// Anything.
+    Wait,
 }
 
-/// Runs `operation` on a thread that may wait.
-fn waiting<T>(operation: impl FnOnce() -> T) -> T {
-    MAY_WAIT.set(true);
+thread_local! {
+    static MAY: Cell<May> = const { Cell::new(May::NotWait) };
+}
+
+/// Runs `operation`, which `may` wait.
+fn waiting<T>(may: May, operation: impl FnOnce() -> T) -> T {
+    let before = MAY.replace(may);
     let result = operation();
-    MAY_WAIT.set(false);
+    MAY.set(before);
     result
+}
+
+/// Whether this thread may wait for `what`.
+fn about_to_wait(what: Wait) -> Answer {
+    match (MAY.get(), what) {
+        (May::Wait, _) | (May::WaitForLog, Wait::Log) => Answer::Wait,
+        (May::NotWait | May::WaitForLog, _) => Answer::GiveUp,
+    }
 }
 
 impl Server {
@@ -153,7 +171,7 @@ fn runtime() -> io::Result<Runtime> {
         .max_blocking_threads(WAITING_THREADS_MAX)
         .enable_io()
         .enable_time()
-        .on_thread_start(|| blocking::set_hook(|_| if MAY_WAIT.get() { Answer::Wait } else { Answer::GiveUp }))
+        .on_thread_start(|| blocking::set_hook(about_to_wait))
         .build()
 }
 

@@ -1,7 +1,7 @@
 //! NFS version 3 (RFC 1813): its 21 procedures as calls of the `vfs`.
 //!
-//! Each reads all its arguments, makes one change at most, and writes its results. What it changed is made durable before the reply leaves
-//! (RFC 1813 4.8), by whoever sends it; only unstable writes need not be.
+//! Each reads all its arguments, makes one change at most, and writes its results. What it changed is made durable before the reply
+//! leaves (RFC 1813 4.8), by whoever sends it; only unstable writes need not be, and changes in an export that says so.
 
 mod attributes;
 mod content;
@@ -9,7 +9,7 @@ mod directories;
 mod entries;
 
 use crate::dispatch::{Failure, GARBAGE, Outcome, Request, Service};
-use crate::export::Client;
+use crate::export::{Client, Told};
 use crate::rpc::{self, Call, Refusal, Reply};
 use crate::status::Status;
 use crate::xdr::Writer;
@@ -28,19 +28,24 @@ pub(crate) const DATA_BYTES_MAX: usize = 1 << 20;
 struct Done {
     /// Bytes after those written.
     data: Rope,
-    /// Whether it changed what must be durable before it is told.
-    unstable: bool,
+    /// What must come before it is told, if anything.
+    once: Option<Told>,
 }
 
 impl Done {
     /// All is said.
     fn told() -> Served {
-        Ok(Done { data: Rope::new(), unstable: false })
+        Ok(Done { data: Rope::new(), once: None })
     }
 
-    /// What was done must be durable before it is told.
-    fn changed() -> Served {
-        Ok(Done { data: Rope::new(), unstable: true })
+    /// What was done is told when the export says so.
+    fn changed(request: &Request<'_>) -> Served {
+        Ok(Done { data: Rope::new(), once: Some(request.told()) })
+    }
+
+    /// It was asked to be durable.
+    fn durable() -> Served {
+        Ok(Done { data: Rope::new(), once: Some(Told::Durable) })
     }
 }
 
@@ -76,9 +81,12 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     let mut reply = rpc::success(call.xid);
     let head = reply.len();
     match procedure(call.procedure.number, &mut request, &mut reply) {
-        Ok(Done { data, unstable }) => {
+        Ok(Done { data, once }) => {
             let reply = Reply { head: reply.into_bytes(), data };
-            if unstable { Outcome::WhenStable(reply) } else { Outcome::Reply(reply) }
+            match once {
+                Some(told) => Outcome::Once(told, reply),
+                None => Outcome::Reply(reply),
+            }
         }
         Err(Failure::Status(status)) => {
             reply.truncate(head);

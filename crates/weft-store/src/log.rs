@@ -64,6 +64,11 @@ impl From<IntentLog> for OperationLog {
 }
 
 impl OperationLog {
+    /// Whether what is appended, and not synced, survives the end of this process.
+    pub fn outlives_process(&self) -> bool {
+        matches!(self, OperationLog::File(_))
+    }
+
     /// The records of `epoch`, in order.
     pub fn records(&self, epoch: u64) -> Result<Vec<Record>> {
         match self {

@@ -63,6 +63,33 @@ impl Vfs {
         self.commit_until(target, Durability::Durable)
     }
 
+    /// All operations before the call survive the end of this process when it returns, though not a power cut; with
+    /// a volume in files, that is: others keep what they are given by syncs and commits alone. As [`Vfs::sync`].
+    pub fn record(&self) -> Result<()> {
+        let Some(log) = self.log.as_ref().filter(|_| !self.options.read_only) else { return Ok(()) };
+        let target = {
+            let state = self.state.lock();
+            if state.durable.max(state.logged) >= state.counters.op {
+                return Ok(());
+            }
+            state.counters.op
+        };
+        let mut log = log.lock();
+        if !log.file.outlives_process() {
+            return Ok(());
+        }
+        if let Some((_, sync)) = self.append(&mut log, target) {
+            if let Some(sync) = sync {
+                log.file.keep(sync);
+            }
+            return Ok(());
+        }
+        drop(log);
+        self.may_wait(Wait::Commit)?;
+        self.synced_at.store(self.commits.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.commit_until(target, Durability::Durable)
+    }
+
     /// Sees that all operations until `target` are durable in the intent log. False if a commit must do instead.
     /// Several threads may do so at once: they append one by one and sync together.
     fn log_operations(&self, target: OpNo) -> Result<bool> {

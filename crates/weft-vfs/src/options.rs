@@ -13,6 +13,9 @@ pub struct Options {
     pub metadata_cache_bytes: u64,
     /// Most bytes of cached blocks.
     pub block_cache_bytes: u64,
+    /// Keep blocks in that cache as they are written. For protocols above which nothing keeps them, as the kernel does
+    /// above a mount: whoever reads what was just written then finds it.
+    pub keep_written: bool,
     /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0:
     /// none.
     pub read_ahead_bytes: u64,
@@ -32,6 +35,7 @@ impl Default for Options {
             dirty_bytes_max: 256 << 20,
             metadata_cache_bytes: 256 << 20,
             block_cache_bytes: 64 << 20,
+            keep_written: false,
             read_ahead_bytes: 8 << 20,
             atime: AtimePolicy::Relative,
             read_only: false,

@@ -13,6 +13,9 @@ use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
 use weft_vfs::Options;
 
+/// Bytes of cached blocks: the kernel has its own cache above.
+const BLOCK_CACHE_BYTES: u64 = 64 << 20;
+
 /// Mounts a volume.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
@@ -25,7 +28,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     options::take(&mut arguments, &mut mount)?;
     mount.read_only = arguments.open.read_only;
     let plan = Plan {
-        vfs: arguments.open.options()?,
+        vfs: Options { keep_written: arguments.served.nfs.is_some(), ..arguments.open.options(BLOCK_CACHE_BYTES)? },
         session: session_options(&arguments)?,
         mount,
         nfs: arguments.served.options()?,

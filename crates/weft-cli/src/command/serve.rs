@@ -4,12 +4,14 @@ use super::usage;
 use crate::arguments::Serve;
 use crate::daemon::{self, Side};
 use crate::opened::Opened;
+use crate::serving::memory_bytes;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_nfs::Server;
 use weft_store::Location;
+use weft_vfs::Options;
 
 /// Serves a volume until it is told to stop.
 pub fn run(mut arguments: Serve) -> Result<ExitCode> {
@@ -17,13 +19,13 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     let Some(options) = arguments.served.options()? else {
         return usage("say how to serve the volume: --nfs".into());
     };
-    arguments.open.options()?;
+    let vfs = Options { keep_written: true, ..arguments.open.options(memory_bytes() / 4)? };
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
     if !arguments.background {
         let signals = daemon::block_signals();
-        let serving = start(&arguments, options)?;
+        let serving = start(&arguments, vfs, options)?;
         println!("{}", serving.said(&arguments.volume));
         return serving.until(&signals);
     }
@@ -31,7 +33,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
         Side::Front(code) => Ok(code),
         Side::Daemon(starting) => {
             let signals = daemon::block_signals();
-            match start(&arguments, options) {
+            match start(&arguments, vfs, options) {
                 Ok(serving) => {
                     println!("{}", serving.said(&arguments.volume));
                     starting.succeeded(&serving.log)?;
@@ -52,8 +54,8 @@ struct Serving {
     log: PathBuf,
 }
 
-fn start(arguments: &Serve, options: weft_nfs::Options) -> Result<Serving> {
-    let opened = Opened::open(&arguments.volume, arguments.open.options()?, arguments.open.hold())?;
+fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options) -> Result<Serving> {
+    let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold())?;
     let what = PathBuf::from(format!("nfs-{}", options.address));
     let started = Server::start(opened.vfs.clone(), options).map_err(anyhow::Error::from);
     let started =

@@ -1,6 +1,6 @@
 //! Exports as exports(5) writes them: `/path client(option,…) client…`.
 
-use super::{Clients, Export, Exports, Rule, Squash};
+use super::{Clients, Export, Exports, Rule, Squash, Told};
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -15,8 +15,8 @@ pub enum ParseError {
     Client(String),
     /// An option that is not known.
     #[error(
-        "'{0}' is none of the options rw, ro, root_squash, no_root_squash, all_squash, anonuid=, anongid=, secure, insecure, \
-         xprtsec=tls"
+        "'{0}' is none of the options rw, ro, root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, \
+         insecure, xprtsec=tls"
     )]
     Option(String),
     /// The same directory twice.
@@ -104,6 +104,8 @@ impl Rule {
                 "root_squash" => self.squash = Squash::Root,
                 "no_root_squash" => self.squash = Squash::None,
                 "all_squash" => self.squash = Squash::All,
+                "sync" => self.told = Told::Durable,
+                "async" => self.told = Told::Recorded,
                 "secure" => self.secure_port = true,
                 "insecure" => self.secure_port = false,
                 _ => return Err(unknown()),
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(error("data *"), ParseError::Path("data *".into()));
         assert_eq!(error("/ host.example"), ParseError::Client("host.example".into()));
         assert_eq!(error("/ 10.0.0.0/33"), ParseError::Client("10.0.0.0/33".into()));
-        assert_eq!(error("/ *(rw,sync)"), ParseError::Option("sync".into()));
+        assert_eq!(error("/ *(rw,wdelay)"), ParseError::Option("wdelay".into()));
         assert_eq!(error("/ *(rw"), ParseError::Option("rw".into()));
         assert_eq!(error("/a *\n/a/ *"), ParseError::Twice("/a".into()));
     }

@@ -1,7 +1,7 @@
 //! A call from the wire to its reply: served at once, or by whoever may wait, and made durable where that is asked for.
 
 use super::replay::{Found, Key};
-use super::{Shared, waiting};
+use super::{May, Shared, waiting};
 use crate::dispatch::Outcome;
 use crate::export::Client;
 use crate::rpc::{self, Call, NoCall, Procedure, Reply};
@@ -70,9 +70,15 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
             }
             Next::Reply(reply)
         }
-        Outcome::WhenStable(reply) => {
+        Outcome::Once(told, reply) => {
+            if shared.stable.is_now(told) {
+                if let Some(key) = key {
+                    shared.replays.answered(key, &reply);
+                }
+                return Next::Reply(reply);
+            }
             let bytes = reply.len();
-            running(bytes).when_stable(reply);
+            running(bytes).once_stable(reply);
             Next::Running { bytes }
         }
         Outcome::WouldWait => {
@@ -88,13 +94,13 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
 fn wait(running: Running, client: Client, message: Vec<u8>) {
     tokio::task::spawn_blocking(move || {
         let shared = running.shared.clone();
-        let outcome = waiting(|| {
+        let outcome = waiting(May::Wait, || {
             let call: Call<'_> = rpc::parse(&message).expect("it was read before");
             shared.service.serve(&client, &call)
         });
         match outcome {
             Outcome::Reply(reply) => running.end(reply),
-            Outcome::WhenStable(reply) => running.when_stable(reply),
+            Outcome::Once(_, reply) => running.once_stable(reply),
             Outcome::WouldWait | Outcome::StartTls(_) => unreachable!("this thread may wait, and TLS does not"),
         }
     });
@@ -102,9 +108,9 @@ fn wait(running: Running, client: Client, message: Vec<u8>) {
 
 impl Running {
     /// Sends `reply` once what it tells is durable, or that it is not.
-    fn when_stable(self, reply: Reply) {
+    fn once_stable(self, reply: Reply) {
         let shared = self.shared.clone();
-        shared.stable.send(Box::new(move |synced| match synced {
+        shared.stable.once_durable(Box::new(move |synced| match synced {
             Ok(()) => self.end(reply),
             Err(kind) => {
                 let reply = v3::failed(self.xid, self.procedure.number, kind.into());

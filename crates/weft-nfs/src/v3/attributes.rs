@@ -118,7 +118,7 @@ pub(super) fn setattr(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     let changed = request.user().set_attributes(file, changes, holds)?;
     reply.u32(Status::Ok as u32);
     change(request, reply, &changed);
-    Done::changed()
+    Done::changed(request)
 }
 
 /// Rights to ask for (RFC 1813 3.3.4).

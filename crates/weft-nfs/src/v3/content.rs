@@ -33,7 +33,7 @@ pub(super) fn read(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     reply.u32(len);
     reply.bool(offset.saturating_add(u64::from(len)) >= found.size);
     reply.u32(len);
-    Ok(Done { data, unstable: false })
+    Ok(Done { data, once: None })
 }
 
 /// RFC 1813 3.3.7.
@@ -51,7 +51,7 @@ pub(super) fn write(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     reply.u32(count);
     reply.u32(if stable == UNSTABLE { UNSTABLE } else { FILE_SYNC });
     reply.fixed(&request.service.verifier);
-    if stable == UNSTABLE { Done::told() } else { Done::changed() }
+    if stable == UNSTABLE { Done::told() } else { Done::durable() }
 }
 
 /// RFC 1813 3.3.21. All of the volume is made durable, whatever part of a file is asked for.
@@ -65,5 +65,5 @@ pub(super) fn commit(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     reply.u32(Status::Ok as u32);
     change(request, reply, &Changed { value: (), before: found, after: found });
     reply.fixed(&request.service.verifier);
-    Done::changed()
+    Done::durable()
 }

@@ -37,7 +37,7 @@ fn made(request: &Request<'_>, reply: &mut Writer, changed: &Changed<Attributes>
     reply.opaque(&request.service.handle(request.exported(), FileId::from(&changed.value)));
     optional(request, reply, Some(&changed.value));
     change(request, reply, changed);
-    Done::changed()
+    Done::changed(request)
 }
 
 /// Reads where something is to be made, under a name that can be made.
@@ -135,7 +135,7 @@ pub(super) fn remove(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     let changed = request.user().unlink(directory, name)?;
     reply.u32(Status::Ok as u32);
     change(request, reply, &changed);
-    Done::changed()
+    Done::changed(request)
 }
 
 /// RFC 1813 3.3.13.
@@ -148,7 +148,7 @@ pub(super) fn rmdir(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     let changed = request.user().remove_directory(directory, name)?;
     reply.u32(Status::Ok as u32);
     change(request, reply, &changed);
-    Done::changed()
+    Done::changed(request)
 }
 
 /// RFC 1813 3.3.14.
@@ -159,7 +159,7 @@ pub(super) fn rename(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     reply.u32(Status::Ok as u32);
     change(request, reply, &source);
     change(request, reply, &target);
-    Done::changed()
+    Done::changed(request)
 }
 
 /// RFC 1813 3.3.15.
@@ -171,5 +171,5 @@ pub(super) fn link(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     reply.u32(Status::Ok as u32);
     optional(request, reply, Some(&changed.value));
     change(request, reply, &changed);
-    Done::changed()
+    Done::changed(request)
 }

@@ -78,6 +78,11 @@ impl Vfs {
     /// The bytes of a block; those that one piece holds are not copied.
     fn content(&self, job: &Job) -> Result<Rope> {
         if let Some(whole) = job.pieces.whole(0..job.len) {
+            if self.options.keep_written
+                && let Some(block) = whole.as_block()
+            {
+                self.blocks.insert(job.id, block.clone());
+            }
             return Ok(Rope::from(whole));
         }
         let mut bytes = match &job.base {

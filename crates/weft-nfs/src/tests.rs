@@ -1,0 +1,50 @@
+//! A server on a loopback port over a volume in memory, and a client that speaks bytes.
+
+mod client;
+mod exports;
+mod procedures;
+mod rights;
+mod wire;
+
+use crate::server::{Options, Server};
+use client::Client;
+use std::sync::Arc;
+use weft_store::VolumeOptions;
+use weft_store::memory::MemoryStore;
+use weft_vfs::{ManualClock, Timestamp, Vfs};
+
+/// Served until it is dropped.
+struct Served {
+    vfs: Arc<Vfs>,
+    server: Server,
+    clock: Arc<ManualClock>,
+}
+
+/// A new volume, served to `exports`.
+fn serve(exports: &str) -> Served {
+    let store = Arc::new(MemoryStore::new(VolumeOptions { block_size: 4096, ..VolumeOptions::default() }));
+    let clock = Arc::new(ManualClock::default());
+    clock.set(Timestamp::from_parts(1000, 0));
+    let options = weft_vfs::Options { background: false, ..weft_vfs::Options::default() };
+    let vfs = Vfs::open(store, None, options, clock.clone()).expect("opens");
+    let server = server(&vfs, exports);
+    Served { vfs, server, clock }
+}
+
+fn server(vfs: &Arc<Vfs>, exports: &str) -> Server {
+    let exports = exports.parse().expect("exports");
+    let address = "127.0.0.1:0".parse().expect("an address");
+    Server::start(vfs.clone(), Options { address, exports }).expect("serves")
+}
+
+impl Served {
+    /// A client that has mounted `path`, and acts as the super-user.
+    fn client(&self, path: &str) -> Client {
+        Client::connect(self.server.address()).mounted(path)
+    }
+}
+
+/// All of the volume, to everyone, without squashing.
+fn open_to_all() -> Served {
+    serve("/ *(no_root_squash)")
+}

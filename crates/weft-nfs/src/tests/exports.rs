@@ -1,0 +1,85 @@
+//! What an export holds in, and keeps out.
+
+use super::client::Client;
+use super::{open_to_all, serve, server};
+use weft_vfs::{Caller, Ino, Kind, MakeNode, RenameMode};
+
+const NOENT: u32 = 2;
+const ACCES: u32 = 13;
+const XDEV: u32 = 18;
+const STALE: u32 = 70;
+const BADHANDLE: u32 = 10001;
+
+const DIRECTORY: MakeNode = MakeNode { kind: Kind::Directory, permissions: 0o755, umask: 0, rdev: 0 };
+
+#[test]
+fn nobody_gets_above_what_is_exported_or_keeps_what_was_moved_out_of_it() {
+    let served = open_to_all();
+    let top = served.vfs.make(Caller::ROOT, Ino::ROOT, b"shared", DIRECTORY).unwrap().ino;
+    served.vfs.make(Caller::ROOT, top, b"inner", DIRECTORY).unwrap();
+    let narrow = server(&served.vfs, "/shared *(no_root_squash)");
+    let mut client = Client::connect(narrow.address()).mounted("/shared");
+    let root = client.root.clone();
+    assert_eq!(client.lookup(&root, "..").unwrap(), root);
+    let inner = client.lookup(&root, "inner").unwrap();
+    assert_eq!(client.lookup(&inner, "..").unwrap(), root);
+    served.vfs.rename((top, b"inner"), (Ino::ROOT, b"outer"), RenameMode::Replace).unwrap();
+    assert_eq!(client.lookup(&inner, ".."), Err(STALE));
+    assert_eq!(client.create(&inner, "file", 0o600), Err(STALE));
+    assert_eq!(client.mount("/").status, NOENT);
+    assert_eq!(client.mount("/shared/../").status, NOENT);
+}
+
+#[test]
+fn a_handle_is_good_for_the_export_it_was_found_in_alone() {
+    let served = open_to_all();
+    for name in [b"a", b"b"] {
+        served.vfs.make(Caller::ROOT, Ino::ROOT, name, DIRECTORY).unwrap();
+    }
+    let both = server(&served.vfs, "/a *(no_root_squash)\n/b *(no_root_squash)");
+    let mut client = Client::connect(both.address()).mounted("/a");
+    let (a, b) = (client.root.clone(), Client::connect(both.address()).mounted("/b").root);
+    client.create(&a, "file", 0o600).unwrap();
+    assert_eq!(client.rename((&a, "file"), (&b, "file")).status, XDEV);
+    let one = server(&served.vfs, "/a *(no_root_squash)");
+    let mut other = Client::connect(one.address());
+    assert!(other.getattr(&a).is_ok(), "it outlives servers");
+    assert_eq!(other.getattr(&b), Err(STALE), "it is not exported any more");
+}
+
+#[test]
+fn who_is_not_let_in_can_neither_mount_nor_use_a_handle() {
+    let served = open_to_all();
+    let root = served.client("/").root;
+    let closed = server(&served.vfs, "/ 10.0.0.0/8");
+    let mut client = Client::connect(closed.address());
+    assert_eq!(client.mount("/").status, ACCES);
+    assert_eq!(client.getattr(&root), Err(ACCES));
+}
+
+#[test]
+fn a_directory_in_an_export_can_be_mounted_and_one_that_is_not_there_cannot() {
+    let served = open_to_all();
+    served.vfs.make(Caller::ROOT, Ino::ROOT, b"inner", DIRECTORY).unwrap();
+    let mut client = served.client("/");
+    let root = client.root.clone();
+    let inner = client.lookup(&root, "inner").unwrap();
+    assert_eq!(served.client("/inner/").root, inner);
+    assert_eq!(client.mount("/nothing").status, NOENT);
+    let exports = "/nothing *".parse().unwrap();
+    let options = crate::Options { address: "127.0.0.1:0".parse().unwrap(), exports };
+    let error = crate::Server::start(served.vfs.clone(), options).err().unwrap().to_string();
+    assert!(error.contains("/nothing") && error.contains("no such directory"), "{error}");
+}
+
+#[test]
+fn a_handle_that_was_made_up_or_belongs_to_another_volume_is_bad() {
+    let (served, other) = (serve("/ *"), serve("/ *"));
+    let mut client = served.client("/");
+    let foreign = other.client("/").root;
+    assert_eq!(client.getattr(&foreign), Err(BADHANDLE));
+    assert_eq!(client.getattr(&[]), Err(BADHANDLE));
+    let mut forged = client.root.clone();
+    forged[19] ^= 2;
+    assert_eq!(client.getattr(&forged), Err(BADHANDLE));
+}
