@@ -99,3 +99,24 @@ mount_it() {
 unmount_it() { timeout 120 "$weft" umount "$mnt"; }
 daemon_pid() { "$weft" stats --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
 check_it() { timeout 300 "$weft" check --read-data "$volume"; }
+
+# serve_it PORT ARGUMENTS: serves $volume over NFS at a port of the loopback (0: any that is free), by a process of its own; sets $port and
+# $serving, its process.
+serve_it() {
+    local said
+    rm -f "$place/serve.said"
+    mkfifo "$place/serve.said"
+    "$weft" serve "$volume" --nfs "127.0.0.1:$1" "${@:2}" >"$place/serve.said" 2>>"$place/serve.errors" &
+    serving=$!
+    exec 7<"$place/serve.said"
+    read -r -t 120 said <&7 || return
+    port=$(sed -n 's/.* at 127.0.0.1:\([0-9]*\);.*/\1/p' <<<"$said")
+    [ -n "$port" ]
+}
+
+# stop_serving: as a user would; the exit code tells whether all was committed.
+stop_serving() { kill "$serving" && wait "$serving"; }
+kill_serving() {
+    kill -9 "$serving"
+    wait "$serving" 2>/dev/null
+}

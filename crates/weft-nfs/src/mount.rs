@@ -1,7 +1,8 @@
 //! The MOUNT protocol, version 3 (RFC 1813 5): from paths to the first handle.
 
-use crate::dispatch::{Exported, Outcome, Service, walk};
+use crate::dispatch::{Exported, Failure, GARBAGE, Outcome, Service, walk};
 use crate::export::{Client, Clients, Closed, parts};
+use crate::handle::HANDLE_BYTES;
 use crate::rpc::{self, Call, Refusal};
 use crate::status::Status;
 use crate::xdr::{Reader, Writer};
@@ -31,7 +32,15 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     let mut reply = rpc::success(call.xid);
     let served = match call.procedure.number {
         0 => Ok(()),
-        1 => mount(service, client, &mut arguments, &mut reply),
+        1 => match mount(service, client, &mut arguments, &mut reply) {
+            Err(Failure::Refused(refusal)) => Err(refusal),
+            Err(Failure::WouldWait) => return Outcome::WouldWait,
+            Err(Failure::Status(status)) => {
+                reply.u32(status as u32);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        },
         2 => dump(service, &mut reply),
         3 => unmount(service, client, &mut arguments),
         4 => {
@@ -48,46 +57,38 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
 }
 
 /// `MOUNTPROC3_MNT`.
-fn mount(service: &Service, client: &Client, arguments: &mut Reader<'_>, reply: &mut Writer) -> Result<(), Refusal> {
-    let path = arguments.opaque(PATH_BYTES_MAX).ok_or(Refusal::GarbageArguments)?;
-    match find(service, client, path)? {
-        Ok(handle) => {
-            let mut mounts = service.mounts.0.lock();
-            if mounts.len() < MOUNTS_MAX {
-                mounts.insert((client.address, path.to_vec()));
-            }
-            reply.u32(Status::Ok as u32);
-            reply.opaque(&handle);
-            reply.u32(2);
-            FLAVORS.into_iter().for_each(|flavor| reply.u32(flavor));
-        }
-        Err(status) => reply.u32(status as u32),
+fn mount(service: &Service, client: &Client, arguments: &mut Reader<'_>, reply: &mut Writer) -> Result<(), Failure> {
+    let path = arguments.opaque(PATH_BYTES_MAX).ok_or(GARBAGE)?;
+    let handle = find(service, client, path)?;
+    let mut mounts = service.mounts.0.lock();
+    if mounts.len() < MOUNTS_MAX {
+        mounts.insert((client.address, path.to_vec()));
     }
+    reply.u32(Status::Ok as u32);
+    reply.opaque(&handle);
+    reply.u32(2);
+    FLAVORS.into_iter().for_each(|flavor| reply.u32(flavor));
     Ok(())
 }
 
 /// The handle of the directory that `path` names: an export, or a directory in one.
-fn find(service: &Service, client: &Client, path: &[u8]) -> Result<Result<Vec<u8>, Status>, Refusal> {
+fn find(service: &Service, client: &Client, path: &[u8]) -> Result<[u8; HANDLE_BYTES], Failure> {
     let path = parts(path);
     let contains = |exported: &&Exported| path.starts_with(&exported.export.path);
-    let Some(exported) = service.exports.iter().filter(contains).max_by_key(|exported| exported.export.path.len())
-    else {
-        return Ok(Err(Status::NoEnt));
-    };
-    match exported.export.rule(client) {
-        Ok(_) => {}
-        Err(Closed::Denied) => return Ok(Err(Status::Acces)),
-        Err(Closed::NeedsTls) => return Err(Refusal::TooWeak),
-    }
+    let innermost = service.exports.iter().filter(contains).max_by_key(|exported| exported.export.path.len());
+    let exported = innermost.ok_or(Status::NoEnt)?;
+    exported.export.rule(client).map_err(|closed| match closed {
+        Closed::Denied => Failure::Status(Status::Acces),
+        Closed::NeedsTls => Failure::Refused(Refusal::TooWeak),
+    })?;
     if path.len() == exported.export.path.len() {
-        return Ok(Ok(service.handle(exported, exported.root).to_vec()));
+        return Ok(service.handle(exported, exported.root));
     }
-    Ok(match walk(&service.vfs, &path) {
-        _ if path.iter().any(|name| name == b"..") => Err(Status::NoEnt),
-        Ok(Some(directory)) => Ok(service.handle(exported, directory).to_vec()),
-        Ok(None) => Err(Status::NoEnt),
-        Err(error) => Err(error.kind().into()),
-    })
+    if path.iter().any(|name| name == b"..") {
+        return Err(Status::NoEnt.into());
+    }
+    let directory = walk(&service.vfs, &path)?.ok_or(Status::NoEnt)?;
+    Ok(service.handle(exported, directory))
 }
 
 /// `MOUNTPROC3_DUMP`.

@@ -288,6 +288,10 @@ impl Store for PostgresStore {
         self.lost.lock().clone().map(Error::Held)
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn round_trips(&self) -> RoundTrips {
         self.connector.counts.read()
     }

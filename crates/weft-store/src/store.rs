@@ -115,6 +115,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Whether reading rows means waiting for a server.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// How often a server was waited for.
     fn round_trips(&self) -> RoundTrips {
         RoundTrips::default()

@@ -19,6 +19,8 @@ pub enum Answer {
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
+    /// Rows of a server.
+    Rows,
     /// The reading of one block.
     Read,
     /// One short append to the intent log. It serves all who wait for one.

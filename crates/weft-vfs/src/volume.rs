@@ -131,6 +131,16 @@ impl Vfs {
         }
     }
 
+    /// Asks the thread's hook before rows are read, if that means waiting for a server.
+    pub(crate) fn may_read_rows(&self) -> Result<()> {
+        if self.store.is_remote() { self.may_wait(Wait::Rows) } else { Ok(()) }
+    }
+
+    /// Whether a short sync waits for a disk of this machine alone.
+    pub fn syncs_nearby(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.lock().file.outlives_process())
+    }
+
     fn fetch(&self, miss: &Miss) -> Result<()> {
         match miss {
             Miss::Room => {
@@ -145,7 +155,10 @@ impl Vfs {
                 self.may_wait(Wait::Commit)?;
                 self.make_space()
             }
-            Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => self.load(miss),
+            Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => {
+                self.may_read_rows()?;
+                self.load(miss)
+            }
         }
     }
 

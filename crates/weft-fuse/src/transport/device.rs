@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use weft_vfs::blocking::{Answer, set_hook};
+use weft_vfs::blocking::{Answer, Wait, set_hook};
 
 /// Most threads that serve, waiting ones included.
 const THREADS_MAX: usize = 32;
@@ -146,7 +146,11 @@ impl Device {
     /// inherit the idle policy.
     fn install_hook(self: &Arc<Device>, role: Rc<Cell<bool>>, seat: Rc<RefCell<Option<Seat>>>) {
         let device = Arc::downgrade(self);
-        set_hook(move |_| {
+        set_hook(move |wait| {
+            if wait == Wait::Rows {
+                // As if they were at hand: requests behind this one are likely to need the same ones.
+                return Answer::Wait;
+            }
             if let Some(seat) = &mut *seat.borrow_mut() {
                 seat.be_ordinary();
             }

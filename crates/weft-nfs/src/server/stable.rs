@@ -27,6 +27,8 @@ struct Queue {
 /// Makes things durable.
 pub(super) struct Stabilizer {
     vfs: Arc<Vfs>,
+    /// Whether that can be a short wait.
+    is_nearby: bool,
     /// Held by whoever syncs where it stands.
     turn: Mutex<()>,
     queue: Arc<Queue>,
@@ -38,13 +40,14 @@ impl Stabilizer {
         let queue = Arc::new(Queue::default());
         let (weak, synced) = (Arc::downgrade(&queue), vfs.clone());
         std::thread::Builder::new().name("weft-nfs-sync".into()).spawn(move || run(&weak, &synced))?;
-        Ok(Stabilizer { vfs, turn: Mutex::new(()), queue })
+        Ok(Stabilizer { is_nearby: vfs.syncs_nearby(), vfs, turn: Mutex::new(()), queue })
     }
 
     /// Whether all that was done may be told, now or after a short while. If not, [`Stabilizer::once_durable`] is the way.
     pub(super) fn is_now(&self, told: Told) -> bool {
         match told {
             Told::Recorded => self.vfs.record().is_ok(),
+            Told::Durable if !self.is_nearby => false,
             Told::Durable => {
                 let Some(_turn) = self.turn.try_lock() else { return false };
                 waiting(May::WaitForLog, || self.vfs.sync()).is_ok()

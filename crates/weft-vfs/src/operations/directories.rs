@@ -44,6 +44,9 @@ impl Vfs {
                 let asks = directory.stored && !listed;
                 Ok((state.finished, asks))
             })?;
+            if stored {
+                self.may_read_rows()?;
+            }
             let rows = if stored { self.store.names(ino, after, limit)? } else { Vec::new() };
             let page = self.run(|state| {
                 if state.finished != finished {

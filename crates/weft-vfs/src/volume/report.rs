@@ -21,6 +21,7 @@ impl Vfs {
     /// Space and inodes, as statvfs() tells them: of the quota if there is one, and of the place the volume
     /// lies in.
     pub fn statfs(&self) -> Result<Statfs> {
+        self.may_read_rows()?;
         let space = self.store.space()?;
         let mut state = self.state.lock();
         state.space_free = space.bytes_free;

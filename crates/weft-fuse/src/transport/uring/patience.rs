@@ -42,6 +42,8 @@ impl Patience {
     /// What a request is told that is about to wait.
     pub(super) fn answer(&self, wait: Wait) -> Answer {
         let waits = match (self.stance.get(), wait) {
+            // As if they were at hand: those behind are likely to need the same ones.
+            (_, Wait::Rows) => return Answer::Wait,
             (Stance::Never, _) | (Stance::Read, Wait::Log) | (Stance::Read | Stance::Short { .. }, Wait::Commit) => {
                 false
             }
