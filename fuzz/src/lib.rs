@@ -45,6 +45,17 @@ pub fn scratch() -> tempfile::TempDir {
     made.expect("a directory")
 }
 
+/// Pieces of the input, each after its length in two bytes.
+pub fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut pieces = Vec::new();
+    while let Some((len, rest)) = bytes.split_first_chunk::<2>() {
+        let (piece, rest) = rest.split_at(rest.len().min(usize::from(u16::from_le_bytes(*len))));
+        pieces.push(piece);
+        bytes = rest;
+    }
+    pieces
+}
+
 /// Inode numbers that occur.
 pub const INODES: u64 = 32;
 

@@ -363,13 +363,23 @@ pub struct Served {
     pub nfs: Option<String>,
     /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
     /// '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks or '*'; options are rw, ro,
-    /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, secure, insecure. Without this, all of the volume to
-    /// all who can connect, with the super-user squashed
+    /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, insecure, xprtsec=tls. Without this,
+    /// all of the volume to all who can connect, with the super-user squashed
     #[arg(long, value_name = "LINE", requires = "nfs")]
     pub export: Vec<String>,
     /// Export what the lines of this file say, too
     #[arg(long, value_name = "FILE", requires = "nfs")]
     pub exports: Option<PathBuf>,
+    /// Offer TLS (RFC 9289) with this certificate, and those that lead to one that clients trust, in PEM. Exports with
+    /// xprtsec=tls demand it
+    #[arg(long, value_name = "FILE", requires = "nfs", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Let in over TLS only clients with a certificate that one of these authorities has signed
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_clients: Option<PathBuf>,
 }
 
 #[derive(Args)]

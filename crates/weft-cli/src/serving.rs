@@ -5,7 +5,7 @@ use crate::command::usage;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::time::Duration;
-use weft_nfs::Exports;
+use weft_nfs::{Exports, TlsFiles};
 use weft_store::postgres::OpenOptions;
 use weft_vfs::{AtimePolicy, Options};
 
@@ -63,7 +63,16 @@ impl Served {
             Ok(exports) => exports,
             Err(error) => return usage(format!("cannot export: {error}")),
         };
-        Ok(Some(weft_nfs::Options { address, exports }))
+        let demands = exports.0.iter().flat_map(|export| &export.rules).any(|rule| rule.tls);
+        let tls = self.tls_certificate.as_ref().zip(self.tls_key.as_ref()).map(|(certificate, key)| TlsFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            client_authorities: self.tls_clients.clone(),
+        });
+        if demands && tls.is_none() {
+            return usage("an export demands TLS; give a certificate with --tls-certificate and --tls-key".into());
+        }
+        Ok(Some(weft_nfs::Options { address, exports, tls }))
     }
 }
 

@@ -160,7 +160,7 @@ fn pieces(place: &Path) -> io::Result<()> {
     }
     let size = usize::try_from(file.metadata()?.len()).expect("small");
     expected.truncate(size);
-    drop(file.seek(SeekFrom::Start(0))?);
+    file.seek(SeekFrom::Start(0))?;
     let mut found = Vec::new();
     file.read_to_end(&mut found)?;
     check(found == expected, "the open file reads back")?;

@@ -93,7 +93,7 @@ pub enum ExportError {
         /// Its path in the volume.
         path: String,
         /// Why.
-        source: Error,
+        source: Box<Error>,
     },
 }
 
@@ -111,7 +111,7 @@ impl Service {
             match walk(&vfs, &export.path) {
                 Ok(Some(root)) => Ok(Exported { fsid: key.fsid(root.ino), root, export }),
                 Ok(None) => Err(ExportError::NoDirectory { path: path() }),
-                Err(source) => Err(ExportError::Volume { path: path(), source }),
+                Err(source) => Err(ExportError::Volume { path: path(), source: Box::new(source) }),
             }
         };
         let exports = exports.0.into_iter().map(find).collect::<Result<_, _>>()?;

@@ -6,6 +6,8 @@
 
 mod dispatch;
 pub mod export;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handle;
 mod mount;
 mod rpc;
@@ -17,4 +19,4 @@ mod v3;
 mod xdr;
 
 pub use export::{Export, Exports};
-pub use server::{Options, Server, ServerError};
+pub use server::{Options, Server, ServerError, TlsFiles};

@@ -70,6 +70,8 @@ pub(crate) enum Refusal {
     GarbageArguments,
     /// Who calls must say who it is, in another way.
     TooWeak,
+    /// This way of saying who calls is not known.
+    NoSuchCredential,
 }
 
 /// Reads the head of a call.
@@ -175,6 +177,7 @@ pub(crate) fn refused(xid: u32, refusal: Refusal) -> Vec<u8> {
         Refusal::ProcedureUnavailable => accepted(xid, &[], 3),
         Refusal::GarbageArguments => accepted(xid, &[], 4),
         Refusal::TooWeak => return auth_error(xid, TOO_WEAK),
+        Refusal::NoSuchCredential => return auth_error(xid, REJECTED_CREDENTIAL),
     }
     .into_bytes()
 }

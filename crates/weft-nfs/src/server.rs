@@ -5,11 +5,15 @@
 //! once. A connection whose replies are not taken is not read from, so memory has a bound for each client.
 
 mod connection;
-mod record;
+pub(crate) mod record;
 mod replay;
 mod replies;
 mod serving;
 mod stable;
+mod stream;
+mod tls;
+
+pub use tls::{TlsError, TlsFiles};
 
 use crate::dispatch::{ExportError, Service};
 use crate::export::{Client, Exports};
@@ -22,6 +26,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
+use tls::Tls;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
@@ -44,6 +49,8 @@ pub struct Options {
     pub address: SocketAddr,
     /// What is served to whom.
     pub exports: Exports,
+    /// With what TLS is offered, if it is.
+    pub tls: Option<TlsFiles>,
 }
 
 /// Why a volume cannot be served.
@@ -60,9 +67,12 @@ pub enum ServerError {
     /// A directory cannot be exported.
     #[error(transparent)]
     Export(#[from] ExportError),
+    /// TLS cannot be offered.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The volume cannot keep the key that handles are made with.
     #[error("cannot store the key of file handles in the volume")]
-    Key(#[source] Error),
+    Key(#[source] Box<Error>),
     /// The system gives no threads or no random numbers.
     #[error("cannot start serving: {0}")]
     System(#[source] io::Error),
@@ -81,6 +91,7 @@ struct Shared {
     service: Service,
     replays: ReplayCache,
     stable: Stabilizer,
+    tls: Option<Tls>,
     stop: watch::Receiver<bool>,
 }
 
@@ -118,6 +129,7 @@ fn about_to_wait(what: Wait) -> Answer {
 impl Server {
     /// Begins to serve `vfs`.
     pub fn start(vfs: Arc<Vfs>, options: Options) -> Result<Server, ServerError> {
+        let tls = options.tls.as_ref().map(Tls::new).transpose()?;
         let refused = |source| ServerError::Address { address: options.address, source };
         let listener = TcpListener::bind(options.address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
@@ -128,7 +140,7 @@ impl Server {
         let runtime = runtime().map_err(ServerError::System)?;
         let (stop, stopped) = watch::channel(false);
         let stable = Stabilizer::start(vfs).map_err(ServerError::System)?;
-        let shared = Arc::new(Shared { service, replays: ReplayCache::default(), stable, stop: stopped });
+        let shared = Arc::new(Shared { service, replays: ReplayCache::default(), stable, tls, stop: stopped });
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let listener = {
             let _entered = runtime.enter();
@@ -182,7 +194,7 @@ fn handle_secret(vfs: &Vfs) -> Result<Secret, ServerError> {
     let fresh = random::<32>().map_err(ServerError::System)?;
     match vfs.secret_or(NAME, fresh) {
         Err(error) if error.kind() == weft_vfs::ErrorKind::ReadOnly => Ok(fresh),
-        kept => kept.map_err(ServerError::Key),
+        kept => kept.map_err(|error| ServerError::Key(Box::new(error))),
     }
 }
 

@@ -3,8 +3,10 @@
 use super::record::{Message, Received};
 use super::replies::Replies;
 use super::serving::{Next, Ready};
+use super::stream::Stream;
 use super::{Shared, serving};
 use crate::export::Client;
+use crate::rpc::Reply;
 use bytes::BufMut;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -26,7 +28,10 @@ const BATCH: usize = 16;
 
 /// A connection.
 pub(super) struct Connection {
-    stream: TcpStream,
+    /// None only while TLS begins.
+    stream: Option<Stream>,
+    /// Whether something was written that may not have left yet.
+    is_flushed: bool,
     client: Client,
     shared: Arc<Shared>,
     received: Received,
@@ -44,10 +49,21 @@ pub(super) struct Connection {
 enum Event {
     Received(usize),
     Sent(usize),
+    Flushed,
     Ready(Ready),
     /// There are more calls to look at.
     More,
     Stop,
+}
+
+/// Which of the calls received were served.
+enum Taken {
+    /// All that can be now.
+    All,
+    /// Some; there may be more.
+    More,
+    /// The last one asks for TLS, which begins after this.
+    StartTls(Reply),
 }
 
 /// The connection has come to its end.
@@ -66,7 +82,8 @@ impl Connection {
         let mut stop = shared.stop.clone();
         let stop = Box::pin(async move { drop(stop.wait_for(|stop| *stop).await) });
         Connection {
-            stream,
+            stream: Some(Stream::Plain(stream)),
+            is_flushed: true,
             client,
             shared,
             received: Received::default(),
@@ -86,14 +103,25 @@ impl Connection {
     }
 
     async fn step(&mut self) -> Result<(), End> {
-        let has_more = self.take()?;
+        let has_more = match self.take()? {
+            Taken::More => true,
+            Taken::All => false,
+            Taken::StartTls(reply) => {
+                self.replies.push(reply);
+                return self.start_tls().await;
+            }
+        };
         if self.is_stopping && self.running == 0 && self.replies.bytes() == 0 {
             return Err(End);
         }
         match poll_fn(|context| self.poll(context, has_more)).await? {
             Event::Received(0) | Event::Sent(0) => return Err(End),
             Event::Received(_) | Event::More => {}
-            Event::Sent(count) => self.replies.sent(count),
+            Event::Sent(count) => {
+                self.replies.sent(count);
+                self.is_flushed = false;
+            }
+            Event::Flushed => self.is_flushed = true,
             Event::Ready(ready) => self.is_ready(ready),
             Event::Stop => self.is_stopping = true,
         }
@@ -116,13 +144,33 @@ impl Connection {
             && self.running_bytes <= RUNNING_BYTES_MAX
     }
 
-    /// Serves calls that were received; whether there may be more that can be served now.
-    fn take(&mut self) -> Result<bool, End> {
+    /// Sends what waits, the answer to the call for TLS at the end of it, and begins TLS.
+    async fn start_tls(&mut self) -> Result<(), End> {
+        // What was sent along in the clear would count as sent under protection.
+        if !self.received.is_empty() || self.running > 0 {
+            return Err(End);
+        }
+        while self.replies.bytes() > 0 {
+            let count = poll_fn(|context| self.poll_send(context)).await?;
+            if count == 0 {
+                return Err(End);
+            }
+            self.replies.sent(count);
+        }
+        let (Some(tls), Some(Stream::Plain(stream))) = (&self.shared.tls, self.stream.take()) else { return Err(End) };
+        let stream = tls.begin(stream).await.ok_or(End)?;
+        self.stream = Some(Stream::Tls(Box::new(stream)));
+        self.client.tls = true;
+        Ok(())
+    }
+
+    /// Serves calls that were received.
+    fn take(&mut self) -> Result<Taken, End> {
         for _ in 0..BATCH {
             if !self.may_take() {
-                return Ok(false);
+                return Ok(Taken::All);
             }
-            let Some(message) = self.received.next().map_err(|_| End)? else { return Ok(false) };
+            let Some(message) = self.received.next().map_err(|_| End)? else { return Ok(Taken::All) };
             let bytes = match &message {
                 Message::At(at) => self.received.bytes(at),
                 Message::Whole(bytes) => bytes,
@@ -134,10 +182,11 @@ impl Connection {
                     self.running_bytes += bytes;
                 }
                 Next::Nothing => {}
+                Next::StartTls(reply) => return Ok(Taken::StartTls(reply)),
                 Next::End => return Err(End),
             }
         }
-        Ok(true)
+        Ok(Taken::More)
     }
 
     fn poll(&mut self, context: &mut Context<'_>, has_more: bool) -> Poll<Result<Event, End>> {
@@ -145,10 +194,13 @@ impl Connection {
             return Poll::Ready(Ok(Event::Ready(ready)));
         }
         if self.replies.bytes() > 0 {
-            let slices = self.replies.slices();
-            if let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write_vectored(context, &slices) {
+            if let Poll::Ready(sent) = self.poll_send(context) {
                 return Poll::Ready(Ok(Event::Sent(sent?)));
             }
+        } else if !self.is_flushed
+            && let Poll::Ready(flushed) = self.stream()?.poll_flush(context)
+        {
+            return Poll::Ready(flushed.map(|()| Event::Flushed).map_err(End::from));
         }
         if has_more {
             return Poll::Ready(Ok(Event::More));
@@ -162,13 +214,24 @@ impl Connection {
         Poll::Pending
     }
 
-    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// The stream, which there is unless TLS is just beginning.
+    fn stream(&mut self) -> Result<Pin<&mut Stream>, End> {
+        self.stream.as_mut().map(Pin::new).ok_or(End)
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, End>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(End)) };
+        Pin::new(stream).poll_write_vectored(context, &self.replies.slices()).map_err(End::from)
+    }
+
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, End>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(End)) };
         if self.received.is_empty() {
             // Who says nothing takes no memory.
             self.received.rest();
-            ready!(self.stream.poll_read_ready(context))?;
+            ready!(stream.poll_read_ready(context))?;
         }
         let (room, wanted) = self.received.room();
-        poll_read_buf(Pin::new(&mut self.stream), context, &mut room.limit(wanted))
+        poll_read_buf(Pin::new(stream), context, &mut room.limit(wanted)).map_err(End::from)
     }
 }

@@ -15,11 +15,11 @@ const LAST: u32 = 1 << 31;
 
 /// Whoever sent it has lost its way: a message that is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(crate) struct TooLong;
 
 /// What was received and not yet taken.
 #[derive(Debug, Default)]
-pub(super) struct Received {
+pub(crate) struct Received {
     bytes: Vec<u8>,
     /// What is before was taken.
     taken: usize,
@@ -29,7 +29,7 @@ pub(super) struct Received {
 
 /// Where a message lies.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// In what was received.
     At(Range<usize>),
     /// Put together from fragments.
@@ -38,7 +38,7 @@ pub(super) enum Message {
 
 impl Received {
     /// The next message, if all of it is here.
-    pub(super) fn next(&mut self) -> Result<Option<Message>, TooLong> {
+    pub(crate) fn next(&mut self) -> Result<Option<Message>, TooLong> {
         loop {
             let Some((len, is_last)) = self.mark() else { return Ok(None) };
             if self.begun.len() + len > MESSAGE_BYTES_MAX {
@@ -68,18 +68,18 @@ impl Received {
     }
 
     /// The bytes of a message that lies in what was received.
-    pub(super) fn bytes(&self, at: &Range<usize>) -> &[u8] {
+    pub(crate) fn bytes(&self, at: &Range<usize>) -> &[u8] {
         &self.bytes[at.clone()]
     }
 
     /// Whether nothing is waited for.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.taken == self.bytes.len() && self.begun.is_empty()
     }
 
     /// Makes room for what comes next; tells how much of it to fill. Must not be called while a message is
     /// being looked at.
-    pub(super) fn room(&mut self) -> (&mut Vec<u8>, usize) {
+    pub(crate) fn room(&mut self) -> (&mut Vec<u8>, usize) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         let missing = self.mark().map_or(0, |(len, _)| (MARK_BYTES + len).saturating_sub(self.bytes.len()));
@@ -90,7 +90,7 @@ impl Received {
     }
 
     /// Gives the memory back, when nothing is waited for.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             self.bytes = Vec::new();
             self.taken = 0;
@@ -99,7 +99,7 @@ impl Received {
 }
 
 /// The mark before a message of `len` bytes that is sent whole.
-pub(super) fn mark(len: usize) -> [u8; MARK_BYTES] {
+pub(crate) fn mark(len: usize) -> [u8; MARK_BYTES] {
     (u32::try_from(len).expect("replies are shorter than 2 GiB") | LAST).to_be_bytes()
 }
 

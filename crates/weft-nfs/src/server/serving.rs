@@ -4,7 +4,7 @@ use super::replay::{Found, Key};
 use super::{May, Shared, waiting};
 use crate::dispatch::Outcome;
 use crate::export::Client;
-use crate::rpc::{self, Call, NoCall, Procedure, Reply};
+use crate::rpc::{self, Call, NoCall, Procedure, Refusal, Reply};
 use crate::v3;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
@@ -28,6 +28,8 @@ pub(super) enum Next {
     },
     /// Nothing, here.
     Nothing,
+    /// This is to be sent, and TLS begins.
+    StartTls(Reply),
     /// The connection has lost its way.
     End,
 }
@@ -86,7 +88,8 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
             wait(running(bytes), *client, message.to_vec());
             Next::Running { bytes }
         }
-        Outcome::StartTls(_) => Next::Reply(rpc::refused(call.xid, rpc::Refusal::TooWeak).into()),
+        Outcome::StartTls(reply) if shared.tls.is_some() => Next::StartTls(reply.into()),
+        Outcome::StartTls(_) => Next::Reply(rpc::refused(call.xid, Refusal::NoSuchCredential).into()),
     }
 }
 

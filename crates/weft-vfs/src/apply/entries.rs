@@ -8,7 +8,7 @@ use crate::state::{State, recount};
 use crate::stop::Stop;
 use std::collections::BTreeMap;
 use weft_block::Slice;
-use weft_store::{Cookie, Ino, InodeRow, Kind, Name, Timestamp};
+use weft_store::{Cookie, Generation, Ino, InodeRow, Kind, Name, Timestamp};
 
 /// Names of the two ACL attributes (acl(5)).
 pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -23,7 +23,9 @@ impl State {
     ) -> Result<(), Stop> {
         self.directory(parent)?;
         let is_directory = new.kind == Kind::Directory;
-        let inode = new_inode(parent, name.is_some(), new);
+        // Numbers may repeat after a crash, but not before the volume is opened again.
+        let generation = u32::try_from(self.counters.epoch & 0x7fff_ffff).expect("31 bits");
+        let inode = new_inode(parent, name.is_some(), generation, new);
         recount(&mut self.counters.bytes_used, inode.row.allocated, 0);
         recount(&mut self.counters.inodes_used, 1, 0);
         self.counters.next_id = self.counters.next_id.max(new.ino.0 + 1);
@@ -158,7 +160,7 @@ impl State {
     }
 }
 
-fn new_inode(parent: Ino, named: bool, new: &NewInode<'_>) -> Inode {
+fn new_inode(parent: Ino, named: bool, generation: Generation, new: &NewInode<'_>) -> Inode {
     let target = new.target.as_ref().map(|target| Slice::from(target.to_vec()));
     let mut xattrs = Xattrs { map: BTreeMap::new(), ..Xattrs::default() };
     for (name, acl) in [(ACCESS_ACL, &new.access_acl), (DEFAULT_ACL, &new.default_acl)] {
@@ -171,8 +173,7 @@ fn new_inode(parent: Ino, named: bool, new: &NewInode<'_>) -> Inode {
     let is_directory = new.kind == Kind::Directory;
     let row = InodeRow {
         ino: new.ino,
-        // Times of creation differ where numbers repeat after a crash; microseconds tell them apart.
-        generation: u32::try_from((new.time.0 / 1000) & 0x7fff_ffff).expect("31 bits"),
+        generation,
         kind: new.kind,
         permissions: new.permissions,
         uid: new.uid,
