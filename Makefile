@@ -7,7 +7,7 @@ SBINDIR ?= /sbin
 WEFT := target/release/weft
 TOOLS := target/tools
 
-.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-postgres install uninstall clean packages tools
+.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-nfs bench-postgres install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -52,6 +52,10 @@ peers:
 ## bench-digests what kept digests cost and give (DIR=where to work)
 bench-digests: build
 	tests/digest-rates $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-nfs  compare a volume over NFS with NFS-Ganesha and nfsd (DIR=where to work, CONNECTATHON=its sources)
+bench-nfs: build
+	tests/bench-nfs $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench-postgres compare a volume in PostgreSQL with one in files (DIR=where to work)
 bench-postgres: build

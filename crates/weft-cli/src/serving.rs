@@ -47,6 +47,7 @@ impl Served {
     /// How it is served over NFS, if it is.
     pub fn options(&self) -> Result<Option<weft_nfs::Options>> {
         let Some(address) = &self.nfs else { return Ok(None) };
+        allow_connections();
         let Ok(address) = address.parse::<SocketAddr>() else {
             return usage(format!("'{address}' is not an address and a port, such as 127.0.0.1:2049 or [::]:2049"));
         };
@@ -79,8 +80,16 @@ impl Served {
 /// Bytes of memory that this process may use: the machine's, or what its control group leaves of that.
 pub fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
-    let machine = u64::from(machine.totalram).saturating_mul(u64::from(machine.mem_unit));
+    let machine = machine.totalram.saturating_mul(u64::from(machine.mem_unit));
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|limit| limit.trim().parse().ok());
     group.map_or(machine, |group: u64| group.min(machine))
+}
+
+/// Lets this process have as many descriptors as it may: each connection takes one.
+fn allow_connections() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // With fewer, fewer clients are served at once.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -20,6 +20,7 @@ use crate::export::{Client, Exports};
 use connection::Connection;
 use parking_lot::Mutex;
 use replay::ReplayCache;
+use rustix::net::sockopt;
 use stable::Stabilizer;
 use std::cell::Cell;
 use std::io;
@@ -41,6 +42,9 @@ const WAITING_THREADS_MAX: usize = 64;
 const LAST_REPLIES: Duration = Duration::from_secs(5);
 /// How long to wait before connections are taken again, after that failed.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// After how long in silence a client is asked whether it is still there.
+const VANISHED: Duration = Duration::from_secs(300);
 
 /// How a volume is served.
 #[derive(Clone, Debug)]
@@ -231,6 +235,9 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connecti
 async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     // Replies are whole when they are written: nothing more is to be waited for.
     let _ = stream.set_nodelay(true);
+    // Whoever vanished must not keep its place for ever. Without it all is served as rightly.
+    let _ = sockopt::set_socket_keepalive(&stream, true);
+    let _ = sockopt::set_tcp_keepidle(&stream, VANISHED);
     let client = Client { address: peer.ip().to_canonical(), port: peer.port(), tls: false };
     Connection::new(stream, client, shared).run().await;
 }

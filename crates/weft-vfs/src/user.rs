@@ -270,6 +270,8 @@ impl User<'_> {
             return Err(ErrorKind::NotPermitted.into());
         }
         let made = state.make(self.caller(), parent, Some(name), node, target, time)?;
+        // It is empty as it is.
+        let changes = SetAttributes { size: changes.size.filter(|size| *size > 0), ..changes };
         if changes == SetAttributes::default() {
             return Ok(made);
         }

@@ -19,6 +19,9 @@ pub(super) struct Client {
 
 pub(super) type Handle = Vec<u8>;
 
+/// Seconds and nanoseconds.
+type Time = (u32, u32);
+
 /// What comes after the status.
 pub(super) struct Answer {
     pub(super) status: u32,
@@ -38,15 +41,16 @@ pub(super) struct Attributes {
     pub(super) device: (u32, u32),
     pub(super) fsid: u64,
     pub(super) fileid: u64,
-    pub(super) atime: (u32, u32),
-    pub(super) mtime: (u32, u32),
-    pub(super) ctime: (u32, u32),
+    pub(super) atime: Time,
+    pub(super) mtime: Time,
+    pub(super) ctime: Time,
 }
 
 /// `wcc_data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    pub(super) before: Option<(u64, (u32, u32), (u32, u32))>,
+    /// Size, mtime, ctime.
+    pub(super) before: Option<(u64, Time, Time)>,
     pub(super) after: Option<Attributes>,
 }
 
