@@ -8,7 +8,7 @@ use weft_store::log::{IntentLog, OperationLog};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
 use weft_store::{Location, Store};
-use weft_vfs::{Options, SystemClock, Vfs};
+use weft_vfs::{Options, SystemClock, Vfs, say};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
 const LOG_BYTES: u64 = 32 << 20;
@@ -71,7 +71,7 @@ impl Opened {
                 std::thread::sleep(LOOK_AGAIN);
             };
             let left = vfs.upgrade().map_or(0, |vfs| vfs.stats().dirty_bytes);
-            eprintln!("weft: {why}; {left} bytes of changes in memory could not be committed and are lost");
+            say(format_args!("{why}; {left} bytes of changes in memory could not be committed and are lost"));
             std::process::exit(1);
         };
         std::thread::Builder::new().name("weft-held".into()).spawn(watch)?;

@@ -11,7 +11,6 @@ mod xattrs;
 
 pub(crate) use init::{Offer, Way};
 
-use crate::log;
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
 use crate::session::SessionOptions;
@@ -154,7 +153,7 @@ impl Server {
             _ => String::new(),
         };
         let path = self.vfs.path(ino);
-        log::say(format_args!("{}{range} of {} failed: {error}", opcode.name(), String::from_utf8_lossy(&path)));
+        weft_vfs::say(format_args!("{}{range} of {} failed: {error}", opcode.name(), String::from_utf8_lossy(&path)));
     }
 
     /// None: the arguments are cut short.

@@ -4,7 +4,6 @@
 //! `mount` how the kernel is asked for a mount point.
 
 mod dispatch;
-mod log;
 mod mount;
 mod notify;
 mod protocol;

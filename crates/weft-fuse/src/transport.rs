@@ -8,8 +8,6 @@ mod proc_stat;
 pub(crate) mod scheduling;
 pub(crate) mod uring;
 
-use crate::log;
-
 /// Kept by each thread that serves: a panic there ends the process. A mount that lacks a thread would hang
 /// every program that uses it; one whose daemon is gone gives errors, and loses nothing that was synced.
 struct EndOnPanic;
@@ -17,7 +15,7 @@ struct EndOnPanic;
 impl Drop for EndOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            log::say(format_args!("a bug in Weft, told above: the daemon ends, unmount and mount again"));
+            weft_vfs::say(format_args!("a bug in Weft, told above: the daemon ends, unmount and mount again"));
             std::process::abort();
         }
     }

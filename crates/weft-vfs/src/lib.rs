@@ -19,6 +19,7 @@ mod error;
 pub mod fuzzing;
 mod inode;
 mod journal;
+mod message;
 mod mutation;
 mod names;
 mod observe;
@@ -39,6 +40,7 @@ pub use attributes::{
 pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
+pub use message::say;
 pub use observe::{Change, Observer};
 pub use operations::{DIGEST, DIGEST_ENTRIES, LISTED_DIGEST, ListedEntry, decode as decode_entries};
 pub use options::{AtimePolicy, Options};

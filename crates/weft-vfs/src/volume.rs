@@ -6,6 +6,7 @@ use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Turn};
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::say;
 use crate::observe::Observers;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
@@ -183,7 +184,7 @@ impl Vfs {
 
     /// Says on standard error what happened to the volume as a whole.
     pub(crate) fn report(&self, what: &str, error: &Error) {
-        eprintln!("weft: {what}: {error}");
+        say(format_args!("{what}: {error}"));
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
-use weft_vfs::Options;
+use weft_vfs::{Options, say};
 
 /// Bytes of cached blocks: the kernel has its own cache above.
 const BLOCK_CACHE_BYTES: u64 = 64 << 20;
@@ -102,7 +102,7 @@ fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
         loop {
             daemon::await_signal(&signals);
             if let Err(error) = unmounter.unmount() {
-                eprintln!("weft: {error}");
+                say(format_args!("{error}"));
             }
         }
     })?;

@@ -8,7 +8,6 @@ use super::EndOnPanic;
 use super::placement::Follower;
 use super::scheduling::{Scheduling, Seat};
 use crate::dispatch::Server;
-use crate::log;
 use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
 use crate::session::Placement;
 use parking_lot::{Condvar, Mutex};
@@ -127,7 +126,7 @@ impl Device {
 
     /// Answers what cannot be read, so that nobody waits for ever.
     fn refuse(&self, bytes: &[u8]) {
-        log::say(format_args!("the kernel sent a request of {} bytes that makes no sense", bytes.len()));
+        weft_vfs::say(format_args!("the kernel sent a request of {} bytes that makes no sense", bytes.len()));
         if let Some(unique) = Request::unique_of(bytes) {
             let mut reply = Reply::default();
             reply.begin();
@@ -233,7 +232,7 @@ impl Device {
         match result {
             // The requester was killed meanwhile, or the mount is gone: the next read tells.
             Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::INTR) => {}
-            Err(error) => log::say(format_args!("the kernel refused a reply: {error}")),
+            Err(error) => weft_vfs::say(format_args!("the kernel refused a reply: {error}")),
         }
     }
 }

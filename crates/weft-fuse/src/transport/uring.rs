@@ -10,7 +10,6 @@ mod queue;
 mod workers;
 
 use crate::dispatch::Server;
-use crate::log;
 use queue::Queue;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs::File;
@@ -95,7 +94,7 @@ impl QueueThread {
             && start.recv().is_ok()
             && let Err(error) = queue.serve()
         {
-            log::say(format_args!("the FUSE queue of processor {} ended: {error}", self.number));
+            weft_vfs::say(format_args!("the FUSE queue of processor {} ended: {error}", self.number));
         }
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use weft_vfs::{ErrorKind, Vfs};
+use weft_vfs::{ErrorKind, Vfs, say};
 
 /// How often the thread looks whether anyone is left.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -83,7 +83,7 @@ fn run(queue: &Weak<Queue>, vfs: &Vfs) {
             continue;
         }
         let synced = vfs.sync().map_err(|error| {
-            eprintln!("weft: what was asked for over NFS cannot be made durable: {error}");
+            say(format_args!("what was asked for over NFS cannot be made durable: {error}"));
             error.kind()
         });
         waiting.into_iter().for_each(|then| then(synced));

@@ -19,6 +19,9 @@ pub struct Layout {
     pub hold: PathBuf,
 }
 
+/// Most blocks that ext4 keeps for what it must write itself (`ext4_set_resv_clusters`).
+const EXT4_RESERVED_MAX: u64 = 4096;
+
 impl Layout {
     /// Of a volume at `path` whose blocks lie at `home`.
     pub fn of(path: &Path, home: BlockHome) -> Layout {
@@ -58,7 +61,13 @@ impl Layout {
             path: self.database.clone(),
             source: errno.into(),
         })?;
-        let blocks = if rustix::process::geteuid().is_root() { stat.f_bfree } else { stat.f_bavail };
+        let blocks = if rustix::process::geteuid().is_root() {
+            // What is free and not available is kept for the super-user, but for some that ext4 gives to nobody (its
+            // `reserved_clusters`). How many of which it does not tell.
+            stat.f_bfree - stat.f_bfree.saturating_sub(stat.f_bavail).min(EXT4_RESERVED_MAX)
+        } else {
+            stat.f_bavail
+        };
         Ok(Space { bytes_total: stat.f_blocks * stat.f_frsize, bytes_free: blocks * stat.f_frsize })
     }
 }

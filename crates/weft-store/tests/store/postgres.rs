@@ -89,16 +89,23 @@ fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
     let cluster = Cluster::shared();
     let url = cluster.url();
     let schema = url.rsplit_once('=').expect("a schema").1;
-    let strict = Address::parse(&format!("{url}&options=-c%20default_transaction_isolation%3Dserializable"));
+    let strict = Address::parse(&format!(
+        "{url}&application_name=strict&options=-c%20default_transaction_isolation%3Dserializable"
+    ));
     let strict = strict.expect("an address");
     create(&strict);
     let store = open(&strict);
     let memory = MemoryStore::new(options(HOME));
     let first = some(&*store);
     let mut transaction = store.begin(Durability::Durable).expect("begun");
-    // Enough to be sent before the rows: from here on the transaction sees no later change.
+    // Enough to be sent before the rows: once the server takes it, the transaction sees no later change.
     let bytes = weft_block::Rope::from(vec![7; 2 << 20]);
-    transaction.put_blocks(vec![NewBlock::new(BlockId(1), Ino(2), bytes, 0)]).expect("sent");
+    transaction.put_blocks(vec![NewBlock::new(BlockId(1), Ino(2), bytes, 0)]).expect("on its way");
+    let sees =
+        "FROM pg_stat_activity WHERE application_name = 'strict' AND query LIKE 'COPY%' AND backend_xmin IS NOT NULL";
+    while cluster.run(&format!("SELECT count(*) {sees}")).trim() != "1" {
+        std::thread::yield_now();
+    }
     cluster.run(&format!("UPDATE {schema}.lease SET expires = now() + interval '1 hour'"));
     let error = transaction.commit(&first).expect_err("something was in the way");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
