@@ -7,7 +7,7 @@ mod parse;
 
 pub(crate) use parse::parts;
 
-pub use parse::ParseError;
+pub use parse::{ParseError, unescape};
 
 use crate::rpc::Auth;
 use std::net::IpAddr;

@@ -1,8 +1,9 @@
 //! What is mounted where (proc_pid_mountinfo(5)).
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use weft_nfs::export::unescape;
 
 /// A mount of a volume.
 struct Mount {
@@ -38,22 +39,15 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let device = std::str::from_utf8(words.nth(2)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-    let directory = unescape(words.nth(1)?);
+    let directory = path(words.nth(1)?);
     let mut after = words.skip_while(|word| *word != b"-").skip(1);
     (after.next()? == b"fuse.weft")
-        .then(|| after.next().map(|volume| Mount { device, directory, volume: unescape(volume) }))?
+        .then(|| after.next().map(|volume| Mount { device, directory, volume: path(volume) }))?
 }
 
-/// A path as it is, from the form with `\\040` and the like.
-fn unescape(word: &[u8]) -> PathBuf {
-    let (mut bytes, mut rest) = (Vec::new(), word);
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let code = digits.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &after[3..] } else { after };
-    }
-    OsStr::from_bytes(&bytes).into()
+/// A path as mountinfo writes it.
+fn path(word: &[u8]) -> PathBuf {
+    OsString::from_vec(unescape(word)).into()
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl FromStr for Export {
         if rules.is_empty() {
             rules.push(Rule::default());
         }
-        Ok(Export { path: parts(&unescape(path)), rules })
+        Ok(Export { path: parts(&unescape(path.as_bytes())), rules })
     }
 }
 
@@ -60,9 +60,9 @@ pub(crate) fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
 }
 
-/// A path as it is, from the form with `\040` for a space and the like.
-fn unescape(word: &str) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
+/// A path as it is, from the form that exports(5), fstab(5) and mountinfo have: with `\040` for a space and the like.
+pub fn unescape(word: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), word);
     while let Some((first, after)) = rest.split_first() {
         let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let code = digits.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
