@@ -78,6 +78,23 @@ impl State {
         self.permit(who, parent, Access::WRITE | Access::EXECUTE)
     }
 
+    /// The permission bits that `who` may give a new inode of `kind` in directory `parent`: a program that runs as a group is
+    /// not for those to make who are not in it, also where the directory gives its group on (Linux `mode_strip_sgid`).
+    pub(crate) fn permitted_bits(
+        &mut self,
+        who: &Credentials,
+        parent: Ino,
+        kind: Kind,
+        bits: u32,
+    ) -> Result<u32, Stop> {
+        const RUNS_AS_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
+        let directory = &self.directory(parent)?.row;
+        let gives_group = directory.permissions & libc::S_ISGID != 0 && kind != Kind::Directory;
+        let may = who.is_root() || who.is_member(directory.gid);
+        let is_program = bits & RUNS_AS_GROUP == RUNS_AS_GROUP;
+        Ok(if gives_group && is_program && !may { bits & !libc::S_ISGID } else { bits })
+    }
+
     /// Whether `who` may take `name` away from directory `parent`: in a sticky one only the owner of either.
     /// `NotPermitted`, `AccessDenied`; nothing if there is no such name, which the operation will say.
     pub(crate) fn permit_removing(&mut self, who: &Credentials, parent: Ino, name: &[u8]) -> Result<(), Stop> {

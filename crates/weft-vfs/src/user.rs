@@ -269,6 +269,8 @@ impl User<'_> {
         if gives_away && !self.who.is_root() {
             return Err(ErrorKind::NotPermitted.into());
         }
+        let permissions = state.permitted_bits(self.who, parent, node.kind, node.permissions)?;
+        let node = MakeNode { permissions, ..node };
         let made = state.make(self.caller(), parent, Some(name), node, target, time)?;
         // It is empty as it is.
         let changes = SetAttributes { size: changes.size.filter(|size| *size > 0), ..changes };

@@ -127,6 +127,26 @@ fn what_is_made_belongs_to_its_maker_and_devices_are_the_super_users() {
 }
 
 #[test]
+fn nobody_makes_a_program_that_runs_as_a_group_of_others() {
+    let served = open_to_all();
+    let mut root = served.client("/");
+    let top = root.root.clone();
+    let directory = root.mkdir(&top, "shared", 0o777).unwrap();
+    root.setattr(&directory, Set { gid: Some(50), ..Set::default() });
+    root.setattr(&directory, Set { mode: Some(0o2777), ..Set::default() });
+    let mut made = |groups: &[u32], name: &str, mode: u32| {
+        let mut user = root.as_user(1000, groups);
+        let file = user.create(&directory, name, mode).unwrap();
+        let made = user.getattr(&file).unwrap();
+        assert_eq!(made.gid, 50, "the directory gives its group on");
+        made.mode
+    };
+    assert_eq!(made(&[], "stranger", 0o2755), 0o755);
+    assert_eq!(made(&[50], "member", 0o2755), 0o2755);
+    assert_eq!(made(&[], "locked", 0o2644), 0o2644, "without being a program it means nothing");
+}
+
+#[test]
 fn the_super_user_is_squashed_unless_the_export_says_otherwise() {
     let served = serve("/ *");
     let mut root = served.client("/");
