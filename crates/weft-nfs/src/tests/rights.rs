@@ -134,7 +134,7 @@ fn nobody_makes_a_program_that_runs_as_a_group_of_others() {
     let directory = root.mkdir(&top, "shared", 0o777).unwrap();
     root.setattr(&directory, Set { gid: Some(50), ..Set::default() });
     root.setattr(&directory, Set { mode: Some(0o2777), ..Set::default() });
-    let mut made = |groups: &[u32], name: &str, mode: u32| {
+    let made = |groups: &[u32], name: &str, mode: u32| {
         let mut user = root.as_user(1000, groups);
         let file = user.create(&directory, name, mode).unwrap();
         let made = user.getattr(&file).unwrap();
