@@ -42,6 +42,17 @@ verdict() {
     if said=$("$@" 2>&1); then ok "$name"; else not_ok "$name"; printf '%s\n' "$said" | tail -30 | sed 's/^/    /'; fi
 }
 
+# refused NAME PATTERN COMMAND...: fails with one line that matches.
+refused() {
+    local name=$1 pattern=$2 said
+    shift 2
+    if said=$(timeout 60 "$@" 2>&1); then not_ok "$name: succeeded"; return; fi
+    if [ "$(printf '%s\n' "$said" | wc -l)" = 1 ] && grep -qE "$pattern" <<<"$said"; then ok "$name"; else
+        not_ok "$name"
+        printf '    %s\n' "$said"
+    fi
+}
+
 # needs COMMAND...: skips the suite unless all are there.
 needs() {
     local command

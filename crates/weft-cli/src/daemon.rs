@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Which of the two processes this is after [`split`].
-pub enum Side {
+enum Side {
     /// The one the user started: exit with this.
     Front(ExitCode),
     /// The daemon: it must say how starting went.
@@ -16,13 +16,43 @@ pub enum Side {
 }
 
 /// What the waiting front process is told.
-pub struct Starting {
+struct Starting {
     pipe: PipeWriter,
+}
+
+/// Has a daemon `start`, in the background or in the `foreground`, and `serve` what that gave until it ends. In the background messages
+/// go to its `log`, and who started it waits until it serves, and is told if it does not.
+pub fn run<T>(
+    foreground: bool,
+    start: impl FnOnce() -> Result<T>,
+    log: impl FnOnce(&T) -> &Path,
+    serve: impl FnOnce(T, libc::sigset_t) -> Result<ExitCode>,
+) -> Result<ExitCode> {
+    if foreground {
+        let signals = block_signals();
+        return serve(start()?, signals);
+    }
+    match split()? {
+        Side::Front(code) => Ok(code),
+        Side::Daemon(starting) => {
+            let signals = block_signals();
+            match start() {
+                Ok(started) => {
+                    starting.succeeded(log(&started))?;
+                    serve(started, signals)
+                }
+                Err(error) => {
+                    starting.failed(&error);
+                    Ok(ExitCode::FAILURE)
+                }
+            }
+        }
+    }
 }
 
 /// Splits off a daemon. Must be called before any thread is started or database opened: neither survives
 /// a fork. The front process waits until the daemon serves or fails.
-pub fn split() -> Result<Side> {
+fn split() -> Result<Side> {
     let (read, write) = std::io::pipe().context("cannot make a pipe")?;
     // SAFETY: no other thread runs yet, so the child may do what it likes.
     match unsafe { libc::fork() } {
@@ -71,7 +101,7 @@ fn wait(mut pipe: PipeReader) -> ExitCode {
 
 impl Starting {
     /// The daemon serves: leaves the terminal, and writes messages to `log` from now on.
-    pub fn succeeded(mut self, log: &Path) -> Result<()> {
+    fn succeeded(mut self, log: &Path) -> Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(log);
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
         // A volume on read-only storage has no log; messages are then lost.
@@ -84,7 +114,7 @@ impl Starting {
     }
 
     /// Starting failed.
-    pub fn failed(mut self, error: &anyhow::Error) {
+    fn failed(mut self, error: &anyhow::Error) {
         // If nobody waits any more, nobody is to be told.
         let _ = self.pipe.write_all(crate::command::one_line(error).as_bytes());
     }
@@ -92,7 +122,7 @@ impl Starting {
 
 /// Blocks SIGTERM, SIGINT and SIGHUP for this thread and those it starts; they are then awaited by
 /// [`await_signal`]. Must be called before threads are started.
-pub fn block_signals() -> libc::sigset_t {
+fn block_signals() -> libc::sigset_t {
     // SAFETY: an all-zero sigset_t is valid for sigemptyset to fill in, and the pointers are to locals.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

@@ -4,10 +4,11 @@ use crate::arguments::{Open, Served};
 use crate::command::usage;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
-use weft_nfs::{Exports, TlsFiles};
+use weft_nfs::{Exports, Server, TlsFiles};
 use weft_store::postgres::OpenOptions;
-use weft_vfs::{AtimePolicy, Options};
+use weft_vfs::{AtimePolicy, Options, Vfs};
 
 impl Open {
     /// How the volume is opened, with so many bytes of cached blocks if nobody says how many.
@@ -47,7 +48,6 @@ impl Served {
     /// How it is served over NFS, if it is.
     pub fn options(&self) -> Result<Option<weft_nfs::Options>> {
         let Some(address) = &self.nfs else { return Ok(None) };
-        allow_connections();
         let Ok(address) = address.parse::<SocketAddr>() else {
             return usage(format!("'{address}' is not an address and a port, such as 127.0.0.1:2049 or [::]:2049"));
         };
@@ -84,6 +84,12 @@ pub fn memory_bytes() -> u64 {
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|limit| limit.trim().parse().ok());
     group.map_or(machine, |group: u64| group.min(machine))
+}
+
+/// Begins to serve `vfs` over NFS.
+pub fn start_nfs(vfs: Arc<Vfs>, options: weft_nfs::Options) -> Result<Server> {
+    allow_connections();
+    Ok(Server::start(vfs, options)?)
 }
 
 /// Lets this process have as many descriptors as it may: each connection takes one.

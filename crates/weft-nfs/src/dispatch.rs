@@ -58,9 +58,12 @@ impl From<Status> for Failure {
     }
 }
 
-impl From<ErrorKind> for Failure {
-    fn from(kind: ErrorKind) -> Failure {
-        Error::from(kind).into()
+impl From<Closed> for Failure {
+    fn from(closed: Closed) -> Failure {
+        match closed {
+            Closed::Denied => Failure::Status(Status::Acces),
+            Closed::NeedsTls => Failure::Refused(Refusal::TooWeak),
+        }
     }
 }
 
@@ -193,10 +196,7 @@ impl<'a> Request<'a> {
             Some((first, _)) if first.root == exported.root => {}
             Some(_) => return Err(Status::XDev.into()),
             None => {
-                let rule = exported.export.rule(self.client).map_err(|closed| match closed {
-                    Closed::Denied => Failure::Status(Status::Acces),
-                    Closed::NeedsTls => Failure::Refused(Refusal::TooWeak),
-                })?;
+                let rule = exported.export.rule(self.client)?;
                 self.who = rule.credentials(self.auth);
                 self.exported = Some((exported, rule));
             }

@@ -1,7 +1,7 @@
 //! The MOUNT protocol, version 3 (RFC 1813 5): from paths to the first handle.
 
 use crate::dispatch::{Exported, Failure, GARBAGE, Outcome, Service, walk};
-use crate::export::{Client, Clients, Closed, parts};
+use crate::export::{Client, Clients, parts};
 use crate::handle::HANDLE_BYTES;
 use crate::rpc::{self, Call, Refusal};
 use crate::status::Status;
@@ -77,10 +77,7 @@ fn find(service: &Service, client: &Client, path: &[u8]) -> Result<[u8; HANDLE_B
     let contains = |exported: &&Exported| path.starts_with(&exported.export.path);
     let innermost = service.exports.iter().filter(contains).max_by_key(|exported| exported.export.path.len());
     let exported = innermost.ok_or(Status::NoEnt)?;
-    exported.export.rule(client).map_err(|closed| match closed {
-        Closed::Denied => Failure::Status(Status::Acces),
-        Closed::NeedsTls => Failure::Refused(Refusal::TooWeak),
-    })?;
+    exported.export.rule(client)?;
     if path.len() == exported.export.path.len() {
         return Ok(service.handle(exported, exported.root));
     }

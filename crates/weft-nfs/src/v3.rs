@@ -90,7 +90,10 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
         }
         Err(Failure::Status(status)) => {
             reply.truncate(head);
-            fail(&request, call.procedure.number, status, &mut reply);
+            fail(call.procedure.number, status, &mut reply, |reply, subject| {
+                let known = request.subjects.get(subject).and_then(|file| request.user().attributes(*file).ok());
+                attributes::optional(&request, reply, known.as_ref());
+            });
             Outcome::Reply(reply.into_bytes().into())
         }
         Err(Failure::Refused(refusal)) => Outcome::Reply(rpc::refused(call.xid, refusal).into()),
@@ -98,19 +101,10 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     }
 }
 
-/// The reply to a call that was carried out, but could not be made durable.
+/// The reply to a call that was carried out, but could not be made durable. No attributes are told of anything.
 pub(crate) fn failed(xid: u32, procedure: u32, status: Status) -> Reply {
     let mut reply = rpc::success(xid);
-    reply.u32(status as u32);
-    // No attributes are told of anything.
-    let absent = match shape(procedure) {
-        Shape::Nothing => 0,
-        Shape::Attributes => 1,
-        Shape::Change => 2,
-        Shape::AttributesAndChange => 3,
-        Shape::Changes => 4,
-    };
-    (0..absent).for_each(|_| reply.bool(false));
+    fail(procedure, status, &mut reply, |reply, _| reply.bool(false));
     reply.into_bytes().into()
 }
 
@@ -142,13 +136,9 @@ fn procedure(number: u32, request: &mut Request<'_>, reply: &mut Writer) -> Serv
     }
 }
 
-/// Says that a procedure failed, and the attributes of what it was about as they are.
-fn fail(request: &Request<'_>, procedure: u32, status: Status, reply: &mut Writer) {
+/// Says that a procedure failed; `attributes` tells those of what one of its handles names.
+fn fail(procedure: u32, status: Status, reply: &mut Writer, attributes: impl Fn(&mut Writer, usize)) {
     reply.u32(status as u32);
-    let attributes = |reply: &mut Writer, subject: usize| {
-        let known = request.subjects.get(subject).and_then(|file| request.user().attributes(*file).ok());
-        attributes::optional(request, reply, known.as_ref());
-    };
     let change = |reply: &mut Writer, subject: usize| {
         reply.bool(false);
         attributes(reply, subject);

@@ -4,7 +4,8 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::mutation::Mutation;
-use crate::state::ROW_BYTES;
+use crate::state::{ROW_BYTES, State};
+use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use weft_store::{Ino, Name};
@@ -19,7 +20,7 @@ impl Vfs {
     /// The volume's secret called `name`, if it has one already.
     pub fn secret(&self, name: &str) -> Result<Option<Secret>> {
         let name = attribute(name)?;
-        self.run(|state| Ok(state.xattrs(Ino::ROOT)?.map.get(&name).and_then(|value| value.as_slice().try_into().ok())))
+        self.run(|state| state.secret(&name))
     }
 
     /// The volume's secret called `name`; if it has none, it gets `fresh`, which is durable then. As [`Vfs::sync`].
@@ -31,8 +32,7 @@ impl Vfs {
         let time = self.now();
         let kept = self.change(|state| {
             state.room(2 * ROW_BYTES)?;
-            let there = state.xattrs(Ino::ROOT)?.map.get(&name).and_then(|value| value.as_slice().try_into().ok());
-            if let Some(kept) = there {
+            if let Some(kept) = state.secret(&name)? {
                 return Ok(kept);
             }
             let value = Some(Cow::Borrowed(fresh.as_slice()));
@@ -42,6 +42,13 @@ impl Vfs {
         })?;
         self.sync()?;
         Ok(kept)
+    }
+}
+
+impl State {
+    fn secret(&mut self, name: &Name) -> Result<Option<Secret>, Stop> {
+        let value = self.xattrs(Ino::ROOT)?.map.get(name);
+        Ok(value.and_then(|value| value.as_slice().try_into().ok()))
     }
 }
 

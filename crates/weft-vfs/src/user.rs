@@ -1,7 +1,7 @@
 //! The volume as one user may use it: each operation checks the user's rights, and tells how what it changed looked before and
 //! after, all in one step. For protocols whose requests name inodes by handles and come from anyone (NFS).
 
-use crate::attributes::{Attributes, DirEntry, RenameMode, SetAttributes};
+use crate::attributes::{Attributes, DirEntry, RenameMode, SetAttributes, SetTime};
 use crate::caller::{Caller, Credentials, FileId, Holds, MakeNode};
 use crate::error::{ErrorKind, Result};
 use crate::observe::Change;
@@ -11,7 +11,7 @@ use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use weft_block::Rope;
-use weft_store::{Cookie, Ino, Kind, Name};
+use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 
 /// A user's view of a volume, from [`Vfs::user`].
 #[derive(Clone, Copy)]
@@ -108,11 +108,8 @@ impl User<'_> {
     /// Whether directory `directory` is `top` or lies below it, at any depth.
     pub fn is_within(&self, directory: FileId, top: Ino) -> Result<bool> {
         self.vfs.run(|state| {
-            let mut at = state.known(directory)?;
-            while at != top && at != Ino::ROOT {
-                at = state.directory(at)?.row.parent;
-            }
-            Ok(at == top)
+            let directory = state.known(directory)?;
+            state.is_within(directory, top)
         })
     }
 
@@ -255,12 +252,10 @@ impl User<'_> {
         node: MakeNode,
         target: Option<&[u8]>,
         changes: SetAttributes,
-        time: weft_store::Timestamp,
+        time: Timestamp,
     ) -> Result<Attributes, Stop> {
         state.linked_directory(parent)?;
-        if state.entry(parent, name.as_bytes())?.is_some() {
-            return Err(ErrorKind::Exists.into());
-        }
+        state.absent(parent, name)?;
         state.permit_adding(self.who, parent)?;
         // For both: once it is made there is no going back.
         state.room(8 * ROW_BYTES)?;
@@ -376,36 +371,23 @@ impl User<'_> {
     ) -> Result<Vec<(DirEntry, Option<Attributes>)>> {
         let entries = self.read_directory(directory, after, limit)?;
         let ([may_look], _) = self.access(directory, [Access::EXECUTE])?;
-        let mut listed: Vec<_> = entries.into_iter().map(|entry| (entry, None)).collect();
-        let mut told = if may_look { 0 } else { listed.len() };
-        self.vfs.run(|state| {
-            while let Some((entry, attributes)) = listed.get_mut(told) {
-                match state.look(entry.ino) {
-                    Ok(found) => *attributes = Some(found),
-                    Err(Stop::Fail(error)) if error.kind() == ErrorKind::Stale => {}
-                    Err(stop) => return Err(stop),
-                }
-                told += 1;
-            }
-            Ok(())
-        })?;
-        Ok(listed)
+        let told = |entry: DirEntry| {
+            let attributes = if may_look { self.vfs.listed_attributes(self.caller(), &entry)? } else { None };
+            Ok((entry, attributes))
+        };
+        entries.into_iter().map(told).collect()
     }
 }
 
 /// Attributes that say with which verifier a file was made, until its maker sets them (RFC 1813 3.3.8).
 pub fn verifier_attributes(verifier: [u8; 8]) -> SetAttributes {
     let (atime, mtime) = verifier_times(verifier);
-    SetAttributes {
-        atime: Some(crate::SetTime::To(atime)),
-        mtime: Some(crate::SetTime::To(mtime)),
-        ..SetAttributes::default()
-    }
+    SetAttributes { atime: Some(SetTime::To(atime)), mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() }
 }
 
-fn verifier_times(verifier: [u8; 8]) -> (weft_store::Timestamp, weft_store::Timestamp) {
+fn verifier_times(verifier: [u8; 8]) -> (Timestamp, Timestamp) {
     let [a, b, c, d, e, f, g, h] = verifier;
-    let seconds = |bytes| weft_store::Timestamp::from_parts(i64::from(u32::from_be_bytes(bytes)), 0);
+    let seconds = |bytes| Timestamp::from_parts(i64::from(u32::from_be_bytes(bytes)), 0);
     (seconds([a, b, c, d]), seconds([e, f, g, h]))
 }
 

@@ -4,8 +4,9 @@ mod options;
 
 use super::usage;
 use crate::arguments::Mount;
-use crate::daemon::{self, Side};
+use crate::daemon;
 use crate::opened::Opened;
+use crate::serving::start_nfs;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,27 +39,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
-    if arguments.foreground {
-        let signals = daemon::block_signals();
-        let mounted = start(&arguments, plan)?;
-        return serve(mounted, signals);
-    }
-    match daemon::split()? {
-        Side::Front(code) => Ok(code),
-        Side::Daemon(starting) => {
-            let signals = daemon::block_signals();
-            match start(&arguments, plan) {
-                Ok(mounted) => {
-                    starting.succeeded(&mounted.log)?;
-                    serve(mounted, signals)
-                }
-                Err(error) => {
-                    starting.failed(&error);
-                    Ok(ExitCode::FAILURE)
-                }
-            }
-        }
-    }
+    daemon::run(arguments.foreground, || start(&arguments, plan), |mounted| &mounted.log, serve)
 }
 
 /// What the arguments ask for, found to be right before anything is touched.
@@ -82,9 +63,7 @@ fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
     let opened = Opened::open(&arguments.volume, plan.vfs, arguments.open.hold())?;
     let started =
         Session::mount(opened.vfs.clone(), &directory, &plan.mount, plan.session).map_err(anyhow::Error::from);
-    let nfs = |session| {
-        Ok((session, plan.nfs.map(|options| weft_nfs::Server::start(opened.vfs.clone(), options)).transpose()?))
-    };
+    let nfs = |session| Ok((session, plan.nfs.map(|options| start_nfs(opened.vfs.clone(), options)).transpose()?));
     let (session, nfs) = match started.and_then(nfs) {
         Ok(started) => started,
         Err(error) => {

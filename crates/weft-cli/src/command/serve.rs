@@ -2,9 +2,9 @@
 
 use super::usage;
 use crate::arguments::Serve;
-use crate::daemon::{self, Side};
+use crate::daemon;
 use crate::opened::Opened;
-use crate::serving::memory_bytes;
+use crate::serving::{memory_bytes, start_nfs};
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -23,29 +23,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
-    if !arguments.background {
-        let signals = daemon::block_signals();
-        let serving = start(&arguments, vfs, options)?;
-        println!("{}", serving.said(&arguments.volume));
-        return serving.until(&signals);
-    }
-    match daemon::split()? {
-        Side::Front(code) => Ok(code),
-        Side::Daemon(starting) => {
-            let signals = daemon::block_signals();
-            match start(&arguments, vfs, options) {
-                Ok(serving) => {
-                    println!("{}", serving.said(&arguments.volume));
-                    starting.succeeded(&serving.log)?;
-                    serving.until(&signals)
-                }
-                Err(error) => {
-                    starting.failed(&error);
-                    Ok(ExitCode::FAILURE)
-                }
-            }
-        }
-    }
+    daemon::run(!arguments.background, || start(&arguments, vfs, options), |serving| &serving.log, Serving::until)
 }
 
 struct Serving {
@@ -57,11 +35,14 @@ struct Serving {
 fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options) -> Result<Serving> {
     let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold())?;
     let what = PathBuf::from(format!("nfs-{}", options.address));
-    let started = Server::start(opened.vfs.clone(), options).map_err(anyhow::Error::from);
+    let started = start_nfs(opened.vfs.clone(), options);
     let started =
         started.and_then(|server| Ok((server, opened.log(&arguments.volume, arguments.log.as_deref(), &what)?)));
     match started {
-        Ok((server, log)) => Ok(Serving { opened, server, log }),
+        Ok((server, log)) => {
+            println!("{}", said(&arguments.volume, server.address()));
+            Ok(Serving { opened, server, log })
+        }
         Err(error) => {
             opened.close()?;
             Err(error)
@@ -70,21 +51,20 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options) -> Result<
 }
 
 impl Serving {
-    /// What the user is told.
-    fn said(&self, volume: &Path) -> String {
-        let address = self.server.address();
-        format!("serving {} over NFS at {address}; mount it with\n    {}", volume.display(), mount_command(address))
-    }
-
     /// Serves until one of `signals` comes.
-    fn until(self, signals: &libc::sigset_t) -> Result<ExitCode> {
+    fn until(self, signals: libc::sigset_t) -> Result<ExitCode> {
         self.opened.end_when_lost()?;
-        daemon::await_signal(signals);
+        daemon::await_signal(&signals);
         self.server.stop();
         drop(self.server);
         self.opened.close()?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What the user is told.
+fn said(volume: &Path, address: SocketAddr) -> String {
+    format!("serving {} over NFS at {address}; mount it with\n    {}", volume.display(), mount_command(address))
 }
 
 /// What mounts what is served at `address` on Linux.

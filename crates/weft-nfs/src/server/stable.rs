@@ -7,20 +7,24 @@ use super::{May, waiting};
 use crate::export::Told;
 use parking_lot::{Condvar, Mutex};
 use std::io;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 use weft_vfs::{ErrorKind, Vfs, say};
-
-/// How often the thread looks whether anyone is left.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// What to do with the result of a sync.
 pub(super) type Then = Box<dyn FnOnce(Result<(), ErrorKind>) + Send>;
 
 /// Those who wait.
 #[derive(Default)]
+struct Waiting {
+    then: Vec<Then>,
+    /// Whether no more will come.
+    is_over: bool,
+}
+
+/// What the thread takes them from.
+#[derive(Default)]
 struct Queue {
-    waiting: Mutex<Vec<Then>>,
+    waiting: Mutex<Waiting>,
     more: Condvar,
 }
 
@@ -38,8 +42,8 @@ impl Stabilizer {
     /// Starts the thread. It ends when this is dropped.
     pub(super) fn start(vfs: Arc<Vfs>) -> io::Result<Stabilizer> {
         let queue = Arc::new(Queue::default());
-        let (weak, synced) = (Arc::downgrade(&queue), vfs.clone());
-        std::thread::Builder::new().name("weft-nfs-sync".into()).spawn(move || run(&weak, &synced))?;
+        let (shared, synced) = (queue.clone(), vfs.clone());
+        std::thread::Builder::new().name("weft-nfs-sync".into()).spawn(move || run(&shared, &synced))?;
         Ok(Stabilizer { is_nearby: vfs.syncs_nearby(), vfs, turn: Mutex::new(()), queue })
     }
 
@@ -57,30 +61,29 @@ impl Stabilizer {
 
     /// Calls `then` once all that was done is durable, or with why it is not.
     pub(super) fn once_durable(&self, then: Then) {
-        self.queue.waiting.lock().push(then);
+        self.queue.waiting.lock().then.push(then);
         self.queue.more.notify_one();
     }
 }
 
 impl Drop for Stabilizer {
     fn drop(&mut self) {
+        self.queue.waiting.lock().is_over = true;
         self.queue.more.notify_one();
     }
 }
 
-fn run(queue: &Weak<Queue>, vfs: &Vfs) {
+fn run(queue: &Queue, vfs: &Vfs) {
     loop {
-        let Some(queue) = queue.upgrade() else { return };
         let waiting = {
             let mut waiting = queue.waiting.lock();
-            if waiting.is_empty() {
-                queue.more.wait_for(&mut waiting, LOOK_AGAIN);
+            while waiting.then.is_empty() && !waiting.is_over {
+                queue.more.wait(&mut waiting);
             }
-            std::mem::take(&mut *waiting)
+            std::mem::take(&mut waiting.then)
         };
-        drop(queue);
         if waiting.is_empty() {
-            continue;
+            return;
         }
         let synced = vfs.sync().map_err(|error| {
             say(format_args!("what was asked for over NFS cannot be made durable: {error}"));

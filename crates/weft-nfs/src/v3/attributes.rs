@@ -30,8 +30,8 @@ fn attributes(request: &Request<'_>, reply: &mut Writer, of: &Attributes) {
     reply.u32(of.gid);
     reply.u64(of.size);
     reply.u64(of.allocated);
-    reply.u32(of.rdev >> 8 & 0xfff);
-    reply.u32(of.rdev & 0xff | of.rdev >> 12 & 0xf_ff00);
+    reply.u32(rustix::fs::major(of.rdev.into()));
+    reply.u32(rustix::fs::minor(of.rdev.into()));
     reply.u64(request.exported().fsid);
     reply.u64(of.ino.0);
     [of.atime, of.mtime, of.ctime].into_iter().for_each(|at| time(reply, at));

@@ -118,7 +118,7 @@ pub(super) fn mknod(request: &mut Request<'_>, reply: &mut Writer) -> Served {
             if major > 0xfff || minor > 0xf_ffff {
                 return Err(Status::Inval.into());
             }
-            major << 8 | minor & 0xff | (minor & 0xf_ff00) << 12
+            u32::try_from(rustix::fs::makedev(major, minor)).expect("such fit into 32 bits")
         }
         _ => 0,
     };

@@ -74,19 +74,24 @@ impl Vfs {
         let entries = self.read_directory(ino, after, limit)?;
         let mut listed = Vec::with_capacity(entries.len());
         for entry in entries {
-            let attributes = self.run(|state| {
-                let attributes = state.inode(entry.ino)?.attributes();
-                state.hold(caller, entry.ino);
-                Ok(attributes)
-            });
-            match attributes {
-                Ok(attributes) => listed.push((entry, attributes)),
-                // Removed since it was listed.
-                Err(error) if error.kind() == ErrorKind::Stale => {}
-                Err(error) => return Err(error),
+            if let Some(attributes) = self.listed_attributes(caller, &entry)? {
+                listed.push((entry, attributes));
             }
         }
         Ok(listed)
+    }
+
+    /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was removed since it was listed.
+    pub(crate) fn listed_attributes(&self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>> {
+        let attributes = self.run(|state| {
+            let attributes = state.inode(entry.ino)?.attributes();
+            state.hold(caller, entry.ino);
+            Ok(attributes)
+        });
+        match attributes {
+            Err(error) if error.kind() == ErrorKind::Stale => Ok(None),
+            attributes => attributes.map(Some),
+        }
     }
 }
 

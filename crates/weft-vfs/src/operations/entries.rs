@@ -256,7 +256,7 @@ impl State {
     }
 
     /// `Exists` if `name` is in `parent`.
-    fn absent(&mut self, parent: Ino, name: &Name) -> Result<(), Stop> {
+    pub(crate) fn absent(&mut self, parent: Ino, name: &Name) -> Result<(), Stop> {
         match self.entry(parent, name.as_bytes())? {
             Some(_) => Err(ErrorKind::Exists.into()),
             None => Ok(()),
@@ -265,14 +265,19 @@ impl State {
 
     /// `Invalid` if `directory` is a directory that holds `place`, at any depth, or is it.
     fn not_below(&mut self, directory: Entry, place: Ino) -> Result<(), Stop> {
-        let mut at = place;
-        while directory.kind == Kind::Directory && at != Ino::ROOT {
-            if at == directory.ino {
-                return Err(ErrorKind::Invalid.into());
-            }
-            at = self.directory(at)?.row.parent;
+        if directory.kind == Kind::Directory && self.is_within(place, directory.ino)? {
+            return Err(ErrorKind::Invalid.into());
         }
         Ok(())
+    }
+
+    /// Whether directory `directory` is `top` or lies below it, at any depth.
+    pub(crate) fn is_within(&mut self, directory: Ino, top: Ino) -> Result<bool, Stop> {
+        let mut at = directory;
+        while at != top && at != Ino::ROOT {
+            at = self.directory(at)?.row.parent;
+        }
+        Ok(at == top)
     }
 
     /// Whether `moved` may replace `target` (POSIX rename()).
