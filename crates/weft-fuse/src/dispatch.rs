@@ -5,6 +5,7 @@ mod directories;
 mod entries;
 mod init;
 mod inodes;
+mod locks;
 #[cfg(test)]
 mod tests;
 mod xattrs;
@@ -13,9 +14,10 @@ pub(crate) use init::{Offer, Way};
 
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
-use crate::session::SessionOptions;
+use crate::session::{LockKeeper, SessionOptions};
 use crate::transport::scheduling::Scheduling;
 use crate::wakefulness::Wakefulness;
+use locks::{MountLocks, Patience};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs};
@@ -63,6 +65,8 @@ pub(crate) struct Server {
     pub(crate) scheduling: Option<Scheduling>,
     /// Tells the kernel of changes that it cannot infer.
     notifier: OnceLock<Arc<Notifier>>,
+    /// If the volume keeps the locks of programs.
+    locks: Option<MountLocks>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
     /// Requests by opcode.
@@ -76,12 +80,14 @@ impl Server {
         wakefulness: Option<Wakefulness>,
         scheduling: Option<Scheduling>,
     ) -> Server {
+        let locks = (options.locks == LockKeeper::Volume).then(|| MountLocks::new(vfs.clone()));
         Server {
             vfs,
             options,
             wakefulness,
             scheduling,
             notifier: OnceLock::new(),
+            locks,
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
         }
@@ -191,24 +197,29 @@ impl Server {
             Opcode::Removexattr => self.removexattr(ino, body),
             Opcode::Readdir => self.readdir(ino, body, reply),
             Opcode::Readdirplus => self.readdirplus(caller, ino, body, reply),
-            Opcode::Release | Opcode::Releasedir | Opcode::Destroy => Some(Ok(())),
-            // Nothing that waits here can be hurried, and the kernel needs no answer.
-            Opcode::Interrupt | Opcode::NotifyReply => {
+            Opcode::Open => Some(self.open(reply)),
+            Opcode::Flush => self.flush(ino, body),
+            Opcode::Release => self.release(ino, body),
+            Opcode::Releasedir | Opcode::Destroy => Some(Ok(())),
+            Opcode::Getlk => self.getlk(header, body, reply),
+            Opcode::Setlk => self.setlk(Patience::Fail, header, body, reply),
+            Opcode::Setlkw => self.setlk(Patience::Wait, header, body, reply),
+            // The kernel needs no answer.
+            Opcode::Interrupt => {
+                reply.cancel();
+                self.interrupt(body)
+            }
+            Opcode::NotifyReply => {
                 reply.cancel();
                 Some(Ok(()))
             }
             Opcode::Ioctl => Some(Err(Failure::Errno(libc::ENOTTY))),
             // It would tell the time of creation, at the price of a request for each inode a program looks at.
             Opcode::Statx => Some(Err(Failure::Errno(libc::ENOSYS))),
-            // The kernel then does these itself: opens need no state here, locks are its own.
-            Opcode::Open
-            | Opcode::Opendir
+            // The kernel then does these itself: they need no state here.
+            Opcode::Opendir
             | Opcode::Create
-            | Opcode::Flush
             | Opcode::Access
-            | Opcode::Getlk
-            | Opcode::Setlk
-            | Opcode::Setlkw
             | Opcode::Bmap
             | Opcode::Poll
             | Opcode::SetupMapping

@@ -12,11 +12,12 @@ mod transport;
 mod wakefulness;
 
 pub use mount::{MountError, MountOptions, check_mount_point, unmount};
-pub use session::{Placement, Session, SessionOptions, Transport, Unmounter};
+pub use session::{LockKeeper, Placement, Session, SessionOptions, Transport, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.
 pub fn fuzz_request(vfs: &std::sync::Arc<weft_vfs::Vfs>, bytes: &[u8]) {
-    let server = dispatch::Server::new(vfs.clone(), session::SessionOptions::default(), None, None);
+    let options = SessionOptions { locks: LockKeeper::Volume, ..SessionOptions::default() };
+    let server = dispatch::Server::new(vfs.clone(), options, None, None);
     if let Some(request) = protocol::Request::parse(bytes) {
         server.serve(&request, &mut protocol::Reply::default());
     }

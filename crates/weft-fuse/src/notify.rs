@@ -1,5 +1,6 @@
-//! Notices to the kernel about changes that its caches would miss.
+//! Notices to the kernel about changes that its caches would miss, and replies that come late.
 
+use crate::protocol::Reply;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,6 +50,15 @@ impl Notifier {
         notice.extend_from_slice(name);
         notice.push(0);
         self.send(INVALIDATE_ENTRY, &notice);
+    }
+
+    /// Answers request `unique`, without results; `errno` is 0 or positive.
+    pub(crate) fn answer(&self, unique: u64, errno: i32) {
+        let mut reply = Reply::default();
+        reply.begin();
+        reply.finish(unique, errno);
+        // Whoever asked may be gone.
+        let _ = rustix::io::write(&self.device, reply.head());
     }
 
     fn send(&self, code: i32, body: &[u8]) {

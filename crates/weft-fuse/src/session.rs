@@ -32,6 +32,8 @@ pub struct SessionOptions {
     /// Whether threads that serve take the idle scheduling policy while requests come fast (where that is permitted),
     /// so that the kernel leaves programs on the processor where they are served.
     pub idle_policy: bool,
+    /// Who keeps the locks of programs.
+    pub locks: LockKeeper,
 }
 
 impl Default for SessionOptions {
@@ -43,8 +45,19 @@ impl Default for SessionOptions {
             writeback: false,
             keep_awake: false,
             idle_policy: true,
+            locks: LockKeeper::Kernel,
         }
     }
+}
+
+/// Who keeps the locks of programs (fcntl(), flock(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKeeper {
+    /// The kernel: right as long as only its programs use the volume.
+    Kernel,
+    /// The volume, so that those of others count, too. Costs requests for each open and close, and goes over the device:
+    /// who waits for a lock would else take a place in a ring from whoever is to give it up.
+    Volume,
 }
 
 /// How requests come.

@@ -6,6 +6,7 @@ use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Turn};
 use crate::error::{Error, ErrorKind, Result};
+use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
 use crate::options::Options;
@@ -53,6 +54,7 @@ pub struct Vfs {
     pub(crate) log_appends: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) observers: Observers,
+    pub(crate) locks: Locks,
 }
 
 /// The thread that commits in the background.
@@ -161,6 +163,11 @@ impl Vfs {
                 self.load(miss)
             }
         }
+    }
+
+    /// The locks of all who use the volume.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
     }
 
     /// Takes back `count` holds of `ino`. An inode without name and holds is deleted.

@@ -23,6 +23,9 @@ const WANTED: u64 = init::ASYNC_READ
     | init::SETXATTR_EXT
     | init::INIT_EXT;
 
+/// Beside that, where the volume keeps the locks of programs.
+const LOCKS: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
+
 /// Requests that may wait in the kernel in the background (read-ahead, write-back).
 const BACKGROUND_MAX: u16 = 64;
 
@@ -81,7 +84,8 @@ impl Server {
         }
         let rings = if way == Way::Rings { init::OVER_IO_URING } else { 0 };
         let writeback = if self.options.writeback { init::WRITEBACK_CACHE } else { 0 };
-        let agreed = offer.flags & (WANTED | rings | writeback);
+        let locks = if self.locks.is_some() { LOCKS } else { 0 };
+        let agreed = offer.flags & (WANTED | rings | writeback | locks);
         reply.u32(MINOR.min(offer.minor));
         reply.u32(offer.readahead);
         reply.u32(u32::try_from(agreed & u64::from(u32::MAX)).expect("masked"));

@@ -1,9 +1,10 @@
 //! Requests as bytes, replies as bytes, over a volume in memory.
 
 use super::{Offer, Served, Server, Way};
+use crate::notify::Notifier;
 use crate::protocol::flags::init;
 use crate::protocol::{Opcode, Reply, Request};
-use crate::session::SessionOptions;
+use crate::session::{LockKeeper, SessionOptions};
 use proptest::prelude::*;
 use std::sync::Arc;
 use weft_store::VolumeOptions;
@@ -17,6 +18,16 @@ fn server() -> Server {
     let options = Options { background: false, ..Options::default() };
     let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
     Server::new(vfs, SessionOptions::default(), None, None)
+}
+
+/// One that keeps locks, and what it sends late.
+fn lock_server() -> (Server, std::fs::File) {
+    let vfs = server().vfs;
+    let options = SessionOptions { locks: LockKeeper::Volume, ..SessionOptions::default() };
+    let server = Server::new(vfs, options, None, None);
+    let sent = tempfile::tempfile().expect("a file");
+    server.set_notifier(Notifier::new(Arc::new(sent.try_clone().expect("a file"))));
+    (server, sent)
 }
 
 /// Arguments in the making.
@@ -111,6 +122,69 @@ fn list(server: &Server, opcode: Opcode, offset: u64, size: u32) -> Vec<(String,
     let listing = ask(server, opcode, ROOT, arguments).expect("listed");
     assert!(listing.len() <= size as usize, "a listing fits its buffer");
     entries(&listing, if opcode == Opcode::Readdirplus { 128 } else { 0 })
+}
+
+/// `struct fuse_lk_in`.
+fn lock(owner: u64, range: (u64, u64), kind: i32, flags: u32) -> Arguments {
+    let kind = kind.cast_unsigned();
+    Arguments::default().u64s(&[0, owner, range.0, range.1]).u32s(&[kind, 9, flags, 0])
+}
+
+#[test]
+fn locks_exclude_others_until_they_are_given_up_or_the_file_is_closed() {
+    let (server, _) = lock_server();
+    let file = make(&server, ROOT, "file");
+    let set = |owner, range, kind| ask(&server, Opcode::Setlk, file, lock(owner, range, kind, 0));
+    assert_eq!(set(1, (0, 9), libc::F_WRLCK), Ok(vec![]));
+    assert_eq!(set(2, (9, u64::MAX), libc::F_RDLCK), Err(libc::EAGAIN));
+    assert_eq!(set(2, (9, 8), libc::F_RDLCK), Err(libc::EINVAL));
+    assert_eq!(set(2, (9, 9), 77), Err(libc::EINVAL));
+    let found = ask(&server, Opcode::Getlk, file, lock(2, (5, 20), libc::F_RDLCK, 0)).expect("told");
+    let told = (u64_at(&found, 0), u64_at(&found, 8), u32_at(&found, 16), u32_at(&found, 20));
+    assert_eq!(told, (0, 9, libc::F_WRLCK.cast_unsigned(), 9));
+    assert_eq!(set(1, (5, 9), libc::F_UNLCK), Ok(vec![]));
+    assert_eq!(set(2, (9, 9), libc::F_RDLCK), Ok(vec![]));
+    let flock = |owner, kind| ask(&server, Opcode::Setlk, file, lock(owner, (0, u64::MAX), kind, 1));
+    assert_eq!(flock(3, libc::F_WRLCK), Ok(vec![]));
+    assert_eq!(flock(4, libc::F_WRLCK), Err(libc::EAGAIN));
+    ask(&server, Opcode::Flush, file, Arguments::default().u64s(&[0, 0, 1])).expect("closed");
+    assert_eq!(set(2, (0, 4), libc::F_WRLCK), Ok(vec![]));
+    assert_eq!(flock(4, libc::F_WRLCK), Err(libc::EAGAIN), "another descriptor is open");
+    ask(&server, Opcode::Release, file, Arguments::default().u64s(&[0]).u32s(&[0, 2]).u64s(&[3])).expect("closed");
+    assert_eq!(flock(4, libc::F_WRLCK), Ok(vec![]));
+}
+
+#[test]
+fn who_waits_for_a_lock_is_answered_when_it_is_free_or_a_signal_comes() {
+    let (server, sent) = lock_server();
+    let file = make(&server, ROOT, "file");
+    let set = |opcode, owner, kind| answer(&server, &message(opcode, file, 0, &lock(owner, (0, 0), kind, 0).0));
+    let sent = || std::os::unix::fs::FileExt::read_at(&sent, &mut [0; 99], 0).expect("read");
+    assert_eq!(set(Opcode::Setlk, 1, libc::F_WRLCK), Some(Ok(vec![])));
+    assert_eq!(set(Opcode::Setlkw, 2, libc::F_WRLCK), None);
+    assert_eq!(sent(), 0);
+    assert_eq!(set(Opcode::Setlk, 1, libc::F_UNLCK), Some(Ok(vec![])));
+    assert_eq!(sent(), 16, "the reply");
+    assert_eq!(set(Opcode::Setlkw, 3, libc::F_WRLCK), None);
+    let interrupt = message(Opcode::Interrupt, 0, 0, &77u64.to_ne_bytes());
+    assert_eq!(answer(&server, &interrupt), None);
+    assert_eq!(sent(), 32, "and the one that it was interrupted");
+    assert_eq!(answer(&server, &interrupt), None);
+    assert_eq!(sent(), 32);
+    assert_eq!(set(Opcode::Setlkw, 2, libc::F_UNLCK), Some(Ok(vec![])));
+    assert_eq!(set(Opcode::Setlkw, 3, libc::F_WRLCK), Some(Ok(vec![])), "it no longer waited");
+}
+
+#[test]
+fn a_mount_that_ends_holds_no_locks() {
+    let (server, _) = lock_server();
+    let file = make(&server, ROOT, "file");
+    let vfs = server.vfs.clone();
+    ask(&server, Opcode::Setlk, file, lock(1, (0, 0), libc::F_WRLCK, 0)).expect("locked");
+    drop(server);
+    let options = SessionOptions { locks: LockKeeper::Volume, ..SessionOptions::default() };
+    let server = Server::new(vfs, options, None, None);
+    ask(&server, Opcode::Setlk, file, lock(1, (0, 0), libc::F_WRLCK, 0)).expect("locked");
 }
 
 #[test]

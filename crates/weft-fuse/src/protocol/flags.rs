@@ -3,9 +3,11 @@
 /// INIT: what kernel and daemon can do.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
     pub(crate) const DONT_MASK: u64 = 1 << 6;
+    pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(crate) const ASYNC_DIO: u64 = 1 << 15;
@@ -43,3 +45,9 @@ pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
 /// OPEN: what the page cache holds stays valid.
 pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
+
+/// GETLK, SETLK, SETLKW: flock(2), not fcntl().
+pub(crate) const LK_FLOCK: u32 = 1 << 0;
+
+/// RELEASE: there may be an flock(2) lock to give up.
+pub(crate) const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;

@@ -3,7 +3,7 @@
 use super::uring::Rings;
 use crate::dispatch::{Offer, Server, Way};
 use crate::protocol::{Opcode, REQUEST_BYTES_MAX, Reply, Request};
-use crate::session::Transport;
+use crate::session::{LockKeeper, Transport};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ pub(crate) fn shake_hands(device: &Arc<File>, server: &Arc<Server>) -> io::Resul
 
 /// Queues, if they are offered and wanted. Where they cannot be had the device does.
 fn prepare(offer: &Offer, device: &Arc<File>, server: &Arc<Server>) -> Option<Rings> {
-    if server.options.transport != Transport::Automatic || !offer.has_rings() {
+    let options = &server.options;
+    if options.transport != Transport::Automatic || options.locks != LockKeeper::Kernel || !offer.has_rings() {
         return None;
     }
     Rings::prepare(device, server).ok()

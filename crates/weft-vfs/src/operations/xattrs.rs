@@ -5,8 +5,8 @@ use crate::acl::Acl;
 use crate::apply::{ACCESS_ACL, DEFAULT_ACL};
 use crate::attributes::SetXattr;
 use crate::error::{ErrorKind, Result};
+use crate::kept::KEPT;
 use crate::mutation::Mutation;
-use crate::secret::SECRET;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
@@ -55,7 +55,7 @@ impl Vfs {
     pub fn xattr_names(&self, ino: Ino) -> Result<Vec<Name>> {
         self.run(|state| {
             let names = state.xattrs(ino)?.map.keys();
-            Ok(names.filter(|name| !name.as_bytes().starts_with(SECRET)).cloned().collect())
+            Ok(names.filter(|name| !name.as_bytes().starts_with(KEPT)).cloned().collect())
         })
     }
 

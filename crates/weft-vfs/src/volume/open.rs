@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
 use crate::journal;
+use crate::locks::Locks;
 use crate::mutation;
 use crate::observe::Observers;
 use crate::options::Options;
@@ -61,6 +62,7 @@ impl Vfs {
             log_appends: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             observers: Observers::default(),
+            locks: Locks::default(),
         });
         vfs.recover(&records)?;
         if vfs.options.background && !vfs.options.read_only {

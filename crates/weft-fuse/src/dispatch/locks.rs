@@ -1,0 +1,191 @@
+//! Locks, where the volume keeps them: others than programs of this kernel lock its files, too.
+//!
+//! A request that waits gets its reply from whoever makes room for it, or when the kernel takes it back.
+
+use super::{Failure, Outcome, Server};
+use crate::notify::Notifier;
+use crate::protocol::flags::{FOPEN_KEEP_CACHE, LK_FLOCK, RELEASE_FLOCK_UNLOCK};
+use crate::protocol::{Body, Header, Reply};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use weft_vfs::locks::{
+    Claim, Granted, IfHeld, LockClient, LockError, LockKind, LockMode, LockOwner, LockRange, LockRequest, Locked,
+};
+use weft_vfs::{Ino, Vfs};
+
+/// The locks of a mount.
+pub(super) struct MountLocks {
+    vfs: Arc<Vfs>,
+    client: LockClient,
+    /// Requests without a reply, by their numbers.
+    waiting: Arc<Mutex<HashMap<u64, (Ino, LockRequest)>>>,
+}
+
+impl MountLocks {
+    pub(super) fn new(vfs: Arc<Vfs>) -> MountLocks {
+        MountLocks { client: vfs.locks().client(), vfs, waiting: Arc::default() }
+    }
+
+    fn owner(&self, number: u64) -> LockOwner {
+        LockOwner { client: self.client, name: Arc::new(number.to_ne_bytes()) }
+    }
+
+    /// Reads `struct fuse_lk_in` of request number `unique`: the lock, or the range to give up.
+    fn parse(&self, unique: u64, body: &mut Body<'_>) -> Option<Result<(LockRequest, Wanted), Failure>> {
+        body.skip(8)?;
+        let (owner, first, last) = (body.u64()?, body.u64()?, body.u64()?);
+        let (kind, pid, flags) = (body.u32()?.cast_signed(), body.u32()?, body.u32()?);
+        let (mode, wanted) = match kind {
+            libc::F_RDLCK => (LockMode::Shared, Wanted::Lock),
+            libc::F_WRLCK => (LockMode::Exclusive, Wanted::Lock),
+            libc::F_UNLCK => (LockMode::Shared, Wanted::Nothing),
+            _ => return Some(Err(Failure::Errno(libc::EINVAL))),
+        };
+        let Some(range) = LockRange::new(first, last) else { return Some(Err(Failure::Errno(libc::EINVAL))) };
+        let kind = if flags & LK_FLOCK == 0 { LockKind::Range } else { LockKind::File };
+        Some(Ok((LockRequest { owner: self.owner(owner), kind, range, mode, pid, tag: unique }, wanted)))
+    }
+}
+
+impl Drop for MountLocks {
+    fn drop(&mut self) {
+        self.vfs.locks().release(self.client);
+    }
+}
+
+/// What the kernel wants of a range.
+enum Wanted {
+    Lock,
+    Nothing,
+}
+
+/// What to do about a lock that others are in the way of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    Fail,
+    Wait,
+}
+
+impl Server {
+    /// Told of, so that the kernel tells when the file is closed.
+    pub(super) fn open(&self, reply: &mut Reply) -> Outcome {
+        if self.locks.is_none() {
+            // The kernel then keeps what it needs itself, and does not ask again.
+            return Err(Failure::Errno(libc::ENOSYS));
+        }
+        reply.u64(0);
+        reply.u32(FOPEN_KEEP_CACHE);
+        reply.u32(0);
+        Ok(())
+    }
+
+    /// A process has closed the file once: it holds no ranges of it any more (POSIX close()).
+    pub(super) fn flush(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
+        body.skip(16)?;
+        let owner = locks.owner(body.u64()?);
+        self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
+        Some(Ok(()))
+    }
+
+    /// The file was closed for the last time.
+    pub(super) fn release(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+        if let Some(locks) = &self.locks {
+            body.skip(12)?;
+            if body.u32()? & RELEASE_FLOCK_UNLOCK != 0 {
+                let owner = locks.owner(body.u64()?);
+                self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
+            }
+        }
+        Some(Ok(()))
+    }
+
+    pub(super) fn getlk(&self, header: &Header, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
+        let (request, _) = match locks.parse(header.unique, &mut body)? {
+            Ok(parsed) => parsed,
+            Err(failure) => return Some(Err(failure)),
+        };
+        let found = self.vfs.locks().test(Ino(header.nodeid), &request);
+        let (range, kind, pid) = found.map_or((request.range, libc::F_UNLCK, 0), |found| {
+            let kind = if found.mode == LockMode::Shared { libc::F_RDLCK } else { libc::F_WRLCK };
+            (found.range, kind, found.pid)
+        });
+        reply.u64(range.first());
+        reply.u64(range.last());
+        reply.u32(kind.cast_unsigned());
+        reply.u32(pid);
+        Some(Ok(()))
+    }
+
+    pub(super) fn setlk(
+        &self,
+        patience: Patience,
+        header: &Header,
+        body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Option<Outcome> {
+        let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
+        let mut body = body;
+        let (request, wanted) = match locks.parse(header.unique, &mut body)? {
+            Ok(parsed) => parsed,
+            Err(failure) => return Some(Err(failure)),
+        };
+        let ino = Ino(header.nodeid);
+        if matches!(wanted, Wanted::Nothing) {
+            self.vfs.locks().unlock(ino, &request.owner, request.kind, request.range);
+            return Some(Ok(()));
+        }
+        let if_held = match patience {
+            Patience::Fail => IfHeld::Fail,
+            Patience::Wait => {
+                // Before it can be granted, or taken back.
+                locks.waiting.lock().insert(header.unique, (ino, request.clone()));
+                IfHeld::Wait(self.answer_later(locks, header.unique))
+            }
+        };
+        let locked = self.vfs.locks().lock(ino, request, Claim::New, if_held);
+        if locked == Ok(Locked::Waiting) {
+            reply.cancel();
+            return Some(Ok(()));
+        }
+        locks.waiting.lock().remove(&header.unique);
+        Some(locked.map(|_| ()).map_err(|error| {
+            Failure::Errno(match error {
+                LockError::Held | LockError::Grace => libc::EAGAIN,
+                LockError::Deadlock => libc::EDEADLK,
+                LockError::TooMany => libc::ENOLCK,
+            })
+        }))
+    }
+
+    /// Answers request `unique` when its lock is granted.
+    fn answer_later(&self, locks: &MountLocks, unique: u64) -> Granted {
+        let waiting = locks.waiting.clone();
+        let notifier = self.notifier.get().cloned();
+        Box::new(move || {
+            waiting.lock().remove(&unique);
+            answer(notifier.as_deref(), unique, 0);
+        })
+    }
+
+    /// The program that waits for request `unique` was sent a signal. Nothing but a lock takes long enough to be hurried.
+    pub(super) fn interrupt(&self, mut body: Body<'_>) -> Option<Outcome> {
+        let unique = body.u64()?;
+        let Some(locks) = &self.locks else { return Some(Ok(())) };
+        let taken = locks.waiting.lock().remove(&unique);
+        if let Some((ino, request)) = taken
+            && self.vfs.locks().cancel(ino, &request)
+        {
+            answer(self.notifier.get().map(|notifier| &**notifier), unique, libc::EINTR);
+        }
+        Some(Ok(()))
+    }
+}
+
+fn answer(notifier: Option<&Notifier>, unique: u64, errno: i32) {
+    if let Some(notifier) = notifier {
+        notifier.answer(unique, errno);
+    }
+}

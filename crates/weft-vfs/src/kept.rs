@@ -1,0 +1,93 @@
+//! What a volume keeps for protocols, so that it is known after a restart and to another daemon: secrets that they sign with,
+//! clients that must hear of a restart.
+//!
+//! They are extended attributes of the root under names that no caller can ask for. Whoever can read the database can read them.
+
+use crate::error::{ErrorKind, Result};
+use crate::mutation::Mutation;
+use crate::state::{ROW_BYTES, State};
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use std::borrow::Cow;
+use weft_store::{Ino, Name};
+
+/// Begins the names of what is kept; no namespace of attributes does.
+pub(crate) const KEPT: &[u8] = b"weft.";
+
+/// A secret: so many bytes that nobody guesses them.
+pub type Secret = [u8; 32];
+
+impl Vfs {
+    /// What is kept by `name`.
+    pub fn kept(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let name = attribute(name)?;
+        self.run(|state| state.kept(&name))
+    }
+
+    /// All that is kept by names that begin with `prefix`, with the rest of their names.
+    pub fn all_kept(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>> {
+        let prefix = [KEPT, prefix.as_bytes()].concat();
+        self.run(|state| {
+            let kept = state.xattrs(Ino::ROOT)?.map.iter();
+            let named = kept.filter_map(|(name, value)| Some((name.as_bytes().strip_prefix(&*prefix)?, value)));
+            Ok(named.map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.clone())).collect())
+        })
+    }
+
+    /// Keeps `value` by `name`, or nothing any more. Durable after [`Vfs::sync`].
+    pub fn keep(&self, name: &str, value: Option<&[u8]>) -> Result<()> {
+        let name = attribute(name)?;
+        self.change(|state| {
+            state.room(2 * ROW_BYTES)?;
+            if state.kept(&name)?.as_deref() == value { Ok(()) } else { self.put(state, &name, value) }
+        })
+    }
+
+    /// The volume's secret called `name`, if it has one already.
+    pub fn secret(&self, name: &str) -> Result<Option<Secret>> {
+        Ok(self.kept(&secret(name))?.and_then(|value| value.try_into().ok()))
+    }
+
+    /// The volume's secret called `name`; if it has none, it gets `fresh`, which is durable then. As [`Vfs::sync`].
+    pub fn secret_or(&self, name: &str, fresh: Secret) -> Result<Secret> {
+        if let Some(kept) = self.secret(name)? {
+            return Ok(kept);
+        }
+        let name = attribute(&secret(name))?;
+        let kept = self.change(|state| {
+            state.room(2 * ROW_BYTES)?;
+            if let Some(kept) = state.kept(&name)?.and_then(|value| value.try_into().ok()) {
+                return Ok(kept);
+            }
+            self.put(state, &name, Some(&fresh))?;
+            Ok(fresh)
+        })?;
+        self.sync()?;
+        Ok(kept)
+    }
+
+    fn put(&self, state: &mut State, name: &Name, value: Option<&[u8]>) -> Result<(), Stop> {
+        let value = value.map(Cow::Borrowed);
+        state.perform(&Mutation::Xattr {
+            ino: Ino::ROOT,
+            name: name.clone(),
+            value,
+            permissions: None,
+            time: self.now(),
+        })
+    }
+}
+
+impl State {
+    fn kept(&mut self, name: &Name) -> Result<Option<Vec<u8>>, Stop> {
+        Ok(self.xattrs(Ino::ROOT)?.map.get(name).cloned())
+    }
+}
+
+fn secret(name: &str) -> String {
+    format!("secret.{name}")
+}
+
+fn attribute(name: &str) -> Result<Name> {
+    Name::of_xattr(&[KEPT, name.as_bytes()].concat()).map_err(|_| ErrorKind::Range.into())
+}

@@ -1,0 +1,288 @@
+//! The table against a model that keeps each byte's locks in a list and looks at all of them.
+
+use super::*;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const INO: Ino = Ino(7);
+/// Bytes that the model looks at; the last stands for the end.
+const BYTES: u64 = 12;
+
+fn owner(client: u64, name: u8) -> LockOwner {
+    LockOwner { client: LockClient(client), name: Arc::new([name]) }
+}
+
+fn request(owner: LockOwner, first: u64, last: u64, mode: LockMode) -> LockRequest {
+    let range = LockRange::new(first, last).unwrap();
+    LockRequest { owner, kind: LockKind::Range, range, mode, pid: 1, tag: 0 }
+}
+
+fn waits(counter: &Arc<AtomicUsize>) -> IfHeld {
+    let counter = counter.clone();
+    IfHeld::Wait(Box::new(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }))
+}
+
+#[test]
+fn who_waits_is_granted_in_order_once_there_is_room() {
+    let locks = Locks::default();
+    let (a, b, c) = (owner(1, 1), owner(2, 1), owner(2, 2));
+    let (first, second) = (Arc::default(), Arc::default());
+    let lock = |request, if_held| locks.lock(INO, request, Claim::New, if_held);
+    assert_eq!(lock(request(a.clone(), 0, 9, LockMode::Exclusive), IfHeld::Fail), Ok(Locked::Now));
+    let wanted = request(b.clone(), 5, 5, LockMode::Exclusive);
+    assert_eq!(lock(wanted.clone(), IfHeld::Fail), Err(LockError::Held));
+    assert_eq!(lock(wanted.clone(), waits(&first)), Ok(Locked::Waiting));
+    assert_eq!(lock(request(c.clone(), 5, 6, LockMode::Shared), waits(&second)), Ok(Locked::Waiting));
+    locks.unlock(INO, &a, LockKind::Range, LockRange::new(5, 6).unwrap());
+    assert_eq!((first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)), (1, 0));
+    let found = locks.test(INO, &request(c, 0, 9, LockMode::Shared)).unwrap();
+    assert_eq!((found.owner, found.range), (a.clone(), LockRange::new(0, 4).unwrap()));
+    locks.unlock(INO, &b, LockKind::Range, LockRange::ALL);
+    assert_eq!(second.load(Ordering::Relaxed), 1);
+    assert!(!locks.cancel(INO, &wanted), "it was granted");
+    locks.release(LockClient(2));
+    locks.release(a.client);
+    assert!(locks.0.lock().files.is_empty() && locks.0.lock().counts.is_empty() && locks.0.lock().waits.is_empty());
+}
+
+#[test]
+fn waiting_for_each_other_is_refused_over_any_number_of_files() {
+    let locks = Locks::default();
+    let granted = Arc::default();
+    let lock = |ino, owner: &LockOwner, if_held| {
+        locks.lock(Ino(ino), request(owner.clone(), 0, 0, LockMode::Exclusive), Claim::New, if_held)
+    };
+    let owners = [owner(1, 1), owner(2, 2), owner(3, 3)];
+    for (ino, owner) in (1..).zip(&owners) {
+        lock(ino, owner, IfHeld::Fail).unwrap();
+    }
+    assert_eq!(lock(2, &owners[0], waits(&granted)), Ok(Locked::Waiting));
+    assert_eq!(lock(3, &owners[1], waits(&granted)), Ok(Locked::Waiting));
+    assert_eq!(lock(1, &owners[2], waits(&granted)), Err(LockError::Deadlock));
+    assert_eq!(lock(1, &owners[2], IfHeld::Fail), Err(LockError::Held));
+    locks.release(owners[2].client);
+    assert_eq!(granted.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn fcntl_and_flock_do_not_see_each_other_and_nfs_sees_both() {
+    let locks = Locks::default();
+    let lock = |kind, name| {
+        let request = LockRequest { kind, ..request(owner(1, name), 0, 9, LockMode::Exclusive) };
+        locks.lock(INO, request, Claim::New, IfHeld::Fail)
+    };
+    assert_eq!(lock(LockKind::Range, 1), Ok(Locked::Now));
+    assert_eq!(lock(LockKind::File, 2), Ok(Locked::Now));
+    assert_eq!(lock(LockKind::Either, 3), Err(LockError::Held));
+    locks.unlock(INO, &owner(1, 1), LockKind::Range, LockRange::ALL);
+    assert_eq!(lock(LockKind::Either, 3), Err(LockError::Held));
+    locks.unlock(INO, &owner(1, 2), LockKind::File, LockRange::ALL);
+    assert_eq!(lock(LockKind::Either, 3), Ok(Locked::Now));
+    assert_eq!(lock(LockKind::Range, 1), Err(LockError::Held));
+    assert_eq!(lock(LockKind::File, 2), Err(LockError::Held));
+}
+
+#[test]
+fn during_grace_only_old_locks_are_granted_and_new_ones_wait() {
+    let locks = Locks::default();
+    let granted = Arc::default();
+    let wanted = |name| request(owner(1, name), 0, 0, LockMode::Exclusive);
+    assert_eq!(locks.lock(INO, wanted(1), Claim::Again, IfHeld::Fail), Err(LockError::Grace));
+    locks.begin_grace();
+    assert_eq!(locks.lock(INO, wanted(1), Claim::New, IfHeld::Fail), Err(LockError::Grace));
+    assert_eq!(locks.lock(INO, wanted(2), Claim::New, waits(&granted)), Ok(Locked::Waiting));
+    assert_eq!(locks.lock(INO, wanted(3), Claim::Again, IfHeld::Fail), Ok(Locked::Now));
+    locks.unlock(INO, &owner(1, 3), LockKind::Range, LockRange::ALL);
+    assert_eq!(granted.load(Ordering::Relaxed), 0);
+    locks.end_grace();
+    assert_eq!(granted.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn one_client_has_so_many_locks_and_no_more() {
+    let locks = Locks::default();
+    for at in 0..u64::try_from(OF_CLIENT_MAX).unwrap() {
+        locks.lock(INO, request(owner(1, 1), 2 * at, 2 * at, LockMode::Shared), Claim::New, IfHeld::Fail).unwrap();
+    }
+    let one_more = |client| request(owner(client, 1), 1 << 40, 1 << 40, LockMode::Shared);
+    assert_eq!(locks.lock(INO, one_more(1), Claim::New, IfHeld::Fail), Err(LockError::TooMany));
+    assert_eq!(locks.lock(INO, one_more(2), Claim::New, IfHeld::Fail), Ok(Locked::Now));
+}
+
+#[test]
+fn reservations_deny_others_what_they_say() {
+    let locks = Locks::default();
+    let (read, write, none) =
+        (ShareBits { read: true, write: false }, ShareBits { read: false, write: true }, ShareBits::default());
+    let share = |name, access, deny| locks.share(INO, &owner(1, name), Claim::New, access, deny);
+    assert_eq!(share(1, read, write), Ok(()));
+    assert_eq!(share(2, write, none), Err(LockError::Held));
+    assert_eq!(share(2, read, read), Err(LockError::Held));
+    assert_eq!(share(2, read, none), Ok(()));
+    assert_eq!(share(1, read, read), Err(LockError::Held));
+    locks.unshare(INO, &owner(1, 2));
+    assert_eq!(share(1, read, read), Ok(()));
+    locks.release(LockClient(1));
+    assert!(!locks.has_any(LockClient(1)) && locks.0.lock().files.is_empty());
+}
+
+#[test]
+fn ranges_are_read_as_protocols_say_them() {
+    let end = i64::MAX.cast_unsigned();
+    assert_eq!(LockRange::of_length(0, 0), Some(LockRange::ALL));
+    assert_eq!(LockRange::of_length(end, 1).map(LockRange::length), Some(0));
+    assert_eq!(LockRange::of_length(end, 2), None);
+    assert_eq!(LockRange::of_length(end + 1, 0), None);
+    assert_eq!(LockRange::of_length(1, u64::MAX), None);
+    assert_eq!(LockRange::new(3, u64::MAX).map(|range| (range.last(), range.length())), Some((end, 0)));
+    assert_eq!(LockRange::new(3, 2), None);
+    assert_eq!(LockRange::of_length(3, 2).map(|range| (range.first(), range.last())), Some((3, 4)));
+}
+
+/// What is done to both.
+#[derive(Clone, Debug)]
+enum Step {
+    Lock { request: LockRequest, waits: bool },
+    Unlock { request: LockRequest },
+    Cancel { request: LockRequest },
+    Test { request: LockRequest },
+    Release { client: u64 },
+}
+
+fn any_request() -> impl Strategy<Value = LockRequest> {
+    let mode = prop_oneof![Just(LockMode::Shared), Just(LockMode::Exclusive)];
+    let kind = prop_oneof![3 => Just(LockKind::Range), 1 => Just(LockKind::File), 1 => Just(LockKind::Either)];
+    (1u64..4, 0u8..2, kind, 0..BYTES, 0..BYTES, mode).prop_map(|(client, name, kind, a, b, mode)| {
+        // The last byte of the model stands for all from there on.
+        let last = if a.max(b) == BYTES - 1 { u64::MAX } else { a.max(b) };
+        LockRequest { kind, ..request(owner(client, name), a.min(b), last, mode) }
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (any_request(), any::<bool>()).prop_map(|(request, waits)| Step::Lock { request, waits }),
+        4 => any_request().prop_map(|request| Step::Unlock { request }),
+        1 => any_request().prop_map(|request| Step::Cancel { request }),
+        2 => any_request().prop_map(|request| Step::Test { request }),
+        1 => (1u64..4).prop_map(|client| Step::Release { client }),
+    ]
+}
+
+/// Who holds which byte how, and who waits.
+#[derive(Default)]
+struct Model {
+    held: Vec<(u64, LockOwner, LockKind, LockMode)>,
+    waiting: Vec<LockRequest>,
+    granted: Vec<LockRequest>,
+}
+
+impl Model {
+    fn in_the_way(&self, of: &LockRequest) -> Vec<(u64, LockOwner)> {
+        let sees = |kind| kind == of.kind || kind == LockKind::Either || of.kind == LockKind::Either;
+        let excludes = |mode| mode == LockMode::Exclusive || of.mode == LockMode::Exclusive;
+        let met = self.held.iter().filter(|(byte, owner, kind, mode)| {
+            (of.range.first()..=of.range.last()).contains(byte) && *owner != of.owner && sees(*kind) && excludes(*mode)
+        });
+        met.map(|(byte, owner, ..)| (*byte, owner.clone())).collect()
+    }
+
+    fn unlock(&mut self, of: &LockRequest) {
+        let range = of.range.first()..=of.range.last();
+        self.held.retain(|(byte, owner, kind, _)| !(range.contains(byte) && *owner == of.owner && *kind == of.kind));
+    }
+
+    fn hold(&mut self, of: &LockRequest) {
+        self.unlock(of);
+        let bytes = of.range.first()..=of.range.last().min(BYTES - 1);
+        self.held.extend(bytes.map(|byte| (byte, of.owner.clone(), of.kind, of.mode)));
+    }
+
+    fn grant(&mut self) {
+        while let Some(at) = self.waiting.iter().position(|request| self.in_the_way(request).is_empty()) {
+            let request = self.waiting.remove(at);
+            self.hold(&request);
+            self.granted.push(request);
+        }
+    }
+
+    /// Whether `owner` waits, through whomever, for `for_whom`.
+    fn waits_for(&self, owner: &LockOwner, for_whom: &LockOwner, depth: usize) -> bool {
+        let mut mine = self.waiting.iter().filter(|request| request.owner == *owner);
+        owner == for_whom
+            || depth > 0
+                && mine.any(|request| {
+                    self.in_the_way(request).iter().any(|(_, next)| self.waits_for(next, for_whom, depth - 1))
+                })
+    }
+
+    fn lock(&mut self, of: &LockRequest, waits: bool) -> Result<Locked, LockError> {
+        let in_the_way = self.in_the_way(of);
+        if in_the_way.is_empty() {
+            self.hold(of);
+            self.grant();
+            return Ok(Locked::Now);
+        }
+        if !waits {
+            return Err(LockError::Held);
+        }
+        if self.waiting.contains(of) {
+            return Ok(Locked::Waiting);
+        }
+        if of.kind != LockKind::File && in_the_way.iter().any(|(_, owner)| self.waits_for(owner, &of.owner, 6)) {
+            return Err(LockError::Deadlock);
+        }
+        self.waiting.push(of.clone());
+        Ok(Locked::Waiting)
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_table_does_what_a_list_of_all_bytes_does(steps in proptest::collection::vec(step(), 1..60)) {
+        let locks = Locks::default();
+        let mut model = Model::default();
+        let granted: Arc<Mutex<Vec<LockRequest>>> = Arc::default();
+        for step in steps {
+            match step {
+                Step::Lock { request, waits } => {
+                    let (told, of) = (granted.clone(), request.clone());
+                    let then = IfHeld::Wait(Box::new(move || told.lock().push(of)));
+                    let if_held = if waits { then } else { IfHeld::Fail };
+                    let expected = model.lock(&request, waits);
+                    prop_assert_eq!(locks.lock(INO, request, Claim::New, if_held), expected);
+                }
+                Step::Unlock { request } => {
+                    model.unlock(&request);
+                    model.grant();
+                    locks.unlock(INO, &request.owner, request.kind, request.range);
+                }
+                Step::Cancel { request } => {
+                    let at = model.waiting.iter().position(|waiting| *waiting == request);
+                    at.map(|at| model.waiting.remove(at));
+                    prop_assert_eq!(locks.cancel(INO, &request), at.is_some());
+                }
+                Step::Test { request } => {
+                    let found = locks.test(INO, &request).map(|found| found.range.first().max(request.range.first()));
+                    let expected = model.in_the_way(&request).into_iter().map(|(byte, _)| byte).min();
+                    prop_assert_eq!(found, expected);
+                }
+                Step::Release { client } => {
+                    model.held.retain(|(_, owner, ..)| owner.client != LockClient(client));
+                    model.waiting.retain(|request| request.owner.client != LockClient(client));
+                    model.grant();
+                    locks.release(LockClient(client));
+                }
+            }
+            prop_assert_eq!(&*granted.lock(), &model.granted);
+            for client in 1..4 {
+                let client = LockClient(client);
+                let expected = model.held.iter().any(|(_, owner, ..)| owner.client == client)
+                    || model.waiting.iter().any(|request| request.owner.client == client);
+                prop_assert_eq!(locks.has_any(client), expected);
+            }
+        }
+    }
+}
