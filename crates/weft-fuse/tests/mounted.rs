@@ -9,6 +9,8 @@ mod fixture;
 mod files;
 #[path = "mounted/load.rs"]
 mod load;
+#[path = "mounted/locks.rs"]
+mod locks;
 #[path = "mounted/names.rs"]
 mod names;
 #[path = "mounted/sessions.rs"]
