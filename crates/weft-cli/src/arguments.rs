@@ -370,6 +370,14 @@ pub struct Served {
     /// Export what the lines of this file say, too
     #[arg(long, value_name = "FILE", requires = "nfs")]
     pub exports: Option<PathBuf>,
+    /// Tell clients where all is, by a portmapper: one of its own at port 111, or the one that this machine has; and keep
+    /// locks for them (NLM). Then programs on a mount of the same daemon and clients see each other's locks, too
+    #[arg(long, requires = "nfs")]
+    pub portmap: bool,
+    /// How long clients may claim again what they had locked when the server ended, in seconds; others cannot lock anything
+    /// until then
+    #[arg(long, value_name = "SECONDS", requires = "portmap", default_value_t = 45)]
+    pub grace: u64,
     /// Offer TLS (RFC 9289) with this certificate, and those that lead to one that clients trust, in PEM. Exports with
     /// xprtsec=tls demand it
     #[arg(long, value_name = "FILE", requires = "nfs", requires = "tls_key")]

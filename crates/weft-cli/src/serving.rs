@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use weft_nfs::{Exports, Server, TlsFiles};
+use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::postgres::OpenOptions;
 use weft_vfs::{AtimePolicy, Options, Vfs};
 
@@ -73,7 +73,9 @@ impl Served {
         if demands && tls.is_none() {
             return usage("an export demands TLS; give a certificate with --tls-certificate and --tls-key".into());
         }
-        Ok(Some(weft_nfs::Options { address, exports, tls }))
+        let grace = Duration::from_secs(self.grace);
+        let locking = self.portmap.then(|| LockOptions { grace, ..LockOptions::default() });
+        Ok(Some(weft_nfs::Options { address, exports, tls, locking }))
     }
 }
 

@@ -1,8 +1,10 @@
 //! From calls to programs: which program a call is for, what of the volume it is about, as whom it acts.
 
-use crate::export::{Client, Closed, Export, Exports, Rule, Told};
+use crate::export::{Client, Closed, Export, Exports, Rule, Told, Transport};
 use crate::handle::{HANDLE_BYTES, HANDLE_BYTES_MAX, Handle, HandleKey};
+use crate::locking::{Locking, nlm, nsm};
 use crate::mount::{self, Mounts};
+use crate::portmap::{self, Mapping};
 use crate::rpc::{self, Auth, Call, Procedure, Refusal, Reply};
 use crate::status::Status;
 use crate::v3;
@@ -19,6 +21,10 @@ pub(crate) struct Service {
     /// Differs whenever what was written and not yet synced may be lost (RFC 1813 3.3.7).
     pub(crate) verifier: [u8; 8],
     key: HandleKey,
+    /// Locks, if they are kept for clients.
+    pub(crate) locking: Option<Locking>,
+    /// What a portmapper tells of.
+    pub(crate) portmap: Vec<Mapping>,
 }
 
 /// A directory that is served.
@@ -118,7 +124,8 @@ impl Service {
             }
         };
         let exports = exports.0.into_iter().map(find).collect::<Result<_, _>>()?;
-        Ok(Service { vfs, exports, mounts: Mounts::default(), verifier, key })
+        let (locking, portmap) = (None, Vec::new());
+        Ok(Service { vfs, exports, mounts: Mounts::default(), verifier, key, locking, portmap })
     }
 
     /// What comes of `call` from `client`.
@@ -133,9 +140,17 @@ impl Service {
         let refused = |refusal| Outcome::Reply(rpc::refused(call.xid, refusal).into());
         let Procedure { program, version, .. } = call.procedure;
         match (program, version) {
-            (v3::PROGRAM, 3) => v3::serve(self, client, call),
             (mount::PROGRAM, 3) => mount::serve(self, client, call),
-            (v3::PROGRAM | mount::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 3, high: 3 }),
+            (nlm::PROGRAM, 4) => nlm::serve(self, client, call),
+            (nsm::PROGRAM, 1) => nsm::serve(self, client, call),
+            (portmap::PROGRAM, _) => portmap::serve(self, client, call),
+            (nlm::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 4, high: 4 }),
+            (nsm::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 1, high: 1 }),
+            (mount::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 3, high: 3 }),
+            // What NFS moves is too long for datagrams.
+            (v3::PROGRAM, _) if client.transport == Transport::Udp => refused(Refusal::ProgramUnavailable),
+            (v3::PROGRAM, 3) => v3::serve(self, client, call),
+            (v3::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 3, high: 3 }),
             _ => refused(Refusal::ProgramUnavailable),
         }
     }
@@ -187,6 +202,11 @@ impl<'a> Request<'a> {
 
     /// Reads a handle: what the call is about. The first one tells as whom the call acts.
     pub(crate) fn file(&mut self) -> Result<FileId, Failure> {
+        self.file_and_handle().map(|(file, _)| file)
+    }
+
+    /// Reads a handle, as [`Request::file`] does, and tells what its bytes are.
+    pub(crate) fn file_and_handle(&mut self) -> Result<(FileId, &'a [u8]), Failure> {
         let bytes = self.arguments.opaque(HANDLE_BYTES_MAX).ok_or(GARBAGE)?;
         let handle = self.service.key.open(bytes)?;
         let exported = self.service.exports.iter().find(|exported| exported.root.ino == handle.export);
@@ -202,7 +222,7 @@ impl<'a> Request<'a> {
             }
         }
         self.subjects.push(handle.file);
-        Ok(handle.file)
+        Ok((handle.file, bytes))
     }
 
     /// Reads a handle of a directory that entries are looked up or changed in. One that was moved out of the export is `Stale`.
@@ -236,6 +256,11 @@ impl<'a> Request<'a> {
     /// Whether the export is to be read only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.may_change().is_err()
+    }
+
+    /// Whether the one who calls is `uid`.
+    pub(crate) fn is_user(&self, uid: u32) -> bool {
+        self.who.uid == uid
     }
 
     /// The volume as the one who calls may use it.

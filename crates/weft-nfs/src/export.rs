@@ -89,7 +89,17 @@ pub enum Squash {
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
+    /// The address of this machine that it knows.
+    pub(crate) local: IpAddr,
+    pub(crate) transport: Transport,
     pub(crate) tls: bool,
+}
+
+/// How calls come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
 }
 
 /// Why a rule does not let a client in.
@@ -188,7 +198,8 @@ mod tests {
     use super::*;
 
     fn client(address: &str, port: u16) -> Client {
-        Client { address: address.parse().unwrap(), port, tls: false }
+        let local = [127, 0, 0, 1].into();
+        Client { address: address.parse().unwrap(), port, local, transport: Transport::Tcp, tls: false }
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! For fuzz targets: any bytes as calls, some of which get far.
 
 use crate::dispatch::Service;
-use crate::export::{Client, Exports};
+use crate::export::{Client, Exports, Transport};
 use crate::handle::HANDLE_BYTES;
+use crate::locking::{Locking, nlm, nsm};
+use crate::portmap;
 use crate::rpc;
 use crate::server::record::{Message, Received};
 use crate::xdr::Writer;
 use std::sync::Arc;
+use tokio::sync::mpsc::unbounded_channel;
 use weft_vfs::{Caller, FileId, Ino, Kind, MakeNode, Vfs};
 
 /// In the bytes of a call it stands, with the byte after it, for a handle that is good: nobody can guess one.
@@ -24,7 +27,11 @@ impl Target {
     /// # Panics
     /// If that fails.
     pub fn new(vfs: &Arc<Vfs>) -> Target {
-        let service = Service::new(vfs.clone(), Exports::default(), [7; 32], [0; 8]).expect("the root is there");
+        let mut service = Service::new(vfs.clone(), Exports::default(), [7; 32], [0; 8]).expect("the root is there");
+        // What would be sent to clients is not.
+        let (outbox, _) = unbounded_channel();
+        service.locking = Some(Locking::start(vfs.clone(), outbox).expect("a volume in memory").0);
+        service.portmap = portmap::mappings(1, 2);
         let make = |name: &[u8], kind| {
             let node = MakeNode { kind, permissions: 0o777, umask: 0, rdev: 0 };
             FileId::from(&vfs.make(Caller::ROOT, Ino::ROOT, name, node).expect("made"))
@@ -51,8 +58,14 @@ impl Target {
     pub fn procedure(&self, bytes: &[u8]) {
         let Some((&[program, procedure, uid], arguments)) = bytes.split_first_chunk::<3>() else { return };
         let mut message = Writer::default();
-        let program = if program.is_multiple_of(8) { crate::mount::PROGRAM } else { crate::v3::PROGRAM };
-        for word in [1, 0, 2, program, 3, u32::from(procedure % 24), 1, 20, 0, 0, u32::from(uid), 0, 0, 0, 0] {
+        let (program, version) = match program % 8 {
+            0 => (crate::mount::PROGRAM, 3),
+            1 | 2 => (nlm::PROGRAM, 4),
+            3 => (nsm::PROGRAM, 1),
+            4 => (portmap::PROGRAM, u32::from(uid % 4) + 1),
+            _ => (crate::v3::PROGRAM, 3),
+        };
+        for word in [1, 0, 2, program, version, u32::from(procedure % 24), 1, 20, 0, 0, u32::from(uid), 0, 0, 0, 0] {
             message.u32(word);
         }
         let mut rest = arguments;
@@ -73,7 +86,8 @@ impl Target {
     }
 
     fn call(&self, message: &[u8]) {
-        let client = Client { address: [127, 0, 0, 1].into(), port: 700, tls: false };
+        let address = [127, 0, 0, 1].into();
+        let client = Client { address, port: 700, local: address, transport: Transport::Tcp, tls: false };
         if let Ok(call) = rpc::parse(message) {
             let _ = self.service.serve(&client, &call);
         }

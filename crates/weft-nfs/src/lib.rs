@@ -1,6 +1,6 @@
 //! NFS and its companions to `vfs` calls and back: nothing of what the file system means lives here.
 //!
-//! `xdr` and `rpc` know the bytes, `mount` and `v3` the translation of one protocol each, `export` who may do what with
+//! `xdr` and `rpc` know the bytes, `mount`, `v3`, `locking` and `portmap` the translation of one protocol each, `export` who may do what with
 //! which part of a volume, `handle` how files are named on the wire, `server` how requests arrive and replies leave.
 //! Nothing below `server` waits or knows of connections, so that another version of NFS fits in beside `v3`.
 
@@ -9,7 +9,9 @@ pub mod export;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handle;
+mod locking;
 mod mount;
+mod portmap;
 mod rpc;
 mod server;
 mod status;
@@ -19,4 +21,4 @@ mod v3;
 mod xdr;
 
 pub use export::{Export, Exports};
-pub use server::{Options, Server, ServerError, TlsFiles};
+pub use server::{LockOptions, Options, Server, ServerError, TlsFiles};

@@ -182,6 +182,27 @@ pub(crate) fn refused(xid: u32, refusal: Refusal) -> Vec<u8> {
     .into_bytes()
 }
 
+/// A call on nobody's behalf.
+pub(crate) fn call(xid: u32, procedure: Procedure, arguments: &[u8]) -> Vec<u8> {
+    let mut call = Writer::default();
+    let Procedure { program, version, number } = procedure;
+    for word in [xid, CALL, RPC_VERSION, program, version, number, AUTH_NONE, 0, AUTH_NONE, 0] {
+        call.u32(word);
+    }
+    call.fixed(arguments);
+    call.into_bytes()
+}
+
+/// What the reply to call `xid` tells; none if that was not carried out.
+pub(crate) fn results(xid: u32, reply: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader::new(reply);
+    let head = [reader.u32()?, reader.u32()?, reader.u32()?];
+    let _verifier_kind = reader.u32()?;
+    let _verifier = reader.opaque(AUTH_BYTES_MAX)?;
+    let state = reader.u32()?;
+    (head == [xid, REPLY, 0] && state == 0).then_some(reader.rest())
+}
+
 /// A whole reply: its head, and after that bytes that lie where they lay already.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {

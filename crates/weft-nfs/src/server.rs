@@ -4,7 +4,12 @@
 //! have to wait for a disk goes to a thread that may; what must be durable first goes to the one that sees to that for all at
 //! once. A connection whose replies are not taken is not read from, so memory has a bound for each client.
 
+mod calling;
 mod connection;
+mod datagrams;
+mod locking;
+mod notices;
+mod portmapper;
 pub(crate) mod record;
 mod replay;
 mod replies;
@@ -16,9 +21,13 @@ mod tls;
 pub use tls::{TlsError, TlsFiles};
 
 use crate::dispatch::{ExportError, Service};
-use crate::export::{Client, Exports};
+use crate::export::{Client, Exports, Transport};
+use crate::locking::Locking;
+use crate::portmap::PORT;
 use connection::Connection;
+use locking::{LockService, listening};
 use parking_lot::Mutex;
+use portmapper::Registered;
 use replay::ReplayCache;
 use rustix::net::sockopt;
 use stable::Stabilizer;
@@ -32,7 +41,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 use weft_vfs::blocking::{self, Answer, Wait};
-use weft_vfs::{Error, Secret, Vfs};
+use weft_vfs::{Error, Secret, Vfs, say};
 
 /// Most connections at once; more wait in the system's queue.
 const CONNECTIONS_MAX: usize = 8192;
@@ -55,6 +64,23 @@ pub struct Options {
     pub exports: Exports,
     /// With what TLS is offered, if it is.
     pub tls: Option<TlsFiles>,
+    /// How clients lock files, if they may.
+    pub locking: Option<LockOptions>,
+}
+
+/// How clients lock files. They find out where by a portmapper alone.
+#[derive(Clone, Debug)]
+pub struct LockOptions {
+    /// Port of portmappers, this one and those of clients.
+    pub portmapper: u16,
+    /// How long clients may claim again what they had locked, after a restart.
+    pub grace: Duration,
+}
+
+impl Default for LockOptions {
+    fn default() -> LockOptions {
+        LockOptions { portmapper: PORT, grace: Duration::from_secs(45) }
+    }
 }
 
 /// Why a volume cannot be served.
@@ -74,6 +100,28 @@ pub enum ServerError {
     /// TLS cannot be offered.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// There can be no portmapper.
+    #[error("cannot use port {} of {} as portmapper: {source}", address.port(), address.ip())]
+    Portmapper {
+        /// Where it would listen, or listens.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The machine's portmapper tells of somebody else.
+    #[error(
+        "the portmapper of this machine knows another server for program {program}: end that one ('rpcinfo -p' lists them), \
+         or, if it has ended, 'rpcinfo -d {program} {version}'"
+    )]
+    Registered {
+        /// The program's number.
+        program: u32,
+        /// Its version.
+        version: u32,
+    },
+    /// The volume cannot be read or written.
+    #[error("cannot tell which clients had locks")]
+    Clients(#[source] Box<Error>),
     /// The volume cannot keep the key that handles are made with.
     #[error("cannot store the key of file handles in the volume")]
     Key(#[source] Box<Error>),
@@ -88,6 +136,8 @@ pub struct Server {
     runtime: Mutex<Option<Runtime>>,
     stop: watch::Sender<bool>,
     connections: Arc<Semaphore>,
+    shared: Arc<Shared>,
+    registered: Option<Registered>,
 }
 
 /// What all connections share.
@@ -136,22 +186,26 @@ impl Server {
         let tls = options.tls.as_ref().map(Tls::new).transpose()?;
         let refused = |source| ServerError::Address { address: options.address, source };
         let listener = TcpListener::bind(options.address).map_err(refused)?;
-        listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let secret = handle_secret(&vfs)?;
         let verifier = random::<8>().map_err(ServerError::System)?;
-        let service = Service::new(vfs.clone(), options.exports, secret, verifier)?;
+        let mut service = Service::new(vfs.clone(), options.exports, secret, verifier)?;
+        let locks = options.locking.map(|locks| LockService::new(vfs.clone(), address, locks, &mut service));
+        let locks = locks.transpose()?;
         let runtime = runtime().map_err(ServerError::System)?;
         let (stop, stopped) = watch::channel(false);
         let stable = Stabilizer::start(vfs).map_err(ServerError::System)?;
         let shared = Arc::new(Shared { service, replays: ReplayCache::default(), stable, tls, stop: stopped });
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let listener = {
-            let _entered = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(refused)?
-        };
-        runtime.spawn(accept(listener, shared, connections.clone()));
-        Ok(Server { address, runtime: Mutex::new(Some(runtime)), stop, connections })
+        let registered = runtime.block_on(async {
+            let listener = listening(listener).map_err(refused)?;
+            tokio::spawn(accept(listener, shared.clone(), connections.clone()));
+            match locks {
+                Some(locks) => locks.start(&shared, &connections).await,
+                None => Ok(None),
+            }
+        })?;
+        Ok(Server { address, runtime: Mutex::new(Some(runtime)), stop, connections, shared, registered })
     }
 
     /// Where clients connect.
@@ -165,11 +219,18 @@ impl Server {
         self.stop.send_replace(true);
         let all = u32::try_from(CONNECTIONS_MAX).expect("a small number");
         runtime.block_on(async {
+            if let Some(registered) = &self.registered {
+                registered.withdraw().await;
+            }
             let ended = self.connections.acquire_many(all);
             // What is still on its way then is as with a server that is killed: clients ask again.
             let _ = tokio::time::timeout(LAST_REPLIES, ended).await;
         });
         runtime.shutdown_timeout(LAST_REPLIES);
+        let forgotten = self.shared.service.locking.as_ref().map_or(Ok(()), Locking::forget_idle);
+        if let Err(error) = forgotten {
+            say(format_args!("clients without locks cannot be forgotten: {error}"));
+        }
     }
 }
 
@@ -238,6 +299,8 @@ async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     // Whoever vanished must not keep its place for ever. Without it all is served as rightly.
     let _ = sockopt::set_socket_keepalive(&stream, true);
     let _ = sockopt::set_tcp_keepidle(&stream, VANISHED);
-    let client = Client { address: peer.ip().to_canonical(), port: peer.port(), tls: false };
+    let local = stream.local_addr().map_or(peer.ip(), |local| local.ip()).to_canonical();
+    let (address, port) = (peer.ip().to_canonical(), peer.port());
+    let client = Client { address, port, local, transport: Transport::Tcp, tls: false };
     Connection::new(stream, client, shared).run().await;
 }

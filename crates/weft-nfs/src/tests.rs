@@ -2,6 +2,7 @@
 
 mod client;
 mod exports;
+mod locks;
 mod procedures;
 mod rights;
 mod wire;
@@ -34,7 +35,7 @@ fn serve(exports: &str) -> Served {
 fn server(vfs: &Arc<Vfs>, exports: &str) -> Server {
     let exports = exports.parse().expect("exports");
     let address = "127.0.0.1:0".parse().expect("an address");
-    Server::start(vfs.clone(), Options { address, exports, tls: None }).expect("serves")
+    Server::start(vfs.clone(), Options { address, exports, tls: None, locking: None }).expect("serves")
 }
 
 impl Served {

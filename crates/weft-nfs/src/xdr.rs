@@ -14,7 +14,6 @@ impl<'a> Reader<'a> {
     }
 
     /// What has not been read.
-    #[cfg(test)]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -70,7 +69,7 @@ pub(crate) fn padding(len: usize) -> usize {
 }
 
 /// Bytes being written.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {

@@ -280,6 +280,11 @@ impl Locks {
         self.0.lock().counts.contains_key(&client)
     }
 
+    /// Whether only what was held before can be locked.
+    pub fn is_grace(&self) -> bool {
+        self.0.lock().is_grace
+    }
+
     /// From now on, only what was held before can be locked.
     pub fn begin_grace(&self) {
         self.0.lock().is_grace = true;

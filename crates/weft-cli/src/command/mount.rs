@@ -10,7 +10,7 @@ use crate::serving::start_nfs;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
+use weft_fuse::{LockKeeper, MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
 use weft_vfs::{Options, say};
 
@@ -101,6 +101,8 @@ fn session_options(arguments: &Mount) -> Result<SessionOptions> {
         writeback: arguments.writeback,
         keep_awake: arguments.keep_awake,
         idle_policy: !arguments.no_idle_policy,
+        // Those of clients must count for programs here, and the other way round.
+        locks: if arguments.served.portmap { LockKeeper::Volume } else { LockKeeper::Kernel },
         ..SessionOptions::default()
     })
 }

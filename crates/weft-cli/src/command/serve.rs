@@ -7,7 +7,7 @@ use crate::opened::Opened;
 use crate::serving::{memory_bytes, start_nfs};
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use weft_nfs::Server;
 use weft_store::Location;
@@ -40,7 +40,10 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options) -> Result<
         started.and_then(|server| Ok((server, opened.log(&arguments.volume, arguments.log.as_deref(), &what)?)));
     match started {
         Ok((server, log)) => {
-            println!("{}", said(&arguments.volume, server.address()));
+            let volume = arguments.volume.display();
+            let (address, portmap) = (server.address(), arguments.served.portmap);
+            let command = if portmap { mount_command(address) } else { mount_command_without_portmapper(address) };
+            println!("serving {volume} over NFS at {address}; mount it with\n    {command}");
             Ok(Serving { opened, server, log })
         }
         Err(error) => {
@@ -62,20 +65,23 @@ impl Serving {
     }
 }
 
-/// What the user is told.
-fn said(volume: &Path, address: SocketAddr) -> String {
-    format!("serving {} over NFS at {address}; mount it with\n    {}", volume.display(), mount_command(address))
-}
-
 /// What mounts what is served at `address` on Linux.
 fn mount_command(address: SocketAddr) -> String {
-    let port = address.port();
-    let host = match address.ip() {
+    format!("mount -t nfs -o vers=3 {}:/ DIRECTORY", host(address))
+}
+
+/// The same where clients must be told where all is, and cannot lock.
+fn mount_command_without_portmapper(address: SocketAddr) -> String {
+    let (port, host) = (address.port(), host(address));
+    format!("mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock {host}:/ DIRECTORY")
+}
+
+fn host(address: SocketAddr) -> String {
+    match address.ip() {
         ip if ip.is_unspecified() => "HOST".into(),
         std::net::IpAddr::V6(ip) => format!("[{ip}]"),
         std::net::IpAddr::V4(ip) => ip.to_string(),
-    };
-    format!("mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock {host}:/ DIRECTORY")
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_command_names_the_host_where_it_is_known() {
-        let command = |address: &str| mount_command(address.parse().unwrap());
+        let command = |address: &str| mount_command_without_portmapper(address.parse().unwrap());
         assert!(
             command("10.0.0.1:99").contains("port=99,") && command("10.0.0.1:99").ends_with(" 10.0.0.1:/ DIRECTORY")
         );

@@ -66,7 +66,7 @@ fn closing_a_file_gives_its_locks_up() {
     let (granted, is_granted) = channel();
     let wait = || {
         let granted = granted.clone();
-        IfHeld::Wait(Box::new(move || drop(granted.send(()))))
+        IfHeld::Wait(Box::new(move || granted.send(()).expect("somebody listens")))
     };
     fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).expect("locked");
     assert_eq!(shared.lock(wait()), Ok(Locked::Waiting));

@@ -67,7 +67,7 @@ fn a_directory_in_an_export_can_be_mounted_and_one_that_is_not_there_cannot() {
     assert_eq!(served.client("/inner/").root, inner);
     assert_eq!(client.mount("/nothing").status, NOENT);
     let exports = "/nothing *".parse().unwrap();
-    let options = crate::Options { address: "127.0.0.1:0".parse().unwrap(), exports, tls: None };
+    let options = crate::Options { address: "127.0.0.1:0".parse().unwrap(), exports, tls: None, locking: None };
     let error = crate::Server::start(served.vfs.clone(), options).err().unwrap().to_string();
     assert!(error.contains("/nothing") && error.contains("no such directory"), "{error}");
 }

@@ -1,0 +1,77 @@
+//! What NLM's calls say (X/Open XNFS 14; RFC 1813 Appendix II).
+
+use crate::dispatch::{Failure, GARBAGE, Request};
+use crate::xdr::Writer;
+use weft_vfs::FileId;
+use weft_vfs::locks::LockRange;
+
+/// Longest name of a host (`LM_MAXSTRLEN`), and cookie or owner (`MAXNETOBJ_SZ`).
+pub(super) const NAME_BYTES_MAX: usize = 1024;
+pub(super) const OBJECT_BYTES_MAX: usize = 1024;
+
+/// `nlm4_lock`.
+pub(super) struct Lock<'a> {
+    /// What the client calls itself.
+    pub(super) caller: &'a [u8],
+    handle: &'a [u8],
+    pub(super) file: FileId,
+    owner: &'a [u8],
+    process: u32,
+    offset: u64,
+    len: u64,
+}
+
+/// What tells a call's reply from that of others.
+pub(super) fn cookie<'a>(request: &mut Request<'a>) -> Result<&'a [u8], Failure> {
+    request.arguments.opaque(OBJECT_BYTES_MAX).ok_or(GARBAGE)
+}
+
+/// A name of a host.
+pub(super) fn name<'a>(request: &mut Request<'a>) -> Result<&'a [u8], Failure> {
+    request.arguments.opaque(NAME_BYTES_MAX).ok_or(GARBAGE)
+}
+
+/// What tells an owner from others on its host.
+pub(super) fn owner<'a>(request: &mut Request<'a>) -> Result<&'a [u8], Failure> {
+    request.arguments.opaque(OBJECT_BYTES_MAX).ok_or(GARBAGE)
+}
+
+pub(super) fn bool(request: &mut Request<'_>) -> Result<bool, Failure> {
+    request.arguments.bool().ok_or(GARBAGE)
+}
+
+pub(super) fn u32(request: &mut Request<'_>) -> Result<u32, Failure> {
+    request.arguments.u32().ok_or(GARBAGE)
+}
+
+impl<'a> Lock<'a> {
+    pub(super) fn read(request: &mut Request<'a>) -> Result<Lock<'a>, Failure> {
+        let caller = name(request)?;
+        let (file, handle) = request.file_and_handle()?;
+        let owner = owner(request)?;
+        let arguments = &mut request.arguments;
+        let (process, offset) = (arguments.u32().ok_or(GARBAGE)?, arguments.u64().ok_or(GARBAGE)?);
+        let len = arguments.u64().ok_or(GARBAGE)?;
+        Ok(Lock { caller, handle, file, owner, process, offset, len })
+    }
+
+    /// As it was read.
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.opaque(self.caller);
+        writer.opaque(self.handle);
+        writer.opaque(self.owner);
+        writer.u32(self.process);
+        writer.u64(self.offset);
+        writer.u64(self.len);
+    }
+
+    /// What tells its owner from others on the same host.
+    pub(super) fn owner(&self) -> Vec<u8> {
+        [&self.process.to_be_bytes()[..], self.owner].concat()
+    }
+
+    /// The bytes that it is about; none if they lie past 2^63-1.
+    pub(super) fn range(&self) -> Option<LockRange> {
+        LockRange::of_length(self.offset, self.len)
+    }
+}

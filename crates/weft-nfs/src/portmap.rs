@@ -1,0 +1,175 @@
+//! The portmapper, versions 2 to 4 (RFC 1833): tells which program is served where. It knows what this daemon serves, and takes nothing
+//! from others.
+
+use crate::dispatch::{Outcome, Service};
+use crate::export::{Client, Transport};
+use crate::rpc::{self, Call, Refusal};
+use crate::xdr::{Reader, Writer};
+use crate::{locking, mount, v3};
+use std::net::IpAddr;
+
+/// The portmapper's number.
+pub(crate) const PROGRAM: u32 = 100_000;
+/// Its port.
+pub(crate) const PORT: u16 = 111;
+/// Longest string in an argument that is looked at.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// A program that is served somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) program: u32,
+    pub(crate) version: u32,
+    pub(crate) transport: Transport,
+    pub(crate) port: u16,
+}
+
+impl Transport {
+    /// As version 2 calls it (the number of the protocol).
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Transport::Tcp => 6,
+            Transport::Udp => 17,
+        }
+    }
+
+    /// As versions 3 and 4 call it, where addresses are of the family of `address`.
+    pub(crate) fn name(self, address: IpAddr) -> &'static str {
+        match (self, address) {
+            (Transport::Tcp, IpAddr::V4(_)) => "tcp",
+            (Transport::Udp, IpAddr::V4(_)) => "udp",
+            (Transport::Tcp, IpAddr::V6(_)) => "tcp6",
+            (Transport::Udp, IpAddr::V6(_)) => "udp6",
+        }
+    }
+
+    fn named(name: &[u8]) -> Option<Transport> {
+        match name {
+            b"tcp" | b"tcp6" => Some(Transport::Tcp),
+            b"udp" | b"udp6" => Some(Transport::Udp),
+            _ => None,
+        }
+    }
+}
+
+/// All that is served on ports `tcp` and `udp`.
+pub(crate) fn mappings(tcp: u16, udp: u16) -> Vec<Mapping> {
+    let both = [(mount::PROGRAM, 3), (locking::nlm::PROGRAM, 4), (locking::nsm::PROGRAM, 1)];
+    let tcp = [(v3::PROGRAM, 3)].into_iter().chain(both).map(|it| (it, Transport::Tcp, tcp));
+    let all = tcp.chain(both.into_iter().map(|it| (it, Transport::Udp, udp)));
+    all.map(|((program, version), transport, port)| Mapping { program, version, transport, port }).collect()
+}
+
+/// Those of a portmapper at port `port` itself.
+pub(crate) fn own_mappings(port: u16) -> impl Iterator<Item = Mapping> {
+    let versions = [4, 3, 2].into_iter();
+    let all = versions.flat_map(|version| [Transport::Tcp, Transport::Udp].map(|transport| (version, transport)));
+    all.map(move |(version, transport)| Mapping { program: PROGRAM, version, transport, port })
+}
+
+/// A port as an address is written for versions 3 and 4 (RFC 5665 5.2.3.3).
+pub(crate) fn universal(address: IpAddr, port: u16) -> String {
+    format!("{address}.{}.{}", port >> 8, port & 0xff)
+}
+
+/// The port of an address that is written so.
+pub(crate) fn universal_port(address: &[u8]) -> Option<u16> {
+    let mut parts = std::str::from_utf8(address).ok()?.rsplit('.');
+    let (low, high): (u8, u8) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(u16::from_be_bytes([high, low]))
+}
+
+/// Answers a call.
+pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outcome {
+    let mut reply = rpc::success(call.xid);
+    let mut arguments = call.arguments;
+    let served = match (call.procedure.version, call.procedure.number) {
+        (2..=4, 0) => Some(()),
+        (2, 3) => port(service, &mut arguments, &mut reply),
+        (3 | 4, 3) => address(service, client, Exactly::IfThere, &mut arguments, &mut reply),
+        (4, 9) => address(service, client, Exactly::Always, &mut arguments, &mut reply),
+        (2, 4) => dump(service, &mut reply, |reply, it| {
+            for value in [it.program, it.version, it.transport.number(), u32::from(it.port)] {
+                reply.u32(value);
+            }
+        }),
+        (3 | 4, 4) => dump(service, &mut reply, |reply, it| {
+            reply.u32(it.program);
+            reply.u32(it.version);
+            reply.opaque(it.transport.name(client.local).as_bytes());
+            reply.opaque(universal(client.local, it.port).as_bytes());
+            reply.opaque(b"");
+        }),
+        (2..=4, _) => return Outcome::Reply(rpc::refused(call.xid, Refusal::ProcedureUnavailable).into()),
+        _ => return Outcome::Reply(rpc::refused(call.xid, Refusal::VersionMismatch { low: 2, high: 4 }).into()),
+    };
+    Outcome::Reply(match served {
+        Some(()) => reply.into_bytes().into(),
+        None => rpc::refused(call.xid, Refusal::GarbageArguments).into(),
+    })
+}
+
+/// Whether only the version asked for will do. Told of another one, a client learns there which ones there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exactly {
+    Always,
+    IfThere,
+}
+
+fn find(service: &Service, program: u32, version: u32, transport: Transport, exactly: Exactly) -> Option<u16> {
+    let of_program = service.portmap.iter().filter(|it| it.program == program && it.transport == transport);
+    let exact = of_program.clone().find(|it| it.version == version);
+    let found = exact.or_else(|| of_program.clone().next().filter(|_| exactly == Exactly::IfThere));
+    found.map(|found| found.port)
+}
+
+/// `PMAPPROC_GETPORT`.
+fn port(service: &Service, arguments: &mut Reader<'_>, reply: &mut Writer) -> Option<()> {
+    let (program, version, transport, _) = (arguments.u32()?, arguments.u32()?, arguments.u32()?, arguments.u32()?);
+    let transport = [Transport::Tcp, Transport::Udp].into_iter().find(|it| it.number() == transport);
+    let port = transport.and_then(|transport| find(service, program, version, transport, Exactly::IfThere));
+    reply.u32(u32::from(port.unwrap_or(0)));
+    Some(())
+}
+
+/// `RPCBPROC_GETADDR`, `RPCBPROC_GETVERSADDR`.
+fn address(
+    service: &Service,
+    client: &Client,
+    exactly: Exactly,
+    arguments: &mut Reader<'_>,
+    reply: &mut Writer,
+) -> Option<()> {
+    let (program, version) = (arguments.u32()?, arguments.u32()?);
+    let name = arguments.opaque(TEXT_BYTES_MAX)?;
+    let (_address, _owner) = (arguments.opaque(TEXT_BYTES_MAX)?, arguments.opaque(TEXT_BYTES_MAX)?);
+    // Version 3 and 4 alike: if no transport is named, that of the call.
+    let transport = if name.is_empty() { Some(client.transport) } else { Transport::named(name) };
+    let port = transport.and_then(|transport| find(service, program, version, transport, exactly));
+    reply.opaque(port.map(|port| universal(client.local, port)).unwrap_or_default().as_bytes());
+    Some(())
+}
+
+fn dump(service: &Service, reply: &mut Writer, one: impl Fn(&mut Writer, &Mapping)) -> Option<()> {
+    for mapping in &service.portmap {
+        reply.bool(true);
+        one(reply, mapping);
+    }
+    reply.bool(false);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn universal_addresses_carry_a_port() {
+        assert_eq!(universal([10, 0, 0, 1].into(), 2049), "10.0.0.1.8.1");
+        assert_eq!(universal_port(b"10.0.0.1.8.1"), Some(2049));
+        assert_eq!(universal_port(universal("fe80::1".parse().unwrap(), 111).as_bytes()), Some(111));
+        for bad in ["", "1", "10.0.0.1.8.256", "a.b"] {
+            assert_eq!(universal_port(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Calls that come as datagrams: to the portmapper, and all but NFS itself. Each has one reply, and is forgotten.
+
+use super::{May, Shared, waiting};
+use crate::dispatch::Outcome;
+use crate::export::{Client, Transport};
+use crate::rpc::{self, NoCall};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tokio::net::UdpSocket;
+use tokio::sync::Semaphore;
+
+/// Longest call that is read.
+const CALL_BYTES_MAX: usize = 8 << 10;
+/// Longest reply that is sent: whoever writes another's address on its calls must not have that one flooded.
+const REPLY_BYTES_MAX: usize = 512;
+/// Calls served at the same time; beyond, they wait in the system's queue, or get lost there.
+const RUNNING_MAX: usize = 16;
+
+/// Serves `socket` until told to stop.
+pub(super) async fn serve(socket: UdpSocket, shared: Arc<Shared>) {
+    let socket = Arc::new(socket);
+    let Ok(local) = socket.local_addr() else { return };
+    let running = Arc::new(Semaphore::new(RUNNING_MAX));
+    let mut stop = shared.stop.clone();
+    let mut call = vec![0; CALL_BYTES_MAX];
+    loop {
+        let Ok(permit) = running.clone().acquire_owned().await else { return };
+        let received = tokio::select! {
+            received = socket.recv_from(&mut call) => received,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        // What failed is what was sent before, to somebody who is not there.
+        let Ok((len, peer)) = received else { continue };
+        let (message, shared, socket) = (call[..len].to_vec(), shared.clone(), socket.clone());
+        tokio::task::spawn_blocking(move || {
+            let reply = waiting(May::Wait, || answer(&shared, local.ip(), peer, &message));
+            if let Some(reply) = reply.filter(|reply| reply.len() <= REPLY_BYTES_MAX) {
+                // One that is lost is asked for again.
+                let _ = socket.try_send_to(&reply, peer);
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn answer(shared: &Shared, local: IpAddr, peer: SocketAddr, message: &[u8]) -> Option<Vec<u8>> {
+    let (address, port) = (peer.ip().to_canonical(), peer.port());
+    let client = Client { address, port, local: local.to_canonical(), transport: Transport::Udp, tls: false };
+    let call = match rpc::parse(message) {
+        Ok(call) => call,
+        Err(NoCall::Answer(answer)) => return Some(answer),
+        Err(NoCall::Garbage) => return None,
+    };
+    match shared.service.serve(&client, &call) {
+        Outcome::Reply(reply) | Outcome::Once(_, reply) => Some(reply.head),
+        Outcome::StartTls(_) => Some(rpc::refused(call.xid, rpc::Refusal::NoSuchCredential)),
+        Outcome::WouldWait => None,
+    }
+}
