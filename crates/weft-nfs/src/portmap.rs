@@ -6,7 +6,7 @@ use crate::export::{Client, Transport};
 use crate::rpc::{self, Call, Refusal};
 use crate::xdr::{Reader, Writer};
 use crate::{locking, mount, v3};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The portmapper's number.
 pub(crate) const PROGRAM: u32 = 100_000;
@@ -72,11 +72,11 @@ pub(crate) fn universal(address: IpAddr, port: u16) -> String {
     format!("{address}.{}.{}", port >> 8, port & 0xff)
 }
 
-/// The port of an address that is written so.
-pub(crate) fn universal_port(address: &[u8]) -> Option<u16> {
-    let mut parts = std::str::from_utf8(address).ok()?.rsplit('.');
+/// The address and port that are written so.
+pub(crate) fn parse_universal(address: &[u8]) -> Option<SocketAddr> {
+    let mut parts = std::str::from_utf8(address).ok()?.rsplitn(3, '.');
     let (low, high): (u8, u8) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some(u16::from_be_bytes([high, low]))
+    Some(SocketAddr::new(parts.next()?.parse().ok()?, u16::from_be_bytes([high, low])))
 }
 
 /// Answers a call.
@@ -166,10 +166,10 @@ mod tests {
     #[test]
     fn universal_addresses_carry_a_port() {
         assert_eq!(universal([10, 0, 0, 1].into(), 2049), "10.0.0.1.8.1");
-        assert_eq!(universal_port(b"10.0.0.1.8.1"), Some(2049));
-        assert_eq!(universal_port(universal("fe80::1".parse().unwrap(), 111).as_bytes()), Some(111));
-        for bad in ["", "1", "10.0.0.1.8.256", "a.b"] {
-            assert_eq!(universal_port(bad.as_bytes()), None, "{bad}");
+        assert_eq!(parse_universal(b"10.0.0.1.8.1"), Some("10.0.0.1:2049".parse().unwrap()));
+        assert_eq!(parse_universal(b"fe80::1.0.111"), Some("[fe80::1]:111".parse().unwrap()));
+        for bad in ["", "1", "8.1", "10.0.0.1.8.256", "10.0.0.8.1", "a.b.c"] {
+            assert_eq!(parse_universal(bad.as_bytes()), None, "{bad}");
         }
     }
 }

@@ -109,15 +109,10 @@ pub enum ServerError {
         source: io::Error,
     },
     /// The machine's portmapper tells of somebody else.
-    #[error(
-        "the portmapper of this machine knows another server for program {program}: end that one ('rpcinfo -p' lists them), \
-         or, if it has ended, 'rpcinfo -d {program} {version}'"
-    )]
+    #[error("another server is there already for program {program}: end that one ('rpcinfo -p' lists them)")]
     Registered {
         /// The program's number.
         program: u32,
-        /// Its version.
-        version: u32,
     },
     /// The volume cannot be read or written.
     #[error("cannot tell which clients had locks")]

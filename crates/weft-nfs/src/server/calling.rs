@@ -3,7 +3,7 @@
 use super::record::mark;
 use crate::export::Transport;
 use crate::locking::Peer;
-use crate::portmap::{self, universal_port};
+use crate::portmap::{self, parse_universal};
 use crate::rpc::{self, Procedure};
 use crate::xdr::{Reader, Writer};
 use std::io;
@@ -70,12 +70,14 @@ pub(super) async fn port_of(peer: &Peer, portmapper: u16, procedure: Procedure) 
     }
     let asked = Procedure { program: portmap::PROGRAM, version, number: 3 };
     let to = SocketAddr::new(peer.address, portmapper);
-    let results = call(to, peer.local, Transport::Udp, asked, &arguments.into_bytes()).await?;
+    // Of an address versions 3 and 4 tell for the transport that they are asked over (RFC 1833 2.2.1).
+    let over = if version == 2 { Transport::Udp } else { peer.transport };
+    let results = call(to, peer.local, over, asked, &arguments.into_bytes()).await?;
     let mut results = Reader::new(&results);
     let port = if version == 2 {
         results.u32().and_then(|port| u16::try_from(port).ok())
     } else {
-        results.opaque(REPLY_BYTES_MAX).and_then(universal_port)
+        results.opaque(REPLY_BYTES_MAX).and_then(parse_universal).map(|address| address.port())
     };
     port.filter(|port| *port != 0).ok_or_else(|| io::Error::other("its portmapper does not know the program"))
 }

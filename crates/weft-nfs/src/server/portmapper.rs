@@ -3,11 +3,11 @@
 use super::ServerError;
 use super::calling::call;
 use crate::export::Transport;
-use crate::portmap::{self, Mapping, universal};
+use crate::portmap::{self, Mapping, parse_universal, universal};
 use crate::rpc::Procedure;
 use crate::xdr::{Reader, Writer};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
 /// Who tells.
 pub(super) enum Portmapper {
@@ -24,7 +24,9 @@ impl Portmapper {
         match TcpListener::bind(address).and_then(|tcp| Ok((tcp, UdpSocket::bind(address)?))) {
             Ok((tcp, udp)) => Ok(Portmapper::Own(tcp, udp)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Ok(Portmapper::Other(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)))
+                let here =
+                    if address.is_ipv4() { IpAddr::from(Ipv4Addr::LOCALHOST) } else { Ipv6Addr::LOCALHOST.into() };
+                Ok(Portmapper::Other(SocketAddr::new(here, port)))
             }
             Err(source) => Err(ServerError::Portmapper { address, source }),
         }
@@ -47,18 +49,36 @@ impl Registered {
     ) -> Result<Registered, ServerError> {
         let mut registered = Registered { portmapper, address, mappings: Vec::new() };
         for mapping in mappings {
-            let error = match registered.ask(Ask::Set, mapping).await {
+            let error = match registered.register(mapping).await {
                 Ok(true) => {
                     registered.mappings.push(*mapping);
                     continue;
                 }
-                Ok(false) => ServerError::Registered { program: mapping.program, version: mapping.version },
+                Ok(false) => ServerError::Registered { program: mapping.program },
                 Err(source) => ServerError::Portmapper { address: portmapper, source },
             };
             registered.withdraw().await;
             return Err(error);
         }
         Ok(registered)
+    }
+
+    /// Whether the portmapper tells of `mapping` now. It does not if it tells of another server, which is there.
+    async fn register(&self, mapping: &Mapping) -> io::Result<bool> {
+        if as_bool(&self.ask(Ask::Set, mapping).await?)? {
+            return Ok(true);
+        }
+        let told = self.ask(Ask::Address, mapping).await?;
+        let Some(other) = Reader::new(&told).opaque(told.len()).and_then(parse_universal) else { return Ok(false) };
+        let null = Procedure { program: mapping.program, version: mapping.version, number: 0 };
+        match call(other, self.portmapper.ip(), mapping.transport, null, &[]).await {
+            // One that was killed.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.ask(Ask::Unset, mapping).await?;
+                as_bool(&self.ask(Ask::Set, mapping).await?)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Tells it that nothing is served any more.
@@ -69,7 +89,7 @@ impl Registered {
         }
     }
 
-    async fn ask(&self, ask: Ask, mapping: &Mapping) -> io::Result<bool> {
+    async fn ask(&self, ask: Ask, mapping: &Mapping) -> io::Result<Vec<u8>> {
         let mut arguments = Writer::default();
         arguments.u32(mapping.program);
         arguments.u32(mapping.version);
@@ -78,14 +98,20 @@ impl Registered {
         arguments.opaque(b"");
         let procedure = Procedure { program: portmap::PROGRAM, version: 4, number: ask as u32 };
         let from = self.portmapper.ip();
-        let results = call(self.portmapper, from, Transport::Tcp, procedure, &arguments.into_bytes()).await?;
-        Reader::new(&results).bool().ok_or_else(|| io::Error::other("the reply makes no sense"))
+        // An address is told for the transport that it is asked over.
+        let over = if matches!(ask, Ask::Address) { mapping.transport } else { Transport::Tcp };
+        call(self.portmapper, from, over, procedure, &arguments.into_bytes()).await
     }
 }
 
-/// `RPCBPROC_SET`, `RPCBPROC_UNSET`.
+fn as_bool(results: &[u8]) -> io::Result<bool> {
+    Reader::new(results).bool().ok_or_else(|| io::Error::other("the portmapper's reply makes no sense"))
+}
+
+/// `RPCBPROC_SET`, `RPCBPROC_UNSET`, `RPCBPROC_GETADDR`.
 #[derive(Clone, Copy)]
 enum Ask {
     Set = 1,
     Unset = 2,
+    Address = 3,
 }
