@@ -7,7 +7,7 @@ SBINDIR ?= /sbin
 WEFT := target/release/weft
 TOOLS := target/tools
 
-.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-nfs bench-postgres install uninstall clean packages tools
+.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-nfs bench-postgres connectathon install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -56,6 +56,10 @@ bench-digests: build
 ## bench-nfs  compare a volume over NFS with NFS-Ganesha and nfsd (DIR=where to work, CONNECTATHON=its sources)
 bench-nfs: build
 	tests/bench-nfs $(WEFT) $(or $(DIR),/var/tmp)
+
+## connectathon run Connectathon's tests by Linux's NFS client (CONNECTATHON=its sources; as root)
+connectathon: build
+	tests/connectathon $(CONNECTATHON)
 
 ## bench-postgres compare a volume in PostgreSQL with one in files (DIR=where to work)
 bench-postgres: build
