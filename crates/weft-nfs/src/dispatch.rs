@@ -155,6 +155,15 @@ impl Service {
         }
     }
 
+    /// A client says that it, which calls itself `name`, has restarted: it holds no locks any more. Not believed of one that may use nothing,
+    /// such as a user of a machine whose super-user alone may.
+    pub(crate) fn restarted(&self, client: &Client, name: &[u8]) {
+        let is_known = |exported: &Exported| exported.export.rule(client) != Err(Closed::Denied);
+        if let Some(locking) = self.locking.as_ref().filter(|_| self.exports.iter().any(is_known)) {
+            locking.restarted(client.address, name);
+        }
+    }
+
     /// The bytes of the handle of `file`, found through `exported`.
     pub(crate) fn handle(&self, exported: &Exported, file: FileId) -> [u8; HANDLE_BYTES] {
         self.key.seal(&Handle { export: exported.root.ino, file })

@@ -13,7 +13,7 @@ pub(crate) use clients::{Earlier, Locking};
 use crate::export::Transport;
 use std::net::IpAddr;
 use weft_vfs::Ino;
-use weft_vfs::locks::LockRequest;
+use weft_vfs::locks::{Grant, LockRequest};
 
 /// Where a client is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,10 @@ pub(crate) enum Message {
         to: Peer,
         /// `nlm4_testargs`.
         arguments: Vec<u8>,
-        /// What it is, for the case that the client does not want it any more.
+        /// What it is: the client is to say whether it still wants it.
         ino: Ino,
         request: LockRequest,
+        grant: Grant,
     },
     /// What has come of a call whose reply says nothing.
     Result {

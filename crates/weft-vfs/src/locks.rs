@@ -14,6 +14,7 @@ pub use ranges::LockRange;
 
 use file::{FileLocks, Waiting};
 use parking_lot::Mutex;
+use ranges::Held;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use weft_store::Ino;
@@ -88,13 +89,38 @@ pub struct Conflict {
 /// What to do once a lock is granted. Called without locks by whoever made room for it; must not wait.
 pub type Granted = Box<dyn FnOnce() + Send>;
 
-/// What to do about a lock that others are in the way of.
+/// A lock that was granted to somebody who waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant(u64);
+
+/// What to do about a lock that others are in the way of. The same request that waits already keeps its place, and is told of by what was
+/// given last.
 pub enum IfHeld {
     /// Fail.
     Fail,
-    /// Wait. The same request that waits already keeps its place, and is told of by this.
+    /// Wait.
     Wait(Granted),
+    /// Wait, and then be asked whether it is still wanted: until [`Locks::answer`] it is held all the same.
+    WaitAndAnswer(Box<dyn FnOnce(Grant) + Send>),
 }
+
+/// Whether a lock that was granted is still wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// It is.
+    Yes,
+    /// Whoever waited has given up.
+    No,
+}
+
+/// Whom to tell, of those who wait.
+enum Then {
+    Tell(Granted),
+    Ask(Box<dyn FnOnce(Grant) + Send>),
+}
+
+/// Those to be told, when the table is no longer held.
+type Telling = Vec<Box<dyn FnOnce() + Send>>;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +184,7 @@ struct Table {
     /// Ranges, reservations and waits of each client.
     counts: FxHashMap<LockClient, usize>,
     clients: u64,
+    grants: u64,
     is_grace: bool,
 }
 
@@ -192,9 +219,30 @@ impl Locks {
             granted.into_iter().for_each(|then| then());
             return Ok(Locked::Now);
         }
-        let IfHeld::Wait(then) = if_held else { return Err(LockError::Held) };
+        let then = match if_held {
+            IfHeld::Fail => return Err(LockError::Held),
+            IfHeld::Wait(then) => Then::Tell(then),
+            IfHeld::WaitAndAnswer(then) => Then::Ask(then),
+        };
         table.wait(ino, request, then)?;
         Ok(Locked::Waiting)
+    }
+
+    /// Tells whether what `request` was granted is wanted. If not, it is given up, but for what its owner has asked for
+    /// once more since.
+    pub fn answer(&self, ino: Ino, request: &LockRequest, grant: Grant, wanted: Wanted) {
+        let granted = {
+            let mut table = self.0.lock();
+            let Some(file) = table.files.get_mut(&ino) else { return };
+            let mut change = 0;
+            for (range, held) in file.granted(request, grant) {
+                let held = (wanted == Wanted::Yes).then_some(Held { grant: None, ..held });
+                change += file.set(&request.owner, request.kind, range, held);
+            }
+            table.count(request.owner.client, change);
+            table.grant(ino)
+        };
+        granted.into_iter().for_each(|then| then());
     }
 
     /// Gives up what `owner` holds of `range` of `ino` by `kind`.
@@ -317,14 +365,14 @@ impl Table {
     }
 
     /// Has `request` hold its range, and gives whom to tell that they hold theirs now.
-    fn hold(&mut self, ino: Ino, request: &LockRequest) -> Vec<Granted> {
-        let held = Some((request.mode, request.pid));
-        let change = self.files.entry(ino).or_default().set(&request.owner, request.kind, request.range, held);
+    fn hold(&mut self, ino: Ino, request: &LockRequest) -> Telling {
+        let held = Held { mode: request.mode, pid: request.pid, grant: None };
+        let change = self.files.entry(ino).or_default().set(&request.owner, request.kind, request.range, Some(held));
         self.count(request.owner.client, change);
         self.grant(ino)
     }
 
-    fn wait(&mut self, ino: Ino, request: LockRequest, then: Granted) -> Result<(), LockError> {
+    fn wait(&mut self, ino: Ino, request: LockRequest, then: Then) -> Result<(), LockError> {
         if let Some(file) = self.files.get_mut(&ino)
             && let Some(waiting) = file.waiting.iter_mut().find(|waiting| waiting.request == request)
         {
@@ -381,23 +429,30 @@ impl Table {
     }
 
     /// Grants what nobody is in the way of any more, in the order in which it was asked for.
-    fn grant(&mut self, ino: Ino) -> Vec<Granted> {
-        let mut granted = Vec::new();
+    fn grant(&mut self, ino: Ino) -> Telling {
+        let mut granted = Telling::new();
         while !self.is_grace
             && let Some(file) = self.files.get_mut(&ino)
             && let Some(at) = file.waiting.iter().position(|it| file.conflicts(&it.request).next().is_none())
         {
             let Waiting { request, then } = file.waiting.remove(at).expect("it is there");
-            let change = file.set(&request.owner, request.kind, request.range, Some((request.mode, request.pid)));
+            self.grants += 1;
+            let number = Grant(self.grants);
+            let grant = matches!(then, Then::Ask(_)).then_some(number);
+            let held = Held { mode: request.mode, pid: request.pid, grant };
+            let change = file.set(&request.owner, request.kind, request.range, Some(held));
             self.count(request.owner.client, change);
             self.waits_no_more(ino, &request.owner);
-            granted.push(then);
+            granted.push(match then {
+                Then::Tell(then) => then,
+                Then::Ask(then) => Box::new(move || then(number)),
+            });
         }
         self.forget_unused(ino);
         granted
     }
 
-    fn grant_all(&mut self) -> Vec<Granted> {
+    fn grant_all(&mut self) -> Telling {
         let files: Vec<Ino> = self.files.keys().copied().collect();
         files.into_iter().flat_map(|ino| self.grant(ino)).collect()
     }

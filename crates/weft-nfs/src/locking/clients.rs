@@ -112,7 +112,7 @@ impl Locking {
     }
 
     /// A host at `address` that calls itself `name` has restarted, and holds nothing any more.
-    pub(super) fn restarted(&self, address: IpAddr, name: &[u8]) {
+    pub(crate) fn restarted(&self, address: IpAddr, name: &[u8]) {
         let gone: Vec<LockClient> = {
             let clients = self.clients.lock();
             let is_it =

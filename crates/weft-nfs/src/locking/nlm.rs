@@ -112,7 +112,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
             None
         }),
         FREE_ALL => name(&mut request).map(|name| {
-            locking.restarted(client.address, name);
+            service.restarted(client, name);
             None
         }),
         _ => Err(Failure::Refused(Refusal::ProcedureUnavailable)),
@@ -237,9 +237,11 @@ fn lock(
     let if_held = if block && monitored == Monitored::Yes {
         let to = Peer { address: client.address, local: client.local, transport: client.transport };
         let (ino, request) = (lock.file.ino, wanted.clone());
-        let message = Message::Granted { to, arguments: granted.into_bytes(), ino, request };
-        let outbox = locking.outbox();
-        IfHeld::Wait(Box::new(move || drop(outbox.send(message))))
+        let (arguments, outbox) = (granted.into_bytes(), locking.outbox());
+        IfHeld::WaitAndAnswer(Box::new(move |grant| {
+            // Nobody takes it only when all ends.
+            let _ = outbox.send(Message::Granted { to, arguments, ino, request, grant });
+        }))
     } else {
         IfHeld::Fail
     };

@@ -35,7 +35,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
             let (Some(name), Some(_state)) = (arguments.opaque(NAME_BYTES_MAX), arguments.u32()) else {
                 return refused(Refusal::GarbageArguments);
             };
-            locking.restarted(client.address, name);
+            service.restarted(client, name);
         }
         _ => return refused(Refusal::ProcedureUnavailable),
     }

@@ -6,8 +6,11 @@ use crate::export::{Client, Transport};
 use crate::rpc::{self, NoCall};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::UdpSocket;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 /// Longest call that is read.
 const CALL_BYTES_MAX: usize = 8 << 10;
@@ -15,6 +18,9 @@ const CALL_BYTES_MAX: usize = 8 << 10;
 const REPLY_BYTES_MAX: usize = 512;
 /// Calls served at the same time; beyond, they wait in the system's queue, or get lost there.
 const RUNNING_MAX: usize = 16;
+
+/// How long to wait before more are received, after that failed.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves `socket` until told to stop.
 pub(super) async fn serve(socket: UdpSocket, shared: Arc<Shared>) {
@@ -29,14 +35,16 @@ pub(super) async fn serve(socket: UdpSocket, shared: Arc<Shared>) {
             received = socket.recv_from(&mut call) => received,
             _ = stop.wait_for(|stop| *stop) => return,
         };
-        // What failed is what was sent before, to somebody who is not there.
-        let Ok((len, peer)) = received else { continue };
+        let Ok((len, peer)) = received else {
+            sleep(AGAIN).await;
+            continue;
+        };
         let (message, shared, socket) = (call[..len].to_vec(), shared.clone(), socket.clone());
         tokio::task::spawn_blocking(move || {
             let reply = waiting(May::Wait, || answer(&shared, local.ip(), peer, &message));
             if let Some(reply) = reply.filter(|reply| reply.len() <= REPLY_BYTES_MAX) {
                 // One that is lost is asked for again.
-                let _ = socket.try_send_to(&reply, peer);
+                let _ = Handle::current().block_on(socket.send_to(&reply, peer));
             }
             drop(permit);
         });

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
+use weft_vfs::locks::Wanted;
 use weft_vfs::{Vfs, say};
 
 /// Clients that are being told something at the same time.
@@ -65,17 +66,19 @@ async fn send_one(message: Message, portmapper: u16, vfs: &Vfs) {
             // If it is lost, the client asks again.
             let _ = call_program(&to, portmapper, procedure, &arguments).await;
         }
-        Message::Granted { to, arguments, ino, request } => {
+        Message::Granted { to, arguments, ino, request, grant } => {
             let procedure = Procedure { program: nlm::PROGRAM, version: 4, number: nlm::GRANTED };
             let mut tries = Tries::during(GRANT_PATIENCE);
             loop {
                 let results = call_program(&to, portmapper, procedure, &arguments).await;
-                match results.ok().and_then(|results| nlm::answer(&results)) {
-                    Some(LockStatus::GRANTED) => return,
+                let wanted = match results.ok().and_then(|results| nlm::answer(&results)) {
                     // It has just started, or does not answer.
-                    Some(LockStatus::GRACE) | None => {}
-                    // It has given up waiting.
-                    Some(_) => return vfs.locks().unlock(ino, &request.owner, request.kind, request.range),
+                    Some(LockStatus::GRACE) | None => None,
+                    Some(LockStatus::GRANTED) => Some(Wanted::Yes),
+                    Some(_) => Some(Wanted::No),
+                };
+                if let Some(wanted) = wanted {
+                    return vfs.locks().answer(ino, &request, grant, wanted);
                 }
                 if !tries.again().await {
                     // One that says nothing may still know of it: then it will ask, and hear that it has the lock.

@@ -1,14 +1,14 @@
 //! The locks of one file.
 
 use super::ranges::{Held, LockRange, Ranges};
-use super::{Conflict, Granted, LockClient, LockKind, LockMode, LockOwner, LockRequest, ShareBits};
+use super::{Conflict, Grant, LockClient, LockKind, LockMode, LockOwner, LockRequest, ShareBits, Then};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
 /// A request that waits.
 pub(super) struct Waiting {
     pub(super) request: LockRequest,
-    pub(super) then: Granted,
+    pub(super) then: Then,
 }
 
 #[derive(Default)]
@@ -32,8 +32,9 @@ impl FileLocks {
         let others = self.held.iter().filter(|((owner, kind), _)| *owner != request.owner && kind.sees(request.kind));
         others.flat_map(move |((owner, _), ranges)| {
             let met = ranges.meeting(request.range);
-            let met = met.filter(|(_, (mode, _))| request.mode == LockMode::Exclusive || *mode == LockMode::Exclusive);
-            met.map(|(range, (mode, pid))| Conflict { owner: owner.clone(), range, mode, pid })
+            let excludes = |held: &Held| request.mode == LockMode::Exclusive || held.mode == LockMode::Exclusive;
+            let met = met.filter(move |(_, held)| excludes(held));
+            met.map(|(range, held)| Conflict { owner: owner.clone(), range, mode: held.mode, pid: held.pid })
         })
     }
 
@@ -48,6 +49,13 @@ impl FileLocks {
             self.held.remove(&key);
         }
         after.cast_signed() - before.cast_signed()
+    }
+
+    /// What the owner of `request` holds of its range since `grant`, not having asked for it again.
+    pub(super) fn granted(&self, request: &LockRequest, grant: Grant) -> Vec<(LockRange, Held)> {
+        let ranges = self.held.get(&(request.owner.clone(), request.kind));
+        let met = ranges.into_iter().flat_map(|ranges| ranges.meeting(request.range));
+        met.filter(|(_, held)| held.grant == Some(grant)).collect()
     }
 
     /// Forgets all of `client`.

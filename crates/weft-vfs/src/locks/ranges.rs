@@ -1,6 +1,6 @@
 //! Ranges of bytes, and what one owner holds of a file.
 
-use super::LockMode;
+use super::{Grant, LockMode};
 use std::collections::BTreeMap;
 
 /// Bytes of a file, at least one.
@@ -44,8 +44,21 @@ impl LockRange {
     }
 }
 
-/// How a range is held, and by which process.
-pub(super) type Held = (LockMode, u32);
+/// How a range is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) mode: LockMode,
+    /// By which process.
+    pub(super) pid: u32,
+    /// If whoever it was granted to has not said yet that it wants it.
+    pub(super) grant: Option<Grant>,
+}
+
+impl Held {
+    fn joins(&self, other: &Held) -> bool {
+        self.mode == other.mode && self.grant == other.grant
+    }
+}
 
 /// What one owner holds of a file: ranges that do not meet, by their first bytes.
 #[derive(Debug, Default)]
@@ -83,12 +96,12 @@ impl Ranges {
         let LockRange { mut first, mut last } = range;
         if let Some((before, (end, theirs))) = self.0.range(..first).next_back()
             && end + 1 == first
-            && theirs.0 == held.0
+            && theirs.joins(&held)
         {
             first = *before;
         }
         if let Some((end, theirs)) = last.checked_add(1).and_then(|after| self.0.get(&after))
-            && theirs.0 == held.0
+            && theirs.joins(&held)
         {
             let end = *end;
             self.0.remove(&(last + 1));

@@ -85,6 +85,43 @@ fn fcntl_and_flock_do_not_see_each_other_and_nfs_sees_both() {
 }
 
 #[test]
+fn what_was_granted_and_is_not_wanted_is_given_up_but_not_what_was_asked_for_since() {
+    let locks = Locks::default();
+    let (holder, waiter) = (owner(1, 1), owner(2, 1));
+    let grants: Arc<Mutex<Vec<Grant>>> = Arc::default();
+    let wanted = request(waiter.clone(), 0, 9, LockMode::Exclusive);
+    let lock = |request, if_held| locks.lock(INO, request, Claim::New, if_held).unwrap();
+    let wait = || {
+        let grants = grants.clone();
+        lock(request(holder.clone(), 0, 9, LockMode::Exclusive), IfHeld::Fail);
+        lock(wanted.clone(), IfHeld::WaitAndAnswer(Box::new(move |grant| grants.lock().push(grant))));
+        locks.unlock(INO, &holder, LockKind::Range, LockRange::ALL);
+    };
+    let first_held = || {
+        let all = request(holder.clone(), 0, u64::MAX, LockMode::Shared);
+        locks.test(INO, &all).map(|found| (found.range.first(), found.range.last()))
+    };
+    wait();
+    assert_eq!(first_held(), Some((0, 9)), "it is held while its owner is asked");
+    lock(request(waiter.clone(), 4, 5, LockMode::Exclusive), IfHeld::Fail);
+    let first = grants.lock()[0];
+    locks.answer(INO, &wanted, first, Wanted::No);
+    assert_eq!(first_held(), Some((4, 5)));
+    locks.answer(INO, &wanted, first, Wanted::No);
+    assert_eq!(first_held(), Some((4, 5)));
+    locks.unlock(INO, &waiter, LockKind::Range, LockRange::ALL);
+    wait();
+    locks.answer(INO, &wanted, first, Wanted::No);
+    assert_eq!(first_held(), Some((0, 9)), "that was another one");
+    let second = grants.lock()[1];
+    locks.answer(INO, &wanted, second, Wanted::Yes);
+    lock(request(waiter.clone(), 10, 12, LockMode::Exclusive), IfHeld::Fail);
+    assert_eq!(first_held(), Some((0, 12)), "what is wanted is like any other");
+    locks.answer(INO, &wanted, second, Wanted::No);
+    assert_eq!(first_held(), Some((0, 12)));
+}
+
+#[test]
 fn during_grace_only_old_locks_are_granted_and_new_ones_wait() {
     let locks = Locks::default();
     let granted = Arc::default();

@@ -1,16 +1,15 @@
-//! What programs do with locks, done on a mount: `locks DIRECTORY` says `ok NAME` or `not ok NAME` for each kind. Processes of its own
-//! lock, told to by lines on their standard input (`locks DIRECTORY/FILE help`). It runs on any file system.
+//! What programs do with locks. Processes of its own lock, told to by lines on their standard input (`client FILE help`).
 
+use crate::Work;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-type Work = fn(&Path) -> io::Result<()>;
-
-const ALL: [(&str, Work); 7] = [
+/// On a file each.
+pub(crate) const ALL: [(&str, Work); 7] = [
     ("ranges exclude others and are told of", ranges),
     ("ranges are split, joined and changed", pieces),
     ("ranges past 4 GiB and to the end are locked", far),
@@ -19,33 +18,6 @@ const ALL: [(&str, Work); 7] = [
     ("closing a file gives its ranges up", closing),
     ("ending gives all up", ending),
 ];
-
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let failed = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [directory] => ALL.iter().map(|(name, work)| say(name, work(&Path::new(directory).join("locked")))).sum(),
-        [file, "help"] => say("helping", help(Path::new(file))),
-        _ => {
-            eprintln!("locks DIRECTORY");
-            return ExitCode::from(2);
-        }
-    };
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn say(name: &str, result: io::Result<()>) -> u32 {
-    match result {
-        Ok(()) => {
-            println!("ok {name}");
-            0
-        }
-        Err(error) => {
-            println!("not ok {name}");
-            println!("    {error}");
-            1
-        }
-    }
-}
 
 /// A process that does what it is told.
 struct Helper {
@@ -57,11 +29,11 @@ struct Helper {
 impl Helper {
     fn new(file: &Path) -> io::Result<Helper> {
         let mut command = Command::new(std::env::current_exe()?);
-        let lent = std::env::var_os("LOCKS_RUN_BY");
+        let lent = std::env::var_os("CLIENT_RUN_BY");
         if let Some(loader) = &lent {
             // In the virtual machine of tests/guest programs are run by a program.
             command = Command::new(loader);
-            command.arg("/payload/locks");
+            command.arg("/payload/client");
         }
         let mut process = command.arg(file).arg("help").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let orders = process.stdin.take();
@@ -100,7 +72,7 @@ impl Drop for Helper {
 }
 
 /// Locks `file` as told: `try`, `wait`, `test` with `r` or `w`, first byte and length; `unlock` likewise; `close`.
-fn help(file: &Path) -> io::Result<()> {
+pub(crate) fn help(file: &Path) -> io::Result<()> {
     let open = || File::options().read(true).write(true).create(true).truncate(false).open(file);
     let held = open()?;
     for line in io::stdin().lines() {

@@ -1,6 +1,8 @@
 //! What programs do to files, done on a mount and looked at: `client DIRECTORY` says `ok NAME` or `not ok NAME` for each kind of
-//! work; `client DIRECTORY churn ROUNDS` works and verifies, and says `round N` after each round. For the virtual machine of
+//! work, `client DIRECTORY locks` for each kind of locking; `client DIRECTORY churn ROUNDS` works and verifies, and says `round N` after each round. For the virtual machine of
 //! tests/guest; it runs on any file system.
+
+mod locks;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -32,12 +34,17 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let failed = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [directory] => all(Path::new(directory)),
+        [directory, "locks"] => {
+            let file = Path::new(directory).join("locked");
+            locks::ALL.iter().map(|(name, work)| say(name, work(&file))).sum()
+        }
+        [file, "help"] => say("helping", locks::help(Path::new(file))),
         [directory, "churn", rounds] => {
             let rounds = rounds.parse().expect("a number of rounds");
             say("what is written survives whatever happens to the server", churn(Path::new(directory), rounds))
         }
         _ => {
-            eprintln!("client DIRECTORY [churn ROUNDS]");
+            eprintln!("client DIRECTORY [locks | churn ROUNDS]");
             return ExitCode::from(2);
         }
     };
