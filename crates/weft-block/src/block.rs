@@ -84,6 +84,12 @@ impl Slice {
         assert!(range.start <= range.end && range.end <= self.len, "slice out of bounds");
         Slice { block: self.block.clone(), start: self.start + range.start, len: range.end - range.start }
     }
+
+    /// The bytes, to be edited where they lie, if nobody else can reach any of their block.
+    pub fn alone(&mut self) -> Option<&mut [u8]> {
+        let memory = Arc::get_mut(&mut self.block.memory)?;
+        Some(&mut memory[self.start..self.start + self.len])
+    }
 }
 
 impl Deref for Slice {
@@ -132,6 +138,18 @@ mod tests {
     #[should_panic(expected = "slice out of bounds")]
     fn a_slice_cannot_reach_past_its_end() {
         Block::copy_of(b"abcd").slice(0..2).slice(1..3);
+    }
+
+    #[test]
+    fn what_somebody_else_can_reach_is_not_edited() {
+        let block = Block::copy_of(b"abcdef");
+        let mut part = block.slice(1..3);
+        assert!(part.alone().is_none());
+        drop(block);
+        part.alone().expect("there is nobody else").make_ascii_uppercase();
+        let other = part.clone();
+        assert!(part.alone().is_none());
+        assert_eq!(&*other, b"BC");
     }
 
     #[test]

@@ -75,6 +75,13 @@ pub enum Command {
     Verify(Verify),
     /// Tell the counters and cache hit rates of a mounted volume
     Stats(Stats),
+    /// Transform bytes by a network of stages
+    ///
+    /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head -100'; 'weft stages' lists them. They run in this
+    /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise.
+    Run(Run),
+    /// List the stages that networks are made of, or tell exactly what one does
+    Stages(Stages),
     /// Run the same work in several directories and compare
     Bench(weft_bench::Arguments),
     /// Print a completion script
@@ -88,6 +95,33 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
+}
+
+#[derive(Args)]
+pub struct Run {
+    /// The network
+    #[arg(short, long)]
+    pub network: String,
+    /// What undoes the network instead, if all of its stages can be undone
+    #[arg(long)]
+    pub inverse: bool,
+    /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are one
+    #[arg(long)]
+    pub no_fuse: bool,
+    /// Tell what the network is instead of running it: each stage, whether it keeps length and places, what undoes it
+    #[arg(long)]
+    pub show: bool,
+    /// Files to read one after the other instead of the standard input; '-' stands for that
+    pub files: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Stages {
+    /// Tell all about this one
+    pub name: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where blocks lie.

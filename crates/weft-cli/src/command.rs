@@ -11,6 +11,7 @@ mod init;
 mod log;
 mod mount;
 mod mounted;
+mod network;
 mod pages;
 mod prove;
 mod scrub;
@@ -48,6 +49,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Verify(arguments) => sign::verify(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
+        Command::Run(arguments) => network::run(&arguments),
+        Command::Stages(arguments) => network::stages(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { dir } => pages::man(dir.as_deref()),
@@ -76,6 +79,8 @@ impl Command {
             | Command::Scrub(_)
             | Command::Verify(_)
             | Command::Stats(_)
+            | Command::Run(_)
+            | Command::Stages(_)
             | Command::Completions { .. }
             | Command::Man { dir: None } => true,
             Command::Check(arguments) => !arguments.repair,

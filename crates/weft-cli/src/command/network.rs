@@ -1,0 +1,158 @@
+//! `weft run` and `weft stages`: networks without a volume.
+
+use super::usage;
+use crate::arguments::{Run as Arguments, Stages};
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use serde_json::json;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice, Read, stdin, stdout};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weft_block::Rope;
+use weft_transform::catalog::{self, STAGES};
+use weft_transform::{Network, NetworkError, Reading, Run, RunError};
+
+/// Runs a network on files or the standard input.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let text = &arguments.network;
+    let mut network = match Network::parse(text) {
+        Ok(network) => network,
+        Err(error) => return usage(said(text, &error)),
+    };
+    if arguments.inverse {
+        let stuck = network.stages().find(|(_, _, inverse)| inverse.is_none()).map(|(stage, ..)| stage.to_owned());
+        network = match network.inverse() {
+            Some(inverse) => inverse,
+            None => bail!("the network cannot be undone: nothing undoes '{}'", stuck.unwrap_or_default()),
+        };
+    }
+    if arguments.no_fuse {
+        network = network.unfused();
+    }
+    if arguments.show {
+        show(&network);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let files = Files { left: arguments.files.iter().cloned().collect(), open: None };
+    let files = if arguments.files.is_empty() { Files { left: [PathBuf::from("-")].into(), ..files } } else { files };
+    for rope in Run::start(&network, Reading(files))? {
+        write_all(&rope.map_err(explained)?).context("cannot write to the standard output")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong with a network, and with what it begins there.
+fn said(text: &str, error: &NetworkError) -> String {
+    let rest: String = text.get(error.at..).unwrap_or_default().chars().take(20).collect();
+    if rest.is_empty() { format!("network: {error}, its end") } else { format!("network: {error}: '{rest}'") }
+}
+
+/// A file that cannot be read says so itself.
+fn explained(error: RunError) -> anyhow::Error {
+    match error {
+        RunError::Source(source) => source.into(),
+        stage @ RunError::Stage { .. } => stage.into(),
+    }
+}
+
+fn show(network: &Network) {
+    for (stage, keeps, inverse) in network.stages() {
+        let keeps = match (keeps.length, keeps.place) {
+            (true, true) => "length and places",
+            (true, false) => "length",
+            (false, _) => "nothing",
+        };
+        let inverse = inverse.map_or("nothing".into(), |inverse| format!("'{inverse}'"));
+        println!("{stage}\n    keeps {keeps}; undone by {inverse}");
+    }
+}
+
+/// Files that are read one after the other.
+struct Files {
+    left: VecDeque<PathBuf>,
+    open: Option<(PathBuf, Box<dyn Read>)>,
+}
+
+impl Read for Files {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some((path, file)) = &mut self.open {
+                let read = file.read(buffer);
+                match read.map_err(|error| about(path, &error))? {
+                    0 => self.open = None,
+                    len => return Ok(len),
+                }
+            }
+            let Some(path) = self.left.pop_front() else { return Ok(0) };
+            let file: Box<dyn Read> = if path.as_os_str() == "-" {
+                Box::new(stdin().lock())
+            } else {
+                Box::new(File::open(&path).map_err(|error| about(&path, &error))?)
+            };
+            self.open = Some((path, file));
+        }
+    }
+}
+
+fn about(path: &std::path::Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
+}
+
+/// Writes all of `rope` from where it lies.
+fn write_all(rope: &Rope) -> io::Result<()> {
+    /// What writev(2) takes at once.
+    const PARTS_MAX: usize = 1024;
+    let stdout = stdout();
+    let mut parts: VecDeque<&[u8]> = rope.slices().iter().map(|slice| &slice[..]).collect();
+    while !parts.is_empty() {
+        let next: Vec<IoSlice<'_>> = parts.iter().take(PARTS_MAX).map(|part| IoSlice::new(part)).collect();
+        let mut written = match rustix::io::writev(stdout.as_fd(), &next) {
+            Ok(written) => written,
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        while let Some(first) = parts.front_mut() {
+            if written < first.len() {
+                *first = &first[written..];
+                break;
+            }
+            written -= first.len();
+            parts.pop_front();
+        }
+    }
+    Ok(())
+}
+
+/// Lists stages, or tells about one.
+pub fn stages(arguments: &Stages) -> Result<ExitCode> {
+    let chosen: Vec<_> = match &arguments.name {
+        None => STAGES.iter().collect(),
+        Some(name) => match catalog::find(name) {
+            Some(entry) => vec![entry],
+            None => bail!("there is no stage '{name}' ('weft stages' lists them)"),
+        },
+    };
+    if arguments.json {
+        let told = |entry: &&catalog::Entry| {
+            json!({
+                "name": entry.name,
+                "usage": entry.usage,
+                "summary": entry.summary,
+                "documentation": entry.documentation,
+            })
+        };
+        println!("{}", json!(chosen.iter().map(told).collect::<Vec<_>>()));
+    } else if arguments.name.is_some() {
+        for entry in chosen {
+            println!("{}\n    {}\n\n{}", entry.usage, entry.summary, entry.documentation);
+        }
+    } else {
+        for entry in chosen {
+            println!("{:12} {}", entry.name, entry.summary);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

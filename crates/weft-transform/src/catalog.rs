@@ -1,0 +1,228 @@
+//! All native stages, with what they do in words.
+
+use crate::language::{Call, NetworkError};
+use crate::stage::Stage;
+use crate::stages::{codecs, hashes, maps, selecting, sorting, texts};
+
+/// A stage that networks can have.
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is written.
+    pub usage: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Exactly what it does.
+    pub documentation: &'static str,
+    build: fn(&Call) -> Result<Stage, NetworkError>,
+}
+
+const fn entry(
+    name: &'static str,
+    usage: &'static str,
+    summary: &'static str,
+    documentation: &'static str,
+    build: fn(&Call) -> Result<Stage, NetworkError>,
+) -> Entry {
+    Entry { name, usage, summary, documentation, build }
+}
+
+/// All of them, by name.
+pub const STAGES: &[Entry] = &[
+    entry(
+        "base64",
+        "base64 [-d]",
+        "to base64, or from it",
+        "As base64(1): lines of 76 characters (RFC 4648 4). -d passes over white space, and refuses all else that is not base64.",
+        texts::base64,
+    ),
+    entry(
+        "blake3",
+        "blake3",
+        "BLAKE3 of all there is",
+        "64 hexadecimal digits and a newline: what b3sum --no-names tells.",
+        hashes::blake3,
+    ),
+    entry(
+        "bzip2",
+        "bzip2 [-1 … -9 | -d]",
+        "compress with bzip2, or decompress",
+        "As bzip2(1): level 9 unless another is given. -d reads several streams as one and refuses what is damaged, cut off, or followed by something else.",
+        codecs::bzip2,
+    ),
+    entry(
+        "cut",
+        "cut -f LIST [-d BYTE] [-s] | cut -b LIST",
+        "keep fields or bytes of each line",
+        "As cut(1), bytes only: LIST is numbers and ranges such as 1,3-5,7-. Fields are separated by a tab, or by BYTE; lines without it pass whole, or go with -s. A last line without newline gets one.",
+        selecting::cut,
+    ),
+    entry(
+        "decrement",
+        "decrement [N]",
+        "subtract N from each byte",
+        "Modulo 256; N is 1 unless given. Keeps length and place.",
+        maps::decrement,
+    ),
+    entry(
+        "grep",
+        "grep [-i] [-v] [-c] [-m N] REGEX",
+        "keep lines that match",
+        "REGEX is in the syntax of Rust's regex crate, looked for anywhere in a line; bytes need not be UTF-8, but only characters of UTF-8 are matched by a dot ((?-u:.) matches any byte). -i: whatever the case. -v: lines that do not match. -c: only how many. -m: the first N. A last line without newline gets one, as from grep(1).",
+        selecting::grep,
+    ),
+    entry(
+        "gzip",
+        "gzip [-1 … -9 | -d]",
+        "compress with gzip, or decompress",
+        "RFC 1952, without name and time, level 6 unless another is given. -d reads several members as one, verifies their checksums, and refuses what is damaged, cut off, or followed by something else.",
+        codecs::gzip,
+    ),
+    entry(
+        "head",
+        "head [-N | -n N | -c BYTES]",
+        "keep the beginning",
+        "As head(1): the first 10 lines, N lines or so many bytes, as they are. Nothing after them is read.",
+        selecting::head,
+    ),
+    entry(
+        "hex",
+        "hex [-d]",
+        "to hexadecimal digits, or from them",
+        "Two digits for each byte, without newlines. -d takes either case, passes over white space, and refuses all else.",
+        texts::hex,
+    ),
+    entry("identity", "identity", "change nothing", "All bytes as they are, by reference.", maps::identity),
+    entry(
+        "increment",
+        "increment [N]",
+        "add N to each byte",
+        "Modulo 256; N is 1 unless given. Keeps length and place.",
+        maps::increment,
+    ),
+    entry(
+        "lower",
+        "lower",
+        "capital letters become small",
+        "The letters of ASCII alone. Keeps length and place.",
+        maps::lower,
+    ),
+    entry(
+        "nl",
+        "nl",
+        "number lines",
+        "As nl(1): six digits and a tab before each line that has any bytes; seven blanks before those that have none.",
+        selecting::nl,
+    ),
+    entry(
+        "replace",
+        "replace [-i] REGEX TEXT",
+        "put TEXT in the place of what matches",
+        "In each line, all matches that do not overlap, from the left. In TEXT $1 and ${name} stand for groups, $$ for a dollar. REGEX as for grep.",
+        selecting::replace,
+    ),
+    entry(
+        "rot13",
+        "rot13",
+        "turn letters by 13 places",
+        "The letters of ASCII alone; what undoes it is itself. Keeps length and place.",
+        maps::rot13,
+    ),
+    entry(
+        "sha256",
+        "sha256",
+        "SHA-256 of all there is",
+        "64 hexadecimal digits and a newline: what sha256sum tells, without the name.",
+        hashes::sha256,
+    ),
+    entry(
+        "sort",
+        "sort [-n] [-r] [-u]",
+        "sort lines",
+        "As sort(1) in the C locale, by bytes; -n: by the number that they begin with; -r: the other way round; -u: of equal ones the first. More than 64 MiB of lines go through temporary files.",
+        sorting::sort,
+    ),
+    entry(
+        "tail",
+        "tail [-N | -n N | -c BYTES]",
+        "keep the end",
+        "As tail(1): the last 10 lines, N lines or so many bytes, as they are. What it keeps is held in memory.",
+        selecting::tail,
+    ),
+    entry(
+        "tr",
+        "tr FROM TO | tr -d FROM",
+        "replace bytes one by one, or delete them",
+        "As tr(1): FROM and TO are bytes, ranges such as a-z, and \\n \\t \\r \\0 \\\\; a shorter TO goes on with its last byte. Replacing keeps length and place.",
+        maps::tr,
+    ),
+    entry(
+        "uniq",
+        "uniq [-c] [-d | -u]",
+        "keep one of equal neighbours",
+        "As uniq(1): -c with how many there were, -d only lines that came several times, -u only those that came once. A last line without newline gets one.",
+        selecting::uniq,
+    ),
+    entry(
+        "upper",
+        "upper",
+        "small letters become capital",
+        "The letters of ASCII alone. Keeps length and place.",
+        maps::upper,
+    ),
+    entry(
+        "wc",
+        "wc [-l] [-w] [-c]",
+        "count lines, words, bytes",
+        "As wc(1) of a pipe in the C locale: newlines, runs of bytes that are not white space, bytes. One count is told as it is, several in columns of seven.",
+        selecting::wc,
+    ),
+    entry(
+        "xor",
+        "xor N",
+        "combine each byte with N by exclusive or",
+        "N is from 0 to 255; what undoes it is itself. Keeps length and place.",
+        maps::xor,
+    ),
+    entry(
+        "xz",
+        "xz [-0 … -9 | -d]",
+        "compress with xz, or decompress",
+        "As xz(1), checked by CRC64, level 6 unless another is given. -d reads several streams as one, takes 100 MiB of memory at most, and refuses what is damaged, cut off, or followed by something else.",
+        codecs::xz,
+    ),
+    entry(
+        "zstd",
+        "zstd [-1 … -19 | -d]",
+        "compress with Zstandard, or decompress",
+        "As zstd(1), level 3 unless another is given. -d reads several frames as one, takes frames with windows of up to 128 MiB, and refuses what is damaged, cut off, or followed by something else.",
+        codecs::zstd,
+    ),
+];
+
+/// The stage called `name`.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    STAGES.iter().find(|entry| entry.name == name)
+}
+
+pub(crate) fn build(call: &Call) -> Result<Stage, NetworkError> {
+    let unknown = || {
+        let message = format!("there is no stage '{}' ('weft stages' lists them)", call.name.text);
+        NetworkError::new(message, call.name.at)
+    };
+    (find(&call.name.text).ok_or_else(unknown)?.build)(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_order_and_usages_begin_with_them() {
+        assert!(STAGES.is_sorted_by_key(|entry| entry.name));
+        for entry in STAGES {
+            assert!(entry.usage.split(' ').next() == Some(entry.name), "{}", entry.name);
+            assert!(entry.summary.len() < 60 && entry.documentation.ends_with('.'), "{}", entry.name);
+        }
+    }
+}

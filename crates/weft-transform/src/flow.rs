@@ -1,0 +1,112 @@
+//! What flows between stages: slices that wait to be taken, and slices that were made.
+
+use std::collections::VecDeque;
+use weft_block::{Buffer, Rope, Slice};
+
+/// Bytes that a stage gives before it is asked whether it has more.
+const OUTPUT_BYTES: usize = 256 << 10;
+/// Bytes of small pieces that are put together.
+const PIECE_BYTES: usize = 64 << 10;
+/// Bytes below which copying is cheaper than remembering where they lie.
+const SMALL_BYTES: usize = 512;
+
+/// What a stage has not taken yet. No slice is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    slices: VecDeque<Slice>,
+    ends: bool,
+}
+
+impl Input {
+    /// Adds all of `rope` at the end.
+    pub(crate) fn append(&mut self, rope: &Rope) {
+        self.slices.extend(rope.slices().iter().cloned());
+    }
+
+    /// Adds `slice` at the end.
+    #[cfg(test)]
+    pub(crate) fn push(&mut self, slice: Slice) {
+        if !slice.is_empty() {
+            self.slices.push_back(slice);
+        }
+    }
+
+    /// Nothing will be added any more.
+    pub(crate) fn end(&mut self) {
+        self.ends = true;
+    }
+
+    /// Whether all was taken, and nothing will come any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ends && self.slices.is_empty()
+    }
+
+    /// Whether nothing comes after the first `count` bytes.
+    pub(crate) fn ends_with(&self, count: usize) -> bool {
+        self.ends && self.slices.len() <= 1 && self.slices.front().map_or(0, |slice| slice.len()) == count
+    }
+
+    /// The first bytes.
+    pub(crate) fn front(&self) -> Option<&Slice> {
+        self.slices.front()
+    }
+
+    /// Takes the first bytes.
+    pub(crate) fn take(&mut self) -> Option<Slice> {
+        self.slices.pop_front()
+    }
+
+    /// Takes `count` of the first bytes, no more than [`Input::front`] has.
+    pub(crate) fn skip(&mut self, count: usize) {
+        if let Some(slice) = self.slices.pop_front()
+            && count < slice.len()
+        {
+            self.slices.push_front(slice.slice(count..slice.len()));
+        }
+    }
+}
+
+/// What a stage has made.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    rope: Rope,
+    /// Small pieces that are put together, after all in `rope`.
+    pieces: Option<Buffer>,
+}
+
+impl Output {
+    /// Adds bytes that lie somewhere already: by reference, but for a few among others that are copied.
+    pub(crate) fn push(&mut self, slice: Slice) {
+        if slice.len() < SMALL_BYTES && self.pieces.is_some() {
+            return self.write(&slice);
+        }
+        self.close_piece();
+        self.rope.push(slice);
+    }
+
+    /// Adds a copy of `bytes`.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        let pieces = self.pieces.get_or_insert_default();
+        pieces.extend_from_slice(bytes);
+        if pieces.len() >= PIECE_BYTES {
+            self.close_piece();
+        }
+    }
+
+    /// Whether there is enough for now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rope.len() + self.pieces.as_ref().map_or(0, |pieces| pieces.len()) >= OUTPUT_BYTES
+    }
+
+    /// All that was added.
+    pub(crate) fn take(&mut self) -> Rope {
+        self.close_piece();
+        std::mem::take(&mut self.rope)
+    }
+
+    fn close_piece(&mut self) {
+        if let Some(pieces) = self.pieces.take() {
+            self.rope.push(pieces.freeze().whole());
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Networks of stages that transform streams of bytes where they lie.
+//!
+//! A network is written in a small language ([`Network::parse`]), checked when it is made, and run any number of times ([`Run`]). Data goes
+//! from stage to stage as slices of blocks, by reference; a stage edits a slice in place where nobody else can reach its block. This crate
+//! knows `weft-block` and nothing of files.
+
+mod arguments;
+pub mod catalog;
+mod flow;
+mod language;
+mod network;
+mod run;
+mod stage;
+mod stages;
+
+pub use language::NetworkError;
+pub use network::Network;
+pub use run::{Reading, Run, RunError, Source};
+pub use stage::{Keeps, Shape, StageError};

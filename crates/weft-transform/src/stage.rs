@@ -1,0 +1,101 @@
+//! What a stage is: what it says of itself before anything runs, and what it does when it runs.
+
+use crate::flow::{Input, Output};
+use crate::stages::maps::ByteMap;
+use std::fmt;
+use std::io;
+
+/// What bytes are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Nobody knows: what a file holds, or what was compressed.
+    Unknown,
+    /// Lines of text.
+    Text,
+    /// Surely no text: compressed.
+    Binary,
+}
+
+/// What a stage leaves as it was, so that more can be done with its results than to read them from front to back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keeps {
+    /// There are as many bytes as before.
+    pub length: bool,
+    /// Each byte follows from the one at the same place alone, so that any part can be had without the rest.
+    pub place: bool,
+}
+
+/// A stage of a network, with its arguments: what it does is known and checked, nothing runs yet.
+pub(crate) struct Stage {
+    /// Whether it works on lines of text, so that what is surely none is refused before it is read.
+    pub(crate) wants_text: bool,
+    /// What comes of bytes of a shape.
+    pub(crate) gives: fn(Shape) -> Shape,
+    /// What it leaves as it was.
+    pub(crate) keeps: Keeps,
+    /// What makes of its results what it was given, as text of the language.
+    pub(crate) inverse: Option<String>,
+    /// What it does to each byte, if that is all it does.
+    pub(crate) byte_map: Option<ByteMap>,
+    /// Begins to run.
+    pub(crate) start: Box<dyn Fn() -> Result<Box<dyn Running>, StageError> + Send + Sync>,
+}
+
+impl Stage {
+    /// One that begins so, and of which nothing more is known.
+    pub(crate) fn new<R: Running + 'static>(start: impl Fn() -> R + Send + Sync + 'static) -> Stage {
+        Stage {
+            wants_text: false,
+            gives: |_| Shape::Unknown,
+            keeps: Keeps::default(),
+            inverse: None,
+            byte_map: None,
+            start: Box::new(move || Ok(Box::new(start()))),
+        }
+    }
+
+    /// One that makes text of text.
+    pub(crate) fn of_text<R: Running + 'static>(start: impl Fn() -> R + Send + Sync + 'static) -> Stage {
+        Stage { wants_text: true, gives: |_| Shape::Text, ..Stage::new(start) }
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stage").field("keeps", &self.keeps).field("inverse", &self.inverse).finish_non_exhaustive()
+    }
+}
+
+/// What a stage that runs needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More input; all there was has been taken.
+    NeedsInput,
+    /// Room: its output is to be taken away.
+    HasMore,
+    /// Nothing: it has given all it ever will, whatever else may come.
+    Ended,
+}
+
+/// A stage that runs.
+pub(crate) trait Running: Send {
+    /// Takes from `input` and gives to `output`, until one is empty, the other full, or all is done.
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError>;
+}
+
+/// Why a stage cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// What it was given is not what it can work on.
+    #[error("{0}")]
+    Data(String),
+    /// It could not keep what it must.
+    #[error("cannot use a temporary file: {0}")]
+    Temporary(#[from] io::Error),
+}
+
+impl StageError {
+    pub(crate) fn data(what: impl Into<String>) -> StageError {
+        StageError::Data(what.into())
+    }
+}

@@ -1,0 +1,9 @@
+//! The native stages, a file for each kind.
+
+pub(crate) mod codecs;
+pub(crate) mod hashes;
+pub(crate) mod lines;
+pub(crate) mod maps;
+pub(crate) mod selecting;
+pub(crate) mod sorting;
+pub(crate) mod texts;

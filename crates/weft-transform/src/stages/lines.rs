@@ -1,0 +1,218 @@
+//! How stages work on lines: they see each one, and what they keep is passed on where it lies.
+
+use crate::flow::{Input, Output};
+use crate::stage::{Progress, Running, StageError};
+use memchr::memchr;
+use weft_block::Slice;
+
+/// Longest line, in bytes: it is held in memory.
+const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// A line: its text, without the newline that it may end with.
+#[derive(Clone, Copy)]
+pub(crate) struct Line<'a> {
+    pub(crate) text: &'a [u8],
+    /// Only the last one may have none.
+    pub(crate) has_newline: bool,
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is passed on as it is; a newline is added if it has none.
+    Pass,
+    /// It is passed on without anything added.
+    PassAsIs,
+    /// It goes; what was written instead, if anything, takes its place.
+    Drop,
+    /// It goes, and nothing after it matters.
+    End,
+}
+
+/// What a stage does with lines.
+pub(crate) trait Lines: Send {
+    /// What becomes of `line`; what comes in its place is added to `instead`.
+    fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate;
+    /// There are no more; what comes at the end is added to `instead`.
+    fn end(&mut self, instead: &mut Vec<u8>);
+}
+
+/// Gives lines to a stage.
+pub(crate) struct ByLine<L> {
+    lines: L,
+    /// The beginning of a line whose end has not come yet.
+    begun: Vec<u8>,
+    /// What comes in the place of lines.
+    instead: Vec<u8>,
+    is_over: bool,
+}
+
+impl<L: Lines> ByLine<L> {
+    pub(crate) fn new(lines: L) -> ByLine<L> {
+        ByLine { lines, begun: Vec::new(), instead: Vec::new(), is_over: false }
+    }
+
+    /// What was given the lines.
+    pub(crate) fn into_lines(self) -> L {
+        self.lines
+    }
+
+    /// Takes a line that does not lie in one slice.
+    fn whole(&mut self, text: &[u8], has_newline: bool, output: &mut Output) {
+        let fate = self.lines.line(Line { text, has_newline }, &mut self.instead);
+        self.write_instead(output);
+        if matches!(fate, Fate::Pass | Fate::PassAsIs) {
+            output.write(text);
+            output.write(&b"\n"[..usize::from(has_newline || fate == Fate::Pass)]);
+        }
+        self.is_over = fate == Fate::End;
+    }
+
+    fn write_instead(&mut self, output: &mut Output) {
+        if !self.instead.is_empty() {
+            output.write(&self.instead);
+            self.instead.clear();
+        }
+    }
+
+    /// Takes the lines that end in `slice`, until there is enough. How many bytes were taken.
+    fn lines_of(&mut self, slice: &Slice, output: &mut Output) -> Result<usize, StageError> {
+        let mut at = 0;
+        if !self.begun.is_empty() {
+            let Some(end) = memchr(b'\n', slice) else { return self.begin(slice) };
+            let mut line = std::mem::take(&mut self.begun);
+            line.extend_from_slice(&slice[..end]);
+            self.whole(&line, true, output);
+            at = end + 1;
+        }
+        // Neighbours that are passed on are one piece.
+        let mut passing = at..at;
+        while !self.is_over && !output.is_full() {
+            let Some(len) = memchr(b'\n', &slice[at..]) else { break };
+            let fate = self.lines.line(Line { text: &slice[at..at + len], has_newline: true }, &mut self.instead);
+            at += len + 1;
+            if matches!(fate, Fate::Pass | Fate::PassAsIs) && self.instead.is_empty() {
+                passing.end = at;
+                continue;
+            }
+            output.push(slice.slice(passing));
+            self.write_instead(output);
+            let passes = matches!(fate, Fate::Pass | Fate::PassAsIs);
+            passing = if passes { at - len - 1..at } else { at..at };
+            self.is_over = fate == Fate::End;
+        }
+        output.push(slice.slice(passing));
+        if !self.is_over && !output.is_full() && at < slice.len() {
+            at += self.begin(&slice[at..])?;
+        }
+        Ok(at)
+    }
+
+    /// Keeps the beginning of a line.
+    fn begin(&mut self, bytes: &[u8]) -> Result<usize, StageError> {
+        if self.begun.len() + bytes.len() > LINE_BYTES_MAX {
+            return Err(StageError::data(format!("a line has more than {LINE_BYTES_MAX} bytes")));
+        }
+        self.begun.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+}
+
+impl<L: Lines> Running for ByLine<L> {
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        while !self.is_over {
+            if output.is_full() {
+                return Ok(Progress::HasMore);
+            }
+            let Some(slice) = input.front().cloned() else { break };
+            let taken = self.lines_of(&slice, output)?;
+            drop(slice);
+            input.skip(taken);
+        }
+        if !self.is_over && !input.has_ended() {
+            return Ok(Progress::NeedsInput);
+        }
+        if !self.is_over && !self.begun.is_empty() {
+            let line = std::mem::take(&mut self.begun);
+            self.whole(&line, false, output);
+        }
+        self.lines.end(&mut self.instead);
+        self.write_instead(output);
+        Ok(Progress::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Passes lines on, drops or replaces them, by their first byte.
+    struct Mixed;
+
+    impl Lines for Mixed {
+        fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
+            match line.text.first() {
+                Some(b'd') => Fate::Drop,
+                Some(b'r') => {
+                    instead.extend_from_slice(b"replaced\n");
+                    Fate::Drop
+                }
+                Some(b'b') => {
+                    instead.extend_from_slice(b"before\n");
+                    Fate::PassAsIs
+                }
+                Some(b'e') => Fate::End,
+                Some(b'p') => Fate::Pass,
+                _ => Fate::PassAsIs,
+            }
+        }
+
+        fn end(&mut self, instead: &mut Vec<u8>) {
+            instead.extend_from_slice(b"end");
+        }
+    }
+
+    fn expected(text: &[u8]) -> Vec<u8> {
+        let mut result = Vec::new();
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let ends = line.ends_with(b"\n");
+            match line.strip_suffix(b"\n").unwrap_or(line).first() {
+                Some(b'd') => {}
+                Some(b'r') => result.extend_from_slice(b"replaced\n"),
+                Some(b'b') => result.extend_from_slice(&[b"before\n", line].concat()),
+                Some(b'e') => break,
+                Some(b'p') if !ends => result.extend_from_slice(&[line, b"\n"].concat()),
+                _ => result.extend_from_slice(line),
+            }
+        }
+        result.extend_from_slice(b"end");
+        result
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_found_wherever_the_input_is_cut(
+            text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'd'), Just(b'r'), Just(b'b'), Just(b'p'), Just(b'x'), Just(b'x'), Just(b'y'), Just(b'z'), Just(b'e')], 0..60),
+            cuts in proptest::collection::vec(1usize..9, 1..9),
+        ) {
+            let (mut stage, mut input, mut output) = (ByLine::new(Mixed), Input::default(), Output::default());
+            let (mut at, mut made, mut piece) = (0, Vec::new(), 0);
+            loop {
+                let progress = stage.advance(&mut input, &mut output).unwrap();
+                made.extend(output.take().to_vec());
+                match progress {
+                    Progress::Ended => break,
+                    Progress::HasMore => {}
+                    Progress::NeedsInput if at == text.len() => input.end(),
+                    Progress::NeedsInput => {
+                        let end = (at + cuts[piece % cuts.len()]).min(text.len());
+                        input.push(Slice::from(text[at..end].to_vec()));
+                        (at, piece) = (end, piece + 1);
+                    }
+                }
+            }
+            prop_assert_eq!(made, expected(&text));
+        }
+    }
+}

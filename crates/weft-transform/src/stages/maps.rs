@@ -1,0 +1,282 @@
+//! Stages that change each byte by itself: identity, increment, decrement, xor, rot13, upper, lower, tr.
+//!
+//! They keep length and place, run in place where they may, and neighbours are one: two passes over the bytes become one.
+
+use crate::arguments::{Arguments, parsed};
+use crate::flow::{Input, Output};
+use crate::language::{Call, NetworkError, Word};
+use crate::stage::{Keeps, Progress, Running, Shape, Stage, StageError};
+use weft_block::{Buffer, Slice};
+
+/// What becomes of each byte.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum ByteMap {
+    /// It stays what it is.
+    Same,
+    /// This is added, modulo 256.
+    Add(u8),
+    /// It is combined with this by exclusive or.
+    Xor(u8),
+    /// What the table says.
+    Table(Box<[u8; 256]>),
+}
+
+impl std::fmt::Debug for ByteMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ByteMap::Same => f.write_str("Same"),
+            ByteMap::Add(by) => write!(f, "Add({by})"),
+            ByteMap::Xor(with) => write!(f, "Xor({with})"),
+            ByteMap::Table(_) => f.write_str("Table"),
+        }
+    }
+}
+
+impl ByteMap {
+    fn of(&self, byte: u8) -> u8 {
+        match self {
+            ByteMap::Same => byte,
+            ByteMap::Add(by) => byte.wrapping_add(*by),
+            ByteMap::Xor(with) => byte ^ with,
+            ByteMap::Table(table) => table[usize::from(byte)],
+        }
+    }
+
+    fn table(of: impl Fn(u8) -> u8) -> ByteMap {
+        let mut table = Box::new([0; 256]);
+        (0..=255).zip(table.iter_mut()).for_each(|(byte, to)| *to = of(byte));
+        ByteMap::Table(table)
+    }
+
+    /// This, and then `next`.
+    pub(crate) fn then(&self, next: &ByteMap) -> ByteMap {
+        match (self, next) {
+            (ByteMap::Same, other) | (other, ByteMap::Same) => other.clone(),
+            (ByteMap::Add(one), ByteMap::Add(other)) => ByteMap::Add(one.wrapping_add(*other)),
+            (ByteMap::Xor(one), ByteMap::Xor(other)) => ByteMap::Xor(one ^ other),
+            _ => ByteMap::table(|byte| next.of(self.of(byte))),
+        }
+    }
+
+    /// Changes `bytes` where they lie.
+    fn edit(&self, bytes: &mut [u8]) {
+        // A loop each, so that the compiler makes one of vectors of it.
+        match self {
+            ByteMap::Same => {}
+            ByteMap::Add(by) => bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(*by)),
+            ByteMap::Xor(with) => bytes.iter_mut().for_each(|byte| *byte ^= with),
+            ByteMap::Table(table) => bytes.iter_mut().for_each(|byte| *byte = table[usize::from(*byte)]),
+        }
+    }
+
+    /// Writes what becomes of `bytes` over `to`, which is as long.
+    fn copy(&self, bytes: &[u8], to: &mut [u8]) {
+        let pairs = to.iter_mut().zip(bytes);
+        match self {
+            ByteMap::Same => to.copy_from_slice(bytes),
+            ByteMap::Add(by) => pairs.for_each(|(to, byte)| *to = byte.wrapping_add(*by)),
+            ByteMap::Xor(with) => pairs.for_each(|(to, byte)| *to = byte ^ with),
+            ByteMap::Table(table) => pairs.for_each(|(to, byte)| *to = table[usize::from(*byte)]),
+        }
+    }
+
+    /// What becomes of `slice`: in place if nobody else can reach it, else in one pass into new memory.
+    fn apply(&self, mut slice: Slice) -> Slice {
+        if *self == ByteMap::Same {
+            return slice;
+        }
+        if let Some(bytes) = slice.alone() {
+            self.edit(bytes);
+            return slice;
+        }
+        let mut buffer = Buffer::any(slice.len());
+        self.copy(&slice, &mut buffer);
+        buffer.freeze().whole()
+    }
+}
+
+/// A stage that is a map.
+pub(crate) fn stage(map: ByteMap, inverse: Option<String>) -> Stage {
+    let gives = if map == ByteMap::Same { |input| input } else { |_| Shape::Unknown };
+    let started = map.clone();
+    let keeps = Keeps { length: true, place: true };
+    Stage { gives, keeps, inverse, byte_map: Some(map), ..Stage::new(move || Mapping(started.clone())) }
+}
+
+struct Mapping(ByteMap);
+
+impl Running for Mapping {
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        while let Some(slice) = input.take() {
+            output.push(self.0.apply(slice));
+        }
+        Ok(if input.has_ended() { Progress::Ended } else { Progress::NeedsInput })
+    }
+}
+
+pub(crate) fn identity(call: &Call) -> Result<Stage, NetworkError> {
+    Arguments::read(call, "", "")?.end()?;
+    Ok(stage(ByteMap::Same, Some("identity".into())))
+}
+
+/// A byte as decimal digits.
+fn byte(word: &Word) -> Result<u8, NetworkError> {
+    parsed(word, "a number from 0 to 255")
+}
+
+fn amount(call: &Call) -> Result<u8, NetworkError> {
+    let mut arguments = Arguments::read(call, "", "")?;
+    let amount = arguments.optional().map(byte).transpose()?.unwrap_or(1);
+    arguments.end()?;
+    Ok(amount)
+}
+
+pub(crate) fn increment(call: &Call) -> Result<Stage, NetworkError> {
+    let amount = amount(call)?;
+    Ok(stage(ByteMap::Add(amount), Some(format!("decrement {amount}"))))
+}
+
+pub(crate) fn decrement(call: &Call) -> Result<Stage, NetworkError> {
+    let amount = amount(call)?;
+    Ok(stage(ByteMap::Add(amount.wrapping_neg()), Some(format!("increment {amount}"))))
+}
+
+pub(crate) fn xor(call: &Call) -> Result<Stage, NetworkError> {
+    let mut arguments = Arguments::read(call, "", "")?;
+    let with = byte(arguments.operand("a byte, as a number")?)?;
+    arguments.end()?;
+    Ok(stage(ByteMap::Xor(with), Some(format!("xor {with}"))))
+}
+
+pub(crate) fn rot13(call: &Call) -> Result<Stage, NetworkError> {
+    Arguments::read(call, "", "")?.end()?;
+    let turn = |byte: u8, from: u8| (byte - from + 13) % 26 + from;
+    let map = ByteMap::table(|byte| match byte {
+        b'a'..=b'z' => turn(byte, b'a'),
+        b'A'..=b'Z' => turn(byte, b'A'),
+        byte => byte,
+    });
+    Ok(stage(map, Some("rot13".into())))
+}
+
+pub(crate) fn upper(call: &Call) -> Result<Stage, NetworkError> {
+    Arguments::read(call, "", "")?.end()?;
+    Ok(stage(ByteMap::table(|byte| byte.to_ascii_uppercase()), None))
+}
+
+pub(crate) fn lower(call: &Call) -> Result<Stage, NetworkError> {
+    Arguments::read(call, "", "")?.end()?;
+    Ok(stage(ByteMap::table(|byte| byte.to_ascii_lowercase()), None))
+}
+
+/// The bytes that an operand of tr stands for.
+fn set(word: &Word) -> Result<Vec<u8>, NetworkError> {
+    let wrong = |message: &str| NetworkError::new(format!("'{}': {message}", word.text), word.at);
+    let mut bytes = Vec::new();
+    let mut rest = word.text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next().ok_or_else(|| wrong("nothing follows the backslash"))? {
+                b'n' => (b'\n', false),
+                b't' => (b'\t', false),
+                b'r' => (b'\r', false),
+                b'0' => (0, false),
+                other => (other, false),
+            },
+            b'-' => (b'-', true),
+            byte => (byte, false),
+        });
+    }
+    let mut set = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        // A dash between two bytes is a range.
+        if let (first, Some((_, true)), Some((last, _))) = (bytes[at].0, bytes.get(at + 1), bytes.get(at + 2)) {
+            if first > *last {
+                return Err(wrong("a range goes upwards"));
+            }
+            set.extend(first..=*last);
+            at += 3;
+        } else {
+            set.push(bytes[at].0);
+            at += 1;
+        }
+    }
+    if set.is_empty() { Err(wrong("there are no bytes")) } else { Ok(set) }
+}
+
+pub(crate) fn tr(call: &Call) -> Result<Stage, NetworkError> {
+    let mut arguments = Arguments::read(call, "d", "")?;
+    let from = set(arguments.operand("the bytes to replace")?)?;
+    if arguments.has('d') {
+        arguments.end()?;
+        let mut goes = [false; 256];
+        from.iter().for_each(|byte| goes[usize::from(*byte)] = true);
+        return Ok(Stage::new(move || Deleting(Box::new(goes))));
+    }
+    let to = set(arguments.operand("what to replace them with")?)?;
+    arguments.end()?;
+    let mut table: [u8; 256] = std::array::from_fn(|byte| u8::try_from(byte).expect("a byte"));
+    let last = to.len() - 1;
+    from.iter().enumerate().for_each(|(at, byte)| table[usize::from(*byte)] = to[at.min(last)]);
+    Ok(stage(ByteMap::Table(Box::new(table)), None))
+}
+
+/// `tr -d`: which bytes go.
+struct Deleting(Box<[bool; 256]>);
+
+impl Running for Deleting {
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        while let Some(slice) = input.take() {
+            let mut kept = Buffer::any(slice.len());
+            let mut len = 0;
+            for byte in slice.iter() {
+                kept[len] = *byte;
+                len += usize::from(!self.0[usize::from(*byte)]);
+            }
+            kept.resize(len);
+            output.push(kept.freeze().whole());
+        }
+        Ok(if input.has_ended() { Progress::Ended } else { Progress::NeedsInput })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weft_block::Block;
+
+    fn any_map() -> impl Strategy<Value = ByteMap> {
+        prop_oneof![
+            Just(ByteMap::Same),
+            any::<u8>().prop_map(ByteMap::Add),
+            any::<u8>().prop_map(ByteMap::Xor),
+            any::<u8>().prop_map(|by| ByteMap::table(|byte| byte.wrapping_mul(by))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn maps_made_one_do_what_they_do_one_after_the_other(one in any_map(), other in any_map(), bytes: Vec<u8>) {
+            let fused = one.then(&other).apply(Slice::from(bytes.clone()));
+            prop_assert_eq!(&*fused, &*other.apply(one.apply(Slice::from(bytes.clone()))));
+            let expected: Vec<u8> = bytes.iter().map(|byte| other.of(one.of(*byte))).collect();
+            prop_assert_eq!(&*fused, &*expected);
+        }
+
+        #[test]
+        fn what_somebody_else_has_is_never_edited(map in any_map(), bytes in proptest::collection::vec(any::<u8>(), 2..99)) {
+            let block = Block::new(bytes.clone());
+            let half = block.slice(0..bytes.len() / 2);
+            let changed = map.apply(half);
+            prop_assert_eq!(&*block, &*bytes);
+            let expected: Vec<u8> = bytes[..bytes.len() / 2].iter().map(|byte| map.of(*byte)).collect();
+            prop_assert_eq!(&*changed, &*expected);
+            let alone = block.whole();
+            drop(block);
+            let address = alone.as_ptr();
+            prop_assert_eq!(map.apply(alone).as_ptr(), address, "edited in place");
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! Stages that choose among lines: grep, head, tail, uniq, cut, nl, replace, wc, tac.
+
+use super::lines::{ByLine, Fate, Line, Lines};
+use crate::arguments::Arguments;
+use crate::flow::{Input, Output};
+use crate::language::{Call, NetworkError, Word};
+use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use memchr::memrchr;
+use regex::bytes::{Regex, RegexBuilder};
+use std::collections::VecDeque;
+use std::io::Write;
+use weft_block::Slice;
+
+/// A regular expression, as the regex crate has them.
+fn regex(word: &Word, ignores_case: bool) -> Result<Regex, NetworkError> {
+    let mut builder = RegexBuilder::new(&word.text);
+    builder.case_insensitive(ignores_case).unicode(true);
+    builder.build().map_err(|error| {
+        let text = error.to_string();
+        let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        NetworkError::new(format!("'{}' is no regular expression: {why}", word.text), word.at)
+    })
+}
+
+/// grep.
+#[derive(Clone)]
+struct Grep {
+    pattern: Regex,
+    inverts: bool,
+    /// How many are still to come, if that is limited.
+    left: Option<u64>,
+    /// How many there were, if they are only counted.
+    counted: Option<u64>,
+}
+
+impl Lines for Grep {
+    fn line(&mut self, line: Line<'_>, _: &mut Vec<u8>) -> Fate {
+        if self.left == Some(0) {
+            return Fate::End;
+        }
+        if self.pattern.is_match(line.text) == self.inverts {
+            return Fate::Drop;
+        }
+        self.left = self.left.map(|left| left - 1);
+        match &mut self.counted {
+            Some(count) => {
+                *count += 1;
+                Fate::Drop
+            }
+            None => Fate::Pass,
+        }
+    }
+
+    fn end(&mut self, instead: &mut Vec<u8>) {
+        if let Some(count) = self.counted {
+            writeln!(instead, "{count}").expect("memory takes all");
+        }
+    }
+}
+
+pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
+    let mut arguments = Arguments::read(call, "ivc", "m")?;
+    let pattern = regex(arguments.operand("a regular expression")?, arguments.has('i'))?;
+    let (inverts, counts, left) = (arguments.has('v'), arguments.has('c'), arguments.value('m', "a number")?);
+    arguments.end()?;
+    let grep = Grep { pattern, inverts, left, counted: counts.then_some(0) };
+    Ok(Stage::of_text(move || ByLine::new(grep.clone())))
+}
+
+/// How much head and tail keep.
+#[derive(Clone, Copy)]
+enum Amount {
+    Lines(u64),
+    Bytes(u64),
+}
+
+fn amount(call: &Call) -> Result<Amount, NetworkError> {
+    let arguments = Arguments::read(call, "", "nc")?;
+    arguments.end()?;
+    match (arguments.value('n', "a number of lines")?, arguments.value('c', "a number of bytes")?) {
+        (Some(_), Some(_)) => Err(NetworkError::new("give lines or bytes, not both", call.name.at)),
+        (None, Some(bytes)) => Ok(Amount::Bytes(bytes)),
+        (lines, None) => Ok(Amount::Lines(lines.unwrap_or(10))),
+    }
+}
+
+/// head: how much is left.
+struct Head(Amount);
+
+impl Running for Head {
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        while !matches!(self.0, Amount::Lines(0) | Amount::Bytes(0)) {
+            let Some(slice) = input.take() else {
+                return Ok(if input.has_ended() { Progress::Ended } else { Progress::NeedsInput });
+            };
+            let len = slice.len() as u64;
+            let keep = match &mut self.0 {
+                Amount::Bytes(left) => {
+                    let keep = len.min(*left);
+                    *left -= keep;
+                    usize::try_from(keep).expect("no more than there are")
+                }
+                Amount::Lines(left) => {
+                    let ends = memchr::memchr_iter(b'\n', &slice);
+                    let ends = ends.take(usize::try_from(*left).unwrap_or(usize::MAX));
+                    let (count, last) = ends.fold((0, 0), |(count, _), end| (count + 1, end + 1));
+                    *left -= count;
+                    if *left == 0 { last } else { slice.len() }
+                }
+            };
+            output.push(slice.slice(0..keep));
+        }
+        Ok(Progress::Ended)
+    }
+}
+
+pub(crate) fn head(call: &Call) -> Result<Stage, NetworkError> {
+    let amount = amount(call)?;
+    Ok(Stage { gives: |input| input, ..Stage::new(move || Head(amount)) })
+}
+
+/// tail: what may still be among the last.
+struct Tail {
+    amount: Amount,
+    kept: VecDeque<Slice>,
+    bytes: u64,
+    newlines: u64,
+}
+
+impl Tail {
+    /// Lets go of slices that are not among the last, whatever comes.
+    fn forget(&mut self) {
+        while let Some(first) = self.kept.front() {
+            let (bytes, newlines) = (first.len() as u64, memchr::memchr_iter(b'\n', first).count() as u64);
+            let is_needed = match self.amount {
+                Amount::Bytes(wanted) => self.bytes - bytes < wanted,
+                // One more: the last line may have no newline.
+                Amount::Lines(wanted) => self.newlines - newlines <= wanted,
+            };
+            if is_needed {
+                break;
+            }
+            self.bytes -= bytes;
+            self.newlines -= newlines;
+            self.kept.pop_front();
+        }
+    }
+
+    /// The byte from which on it is kept.
+    fn start(&self) -> u64 {
+        match self.amount {
+            Amount::Bytes(wanted) => self.bytes.saturating_sub(wanted),
+            Amount::Lines(0) => self.bytes,
+            Amount::Lines(wanted) => {
+                let ends = self.kept.back().is_some_and(|last| last.ends_with(b"\n"));
+                let mut wanted = wanted + u64::from(ends);
+                let mut end = self.bytes;
+                for slice in self.kept.iter().rev() {
+                    let mut rest = &slice[..];
+                    while let Some(at) = memrchr(b'\n', rest) {
+                        wanted -= 1;
+                        if wanted == 0 {
+                            return end - slice.len() as u64 + at as u64 + 1;
+                        }
+                        rest = &rest[..at];
+                    }
+                    end -= slice.len() as u64;
+                }
+                0
+            }
+        }
+    }
+}
+
+impl Running for Tail {
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        while let Some(slice) = input.take() {
+            self.bytes += slice.len() as u64;
+            self.newlines += memchr::memchr_iter(b'\n', &slice).count() as u64;
+            self.kept.push_back(slice);
+            self.forget();
+        }
+        if !input.has_ended() {
+            return Ok(Progress::NeedsInput);
+        }
+        let mut skip = self.start();
+        for slice in std::mem::take(&mut self.kept) {
+            let from = usize::try_from(skip).unwrap_or(usize::MAX).min(slice.len());
+            skip -= from as u64;
+            output.push(slice.slice(from..slice.len()));
+        }
+        Ok(Progress::Ended)
+    }
+}
+
+pub(crate) fn tail(call: &Call) -> Result<Stage, NetworkError> {
+    let amount = amount(call)?;
+    let start = move || Tail { amount, kept: VecDeque::new(), bytes: 0, newlines: 0 };
+    Ok(Stage { gives: |input| input, ..Stage::new(start) })
+}
+
+/// uniq.
+#[derive(Clone)]
+struct Uniq {
+    counts: bool,
+    only: Option<Repeated>,
+    last: Option<Vec<u8>>,
+    count: u64,
+}
+
+/// Which lines uniq tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeated {
+    Yes,
+    No,
+}
+
+impl Uniq {
+    /// Tells the line that is over.
+    fn tell(&mut self, instead: &mut Vec<u8>) {
+        let Some(last) = self.last.take() else { return };
+        let is_told = match self.only {
+            None => true,
+            Some(Repeated::Yes) => self.count > 1,
+            Some(Repeated::No) => self.count == 1,
+        };
+        if is_told {
+            if self.counts {
+                write!(instead, "{:7} ", self.count).expect("memory takes all");
+            }
+            instead.extend_from_slice(&last);
+            instead.push(b'\n');
+        }
+    }
+}
+
+impl Lines for Uniq {
+    fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
+        if self.last.as_deref() == Some(line.text) {
+            self.count += 1;
+            return Fate::Drop;
+        }
+        self.tell(instead);
+        self.last = Some(line.text.to_vec());
+        self.count = 1;
+        Fate::Drop
+    }
+
+    fn end(&mut self, instead: &mut Vec<u8>) {
+        self.tell(instead);
+    }
+}
+
+pub(crate) fn uniq(call: &Call) -> Result<Stage, NetworkError> {
+    let arguments = Arguments::read(call, "cdu", "")?;
+    arguments.end()?;
+    let only = match (arguments.has('d'), arguments.has('u')) {
+        (true, true) => return Err(NetworkError::new("give -d or -u, not both", call.name.at)),
+        (true, false) => Some(Repeated::Yes),
+        (false, true) => Some(Repeated::No),
+        (false, false) => None,
+    };
+    let uniq = Uniq { counts: arguments.has('c'), only, last: None, count: 0 };
+    Ok(Stage::of_text(move || ByLine::new(uniq.clone())))
+}
+
+/// cut: which fields or bytes, as ranges that ascend and do not meet.
+#[derive(Clone)]
+struct Cut {
+    ranges: Vec<(usize, usize)>,
+    /// What separates fields; none: bytes are counted.
+    delimiter: Option<u8>,
+    /// Whether lines without the delimiter go.
+    only_delimited: bool,
+}
+
+impl Lines for Cut {
+    fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
+        let has = |number: usize| self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&number));
+        let Some(delimiter) = self.delimiter else {
+            for (first, last) in &self.ranges {
+                let end = (*last).min(line.text.len());
+                instead.extend_from_slice(line.text.get(first - 1..end).unwrap_or_default());
+            }
+            instead.push(b'\n');
+            return Fate::Drop;
+        };
+        if !line.text.contains(&delimiter) {
+            return if self.only_delimited { Fate::Drop } else { Fate::Pass };
+        }
+        let fields = line.text.split(|byte| *byte == delimiter);
+        let chosen = fields.zip(1..).filter(|(_, number)| has(*number)).map(|(field, _)| field);
+        for (at, field) in chosen.enumerate() {
+            if at > 0 {
+                instead.push(delimiter);
+            }
+            instead.extend_from_slice(field);
+        }
+        instead.push(b'\n');
+        Fate::Drop
+    }
+
+    fn end(&mut self, _: &mut Vec<u8>) {}
+}
+
+/// The ranges of a list such as `1,3-5,7-`.
+fn ranges(word: &Word) -> Result<Vec<(usize, usize)>, NetworkError> {
+    let wrong = || NetworkError::new(format!("'{}' is not a list such as 1,3-5,7-", word.text), word.at);
+    let number =
+        |text: &str, missing: usize| if text.is_empty() { Ok(missing) } else { text.parse().map_err(|_| wrong()) };
+    let mut ranges = Vec::new();
+    for part in word.text.split(',') {
+        let (first, last) = match part.split_once('-') {
+            Some(("", "")) => return Err(wrong()),
+            Some((first, last)) => (number(first, 1)?, number(last, usize::MAX)?),
+            None => {
+                let only = number(part, 0)?;
+                (only, only)
+            }
+        };
+        if first == 0 || first > last {
+            return Err(wrong());
+        }
+        ranges.push((first, last));
+    }
+    ranges.sort_unstable();
+    let mut joined: Vec<(usize, usize)> = Vec::new();
+    for (first, last) in ranges {
+        match joined.last_mut().filter(|(_, end)| first <= end.saturating_add(1)) {
+            Some((_, end)) => *end = last.max(*end),
+            None => joined.push((first, last)),
+        }
+    }
+    Ok(joined)
+}
+
+pub(crate) fn cut(call: &Call) -> Result<Stage, NetworkError> {
+    let arguments = Arguments::read(call, "s", "bdf")?;
+    arguments.end()?;
+    let delimiter = match arguments.word('d') {
+        None => b'\t',
+        Some(word) => match word.text.as_bytes() {
+            [only] => *only,
+            _ => return Err(NetworkError::new("the delimiter is one byte", word.at)),
+        },
+    };
+    let cut = match (arguments.word('f'), arguments.word('b')) {
+        (Some(fields), None) => {
+            Cut { ranges: ranges(fields)?, delimiter: Some(delimiter), only_delimited: arguments.has('s') }
+        }
+        (None, Some(bytes)) => Cut { ranges: ranges(bytes)?, delimiter: None, only_delimited: false },
+        _ => return Err(NetworkError::new("give fields (-f LIST) or bytes (-b LIST)", call.name.at)),
+    };
+    Ok(Stage::of_text(move || ByLine::new(cut.clone())))
+}
+
+/// nl: the number of the next line.
+struct Numbered(u64);
+
+impl Lines for Numbered {
+    fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
+        if line.text.is_empty() {
+            // As nl(1): lines of nothing have no number, but its width.
+            instead.extend_from_slice(b"       ");
+        } else {
+            write!(instead, "{:6}\t", self.0).expect("memory takes all");
+            self.0 += 1;
+        }
+        Fate::Pass
+    }
+
+    fn end(&mut self, _: &mut Vec<u8>) {}
+}
+
+pub(crate) fn nl(call: &Call) -> Result<Stage, NetworkError> {
+    Arguments::read(call, "", "")?.end()?;
+    Ok(Stage::of_text(|| ByLine::new(Numbered(1))))
+}
+
+/// replace.
+#[derive(Clone)]
+struct Replace {
+    pattern: Regex,
+    with: Vec<u8>,
+}
+
+impl Lines for Replace {
+    fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
+        if !self.pattern.is_match(line.text) {
+            return Fate::PassAsIs;
+        }
+        instead.extend_from_slice(&self.pattern.replace_all(line.text, self.with.as_slice()));
+        if line.has_newline {
+            instead.push(b'\n');
+        }
+        Fate::Drop
+    }
+
+    fn end(&mut self, _: &mut Vec<u8>) {}
+}
+
+pub(crate) fn replace(call: &Call) -> Result<Stage, NetworkError> {
+    let mut arguments = Arguments::read(call, "i", "")?;
+    let pattern = regex(arguments.operand("a regular expression")?, arguments.has('i'))?;
+    let with = arguments.operand("what to put in its place")?.text.clone().into_bytes();
+    arguments.end()?;
+    let replace = Replace { pattern, with };
+    Ok(Stage::of_text(move || ByLine::new(replace.clone())))
+}
+
+/// wc: what is told, and what was counted.
+#[derive(Clone, Default)]
+struct Count {
+    tells_lines: bool,
+    tells_words: bool,
+    tells_bytes: bool,
+    lines: u64,
+    words: u64,
+    bytes: u64,
+    is_in_word: bool,
+}
+
+impl Running for Count {
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        while let Some(slice) = input.take() {
+            self.bytes += slice.len() as u64;
+            if self.tells_lines {
+                self.lines += memchr::memchr_iter(b'\n', &slice).count() as u64;
+            }
+            if self.tells_words {
+                for byte in slice.iter() {
+                    let is_in_word = !matches!(byte, b' ' | b'\t'..=b'\r');
+                    self.words += u64::from(is_in_word && !self.is_in_word);
+                    self.is_in_word = is_in_word;
+                }
+            }
+        }
+        if !input.has_ended() {
+            return Ok(Progress::NeedsInput);
+        }
+        let told = [(self.tells_lines, self.lines), (self.tells_words, self.words), (self.tells_bytes, self.bytes)];
+        let told: Vec<u64> = told.into_iter().filter(|(is_told, _)| *is_told).map(|(_, count)| count).collect();
+        // As wc(1) writes what it read from a pipe.
+        let text = match told.as_slice() {
+            [only] => only.to_string(),
+            all => all.iter().map(|count| format!("{count:7}")).collect::<Vec<_>>().join(" "),
+        };
+        output.write(format!("{text}\n").as_bytes());
+        Ok(Progress::Ended)
+    }
+}
+
+pub(crate) fn wc(call: &Call) -> Result<Stage, NetworkError> {
+    let arguments = Arguments::read(call, "lwc", "")?;
+    arguments.end()?;
+    let all = !['l', 'w', 'c'].into_iter().any(|flag| arguments.has(flag));
+    let count = Count {
+        tells_lines: all || arguments.has('l'),
+        tells_words: all || arguments.has('w'),
+        tells_bytes: all || arguments.has('c'),
+        ..Count::default()
+    };
+    Ok(Stage { gives: |_| Shape::Text, ..Stage::new(move || count.clone()) })
+}

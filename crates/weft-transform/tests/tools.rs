@@ -1,0 +1,302 @@
+//! Each stage against the standard tool, on nasty and random input; networks against the same pipeline in a shell.
+
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+use weft_block::Slice;
+use weft_transform::{Network, Run, RunError, Source};
+
+/// Gives bytes in pieces of these lengths, again and again.
+struct Pieces {
+    rest: VecDeque<Slice>,
+}
+
+impl Pieces {
+    fn new(bytes: &[u8], lengths: &[usize]) -> Pieces {
+        let (mut rest, mut at, mut which) = (VecDeque::new(), 0, 0);
+        while at < bytes.len() {
+            let end = (at + lengths[which % lengths.len()]).min(bytes.len());
+            rest.push_back(Slice::from(bytes[at..end].to_vec()));
+            (at, which) = (end, which + 1);
+        }
+        Pieces { rest }
+    }
+}
+
+impl Source for Pieces {
+    fn next(&mut self) -> io::Result<Option<Slice>> {
+        Ok(self.rest.pop_front())
+    }
+}
+
+fn run_on(network: &Network, source: impl Source) -> Result<Vec<u8>, RunError> {
+    let mut made = Vec::new();
+    for rope in Run::start(network, source)? {
+        made.extend(rope?.to_vec());
+    }
+    Ok(made)
+}
+
+fn run(network: &str, input: &[u8], lengths: &[usize]) -> Result<Vec<u8>, RunError> {
+    run_on(&Network::parse(network).expect("a network"), Pieces::new(input, lengths))
+}
+
+/// What a shell makes of it; none if the tool is missing.
+fn shell(command: &str, input: &[u8]) -> Option<Vec<u8>> {
+    let tool = command.split(' ').next().expect("a command");
+    let is_there = Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
+    if !is_there.expect("a shell").success() {
+        eprintln!("SKIPPED: {tool} is not installed; '{command}' was NOT tested");
+        return None;
+    }
+    let mut process = Command::new("sh");
+    process.args(["-c", command]).env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut process = process.spawn().expect("a shell");
+    let mut stdin = process.stdin.take().expect("piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = process.wait_with_output().expect("it ends");
+    writer.join().expect("no panic");
+    Some(output.stdout)
+}
+
+/// Input on which tools and stages are easily wrong.
+fn nasty() -> Vec<Vec<u8>> {
+    let mut random = 7u32;
+    let mut bytes = |len: usize, of: &[u8]| -> Vec<u8> {
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 17;
+            random ^= random << 5;
+            random as usize
+        };
+        (0..len).map(|_| of[next() % of.len()]).collect()
+    };
+    let all: Vec<u8> = (0..=255).collect();
+    vec![
+        b"".to_vec(),
+        b"\n".to_vec(),
+        b"a".to_vec(),
+        b"\n\n\na\n\n".to_vec(),
+        b"no final newline\nlast".to_vec(),
+        vec![0xff; 70_000],
+        b"caf\xe9 \xff\xfe invalid\n\xc3\n".repeat(9),
+        b"b\ta\tc\nno tab\n\t\tx\na\tb\n".to_vec(),
+        b"10\n9\n-3\n2.5\n1e3\n x\n007\n7\n-0\n0\n".to_vec(),
+        bytes(200_000, &all),
+        bytes(100_000, b"ab \n\tABz019"),
+        bytes(3_000, b"aab\n"),
+        [bytes(65_535, b"x"), b"\n".to_vec(), bytes(65_536, b"y"), b"\nz".to_vec()].concat(),
+    ]
+}
+
+/// Stages, and the commands that do the same.
+const SAME: &[(&str, &str)] = &[
+    ("identity", "cat"),
+    ("upper", "tr a-z A-Z"),
+    ("lower", "tr A-Z a-z"),
+    ("rot13", "tr A-Za-z N-ZA-Mn-za-m"),
+    ("increment", "tr '\\000-\\377' '\\001-\\377\\000'"),
+    ("tr a-y b-z", "tr a-y b-z"),
+    ("tr abc x", "tr abc x"),
+    ("tr -d 'a-m\\n'", "tr -d 'a-m\\n'"),
+    ("grep a", "grep -a a"),
+    ("grep -v a", "grep -av a"),
+    ("grep -i 'A[a-z ]*b'", "grep -ai 'A[a-z ]*b'"),
+    ("grep -c b", "grep -ac b"),
+    ("grep -m 3 b", "grep -am 3 b"),
+    ("grep -c -m 3 b", "grep -acm 3 b"),
+    ("grep '^$'", "grep -a '^$'"),
+    ("head", "head"),
+    ("head -3", "head -n 3"),
+    ("head -n 0", "head -n 0"),
+    ("head -c 100000", "head -c 100000"),
+    ("tail", "tail"),
+    ("tail -3", "tail -n 3"),
+    ("tail -n 0", "tail -n 0"),
+    ("tail -c 100000", "tail -c 100000"),
+    ("uniq", "uniq"),
+    ("uniq -c", "uniq -c"),
+    ("uniq -d", "uniq -d"),
+    ("uniq -u", "uniq -u"),
+    ("cut -f 2", "cut -f 2"),
+    ("cut -f 3,1-2 -s", "cut -f 3,1-2 -s"),
+    ("cut -d ' ' -f 2-", "cut -d ' ' -f 2-"),
+    ("cut -b 2-4,7-", "cut -b 2-4,7-"),
+    ("nl", "nl -w 6"),
+    ("replace a+ '<$0>'", "sed -E 's/a+/<&/g; s/<(a+)/<\\1>/g'"),
+    ("sort", "sort"),
+    ("sort -r", "sort -r"),
+    ("sort -n", "sort -n"),
+    ("sort -u", "sort -u"),
+    ("sort -n -u -r", "sort -nur"),
+    ("wc", "wc"),
+    ("wc -l", "wc -l"),
+    ("wc -w", "wc -w"),
+    ("wc -c", "wc -c"),
+    ("wc -l -c", "wc -lc"),
+    ("base64", "base64"),
+    ("base64 | base64 -d", "cat"),
+    ("hex", "od -An -v -tx1 | tr -d ' \\n'"),
+    ("hex | upper | hex -d", "cat"),
+    ("sha256", "sha256sum | cut -d ' ' -f 1"),
+    ("blake3", "b3sum --no-names"),
+    ("gzip | gzip -d", "cat"),
+    ("zstd -19 | zstd -d", "cat"),
+    ("xz -1 | xz -d", "cat"),
+    ("bzip2 | bzip2 -d", "cat"),
+];
+
+#[test]
+fn stages_do_what_the_standard_tools_do() {
+    for (network, command) in SAME {
+        // What is a word among bytes that cannot be printed, not all versions of wc(1) agree on.
+        let counts_words = matches!(*network, "wc" | "wc -w");
+        let is_plain = |input: &Vec<u8>| input.iter().all(|byte| matches!(byte, b'\n' | b'\t' | b' '..=b'~'));
+        for input in nasty().into_iter().filter(|input| !counts_words || is_plain(input)) {
+            let Some(expected) = shell(command, &input) else { break };
+            for lengths in [&[65_536][..], &[1, 1000, 7, 65_000]] {
+                let made = run(network, &input, lengths).expect("it runs");
+                let shown = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned();
+                assert!(
+                    made == expected,
+                    "'{network}' of {:?}: {:?}, not {:?}",
+                    shown(&input),
+                    shown(&made),
+                    shown(&expected)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_side_compresses_the_other_reads() {
+    for (stage, tool) in [("gzip", "gzip"), ("zstd", "zstd"), ("xz", "xz"), ("bzip2", "bzip2")] {
+        for input in nasty() {
+            let compressed = run(stage, &input, &[65_536]).expect("it runs");
+            let Some(back) = shell(&format!("{tool} -dc"), &compressed) else { break };
+            assert!(back == input, "{tool} reads what {stage} makes");
+            let theirs = shell(&format!("{tool} -c"), &input).expect("it is there");
+            // Several streams one after the other are one.
+            let twice = run(&format!("{stage} -d"), &theirs.repeat(2), &[1, 999, 70_000]).expect("it runs");
+            assert!(twice == input.repeat(2), "{stage} reads what {tool} makes");
+        }
+    }
+}
+
+#[test]
+fn damaged_data_is_an_error_and_never_wrong_bytes() {
+    let input = b"something to compress ".repeat(50);
+    for stage in ["gzip", "zstd", "xz", "bzip2"] {
+        let back = format!("{stage} -d");
+        let compressed = run(stage, &input, &[1000]).expect("it runs");
+        let error = |bytes: &[u8]| run(&back, bytes, &[1000]).expect_err("it is damaged").to_string();
+        for cut in [1, 5, compressed.len() / 2, compressed.len() - 1] {
+            assert!(error(&compressed[..cut]).starts_with(&back), "cut at {cut}");
+        }
+        assert!(error(&[&compressed[..], b"garbage"].concat()).starts_with(&back));
+        assert!(error(b"this is not compressed").starts_with(&back));
+        for bit in 0..compressed.len() * 8 {
+            let mut damaged = compressed.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(made) = run(&back, &damaged, &[1000]) {
+                // Bits that mean nothing, such as the time in gzip's head; zstd has no checksum here.
+                assert!(made == input || stage == "zstd", "{stage}, bit {bit}");
+            }
+        }
+    }
+    assert!(run("hex -d", b"0g", &[9]).is_err() && run("hex -d", b"0", &[9]).is_err());
+    assert!(run("base64 -d", b"YQ==Y", &[9]).is_err() && run("base64 -d", b"Y", &[9]).is_err());
+}
+
+/// Never ends.
+struct Endless(u64);
+
+impl Source for Endless {
+    fn next(&mut self) -> io::Result<Option<Slice>> {
+        self.0 += 1;
+        assert!(self.0 < 100, "nobody needs so much");
+        Ok(Some(Slice::from(b"line\n".repeat(1000))))
+    }
+}
+
+#[test]
+fn who_has_enough_stops_those_before() {
+    for network in
+        ["head -2", "upper | head -2", "zstd | zstd -d | grep line | head -2", "grep -m 2 line", "nl | head -c 12"]
+    {
+        run_on(&Network::parse(network).expect("a network"), Endless(0)).expect("it ends");
+    }
+}
+
+#[test]
+fn the_first_bytes_come_before_the_last_are_read() {
+    let network = Network::parse("upper | grep LINE | zstd -d").expect("a network");
+    let compressed = run("zstd", &b"never read".repeat(9), &[99]).expect("it runs");
+    drop((network, compressed));
+    let network = Network::parse("upper | grep LINE | nl").expect("a network");
+    let mut run = Run::start(&network, Endless(97)).expect("it starts");
+    assert!(run.next().expect("bytes").expect("it runs").slices()[0].starts_with(b"     1\tLINE\n"));
+}
+
+/// Stages that a shell knows by the same words.
+fn piped() -> impl Strategy<Value = (String, String)> {
+    let one = prop::sample::select(
+        &[
+            ("grep a", "grep -a a"),
+            ("grep -v b", "grep -av b"),
+            ("sort", "sort"),
+            ("uniq -c", "uniq -c"),
+            ("head -7", "head -n 7"),
+            ("tail -5", "tail -n 5"),
+            ("cut -f 1,3", "cut -f 1,3"),
+            ("tr ab xy", "tr ab xy"),
+            ("upper", "tr a-z A-Z"),
+            ("gzip | gzip -d", "gzip | gzip -d"),
+            ("base64", "base64"),
+            ("nl", "nl -w 6"),
+            ("wc", "wc"),
+            ("identity", "cat"),
+        ][..],
+    );
+    proptest::collection::vec(one, 1..6).prop_map(|stages| {
+        let joined = |pick: fn(&(&str, &str)) -> String| stages.iter().map(pick).collect::<Vec<_>>().join(" | ");
+        (joined(|(network, _)| (*network).into()), joined(|(_, command)| (*command).into()))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn networks_do_what_pipelines_do((network, command) in piped(), input in "([ab\tx]{0,9}\n){0,40}[ab]{0,3}", cut in 1usize..99) {
+        let made = run(&network, input.as_bytes(), &[cut]).expect("it runs");
+        prop_assert_eq!(String::from_utf8_lossy(&made).into_owned(), String::from_utf8_lossy(&shell(&command, input.as_bytes()).expect("tools")).into_owned());
+    }
+
+    #[test]
+    fn what_is_undone_is_as_before(stages in proptest::collection::vec(prop::sample::select(&["increment 7", "xor 99", "rot13", "gzip", "zstd", "hex", "base64", "identity", "xz -0", "bzip2"][..]), 1..5), input: Vec<u8>) {
+        // What is compressed is text again only as text.
+        let network = Network::parse(&stages.join(" | ")).expect("a network");
+        let made = run_on(&network, Pieces::new(&input, &[100])).expect("it runs");
+        let back = run_on(&network.inverse().expect("all can be undone"), Pieces::new(&made, &[77])).expect("it runs");
+        prop_assert_eq!(back, input.clone());
+        let unfused = run_on(&network.clone().unfused(), Pieces::new(&input, &[100])).expect("it runs");
+        prop_assert_eq!(unfused, made);
+    }
+}
+
+#[test]
+fn networks_that_make_no_sense_are_refused_with_the_place() {
+    let error = |text: &str| Network::parse(text).expect_err("refused").to_string();
+    assert_eq!(error("cat"), "there is no stage 'cat' ('weft stages' lists them), at byte 0");
+    assert_eq!(error("zstd | grep x"), "grep works on text, and what it gets is compressed, at byte 7");
+    assert_eq!(error("upper | increment 300"), "'300' is not a number from 0 to 255, at byte 18");
+    assert!(error("grep '('").ends_with("at byte 5") && error("grep '('").contains("is no regular expression"));
+    assert_eq!(error("zstd -20"), "zstd has levels from 1 to 19, at byte 5");
+    assert_eq!(error("cut"), "give fields (-f LIST) or bytes (-b LIST), at byte 0");
+    assert_eq!(error("tr z-a x"), "'z-a': a range goes upwards, at byte 3");
+    assert!(Network::parse("zstd | xz | base64 | grep a").is_ok());
+    assert!(Network::parse("grep a").expect("a network").inverse().is_none());
+}
