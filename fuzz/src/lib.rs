@@ -9,6 +9,9 @@ use weft_store::memory::MemoryStore;
 use weft_store::{BlockHome, Store, VolumeOptions};
 use weft_vfs::{ManualClock, Options, Vfs};
 
+/// Bytes that a network may make of its input before that is enough.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
 /// Small blocks, so that small inputs reach several.
 pub const BLOCK_BYTES: u32 = 4096;
 

@@ -11,12 +11,13 @@ mod init;
 mod log;
 mod mount;
 mod mounted;
-mod network;
 mod pages;
 mod prove;
+mod run;
 mod scrub;
 mod serve;
 mod sign;
+mod stages;
 mod stats;
 mod transfer;
 mod umount;
@@ -49,8 +50,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Verify(arguments) => sign::verify(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
-        Command::Run(arguments) => network::run(&arguments),
-        Command::Stages(arguments) => network::stages(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Stages(arguments) => stages::run(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { dir } => pages::man(dir.as_deref()),

@@ -103,12 +103,19 @@ pub(crate) fn parsed<T: FromStr>(word: &Word, what: &str) -> Result<T, NetworkEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::parse;
+    use crate::language::{Element, parse};
+
+    fn call(text: &str) -> Call {
+        match parse(text).unwrap().remove(0) {
+            Element::Stage(call) => call,
+            other => panic!("{other:?} is no stage"),
+        }
+    }
 
     #[test]
     fn options_may_stand_together_and_operands_after_two_dashes() {
-        let calls = parse("x -ab -n5 -k 7 one -- -two").unwrap();
-        let mut read = Arguments::read(&calls[0], "abc", "nk").unwrap();
+        let call = call("x -ab -n5 -k 7 one -- -two");
+        let mut read = Arguments::read(&call, "abc", "nk").unwrap();
         assert!(read.has('a') && read.has('b') && !read.has('c'));
         assert_eq!((read.value('n', "a number").unwrap(), read.value('k', "a number").unwrap()), (Some(5), Some(7)));
         assert_eq!(read.operand("one").unwrap().text, "one");
@@ -119,8 +126,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
         let error = |text: &str| {
-            let calls = parse(text).unwrap();
-            let read = Arguments::read(&calls[0], "a", "n").and_then(|mut read| {
+            let call = call(text);
+            let read = Arguments::read(&call, "a", "n").and_then(|mut read| {
                 read.value::<u32>('n', "a number")?;
                 read.operand("a thing")?;
                 read.end()

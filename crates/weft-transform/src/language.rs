@@ -1,13 +1,14 @@
-//! The language that networks are written in: stages with arguments, joined by `|`.
+//! The language that networks are written in: stages with arguments, one after the other by `|`, side by side in parentheses.
 //!
 //! Words are as a shell has them: separated by blanks, `'…'` takes all as it is, `"…"` all but `\"` and `\\`, a backslash the character
 //! after it. Nothing is replaced in them.
 
 use std::fmt;
 
-/// Longest network, in bytes, and most stages in one.
+/// Longest network, in bytes; most stages in one; how deep parentheses may lie.
 const TEXT_BYTES_MAX: usize = 64 << 10;
-const STAGES_MAX: usize = 64;
+const ELEMENTS_MAX: usize = 64;
+const DEPTH_MAX: usize = 8;
 
 /// What is wrong with the text of a network, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,49 +58,46 @@ impl Call {
     }
 }
 
+/// What follows one another in a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// A stage.
+    Stage(Call),
+    /// Several networks side by side, and how their results become one.
+    Join { how: Word, branches: Vec<Vec<Element>> },
+    /// What one of the files has, counted from 0.
+    File { number: usize, at: usize },
+}
+
 /// Reads the text of a network.
-pub(crate) fn parse(text: &str) -> Result<Vec<Call>, NetworkError> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Element>, NetworkError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(NetworkError::new(format!("a network has at most {TEXT_BYTES_MAX} bytes"), TEXT_BYTES_MAX));
     }
-    let mut calls = Vec::new();
-    let mut words: Vec<Word> = Vec::new();
-    let mut rest = Rest { text, at: 0 };
-    loop {
-        let token = rest.token()?;
-        if let Some(Token::Word(word)) = token {
-            words.push(word);
-            continue;
-        }
-        if words.is_empty() {
-            let at = rest.at - usize::from(token.is_some());
-            return Err(NetworkError::new("a stage is missing", at));
-        }
-        let name = words.remove(0);
-        if calls.len() == STAGES_MAX {
-            return Err(NetworkError::new(format!("a network has at most {STAGES_MAX} stages"), name.at));
-        }
-        calls.push(Call { name, arguments: std::mem::take(&mut words) });
-        if token.is_none() {
-            return Ok(calls);
-        }
+    let mut parser = Parser { text, at: 0, elements: 0, depth: 0 };
+    let chain = parser.chain()?;
+    match parser.peek() {
+        None => Ok(chain),
+        Some(next) => Err(NetworkError::new(format!("'{next}' closes nothing"), parser.at)),
     }
 }
 
-enum Token {
-    Word(Word),
-    Pipe,
-}
-
-/// What has not been read yet.
-struct Rest<'a> {
+/// Reads text from a place on.
+struct Parser<'a> {
     text: &'a str,
     at: usize,
+    elements: usize,
+    /// Parentheses that are open.
+    depth: usize,
 }
 
-impl Rest<'_> {
+impl Parser<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
     fn peek(&self) -> Option<char> {
-        self.text[self.at..].chars().next()
+        self.rest().chars().next()
     }
 
     fn next(&mut self) -> Option<char> {
@@ -108,24 +106,112 @@ impl Rest<'_> {
         Some(next)
     }
 
-    fn token(&mut self) -> Result<Option<Token>, NetworkError> {
+    fn skip_blanks(&mut self) {
         while self.peek().is_some_and(char::is_whitespace) {
             self.next();
         }
-        match self.peek() {
-            None => Ok(None),
-            Some('|') => {
-                self.next();
-                Ok(Some(Token::Pipe))
+    }
+
+    /// Takes `wanted`, if it comes next.
+    fn takes(&mut self, wanted: char) -> bool {
+        self.skip_blanks();
+        let is_next = self.peek() == Some(wanted);
+        if is_next {
+            self.next();
+        }
+        is_next
+    }
+
+    /// Elements joined by `|`, up to what belongs to none.
+    fn chain(&mut self) -> Result<Vec<Element>, NetworkError> {
+        let mut chain = Vec::new();
+        loop {
+            chain.push(self.element(chain.is_empty())?);
+            if !self.takes('|') {
+                return Ok(chain);
             }
-            Some(_) => self.word().map(|word| Some(Token::Word(word))),
         }
     }
 
-    fn word(&mut self) -> Result<Word, NetworkError> {
+    fn element(&mut self, is_first: bool) -> Result<Element, NetworkError> {
+        self.skip_blanks();
+        self.elements += 1;
+        if self.elements > ELEMENTS_MAX {
+            return Err(NetworkError::new(format!("a network has at most {ELEMENTS_MAX} stages"), self.at));
+        }
+        if self.peek() == Some('$') {
+            return self.file(is_first);
+        }
+        let Some(name) = self.word()? else { return Err(NetworkError::new("a stage is missing", self.at)) };
+        if self.peek() == Some('(') && !name.is_quoted {
+            return self.join(name);
+        }
+        let mut arguments = Vec::new();
+        loop {
+            self.skip_blanks();
+            match self.word()? {
+                Some(word) => arguments.push(word),
+                None => return Ok(Element::Stage(Call { name, arguments })),
+            }
+        }
+    }
+
+    /// `$1`, which can only come first.
+    fn file(&mut self, is_first: bool) -> Result<Element, NetworkError> {
+        let at = self.at;
+        self.next();
+        let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
+        let number = self.rest()[..digits].parse().ok().and_then(|number: usize| number.checked_sub(1));
+        self.at += digits;
+        let Some(number) = number.filter(|number| *number < ELEMENTS_MAX) else {
+            return Err(NetworkError::new("$1 is the first file, $2 the second; quote '$' in arguments", at));
+        };
+        if !is_first {
+            return Err(NetworkError::new("a file is read at the beginning, not after a stage", at));
+        }
+        Ok(Element::File { number, at })
+    }
+
+    /// `how(chain, chain)`, or `tee(chain, chain) | how`.
+    fn join(&mut self, mut how: Word) -> Result<Element, NetworkError> {
+        let at = self.at;
+        self.next();
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(NetworkError::new(format!("parentheses lie at most {DEPTH_MAX} deep"), at));
+        }
+        let mut branches = vec![self.chain()?];
+        while self.takes(',') {
+            branches.push(self.chain()?);
+        }
+        if !self.takes(')') {
+            return Err(NetworkError::new("the parenthesis does not end", at));
+        }
+        self.depth -= 1;
+        if how.text == "tee" {
+            let missing = "tee gives several streams: go on with '| concat', '| interleave', '| merge' or '| zip'";
+            let missing = || NetworkError::new(missing, how.at);
+            if !self.takes('|') {
+                return Err(missing());
+            }
+            self.skip_blanks();
+            how = self.word()?.ok_or_else(missing)?;
+        }
+        Ok(Element::Join { how, branches })
+    }
+
+    /// The next word; none if there is something else.
+    fn word(&mut self) -> Result<Option<Word>, NetworkError> {
         let mut word = Word { text: String::new(), at: self.at, end: self.at, is_quoted: false };
-        while let Some(next) = self.peek().filter(|next| !next.is_whitespace() && *next != '|') {
+        while let Some(next) = self.peek() {
             let at = self.at;
+            if next.is_whitespace()
+                || next == '|'
+                || self.is_separator(next, at == word.at)
+                || next == '(' && !word.text.is_empty()
+            {
+                break;
+            }
             self.next();
             match next {
                 '\'' | '"' => {
@@ -137,7 +223,6 @@ impl Rest<'_> {
                     let escaped = self.next().ok_or_else(|| NetworkError::new("nothing follows the backslash", at))?;
                     word.text.push(escaped);
                 }
-                // They will join several streams.
                 '(' | ')' | ';' | '&' | '<' | '>' | '`' | '$' => {
                     let message =
                         format!("{next} has no meaning here; quote it ('{next}') if it belongs to an argument");
@@ -147,7 +232,13 @@ impl Rest<'_> {
             }
         }
         word.end = self.at;
-        Ok(word)
+        Ok((word.end > word.at).then_some(word))
+    }
+
+    /// Whether `next` ends a branch: a comma does unless it stands inside a word.
+    fn is_separator(&self, next: char, begins_word: bool) -> bool {
+        let ends_word = || self.rest().chars().nth(1).is_none_or(|it| it.is_whitespace() || "),".contains(it));
+        self.depth > 0 && (next == ')' || next == ',' && (begins_word || ends_word()))
     }
 
     fn quoted(&mut self, quote: char, at: usize, text: &mut String) -> Result<(), NetworkError> {
@@ -167,11 +258,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The words of each stage; of a join what is in it, in brackets.
     fn words(text: &str) -> Vec<Vec<String>> {
-        let calls = parse(text).unwrap().into_iter();
-        calls
-            .map(|call| [&[call.name][..], &call.arguments].concat().into_iter().map(|word| word.text).collect())
-            .collect()
+        fn of(chain: Vec<Element>) -> Vec<Vec<String>> {
+            let words = |element| match element {
+                Element::Stage(call) => {
+                    [&[call.name][..], &call.arguments].concat().into_iter().map(|word| word.text).collect()
+                }
+                Element::File { number, .. } => vec![format!("file {number}")],
+                Element::Join { how, branches } => {
+                    [vec![how.text], branches.into_iter().map(|branch| format!("{:?}", of(branch))).collect()].concat()
+                }
+            };
+            chain.into_iter().map(words).collect()
+        }
+        of(parse(text).unwrap())
     }
 
     #[test]
@@ -185,10 +286,25 @@ mod tests {
     }
 
     #[test]
+    fn networks_lie_side_by_side_in_parentheses() {
+        let join = vec!["merge", r#"[["file 0"], ["cut", "-f", "1,3"]]"#, r#"[["sort"]]"#];
+        assert_eq!(words("merge($1 | cut -f 1,3, sort) | uniq"), [join.clone(), vec!["uniq"]]);
+        assert_eq!(words("tee( $1|cut -f 1,3 ,sort )|merge|uniq"), [join, vec!["uniq"]]);
+        let inner = vec!["concat", r#"[["zip", "[[\"a\"]]", "[[\"b\", \",\"]]"]]"#, r#"[["c"]]"#];
+        assert_eq!(words("concat(zip(a, b ','), c)"), [inner]);
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_place() {
         for (text, at, message) in [
             ("", 0, "a stage is missing"),
             ("cat |", 5, "a stage is missing"),
+            ("merge(a, )", 9, "a stage is missing"),
+            ("merge(a, b", 5, "the parenthesis does not end"),
+            ("a)", 1, ") has no meaning here; quote it (')') if it belongs to an argument"),
+            ("a | $1", 4, "a file is read at the beginning, not after a stage"),
+            ("$0", 0, "$1 is the first file, $2 the second; quote '$' in arguments"),
+            ("tee(a, b)", 0, "tee gives several streams: go on with '| concat', '| interleave', '| merge' or '| zip'"),
             ("cat || cat", 5, "a stage is missing"),
             ("grep 'a", 5, "the quotation does not end"),
             ("grep a\\", 6, "nothing follows the backslash"),
@@ -196,8 +312,9 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(NetworkError::new(message, at)), "{text}");
         }
-        assert!(parse(&"x|".repeat(STAGES_MAX)).is_err());
+        assert!(parse(&"x|".repeat(ELEMENTS_MAX)).is_err());
         assert!(parse(&"x".repeat(TEXT_BYTES_MAX + 1)).is_err());
+        assert!(parse(&"a(".repeat(60)).unwrap_err().message.contains("deep"));
     }
 
     proptest! {

@@ -7,6 +7,8 @@
 mod arguments;
 pub mod catalog;
 mod flow;
+mod fork;
+mod joins;
 mod language;
 mod network;
 mod run;
@@ -14,6 +16,6 @@ mod stage;
 mod stages;
 
 pub use language::NetworkError;
-pub use network::Network;
-pub use run::{Reading, Run, RunError, Source};
+pub use network::{Described, Network};
+pub use run::{Reading, Run, RunError, Source, Sources};
 pub use stage::{Keeps, Shape, StageError};

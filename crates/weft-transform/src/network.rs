@@ -1,42 +1,51 @@
 //! A network that was read and found to be right, and how it is run.
 
 use crate::catalog;
-use crate::language::{self, NetworkError};
+use crate::joins::Join;
+use crate::language::{self, Element, NetworkError};
 use crate::stage::{Keeps, Shape, Stage};
 use crate::stages::maps;
-use std::fmt::Write;
 use std::sync::Arc;
 
-/// Stages one after the other.
+/// Stages one after the other and side by side.
 #[derive(Clone, Debug)]
 pub struct Network {
-    stages: Vec<Placed>,
+    parts: Vec<Part>,
+    files: usize,
     /// Whether neighbours that only change bytes one by one are made one.
     fuses: bool,
 }
 
-/// A stage, and how it was written.
+/// What follows one another.
 #[derive(Clone, Debug)]
-struct Placed {
-    text: String,
-    stage: Arc<Stage>,
+pub(crate) enum Part {
+    /// A stage, and how it was written.
+    Stage { text: String, stage: Arc<Stage> },
+    /// Networks side by side, whose results become one.
+    Join { join: Join, branches: Vec<Vec<Part>> },
+    /// One of the files, counted from 0.
+    File { number: usize },
+}
+
+/// A stage of a network, as [`Network::stages`] tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// How it was written.
+    pub text: String,
+    /// In how many parentheses it stands.
+    pub depth: usize,
+    /// What it leaves as it was.
+    pub keeps: Keeps,
+    /// What undoes it.
+    pub inverse: Option<String>,
 }
 
 impl Network {
     /// Reads and checks the text of a network.
     pub fn parse(text: &str) -> Result<Network, NetworkError> {
-        let mut shape = Shape::Unknown;
-        let mut stages = Vec::new();
-        for call in language::parse(text)? {
-            let stage = Arc::new(catalog::build(&call)?);
-            if stage.wants_text && shape == Shape::Binary {
-                let message = format!("{} works on text, and what it gets is compressed", call.name.text);
-                return Err(NetworkError::new(message, call.name.at));
-            }
-            shape = (stage.gives)(shape);
-            stages.push(Placed { text: text[call.name.at..call.end()].into(), stage });
-        }
-        Ok(Network { stages, fuses: true })
+        let mut files = 0;
+        let (parts, _) = check(text, language::parse(text)?, Shape::Unknown, &mut files)?;
+        Ok(Network { parts, files, fuses: true })
     }
 
     /// The same, run with each stage by itself, for whoever measures.
@@ -46,34 +55,112 @@ impl Network {
         self
     }
 
-    /// Its stages, as they were written, with what each leaves as it was and what undoes it.
-    pub fn stages(&self) -> impl Iterator<Item = (&str, Keeps, Option<String>)> {
-        self.stages.iter().map(|placed| (placed.text.as_str(), placed.stage.keeps, placed.stage.inverse.clone()))
+    /// How many files it reads by their numbers, at least.
+    pub fn files(&self) -> usize {
+        self.files
+    }
+
+    /// Its stages in the order in which they were written.
+    pub fn stages(&self) -> Vec<Described> {
+        let mut described = Vec::new();
+        describe(&self.parts, 0, &mut described);
+        described
     }
 
     /// What undoes it, if every stage can be undone.
     pub fn inverse(&self) -> Option<Network> {
-        let mut text = String::new();
-        for placed in self.stages.iter().rev() {
-            let separator = if text.is_empty() { "" } else { " | " };
-            write!(text, "{separator}{}", placed.stage.inverse.as_ref()?).expect("a string takes all");
-        }
-        Network::parse(&text).ok()
+        let undone = |part: &Part| match part {
+            Part::Stage { stage, .. } => stage.inverse.clone(),
+            Part::Join { .. } | Part::File { .. } => None,
+        };
+        let stages: Vec<String> = self.parts.iter().rev().map(undone).collect::<Option<_>>()?;
+        Network::parse(&stages.join(" | ")).ok()
     }
 
     /// What is run, in order.
-    pub(crate) fn plan(&self) -> Vec<(String, Arc<Stage>)> {
-        let mut plan: Vec<(String, Arc<Stage>)> = Vec::new();
-        for placed in &self.stages {
-            if let Some((name, last)) = plan.last_mut().filter(|_| self.fuses)
-                && let (Some(first), Some(second)) = (&last.byte_map, &placed.stage.byte_map)
-            {
-                *name = format!("{name} | {}", placed.text);
-                *last = Arc::new(maps::stage(first.then(second), None));
-                continue;
-            }
-            plan.push((placed.text.clone(), placed.stage.clone()));
-        }
-        plan
+    pub(crate) fn plan(&self) -> Vec<Part> {
+        if self.fuses { fused(&self.parts) } else { self.parts.clone() }
     }
+}
+
+/// What `chain` is, if it makes sense for bytes of `shape`; and of what shape its results are.
+fn check(
+    text: &str,
+    chain: Vec<Element>,
+    mut shape: Shape,
+    files: &mut usize,
+) -> Result<(Vec<Part>, Shape), NetworkError> {
+    let mut parts = Vec::new();
+    for element in chain {
+        match element {
+            Element::File { number, .. } => {
+                *files = (number + 1).max(*files);
+                shape = Shape::Unknown;
+                parts.push(Part::File { number });
+            }
+            Element::Stage(call) => {
+                let stage = catalog::build(&call)?;
+                if stage.wants_text && shape == Shape::Binary {
+                    return Err(no_text(&call.name.text, call.name.at));
+                }
+                shape = (stage.gives)(shape);
+                parts.push(Part::Stage { text: text[call.name.at..call.end()].into(), stage: Arc::new(stage) });
+            }
+            Element::Join { how, branches } => {
+                let join = Join::named(&how)?;
+                let mut checked = Vec::new();
+                for branch in branches {
+                    let (parts, gives) = check(text, branch, shape, files)?;
+                    if join.wants_text() && gives == Shape::Binary {
+                        return Err(no_text(&how.text, how.at));
+                    }
+                    checked.push(parts);
+                }
+                shape = if join.wants_text() { Shape::Text } else { Shape::Unknown };
+                parts.push(Part::Join { join, branches: checked });
+            }
+        }
+    }
+    Ok((parts, shape))
+}
+
+fn no_text(name: &str, at: usize) -> NetworkError {
+    NetworkError::new(format!("{name} works on text, and what it gets is compressed"), at)
+}
+
+fn describe(parts: &[Part], depth: usize, described: &mut Vec<Described>) {
+    for part in parts {
+        let (text, keeps, inverse) = match part {
+            Part::Stage { text, stage } => (text.clone(), stage.keeps, stage.inverse.clone()),
+            Part::File { number } => (format!("${}", number + 1), Keeps { length: true, place: true }, None),
+            Part::Join { join, .. } => (join.to_string(), Keeps::default(), None),
+        };
+        described.push(Described { text, depth, keeps, inverse });
+        if let Part::Join { branches, .. } = part {
+            branches.iter().for_each(|branch| describe(branch, depth + 1, described));
+        }
+    }
+}
+
+/// The same with neighbours made one that change bytes one by one.
+fn fused(parts: &[Part]) -> Vec<Part> {
+    let mut plan: Vec<Part> = Vec::new();
+    for part in parts {
+        let next = match part {
+            Part::Join { join, branches } => {
+                Part::Join { join: *join, branches: branches.iter().map(|branch| fused(branch)).collect() }
+            }
+            other => other.clone(),
+        };
+        if let (Some(Part::Stage { text, stage }), Part::Stage { text: after, stage: follows }) =
+            (plan.last_mut(), &next)
+            && let (Some(first), Some(second)) = (&stage.byte_map, &follows.byte_map)
+        {
+            *text = format!("{text} | {after}");
+            *stage = Arc::new(maps::stage(first.then(second), None));
+            continue;
+        }
+        plan.push(next);
+    }
+    plan
 }

@@ -4,25 +4,34 @@
 //! stages is bounded by what one of them gives at once.
 
 use crate::flow::{Input, Output};
-use crate::network::Network;
-use crate::stage::{Progress, Running, Stage, StageError};
+use crate::fork::fork;
+use crate::network::{Network, Part};
+use crate::stage::{Progress, Running, StageError};
 use std::io::{self, Read};
-use std::sync::Arc;
+use std::vec;
 use weft_block::{Buffer, Rope, Slice};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
 /// Where a network gets its bytes.
-pub trait Source {
+pub trait Source: Send {
     /// The next bytes; none at the end.
     fn next(&mut self) -> io::Result<Option<Slice>>;
+}
+
+/// What opens a network's sources. Each may be opened several times, and is read from its beginning each time.
+pub trait Sources {
+    /// What the network reads if it names no file.
+    fn input(&mut self) -> io::Result<Box<dyn Source>>;
+    /// A file, counted from 0.
+    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>>;
 }
 
 /// Reads from anything.
 pub struct Reading<R>(pub R);
 
-impl<R: Read> Source for Reading<R> {
+impl<R: Read + Send> Source for Reading<R> {
     fn next(&mut self) -> io::Result<Option<Slice>> {
         let mut buffer = Buffer::any(READ_BYTES);
         loop {
@@ -53,61 +62,144 @@ pub enum RunError {
         /// Why.
         source: StageError,
     },
+    /// What is joined line by line has a line that is too long.
+    #[error("a line has more than {max} bytes")]
+    LongLine {
+        /// How long it may be.
+        max: usize,
+    },
+    /// What waits for those who are behind cannot be kept.
+    #[error("cannot use a temporary file: {0}")]
+    Temporary(#[source] io::Error),
+}
+
+/// Something that gives bytes when asked.
+pub(crate) trait Pull: Send {
+    /// The next bytes; none at the end.
+    fn pull(&mut self) -> Result<Option<Rope>, RunError>;
 }
 
 /// A network that runs: what comes of it, some bytes at a time. After an error there is no more to be had.
-pub struct Run<S> {
-    source: S,
-    nodes: Vec<Node>,
-}
+pub struct Run(Box<dyn Pull>);
 
-struct Node {
-    name: String,
-    running: Box<dyn Running>,
-    input: Input,
-    has_ended: bool,
-}
-
-impl<S: Source> Run<S> {
-    /// Begins to run `network` on what `source` gives.
-    pub fn start(network: &Network, source: S) -> Result<Run<S>, RunError> {
-        let start = |(name, stage): (String, Arc<Stage>)| {
-            let running = (stage.start)();
-            let running = running.map_err(|source| RunError::Stage { stage: name.clone(), source })?;
-            Ok(Node { name, running, input: Input::default(), has_ended: false })
-        };
-        Ok(Run { source, nodes: network.plan().into_iter().map(start).collect::<Result<_, _>>()? })
+impl Run {
+    /// Begins to run `network` on what `sources` open.
+    pub fn start(network: &Network, sources: &mut dyn Sources) -> Result<Run, RunError> {
+        let mut plan = network.plan().into_iter();
+        let first = begin(&mut plan, sources)?;
+        Ok(Run(run(first, plan, sources)?))
     }
+}
 
-    /// What comes of the last of `nodes`.
-    fn pull(source: &mut S, nodes: &mut [Node]) -> Result<Option<Rope>, RunError> {
-        let Some((node, before)) = nodes.split_last_mut() else {
-            return Ok(source.next().map_err(RunError::Source)?.map(Rope::from));
-        };
-        let mut output = Output::default();
-        while !node.has_ended {
-            let progress = node.running.advance(&mut node.input, &mut output);
-            let progress = progress.map_err(|source| RunError::Stage { stage: node.name.clone(), source })?;
-            node.has_ended = progress == Progress::Ended;
-            let made = output.take();
-            if !made.is_empty() {
-                return Ok(Some(made));
-            }
-            if progress == Progress::NeedsInput {
-                match Run::pull(source, before)? {
-                    Some(rope) => node.input.append(&rope),
-                    None => node.input.end(),
-                }
-            }
+impl Iterator for Run {
+    type Item = Result<Rope, RunError>;
+
+    fn next(&mut self) -> Option<Result<Rope, RunError>> {
+        self.0.pull().transpose()
+    }
+}
+
+/// What the first of `parts` reads; it is taken if that is all it does. Joins all of whose branches read files read nothing else.
+fn begin(parts: &mut vec::IntoIter<Part>, sources: &mut dyn Sources) -> Result<Box<dyn Pull>, RunError> {
+    let source = match parts.as_slice().first() {
+        Some(Part::File { number }) => sources.file(*number),
+        Some(Part::Join { branches, .. }) if branches.iter().all(|branch| reads_files(branch)) => {
+            return Ok(Box::new(Nothing));
         }
+        _ => return Ok(Box::new(FromSource(sources.input().map_err(RunError::Source)?))),
+    };
+    parts.next();
+    Ok(Box::new(FromSource(source.map_err(RunError::Source)?)))
+}
+
+fn reads_files(parts: &[Part]) -> bool {
+    match parts.first() {
+        Some(Part::File { .. }) => true,
+        Some(Part::Join { branches, .. }) => branches.iter().all(|branch| reads_files(branch)),
+        Some(Part::Stage { .. }) | None => false,
+    }
+}
+
+/// Runs `parts` on what `before` gives.
+fn run(
+    mut before: Box<dyn Pull>,
+    parts: vec::IntoIter<Part>,
+    sources: &mut dyn Sources,
+) -> Result<Box<dyn Pull>, RunError> {
+    for part in parts {
+        before = match part {
+            Part::File { .. } => unreachable!("files come first, and were begun with"),
+            Part::Stage { text, stage } => {
+                let running = (stage.start)().map_err(|source| RunError::Stage { stage: text.clone(), source })?;
+                Box::new(Node { name: text, running, before: Some(before), input: Input::default() })
+            }
+            Part::Join { join, branches } => {
+                let count = branches.iter().filter(|branch| !reads_files(branch)).count();
+                let mut streams = fork(before, count).into_iter();
+                let mut joined = Vec::new();
+                for branch in branches {
+                    let mut parts = branch.into_iter();
+                    let first = match parts.as_slice() {
+                        own if reads_files(own) => begin(&mut parts, sources)?,
+                        _ => streams.next().expect("one for each that has no other"),
+                    };
+                    joined.push(run(first, parts, sources)?);
+                }
+                join.of(joined)
+            }
+        };
+    }
+    Ok(before)
+}
+
+/// Gives nothing.
+struct Nothing;
+
+impl Pull for Nothing {
+    fn pull(&mut self) -> Result<Option<Rope>, RunError> {
         Ok(None)
     }
 }
 
-impl<S: Source> Iterator for Run<S> {
-    type Item = Result<Rope, RunError>;
+struct FromSource(Box<dyn Source>);
 
-    fn next(&mut self) -> Option<Result<Rope, RunError>> {
-        Run::pull(&mut self.source, &mut self.nodes).transpose()
+impl Pull for FromSource {
+    fn pull(&mut self) -> Result<Option<Rope>, RunError> {
+        Ok(self.0.next().map_err(RunError::Source)?.map(Rope::from))
+    }
+}
+
+/// A stage, and what it gets its bytes from.
+struct Node {
+    name: String,
+    running: Box<dyn Running>,
+    /// None once the stage has ended.
+    before: Option<Box<dyn Pull>>,
+    input: Input,
+}
+
+impl Pull for Node {
+    fn pull(&mut self) -> Result<Option<Rope>, RunError> {
+        let mut output = Output::default();
+        while let Some(before) = &mut self.before {
+            let progress = self.running.advance(&mut self.input, &mut output);
+            let progress = progress.map_err(|source| RunError::Stage { stage: self.name.clone(), source })?;
+            let made = output.take();
+            match progress {
+                Progress::Ended => {
+                    self.before = None;
+                    self.input = Input::default();
+                }
+                Progress::NeedsInput if made.is_empty() => match before.pull()? {
+                    Some(rope) => self.input.append(&rope),
+                    None => self.input.end(),
+                },
+                Progress::NeedsInput | Progress::HasMore => {}
+            }
+            if !made.is_empty() {
+                return Ok(Some(made));
+            }
+        }
+        Ok(None)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use weft_block::Slice;
-use weft_transform::{Network, Run, RunError, Source};
+use weft_transform::{Network, Run, RunError, Source, Sources};
 
 /// Gives bytes in pieces of these lengths, again and again.
 struct Pieces {
@@ -30,16 +30,29 @@ impl Source for Pieces {
     }
 }
 
-fn run_on(network: &Network, source: impl Source) -> Result<Vec<u8>, RunError> {
+/// The same bytes, however often they are asked for.
+struct Given<F>(F);
+
+impl<S: Source + 'static, F: FnMut() -> S> Sources for Given<F> {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        Ok(Box::new((self.0)()))
+    }
+
+    fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
+        self.input()
+    }
+}
+
+fn run_on<S: Source + 'static>(network: &Network, source: impl FnMut() -> S) -> Result<Vec<u8>, RunError> {
     let mut made = Vec::new();
-    for rope in Run::start(network, source)? {
+    for rope in Run::start(network, &mut Given(source))? {
         made.extend(rope?.to_vec());
     }
     Ok(made)
 }
 
 fn run(network: &str, input: &[u8], lengths: &[usize]) -> Result<Vec<u8>, RunError> {
-    run_on(&Network::parse(network).expect("a network"), Pieces::new(input, lengths))
+    run_on(&Network::parse(network).expect("a network"), || Pieces::new(input, lengths))
 }
 
 /// What a shell makes of it; none if the tool is missing.
@@ -211,6 +224,32 @@ fn damaged_data_is_an_error_and_never_wrong_bytes() {
     assert!(run("base64 -d", b"YQ==Y", &[9]).is_err() && run("base64 -d", b"Y", &[9]).is_err());
 }
 
+#[test]
+fn streams_are_forked_and_joined() {
+    let input = b"b 2\na 1\nc 3\nb 2";
+    let run = |network: &str| String::from_utf8(run(network, input, &[5]).expect("it runs")).expect("text");
+    assert_eq!(run("tee(grep b, wc -l) | concat"), "b 2\nb 2\n3\n");
+    assert_eq!(run("concat(head -1, $1 | tail -1, upper | head -1)"), "b 2\nb 2B 2\n");
+    assert_eq!(
+        run("merge(sort, $1 | sort | upper) | uniq -c"),
+        "      1 A 1\n      2 B 2\n      1 C 3\n      1 a 1\n      2 b 2\n      1 c 3\n"
+    );
+    assert_eq!(run("interleave(cut -d ' ' -f 1, cut -d ' ' -f 2 | head -2)"), "b\n2\na\n1\nc\nb\n");
+    assert_eq!(run("sort | zip(cut -d ' ' -f 2, grep b)"), "1\tb 2\n2\tb 2\n2\t\n3\t\n");
+    assert_eq!(run("zip(nl, concat(head -1, merge(identity, grep x))) | head -1"), "     1\tb 2\tb 2\n");
+    assert_eq!(run("concat(gzip, zstd) | wc -l | grep x"), "");
+}
+
+#[test]
+fn a_stream_that_is_read_twice_needs_little_memory() {
+    let network = Network::parse("concat(wc -c, wc -l)").expect("a network");
+    let many = || Pieces::new(&b"line\n".repeat(8_000_000), &[65_536]);
+    assert_eq!(run_on(&network, many).expect("it runs"), b"40000000\n8000000\n");
+    let network = Network::parse("concat(identity, tail -1)").expect("a network");
+    let made = run_on(&network, many).expect("it runs");
+    assert!(made.len() == 40_000_005 && made.ends_with(b"line\nline\n"));
+}
+
 /// Never ends.
 struct Endless(u64);
 
@@ -227,7 +266,7 @@ fn who_has_enough_stops_those_before() {
     for network in
         ["head -2", "upper | head -2", "zstd | zstd -d | grep line | head -2", "grep -m 2 line", "nl | head -c 12"]
     {
-        run_on(&Network::parse(network).expect("a network"), Endless(0)).expect("it ends");
+        run_on(&Network::parse(network).expect("a network"), || Endless(0)).expect("it ends");
     }
 }
 
@@ -237,7 +276,7 @@ fn the_first_bytes_come_before_the_last_are_read() {
     let compressed = run("zstd", &b"never read".repeat(9), &[99]).expect("it runs");
     drop((network, compressed));
     let network = Network::parse("upper | grep LINE | nl").expect("a network");
-    let mut run = Run::start(&network, Endless(97)).expect("it starts");
+    let mut run = Run::start(&network, &mut Given(|| Endless(97))).expect("it starts");
     assert!(run.next().expect("bytes").expect("it runs").slices()[0].starts_with(b"     1\tLINE\n"));
 }
 
@@ -279,10 +318,10 @@ proptest! {
     fn what_is_undone_is_as_before(stages in proptest::collection::vec(prop::sample::select(&["increment 7", "xor 99", "rot13", "gzip", "zstd", "hex", "base64", "identity", "xz -0", "bzip2"][..]), 1..5), input: Vec<u8>) {
         // What is compressed is text again only as text.
         let network = Network::parse(&stages.join(" | ")).expect("a network");
-        let made = run_on(&network, Pieces::new(&input, &[100])).expect("it runs");
-        let back = run_on(&network.inverse().expect("all can be undone"), Pieces::new(&made, &[77])).expect("it runs");
+        let made = run_on(&network, || Pieces::new(&input, &[100])).expect("it runs");
+        let back = run_on(&network.inverse().expect("all can be undone"), || Pieces::new(&made, &[77])).expect("it runs");
         prop_assert_eq!(back, input.clone());
-        let unfused = run_on(&network.clone().unfused(), Pieces::new(&input, &[100])).expect("it runs");
+        let unfused = run_on(&network.clone().unfused(), || Pieces::new(&input, &[100])).expect("it runs");
         prop_assert_eq!(unfused, made);
     }
 }
@@ -297,6 +336,11 @@ fn networks_that_make_no_sense_are_refused_with_the_place() {
     assert_eq!(error("zstd -20"), "zstd has levels from 1 to 19, at byte 5");
     assert_eq!(error("cut"), "give fields (-f LIST) or bytes (-b LIST), at byte 0");
     assert_eq!(error("tr z-a x"), "'z-a': a range goes upwards, at byte 3");
+    assert_eq!(error("merge(a)"), "there is no stage 'a' ('weft stages' lists them), at byte 6");
+    assert_eq!(error("merge(upper, gzip)"), "merge works on text, and what it gets is compressed, at byte 0");
+    assert_eq!(error("upper(sort)"), "'upper' joins nothing: concat, interleave, merge and zip do, at byte 0");
+    assert_eq!(error("tee(sort, wc) | sort"), "'sort' joins nothing: concat, interleave, merge and zip do, at byte 16");
+    assert!(Network::parse("concat(sort, wc)").expect("a network").inverse().is_none());
     assert!(Network::parse("zstd | xz | base64 | grep a").is_ok());
     assert!(Network::parse("grep a").expect("a network").inverse().is_none());
 }

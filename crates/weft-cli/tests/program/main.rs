@@ -6,6 +6,7 @@ mod diff;
 mod digest;
 mod errors;
 mod helper;
+mod networks;
 mod pages;
 mod place;
 mod transfer;

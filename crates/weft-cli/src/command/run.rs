@@ -1,10 +1,9 @@
-//! `weft run` and `weft stages`: networks without a volume.
+//! `weft run`: a network without a volume.
 
 use super::usage;
-use crate::arguments::{Run as Arguments, Stages};
+use crate::arguments::Run as Arguments;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
-use serde_json::json;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, stdin, stdout};
@@ -12,8 +11,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weft_block::Rope;
-use weft_transform::catalog::{self, STAGES};
-use weft_transform::{Network, NetworkError, Reading, Run, RunError};
+use weft_transform::{Described, Network, NetworkError, Reading, Run, RunError, Source, Sources};
 
 /// Runs a network on files or the standard input.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -23,7 +21,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Err(error) => return usage(said(text, &error)),
     };
     if arguments.inverse {
-        let stuck = network.stages().find(|(_, _, inverse)| inverse.is_none()).map(|(stage, ..)| stage.to_owned());
+        let stuck = network.stages().into_iter().find(|stage| stage.inverse.is_none()).map(|stage| stage.text);
         network = match network.inverse() {
             Some(inverse) => inverse,
             None => bail!("the network cannot be undone: nothing undoes '{}'", stuck.unwrap_or_default()),
@@ -36,9 +34,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         show(&network);
         return Ok(ExitCode::SUCCESS);
     }
-    let files = Files { left: arguments.files.iter().cloned().collect(), open: None };
-    let files = if arguments.files.is_empty() { Files { left: [PathBuf::from("-")].into(), ..files } } else { files };
-    for rope in Run::start(&network, Reading(files))? {
+    if network.files() > arguments.files.len() {
+        return usage(format!("the network reads file ${}, and {} were given", network.files(), arguments.files.len()));
+    }
+    for rope in Run::start(&network, &mut Given(&arguments.files)).map_err(explained)? {
         write_all(&rope.map_err(explained)?).context("cannot write to the standard output")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -54,26 +53,41 @@ fn said(text: &str, error: &NetworkError) -> String {
 fn explained(error: RunError) -> anyhow::Error {
     match error {
         RunError::Source(source) => source.into(),
-        stage @ RunError::Stage { .. } => stage.into(),
+        other => other.into(),
     }
 }
 
 fn show(network: &Network) {
-    for (stage, keeps, inverse) in network.stages() {
+    for Described { text, depth, keeps, inverse } in network.stages() {
         let keeps = match (keeps.length, keeps.place) {
             (true, true) => "length and places",
             (true, false) => "length",
             (false, _) => "nothing",
         };
         let inverse = inverse.map_or("nothing".into(), |inverse| format!("'{inverse}'"));
-        println!("{stage}\n    keeps {keeps}; undone by {inverse}");
+        let indent = "    ".repeat(depth);
+        println!("{indent}{text}\n{indent}    keeps {keeps}; undone by {inverse}");
+    }
+}
+
+/// The files that were named.
+struct Given<'a>(&'a [PathBuf]);
+
+impl Sources for Given<'_> {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        let left = if self.0.is_empty() { [PathBuf::from("-")].into() } else { self.0.iter().cloned().collect() };
+        Ok(Box::new(Reading(Files { left, open: None })))
+    }
+
+    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
+        Ok(Box::new(Reading(Files { left: [self.0[number].clone()].into(), open: None })))
     }
 }
 
 /// Files that are read one after the other.
 struct Files {
     left: VecDeque<PathBuf>,
-    open: Option<(PathBuf, Box<dyn Read>)>,
+    open: Option<(PathBuf, Box<dyn Read + Send>)>,
 }
 
 impl Read for Files {
@@ -87,8 +101,8 @@ impl Read for Files {
                 }
             }
             let Some(path) = self.left.pop_front() else { return Ok(0) };
-            let file: Box<dyn Read> = if path.as_os_str() == "-" {
-                Box::new(stdin().lock())
+            let file: Box<dyn Read + Send> = if path.as_os_str() == "-" {
+                Box::new(stdin())
             } else {
                 Box::new(File::open(&path).map_err(|error| about(&path, &error))?)
             };
@@ -124,35 +138,4 @@ fn write_all(rope: &Rope) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Lists stages, or tells about one.
-pub fn stages(arguments: &Stages) -> Result<ExitCode> {
-    let chosen: Vec<_> = match &arguments.name {
-        None => STAGES.iter().collect(),
-        Some(name) => match catalog::find(name) {
-            Some(entry) => vec![entry],
-            None => bail!("there is no stage '{name}' ('weft stages' lists them)"),
-        },
-    };
-    if arguments.json {
-        let told = |entry: &&catalog::Entry| {
-            json!({
-                "name": entry.name,
-                "usage": entry.usage,
-                "summary": entry.summary,
-                "documentation": entry.documentation,
-            })
-        };
-        println!("{}", json!(chosen.iter().map(told).collect::<Vec<_>>()));
-    } else if arguments.name.is_some() {
-        for entry in chosen {
-            println!("{}\n    {}\n\n{}", entry.usage, entry.summary, entry.documentation);
-        }
-    } else {
-        for entry in chosen {
-            println!("{:12} {}", entry.name, entry.summary);
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,189 @@
+//! One stream for several readers, each at its own pace. What one has read and another has not is kept: some of it in memory, where they share
+//! it, the rest in a temporary file.
+
+use crate::run::{Pull, RunError};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use weft_block::{Buffer, Rope, Slice};
+
+/// Bytes that a reader may be behind in memory.
+const MEMORY_BYTES: usize = 16 << 20;
+/// Bytes read from the file at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// A stream and those who read it.
+struct Fork {
+    before: Box<dyn Pull>,
+    readers: Vec<Reader>,
+    /// All of the stream from a byte on, once somebody is far behind.
+    spilled: Option<File>,
+    memory_bytes: usize,
+    /// Bytes of the stream so far, and from which byte on the file has it.
+    len: u64,
+    spilled_from: u64,
+    has_ended: bool,
+}
+
+/// Where a reader is.
+struct Reader {
+    /// Bytes taken.
+    at: u64,
+    /// What it has not taken, if nothing is left out.
+    slices: VecDeque<Slice>,
+    waiting: usize,
+    /// Whether what it has not taken is to be read from the file.
+    is_behind: bool,
+    is_gone: bool,
+}
+
+/// One of those who read.
+struct Handle {
+    fork: Arc<Mutex<Fork>>,
+    number: usize,
+}
+
+/// `count` streams, each of which has all that `before` gives.
+pub(crate) fn fork(before: Box<dyn Pull>, count: usize) -> Vec<Box<dyn Pull>> {
+    fork_within(MEMORY_BYTES, before, count)
+}
+
+fn fork_within(memory_bytes: usize, before: Box<dyn Pull>, count: usize) -> Vec<Box<dyn Pull>> {
+    let reader = || Reader { at: 0, slices: VecDeque::new(), waiting: 0, is_behind: false, is_gone: false };
+    let readers = (0..count).map(|_| reader()).collect();
+    let fork = Fork { before, readers, spilled: None, memory_bytes, len: 0, spilled_from: 0, has_ended: false };
+    let fork = Arc::new(Mutex::new(fork));
+    (0..count).map(|number| Box::new(Handle { fork: fork.clone(), number }) as Box<dyn Pull>).collect()
+}
+
+impl Pull for Handle {
+    fn pull(&mut self) -> Result<Option<Rope>, RunError> {
+        let mut fork = self.fork.lock();
+        loop {
+            if let Some(rope) = fork.take(self.number).map_err(RunError::Temporary)? {
+                return Ok(Some(rope));
+            }
+            if fork.has_ended {
+                return Ok(None);
+            }
+            match fork.before.pull()? {
+                Some(rope) => fork.add(&rope).map_err(RunError::Temporary)?,
+                None => fork.has_ended = true,
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let reader = &mut self.fork.lock().readers[self.number];
+        reader.is_gone = true;
+        reader.slices.clear();
+    }
+}
+
+impl Fork {
+    /// What reader `number` has not taken; none if that is nothing.
+    fn take(&mut self, number: usize) -> io::Result<Option<Rope>> {
+        let reader = &mut self.readers[number];
+        if reader.is_behind {
+            let file = self.spilled.as_ref().expect("it is behind what was spilled");
+            let len = READ_BYTES.min(usize::try_from(self.len - reader.at).unwrap_or(READ_BYTES));
+            if len == 0 {
+                return Ok(None);
+            }
+            let mut buffer = Buffer::any(len);
+            file.read_exact_at(&mut buffer, reader.at - self.spilled_from)?;
+            reader.at += len as u64;
+            return Ok(Some(buffer.freeze().whole().into()));
+        }
+        let mut rope = Rope::new();
+        reader.slices.drain(..).for_each(|slice| rope.push(slice));
+        reader.at += rope.len() as u64;
+        reader.waiting = 0;
+        Ok((!rope.is_empty()).then_some(rope))
+    }
+
+    /// Gives `rope` to all.
+    fn add(&mut self, rope: &Rope) -> io::Result<()> {
+        let room = self.memory_bytes;
+        let is_too_far = |reader: &Reader| !reader.is_gone && reader.waiting + rope.len() > room;
+        if self.spilled.is_none() && self.readers.iter().any(is_too_far) {
+            self.spill()?;
+        }
+        if let Some(file) = &self.spilled {
+            let mut at = self.len - self.spilled_from;
+            for slice in rope.slices() {
+                file.write_all_at(slice, at)?;
+                at += slice.len() as u64;
+            }
+        }
+        self.len += rope.len() as u64;
+        for reader in self.readers.iter_mut().filter(|reader| !reader.is_gone && !reader.is_behind) {
+            if reader.waiting + rope.len() > room {
+                // From where it is on, the file has all.
+                reader.is_behind = true;
+                reader.slices.clear();
+            } else {
+                reader.slices.extend(rope.slices().iter().cloned());
+                reader.waiting += rope.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a file, with what the one that is furthest behind has not taken.
+    fn spill(&mut self) -> io::Result<()> {
+        let last = self.readers.iter().filter(|reader| !reader.is_gone).min_by_key(|reader| reader.at);
+        let last = last.expect("somebody is behind");
+        let file = tempfile::tempfile()?;
+        let mut at = 0;
+        for slice in &last.slices {
+            file.write_all_at(slice, at)?;
+            at += slice.len() as u64;
+        }
+        self.spilled_from = last.at;
+        self.spilled = Some(file);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Given(VecDeque<Vec<u8>>);
+
+    impl Pull for Given {
+        fn pull(&mut self) -> Result<Option<Rope>, RunError> {
+            Ok(self.0.pop_front().map(Rope::from))
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_reads_all_at_its_own_pace(
+            pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 0..30),
+            order in proptest::collection::vec(0usize..3, 0..60), memory_bytes in 0usize..100, leaves in 0usize..4,
+        ) {
+            let mut readers: Vec<_> = fork_within(memory_bytes, Box::new(Given(pieces.clone().into())), 3).into_iter().map(Some).collect();
+            let mut read = [Vec::new(), Vec::new(), Vec::new()];
+            for (step, which) in order.into_iter().chain([0, 1, 2].into_iter().flat_map(|which| [which].repeat(700))).enumerate() {
+                if step == 20 && leaves < 3 {
+                    readers[leaves] = None;
+                }
+                if let Some(reader) = &mut readers[which] && let Some(rope) = reader.pull().unwrap() {
+                    read[which].extend(rope.to_vec());
+                }
+            }
+            let expected = pieces.concat();
+            for (which, read) in read.iter().enumerate() {
+                prop_assert!(which == leaves && expected.starts_with(read) || *read == expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! How what comes of several networks becomes one: concat, interleave, merge, zip.
+
+use crate::language::{NetworkError, Word};
+use crate::run::{Pull, RunError};
+use memchr::memchr;
+use std::collections::VecDeque;
+use std::fmt;
+use weft_block::{Rope, Slice};
+
+/// Bytes of lines put together before they are passed on.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// Longest line, in bytes.
+const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// A way to make one of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    /// One after the other.
+    Concat,
+    /// A line of each in turn, those that have ended left out.
+    Interleave,
+    /// Lines of all, the one that comes first by its bytes first: of sorted ones, sorted.
+    Merge,
+    /// A line of each side by side, with tabs between them, until all have ended (paste(1)).
+    Zip,
+}
+
+impl fmt::Display for Join {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Join::Concat => "concat",
+            Join::Interleave => "interleave",
+            Join::Merge => "merge",
+            Join::Zip => "zip",
+        })
+    }
+}
+
+impl Join {
+    pub(crate) fn named(name: &Word) -> Result<Join, NetworkError> {
+        let all = [Join::Concat, Join::Interleave, Join::Merge, Join::Zip];
+        all.into_iter().find(|join| join.to_string() == name.text).ok_or_else(|| {
+            let message = format!("'{}' joins nothing: concat, interleave, merge and zip do", name.text);
+            NetworkError::new(message, name.at)
+        })
+    }
+
+    pub(crate) fn wants_text(self) -> bool {
+        self != Join::Concat
+    }
+
+    /// What comes of `branches`.
+    pub(crate) fn of(self, branches: Vec<Box<dyn Pull>>) -> Box<dyn Pull> {
+        match self {
+            Join::Concat => Box::new(Concat(branches.into())),
+            Join::Interleave | Join::Merge | Join::Zip => {
+                let branches = branches.into_iter().map(Branch::new).collect();
+                Box::new(ByLine { join: self, branches, turn: 0 })
+            }
+        }
+    }
+}
+
+struct Concat(VecDeque<Box<dyn Pull>>);
+
+impl Pull for Concat {
+    fn pull(&mut self) -> Result<Option<Rope>, RunError> {
+        while let Some(first) = self.0.front_mut() {
+            if let Some(rope) = first.pull()? {
+                return Ok(Some(rope));
+            }
+            self.0.pop_front();
+        }
+        Ok(None)
+    }
+}
+
+/// A network whose results are taken line by line.
+struct Branch {
+    pull: Box<dyn Pull>,
+    slices: VecDeque<Slice>,
+    /// The line to be taken next, without its newline, once it was looked for; none: there are no more.
+    line: Option<Option<Vec<u8>>>,
+}
+
+impl Branch {
+    fn new(pull: Box<dyn Pull>) -> Branch {
+        Branch { pull, slices: VecDeque::new(), line: None }
+    }
+
+    fn peek(&mut self) -> Result<Option<&[u8]>, RunError> {
+        if self.line.is_none() {
+            self.line = Some(self.read()?);
+        }
+        Ok(self.line.as_ref().and_then(|line| line.as_deref()))
+    }
+
+    fn take(&mut self) -> Result<Option<Vec<u8>>, RunError> {
+        self.peek()?;
+        match &mut self.line {
+            // Nothing comes after the end.
+            Some(None) | None => Ok(None),
+            Some(_) => Ok(self.line.take().flatten()),
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Vec<u8>>, RunError> {
+        let mut line = Vec::new();
+        let mut has_begun = false;
+        loop {
+            let Some(slice) = self.slices.pop_front() else {
+                match self.pull.pull()? {
+                    Some(rope) => self.slices.extend(rope.slices().iter().cloned()),
+                    None => return Ok(has_begun.then_some(line)),
+                }
+                continue;
+            };
+            has_begun = true;
+            let end = memchr(b'\n', &slice);
+            let text = &slice[..end.unwrap_or(slice.len())];
+            if line.len() + text.len() > LINE_BYTES_MAX {
+                return Err(RunError::LongLine { max: LINE_BYTES_MAX });
+            }
+            line.extend_from_slice(text);
+            if let Some(end) = end {
+                if end + 1 < slice.len() {
+                    self.slices.push_front(slice.slice(end + 1..slice.len()));
+                }
+                return Ok(Some(line));
+            }
+        }
+    }
+}
+
+struct ByLine {
+    join: Join,
+    branches: Vec<Branch>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+impl ByLine {
+    /// Adds the next line to `output`; false if there is none.
+    fn next(&mut self, output: &mut Vec<u8>) -> Result<bool, RunError> {
+        let line = match self.join {
+            Join::Concat => unreachable!("it does not look at lines"),
+            Join::Interleave => self.interleaved()?,
+            Join::Merge => self.merged()?,
+            Join::Zip => self.zipped()?,
+        };
+        let Some(line) = line else { return Ok(false) };
+        output.extend_from_slice(&line);
+        output.push(b'\n');
+        Ok(true)
+    }
+
+    fn interleaved(&mut self) -> Result<Option<Vec<u8>>, RunError> {
+        for _ in 0..self.branches.len() {
+            let turn = self.turn;
+            self.turn = (turn + 1) % self.branches.len();
+            if let Some(line) = self.branches[turn].take()? {
+                return Ok(Some(line));
+            }
+        }
+        Ok(None)
+    }
+
+    fn merged(&mut self) -> Result<Option<Vec<u8>>, RunError> {
+        let mut first: Option<(usize, Vec<u8>)> = None;
+        for (at, branch) in self.branches.iter_mut().enumerate() {
+            let Some(line) = branch.peek()? else { continue };
+            if first.as_ref().is_none_or(|(_, best)| line < best.as_slice()) {
+                first = Some((at, line.to_vec()));
+            }
+        }
+        first.map_or(Ok(None), |(at, _)| self.branches[at].take())
+    }
+
+    fn zipped(&mut self) -> Result<Option<Vec<u8>>, RunError> {
+        let lines = self.branches.iter_mut().map(Branch::take).collect::<Result<Vec<_>, _>>()?;
+        if lines.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let lines: Vec<_> = lines.into_iter().map(Option::unwrap_or_default).collect();
+        Ok(Some(lines.join(&b'\t')))
+    }
+}
+
+impl Pull for ByLine {
+    fn pull(&mut self) -> Result<Option<Rope>, RunError> {
+        let mut output = Vec::new();
+        while output.len() < OUTPUT_BYTES && self.next(&mut output)? {}
+        Ok((!output.is_empty()).then(|| Rope::from(output)))
+    }
+}
