@@ -2,7 +2,7 @@
 
 use crate::language::{Call, NetworkError};
 use crate::stage::Stage;
-use crate::stages::{codecs, hashes, maps, selecting, sorting, texts};
+use crate::stages::{charsets, codecs, hashes, maps, reversing, selecting, sorting, texts};
 
 /// A stage that networks can have.
 pub struct Entry {
@@ -49,6 +49,13 @@ pub const STAGES: &[Entry] = &[
         "compress with bzip2, or decompress",
         "As bzip2(1): level 9 unless another is given. -d reads several streams as one and refuses what is damaged, cut off, or followed by something else.",
         codecs::bzip2,
+    ),
+    entry(
+        "charset",
+        "charset [-r] FROM [TO]",
+        "from one encoding of text to another",
+        "TO is UTF-8 unless given. Encodings have the names and the meaning of the Encoding Standard (latin1 is windows-1252); none is written in UTF-16. A byte order mark goes. What FROM does not know or TO cannot say is an error, or, with -r, becomes U+FFFD or a numeric character reference.",
+        charsets::charset,
     ),
     entry(
         "cut",
@@ -108,6 +115,13 @@ pub const STAGES: &[Entry] = &[
         maps::lower,
     ),
     entry(
+        "newline",
+        "newline unix | newline dos",
+        "end lines with LF, or with CR LF",
+        "unix takes the carriage return away before each newline, dos adds one where there is none. A last line without newline stays as it is.",
+        charsets::newline,
+    ),
+    entry(
         "nl",
         "nl",
         "number lines",
@@ -120,6 +134,13 @@ pub const STAGES: &[Entry] = &[
         "put TEXT in the place of what matches",
         "In each line, all matches that do not overlap, from the left. In TEXT $1 and ${name} stand for groups, $$ for a dollar. REGEX as for grep.",
         selecting::replace,
+    ),
+    entry(
+        "rev",
+        "rev",
+        "turn each line round",
+        "The characters of each line in the opposite order, as rev(1); its bytes where it is not UTF-8. Keeps length.",
+        reversing::rev,
     ),
     entry(
         "rot13",
@@ -141,6 +162,13 @@ pub const STAGES: &[Entry] = &[
         "sort lines",
         "As sort(1) in the C locale, by bytes; -n: by the number that they begin with; -r: the other way round; -u: of equal ones the first. More than 64 MiB of lines go through temporary files.",
         sorting::sort,
+    ),
+    entry(
+        "tac",
+        "tac",
+        "lines in the opposite order",
+        "As tac(1): a last line without newline comes first and stays without. More than 64 MiB go through a temporary file. Keeps length.",
+        reversing::tac,
     ),
     entry(
         "tail",

@@ -1,9 +1,11 @@
 //! The native stages, a file for each kind.
 
+pub(crate) mod charsets;
 pub(crate) mod codecs;
 pub(crate) mod hashes;
 pub(crate) mod lines;
 pub(crate) mod maps;
+pub(crate) mod reversing;
 pub(crate) mod selecting;
 pub(crate) mod sorting;
 pub(crate) mod texts;

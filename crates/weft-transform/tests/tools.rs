@@ -137,6 +137,9 @@ const SAME: &[(&str, &str)] = &[
     ("cut -f 3,1-2 -s", "cut -f 3,1-2 -s"),
     ("cut -d ' ' -f 2-", "cut -d ' ' -f 2-"),
     ("cut -b 2-4,7-", "cut -b 2-4,7-"),
+    ("tac", "tac"),
+    ("tac | tac", "tac | tac"),
+    ("charset latin1 | charset utf-8 latin1 | wc -c", "wc -c"),
     ("nl", "nl -w 6"),
     ("replace a+ '<$0>'", "sed -E 's/a+/<&/g; s/<(a+)/<\\1>/g'"),
     ("sort", "sort"),
@@ -197,6 +200,38 @@ fn what_one_side_compresses_the_other_reads() {
             assert!(twice == input.repeat(2), "{stage} reads what {tool} makes");
         }
     }
+}
+
+#[test]
+fn text_is_encoded_anew() {
+    let run = |network: &str, input: &[u8]| run(network, input, &[1]).map_err(|error| error.to_string());
+    let text = "größer, 東京, \u{1f600}\n".as_bytes();
+    for name in ["utf-16le", "utf-16be"] {
+        let theirs = shell(&format!("iconv -f utf-8 -t {name}"), text).expect("iconv");
+        assert_eq!(run(&format!("charset {name}"), &theirs), Ok(text.to_vec()));
+    }
+    for name in ["shift_jis", "euc-jp", "gb18030"] {
+        let text = "東京 abc\n".as_bytes();
+        let theirs = shell(&format!("iconv -f utf-8 -t {name}"), text).expect("iconv");
+        assert_eq!(run(&format!("charset utf-8 {name}"), text), Ok(theirs.clone()));
+        assert_eq!(run(&format!("charset {name}"), &theirs), Ok(text.to_vec()));
+    }
+    assert_eq!(run("charset utf-8", b"ok \xff"), Err("charset utf-8: what ends at byte 4 is not UTF-8".into()));
+    assert_eq!(run("charset utf-8", b"cut \xe2\x82"), Err("charset utf-8: what ends at byte 6 is not UTF-8".into()));
+    assert_eq!(run("charset -r utf-8", b"a\xffb"), Ok("a\u{fffd}b".into()));
+    assert_eq!(
+        run("charset utf-8 latin1", "東".as_bytes()),
+        Err("charset utf-8 latin1: windows-1252 has no '東'".into())
+    );
+    assert_eq!(run("charset -r utf-8 latin1", "é東".as_bytes()), Ok(b"\xe9&#26481;".to_vec()));
+    assert_eq!(run("charset utf-8", b""), Ok(vec![]));
+    assert_eq!(
+        Network::parse("charset utf-8 utf-16").unwrap_err().to_string(),
+        "nothing is written in UTF-16LE, at byte 14"
+    );
+    assert_eq!(run("newline unix", b"a\r\nb\n\r\nc\r\r\nd\r"), Ok(b"a\nb\n\nc\r\nd\r".to_vec()));
+    assert_eq!(run("newline dos", b"a\r\nb\n\nc"), Ok(b"a\r\nb\r\n\r\nc".to_vec()));
+    assert_eq!(run("rev", "öä1\nab".as_bytes()), Ok("1äö\nba".into()));
 }
 
 #[test]
