@@ -7,7 +7,7 @@ SBINDIR ?= /sbin
 WEFT := target/release/weft
 TOOLS := target/tools
 
-.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-nfs bench-postgres connectathon install uninstall clean packages tools
+.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres connectathon install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -56,6 +56,10 @@ bench-digests: build
 ## bench-nfs  compare a volume over NFS with NFS-Ganesha and nfsd (DIR=where to work, CONNECTATHON=its sources)
 bench-nfs: build
 	tests/bench-nfs $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-networks compare networks of stages with pipelines of processes (DIR=where to work)
+bench-networks: build
+	tests/bench-networks $(WEFT) $(or $(DIR),/var/tmp)
 
 ## connectathon run Connectathon's tests by Linux's NFS client (CONNECTATHON=its sources; as root)
 connectathon: build

@@ -125,6 +125,10 @@ enum Newline {
 }
 
 impl Lines for Newline {
+    fn passes_over(&self, _: &[u8]) -> usize {
+        0
+    }
+
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
         let text = line.text.strip_suffix(b"\r");
         match (self, text) {

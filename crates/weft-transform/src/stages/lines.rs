@@ -33,6 +33,8 @@ pub(crate) enum Fate {
 pub(crate) trait Lines: Send {
     /// What becomes of `line`; what comes in its place is added to `instead`.
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate;
+    /// How many bytes of `lines` belong to whole lines that would be dropped and change nothing: so many are not looked at one by one.
+    fn passes_over(&self, lines: &[u8]) -> usize;
     /// There are no more; what comes at the end is added to `instead`.
     fn end(&mut self, instead: &mut Vec<u8>);
 }
@@ -88,6 +90,12 @@ impl<L: Lines> ByLine<L> {
         // Neighbours that are passed on are one piece.
         let mut passing = at..at;
         while !self.is_over && !output.is_full() {
+            let over = self.lines.passes_over(&slice[at..]);
+            if over > 0 {
+                output.push(slice.slice(passing));
+                at += over;
+                passing = at..at;
+            }
             let Some(len) = memchr(b'\n', &slice[at..]) else { break };
             let fate = self.lines.line(Line { text: &slice[at..at + len], has_newline: true }, &mut self.instead);
             at += len + 1;
@@ -166,6 +174,10 @@ mod tests {
                 Some(b'p') => Fate::Pass,
                 _ => Fate::PassAsIs,
             }
+        }
+
+        fn passes_over(&self, lines: &[u8]) -> usize {
+            if lines.starts_with(b"d\n") { 2 } else { 0 }
         }
 
         fn end(&mut self, instead: &mut Vec<u8>) {

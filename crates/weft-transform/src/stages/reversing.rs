@@ -119,6 +119,10 @@ pub(crate) fn tac(call: &Call) -> Result<Stage, NetworkError> {
 struct Rev;
 
 impl Lines for Rev {
+    fn passes_over(&self, _: &[u8]) -> usize {
+        0
+    }
+
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
         match std::str::from_utf8(line.text) {
             Ok(text) if !text.is_ascii() => {

@@ -5,6 +5,7 @@ use crate::arguments::Arguments;
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError, Word};
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use memchr::memmem::Finder;
 use memchr::memrchr;
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ fn regex(word: &Word, ignores_case: bool) -> Result<Regex, NetworkError> {
 #[derive(Clone)]
 struct Grep {
     pattern: Regex,
+    /// What the pattern looks for, if that is nothing but these bytes.
+    literal: Option<Finder<'static>>,
     inverts: bool,
     /// How many are still to come, if that is limited.
     left: Option<u64>,
@@ -34,6 +37,12 @@ struct Grep {
 }
 
 impl Lines for Grep {
+    fn passes_over(&self, lines: &[u8]) -> usize {
+        let Some(literal) = self.literal.as_ref().filter(|_| !self.inverts && self.left != Some(0)) else { return 0 };
+        let before = literal.find(lines).map_or(lines, |found| &lines[..found]);
+        memrchr(b'\n', before).map_or(0, |newline| newline + 1)
+    }
+
     fn line(&mut self, line: Line<'_>, _: &mut Vec<u8>) -> Fate {
         if self.left == Some(0) {
             return Fate::End;
@@ -60,10 +69,13 @@ impl Lines for Grep {
 
 pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
     let mut arguments = Arguments::read(call, "ivc", "m")?;
-    let pattern = regex(arguments.operand("a regular expression")?, arguments.has('i'))?;
+    let word = arguments.operand("a regular expression")?;
+    let pattern = regex(word, arguments.has('i'))?;
+    let is_literal = regex::escape(&word.text) == word.text && !word.text.is_empty() && !arguments.has('i');
+    let literal = is_literal.then(|| Finder::new(word.text.as_bytes()).into_owned());
     let (inverts, counts, left) = (arguments.has('v'), arguments.has('c'), arguments.value('m', "a number")?);
     arguments.end()?;
-    let grep = Grep { pattern, inverts, left, counted: counts.then_some(0) };
+    let grep = Grep { pattern, literal, inverts, left, counted: counts.then_some(0) };
     Ok(Stage::of_text(move || ByLine::new(grep.clone())))
 }
 
@@ -204,7 +216,8 @@ pub(crate) fn tail(call: &Call) -> Result<Stage, NetworkError> {
 struct Uniq {
     counts: bool,
     only: Option<Repeated>,
-    last: Option<Vec<u8>>,
+    last: Vec<u8>,
+    /// How often it came; 0: there was no line yet.
     count: u64,
 }
 
@@ -218,9 +231,8 @@ enum Repeated {
 impl Uniq {
     /// Tells the line that is over.
     fn tell(&mut self, instead: &mut Vec<u8>) {
-        let Some(last) = self.last.take() else { return };
         let is_told = match self.only {
-            None => true,
+            None => self.count > 0,
             Some(Repeated::Yes) => self.count > 1,
             Some(Repeated::No) => self.count == 1,
         };
@@ -228,20 +240,25 @@ impl Uniq {
             if self.counts {
                 write!(instead, "{:7} ", self.count).expect("memory takes all");
             }
-            instead.extend_from_slice(&last);
+            instead.extend_from_slice(&self.last);
             instead.push(b'\n');
         }
     }
 }
 
 impl Lines for Uniq {
+    fn passes_over(&self, _: &[u8]) -> usize {
+        0
+    }
+
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
-        if self.last.as_deref() == Some(line.text) {
+        if self.count > 0 && self.last == line.text {
             self.count += 1;
             return Fate::Drop;
         }
         self.tell(instead);
-        self.last = Some(line.text.to_vec());
+        self.last.clear();
+        self.last.extend_from_slice(line.text);
         self.count = 1;
         Fate::Drop
     }
@@ -260,7 +277,7 @@ pub(crate) fn uniq(call: &Call) -> Result<Stage, NetworkError> {
         (false, true) => Some(Repeated::No),
         (false, false) => None,
     };
-    let uniq = Uniq { counts: arguments.has('c'), only, last: None, count: 0 };
+    let uniq = Uniq { counts: arguments.has('c'), only, last: Vec::new(), count: 0 };
     Ok(Stage::of_text(move || ByLine::new(uniq.clone())))
 }
 
@@ -275,6 +292,10 @@ struct Cut {
 }
 
 impl Lines for Cut {
+    fn passes_over(&self, _: &[u8]) -> usize {
+        0
+    }
+
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
         let has = |number: usize| self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&number));
         let Some(delimiter) = self.delimiter else {
@@ -289,7 +310,8 @@ impl Lines for Cut {
             return if self.only_delimited { Fate::Drop } else { Fate::Pass };
         }
         let fields = line.text.split(|byte| *byte == delimiter);
-        let chosen = fields.zip(1..).filter(|(_, number)| has(*number)).map(|(field, _)| field);
+        let last = self.ranges.last().map_or(0, |(_, last)| *last);
+        let chosen = fields.zip(1..=last).filter(|(_, number)| has(*number)).map(|(field, _)| field);
         for (at, field) in chosen.enumerate() {
             if at > 0 {
                 instead.push(delimiter);
@@ -358,6 +380,10 @@ pub(crate) fn cut(call: &Call) -> Result<Stage, NetworkError> {
 struct Numbered(u64);
 
 impl Lines for Numbered {
+    fn passes_over(&self, _: &[u8]) -> usize {
+        0
+    }
+
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
         if line.text.is_empty() {
             // As nl(1): lines of nothing have no number, but its width.
@@ -385,6 +411,10 @@ struct Replace {
 }
 
 impl Lines for Replace {
+    fn passes_over(&self, _: &[u8]) -> usize {
+        0
+    }
+
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
         if !self.pattern.is_match(line.text) {
             return Fate::PassAsIs;

@@ -26,18 +26,40 @@ struct Order {
 }
 
 impl Order {
-    fn compare(self, one: &[u8], other: &[u8]) -> Ordering {
-        let by_number = || number(one).total_cmp(&number(other));
-        let order = if self.numeric { by_number() } else { one.cmp(other) };
-        // As sort(1): what compares equal is then compared byte by byte, unless only one of it is kept.
-        let order = if order.is_eq() && !self.unique { one.cmp(other) } else { order };
+    /// Which of two lines with their keys comes first.
+    fn compare(self, one: (u64, &[u8]), other: (u64, &[u8])) -> Ordering {
+        let order = one.0.cmp(&other.0).then_with(|| {
+            // As sort(1): of one number are lines told apart by their bytes, unless only one is kept.
+            if self.numeric && self.unique { Ordering::Equal } else { one.1.cmp(other.1) }
+        });
         if self.reverse { order.reverse() } else { order }
+    }
+}
+
+impl Order {
+    /// A number that tells most lines apart: the first bytes, or the number that it begins with.
+    fn key(self, line: &[u8]) -> u64 {
+        if self.numeric {
+            // Bits of numbers, in the order of the numbers.
+            let bits = number(line).to_bits();
+            return if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+        }
+        let mut first = [0; 8];
+        let len = line.len().min(8);
+        first[..len].copy_from_slice(&line[..len]);
+        u64::from_be_bytes(first)
     }
 }
 
 /// The number that a line begins with (sort -n); 0 if there is none.
 fn number(line: &[u8]) -> f64 {
     let line = line.trim_ascii_start();
+    let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if (1..=15).contains(&digits) && line.get(digits) != Some(&b'.') {
+        let number = line[..digits].iter().fold(0u64, |number, digit| number * 10 + u64::from(digit - b'0'));
+        #[expect(clippy::cast_precision_loss, reason = "15 digits fit")]
+        return number as f64;
+    }
     let sign = usize::from(line.first() == Some(&b'-'));
     let digits = line[sign..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut end = sign + digits;
@@ -53,23 +75,36 @@ fn number(line: &[u8]) -> f64 {
 #[derive(Default)]
 struct Held {
     bytes: Vec<u8>,
-    lines: Vec<(usize, usize)>,
+    lines: Vec<Place>,
+}
+
+/// A line in memory.
+#[derive(Clone, Copy)]
+struct Place {
+    /// As [`Order::key`] has it.
+    key: u64,
+    start: usize,
+    len: usize,
 }
 
 impl Held {
-    fn push(&mut self, line: &[u8]) {
-        self.lines.push((self.bytes.len(), line.len()));
+    fn push(&mut self, line: &[u8], order: Order) {
+        self.lines.push(Place { key: order.key(line), start: self.bytes.len(), len: line.len() });
         self.bytes.extend_from_slice(line);
     }
 
     fn len(&self) -> usize {
-        self.bytes.len() + self.lines.len() * size_of::<(usize, usize)>()
+        self.bytes.len() + self.lines.len() * size_of::<Place>()
     }
 
-    fn sorted(&mut self, order: Order) -> impl Iterator<Item = &[u8]> {
-        let text = |(start, len): (usize, usize)| &self.bytes[start..start + len];
-        self.lines.sort_by(|one, other| order.compare(text(*one), text(*other)));
-        self.lines.iter().map(move |line| text(*line))
+    /// The line at a position, and its key.
+    fn line(&self, at: usize) -> Option<(u64, &[u8])> {
+        self.lines.get(at).map(|place| (place.key, &self.bytes[place.start..place.start + place.len]))
+    }
+
+    fn sort(&mut self, order: Order) {
+        let keyed = |place: &Place| (place.key, &self.bytes[place.start..place.start + place.len]);
+        self.lines.sort_by(|one, other| order.compare(keyed(one), keyed(other)));
     }
 }
 
@@ -86,18 +121,17 @@ impl Sort {
     /// Writes what is in memory to a file, sorted.
     fn spill(&mut self) -> io::Result<()> {
         let mut file = BufWriter::new(tempfile::tempfile()?);
-        for line in self.held.sorted(self.order) {
-            file.write_all(&(line.len() as u64).to_ne_bytes())?;
-            file.write_all(line)?;
+        self.held.sort(self.order);
+        for (key, line) in (0..).map_while(|at| self.held.line(at)) {
+            write_line(&mut file, key, line)?;
         }
         self.held = Held::default();
         self.runs.push(file.into_inner().map_err(io::IntoInnerError::into_error)?);
         if self.runs.len() == RUNS_MAX {
             let mut merged = BufWriter::new(tempfile::tempfile()?);
             let mut merge = Merge::new(self.order, std::mem::take(&mut self.runs))?;
-            while let Some(line) = merge.next()? {
-                merged.write_all(&(line.len() as u64).to_ne_bytes())?;
-                merged.write_all(&line)?;
+            while let Some((key, line)) = merge.next()? {
+                write_line(&mut merged, key, &line)?;
             }
             self.runs.push(merged.into_inner().map_err(io::IntoInnerError::into_error)?);
         }
@@ -105,9 +139,19 @@ impl Sort {
     }
 }
 
+fn write_line(file: &mut BufWriter<File>, key: u64, line: &[u8]) -> io::Result<()> {
+    file.write_all(&key.to_ne_bytes())?;
+    file.write_all(&(line.len() as u64).to_ne_bytes())?;
+    file.write_all(line)
+}
+
 impl Lines for Sort {
+    fn passes_over(&self, _: &[u8]) -> usize {
+        0
+    }
+
     fn line(&mut self, line: Line<'_>, _: &mut Vec<u8>) -> Fate {
-        self.held.push(line.text);
+        self.held.push(line.text, self.order);
         if self.held.len() >= self.memory_bytes {
             self.failed = self.spill().err();
         }
@@ -119,6 +163,7 @@ impl Lines for Sort {
 
 /// The next line of a run.
 struct Head {
+    key: u64,
     line: Vec<u8>,
     run: usize,
     order: Order,
@@ -127,7 +172,7 @@ struct Head {
 impl Ord for Head {
     /// The one that comes first is the greatest; of equal ones, that of the earlier run.
     fn cmp(&self, other: &Head) -> Ordering {
-        self.order.compare(&other.line, &self.line).then(other.run.cmp(&self.run))
+        self.order.compare((other.key, &other.line), (self.key, &self.line)).then(other.run.cmp(&self.run))
     }
 }
 
@@ -168,18 +213,20 @@ impl Merge {
         if reader.fill_buf()?.is_empty() {
             return Ok(());
         }
-        let mut len = [0; 8];
+        let (mut key, mut len) = ([0; 8], [0; 8]);
+        io::Read::read_exact(reader, &mut key)?;
         io::Read::read_exact(reader, &mut len)?;
         let mut line = vec![0; usize::try_from(u64::from_ne_bytes(len)).expect("it was in memory once")];
         io::Read::read_exact(reader, &mut line)?;
-        self.heads.push(Head { line, run, order: self.order });
+        self.heads.push(Head { key: u64::from_ne_bytes(key), line, run, order: self.order });
         Ok(())
     }
 
-    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    /// The next line, and its key.
+    fn next(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
         let Some(head) = self.heads.pop() else { return Ok(None) };
         self.advance(head.run)?;
-        Ok(Some(head.line))
+        Ok(Some((head.key, head.line)))
     }
 }
 
@@ -190,7 +237,7 @@ enum Sorting {
     /// Sorted lines go: those in memory, from a position on.
     FromMemory { order: Order, held: Held, at: usize },
     /// Sorted lines go: those in files, after one that was told.
-    FromFiles { merge: Merge, told: Option<Vec<u8>> },
+    FromFiles { merge: Merge, told: Option<(u64, Vec<u8>)> },
 }
 
 impl Sorting {
@@ -205,7 +252,7 @@ impl Sorting {
             return Err(error.into());
         }
         if sort.runs.is_empty() {
-            drop(sort.held.sorted(sort.order));
+            sort.held.sort(sort.order);
             return Ok(Sorting::FromMemory { order: sort.order, held: sort.held, at: 0 });
         }
         sort.spill()?;
@@ -232,22 +279,22 @@ impl Running for Sorting {
             match self {
                 Sorting::Gathering(_) => unreachable!("all lines are there"),
                 Sorting::FromMemory { order, held, at } => {
-                    let text = |at: usize| held.lines.get(at).map(|(start, len)| &held.bytes[*start..start + len]);
-                    let Some(line) = text(*at) else { return Ok(Progress::Ended) };
-                    let is_told =
-                        at.checked_sub(1).and_then(text).is_some_and(|last| order.compare(last, line).is_eq());
+                    let Some(line) = held.line(*at) else { return Ok(Progress::Ended) };
+                    let last = at.checked_sub(1).and_then(|last| held.line(last));
+                    let is_told = last.is_some_and(|last| order.compare(last, line).is_eq());
                     *at += 1;
                     if !(order.unique && is_told) {
-                        output.write(line);
+                        output.write(line.1);
                         output.write(b"\n");
                     }
                 }
                 Sorting::FromFiles { merge, told } => {
                     let Some(line) = merge.next()? else { return Ok(Progress::Ended) };
                     let order = merge.order;
-                    let is_told = told.as_ref().is_some_and(|last| order.compare(last, &line).is_eq());
+                    let is_told =
+                        told.as_ref().is_some_and(|last| order.compare((last.0, &last.1), (line.0, &line.1)).is_eq());
                     if !(order.unique && is_told) {
-                        output.write(&line);
+                        output.write(&line.1);
                         output.write(b"\n");
                     }
                     *told = Some(line);
