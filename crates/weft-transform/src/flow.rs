@@ -1,7 +1,7 @@
 //! What flows between stages: slices that wait to be taken, and slices that were made.
 
 use std::collections::VecDeque;
-use weft_block::{Buffer, Rope, Slice};
+use weft_block::{Block, Buffer, Rope, Slice};
 
 /// Bytes that a stage gives before it is asked whether it has more.
 const OUTPUT_BYTES: usize = 256 << 10;
@@ -9,6 +9,15 @@ const OUTPUT_BYTES: usize = 256 << 10;
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes below which copying is cheaper than remembering where they lie.
 const SMALL_BYTES: usize = 512;
+
+/// The first `len` bytes of `buffer`, in no more memory than they need: whoever keeps them may keep many.
+pub(crate) fn filled(mut buffer: Buffer, len: usize) -> Slice {
+    if len < buffer.len() / 4 {
+        return Block::copy_of(&buffer[..len]).whole();
+    }
+    buffer.resize(len);
+    buffer.freeze().whole()
+}
 
 /// What a stage has not taken yet. No slice is empty.
 #[derive(Debug, Default)]

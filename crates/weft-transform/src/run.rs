@@ -3,7 +3,7 @@
 //! Nothing is asked for that nobody needs: a stage that has ended lets those before it go. What waits between two
 //! stages is bounded by what one of them gives at once.
 
-use crate::flow::{Input, Output};
+use crate::flow::{Input, Output, filled};
 use crate::fork::fork;
 use crate::network::{Network, Part};
 use crate::stage::{Progress, Running, StageError};
@@ -37,10 +37,7 @@ impl<R: Read + Send> Source for Reading<R> {
         loop {
             match self.0.read(&mut buffer) {
                 Ok(0) => return Ok(None),
-                Ok(len) => {
-                    buffer.resize(len);
-                    return Ok(Some(buffer.freeze().whole()));
-                }
+                Ok(len) => return Ok(Some(filled(buffer, len))),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

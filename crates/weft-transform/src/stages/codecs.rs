@@ -9,7 +9,7 @@ mod xz;
 mod zstd;
 
 use crate::arguments::Arguments;
-use crate::flow::{Input, Output};
+use crate::flow::{Input, Output, filled};
 use crate::language::{Call, NetworkError};
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
 use weft_block::Buffer;
@@ -62,8 +62,7 @@ impl<C: Codec> Running for Coding<C> {
                 return Err(StageError::data("the compressed data is cut off"));
             }
         };
-        buffer.resize(made);
-        output.push(buffer.freeze().whole());
+        output.push(filled(buffer, made));
         Ok(progress)
     }
 }

@@ -23,10 +23,22 @@ pub(crate) enum Fate {
     Pass,
     /// It is passed on without anything added.
     PassAsIs,
+    /// It is passed on as [`Fate::Pass`] has it, and nothing after it matters.
+    PassLast,
     /// It goes; what was written instead, if anything, takes its place.
     Drop,
     /// It goes, and nothing after it matters.
     End,
+}
+
+impl Fate {
+    fn passes(self) -> bool {
+        matches!(self, Fate::Pass | Fate::PassAsIs | Fate::PassLast)
+    }
+
+    fn ends(self) -> bool {
+        matches!(self, Fate::PassLast | Fate::End)
+    }
 }
 
 /// What a stage does with lines.
@@ -63,11 +75,11 @@ impl<L: Lines> ByLine<L> {
     fn whole(&mut self, text: &[u8], has_newline: bool, output: &mut Output) {
         let fate = self.lines.line(Line { text, has_newline }, &mut self.instead);
         self.write_instead(output);
-        if matches!(fate, Fate::Pass | Fate::PassAsIs) {
+        if fate.passes() {
             output.write(text);
-            output.write(&b"\n"[..usize::from(has_newline || fate == Fate::Pass)]);
+            output.write(&b"\n"[..usize::from(has_newline || fate != Fate::PassAsIs)]);
         }
-        self.is_over = fate == Fate::End;
+        self.is_over = fate.ends();
     }
 
     fn write_instead(&mut self, output: &mut Output) {
@@ -99,15 +111,14 @@ impl<L: Lines> ByLine<L> {
             let Some(len) = memchr(b'\n', &slice[at..]) else { break };
             let fate = self.lines.line(Line { text: &slice[at..at + len], has_newline: true }, &mut self.instead);
             at += len + 1;
-            if matches!(fate, Fate::Pass | Fate::PassAsIs) && self.instead.is_empty() {
+            self.is_over = fate.ends();
+            if fate.passes() && self.instead.is_empty() {
                 passing.end = at;
                 continue;
             }
             output.push(slice.slice(passing));
             self.write_instead(output);
-            let passes = matches!(fate, Fate::Pass | Fate::PassAsIs);
-            passing = if passes { at - len - 1..at } else { at..at };
-            self.is_over = fate == Fate::End;
+            passing = if fate.passes() { at - len - 1..at } else { at..at };
         }
         output.push(slice.slice(passing));
         if !self.is_over && !output.is_full() && at < slice.len() {
@@ -171,6 +182,7 @@ mod tests {
                     Fate::PassAsIs
                 }
                 Some(b'e') => Fate::End,
+                Some(b'l') => Fate::PassLast,
                 Some(b'p') => Fate::Pass,
                 _ => Fate::PassAsIs,
             }
@@ -194,6 +206,11 @@ mod tests {
                 Some(b'r') => result.extend_from_slice(b"replaced\n"),
                 Some(b'b') => result.extend_from_slice(&[b"before\n", line].concat()),
                 Some(b'e') => break,
+                Some(b'l') => {
+                    result.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+                    result.push(b'\n');
+                    break;
+                }
                 Some(b'p') if !ends => result.extend_from_slice(&[line, b"\n"].concat()),
                 _ => result.extend_from_slice(line),
             }
@@ -205,7 +222,7 @@ mod tests {
     proptest! {
         #[test]
         fn lines_are_found_wherever_the_input_is_cut(
-            text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'd'), Just(b'r'), Just(b'b'), Just(b'p'), Just(b'x'), Just(b'x'), Just(b'y'), Just(b'z'), Just(b'e')], 0..60),
+            text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'd'), Just(b'r'), Just(b'b'), Just(b'p'), Just(b'x'), Just(b'x'), Just(b'y'), Just(b'z'), Just(b'e'), Just(b'l')], 0..60),
             cuts in proptest::collection::vec(1usize..9, 1..9),
         ) {
             let (mut stage, mut input, mut output) = (ByLine::new(Mixed), Input::default(), Output::default());

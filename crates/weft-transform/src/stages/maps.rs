@@ -3,7 +3,7 @@
 //! They keep length and place, run in place where they may, and neighbours are one: two passes over the bytes become one.
 
 use crate::arguments::{Arguments, parsed};
-use crate::flow::{Input, Output};
+use crate::flow::{Input, Output, filled};
 use crate::language::{Call, NetworkError, Word};
 use crate::stage::{Keeps, Progress, Running, Shape, Stage, StageError};
 use weft_block::{Buffer, Slice};
@@ -234,8 +234,7 @@ impl Running for Deleting {
                 kept[len] = *byte;
                 len += usize::from(!self.0[usize::from(*byte)]);
             }
-            kept.resize(len);
-            output.push(kept.freeze().whole());
+            output.push(filled(kept, len));
         }
         Ok(if input.has_ended() { Progress::Ended } else { Progress::NeedsInput })
     }

@@ -51,11 +51,13 @@ impl Lines for Grep {
             return Fate::Drop;
         }
         self.left = self.left.map(|left| left - 1);
+        let is_last = self.left == Some(0);
         match &mut self.counted {
             Some(count) => {
                 *count += 1;
-                Fate::Drop
+                if is_last { Fate::End } else { Fate::Drop }
             }
+            None if is_last => Fate::PassLast,
             None => Fate::Pass,
         }
     }

@@ -112,8 +112,10 @@ impl Held {
 struct Sort {
     order: Order,
     memory_bytes: usize,
+    runs_max: usize,
     held: Held,
-    runs: Vec<File>,
+    /// Those that were merged most often, and so have the first lines, last.
+    runs: Vec<Vec<File>>,
     failed: Option<io::Error>,
 }
 
@@ -126,16 +128,24 @@ impl Sort {
             write_line(&mut file, key, line)?;
         }
         self.held = Held::default();
-        self.runs.push(file.into_inner().map_err(io::IntoInnerError::into_error)?);
-        if self.runs.len() == RUNS_MAX {
-            let mut merged = BufWriter::new(tempfile::tempfile()?);
-            let mut merge = Merge::new(self.order, std::mem::take(&mut self.runs))?;
-            while let Some((key, line)) = merge.next()? {
-                write_line(&mut merged, key, &line)?;
-            }
-            self.runs.push(merged.into_inner().map_err(io::IntoInnerError::into_error)?);
+        self.add(0, file.into_inner().map_err(io::IntoInnerError::into_error)?)
+    }
+
+    /// Adds a run to those that were merged so often; so many of them are merged once more.
+    fn add(&mut self, often: usize, run: File) -> io::Result<()> {
+        if self.runs.len() == often {
+            self.runs.push(Vec::new());
         }
-        Ok(())
+        self.runs[often].push(run);
+        if self.runs[often].len() < self.runs_max {
+            return Ok(());
+        }
+        let mut merged = BufWriter::new(tempfile::tempfile()?);
+        let mut merge = Merge::new(self.order, std::mem::take(&mut self.runs[often]))?;
+        while let Some((key, line)) = merge.next()? {
+            write_line(&mut merged, key, &line)?;
+        }
+        self.add(often + 1, merged.into_inner().map_err(io::IntoInnerError::into_error)?)
     }
 }
 
@@ -241,8 +251,8 @@ enum Sorting {
 }
 
 impl Sorting {
-    fn new(order: Order, memory_bytes: usize) -> Sorting {
-        let sort = Sort { order, memory_bytes, held: Held::default(), runs: Vec::new(), failed: None };
+    fn new(order: Order, memory_bytes: usize, runs_max: usize) -> Sorting {
+        let sort = Sort { order, memory_bytes, runs_max, held: Held::default(), runs: Vec::new(), failed: None };
         Sorting::Gathering(Box::new(ByLine::new(sort)))
     }
 
@@ -256,7 +266,10 @@ impl Sorting {
             return Ok(Sorting::FromMemory { order: sort.order, held: sort.held, at: 0 });
         }
         sort.spill()?;
-        Ok(Sorting::FromFiles { merge: Merge::new(sort.order, sort.runs)?, told: None })
+        Ok(Sorting::FromFiles {
+            merge: Merge::new(sort.order, sort.runs.into_iter().rev().flatten().collect())?,
+            told: None,
+        })
     }
 }
 
@@ -308,7 +321,7 @@ pub(crate) fn sort(call: &Call) -> Result<Stage, NetworkError> {
     let arguments = Arguments::read(call, "rnu", "")?;
     arguments.end()?;
     let order = Order { reverse: arguments.has('r'), numeric: arguments.has('n'), unique: arguments.has('u') };
-    Ok(Stage::of_text(move || Sorting::new(order, MEMORY_BYTES)))
+    Ok(Stage::of_text(move || Sorting::new(order, MEMORY_BYTES, RUNS_MAX)))
 }
 
 #[cfg(test)]
@@ -320,11 +333,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_goes_through_files_is_sorted_as_what_stays_in_memory(
-            lines in proptest::collection::vec("[ab1-]{0,3}", 0..200), reverse: bool, numeric: bool, unique: bool,
+            lines in proptest::collection::vec("[ab1-]{0,3}", 0..200), reverse: bool, numeric: bool, unique: bool, runs_max in 2usize..9,
         ) {
             let order = Order { reverse, numeric, unique };
-            let run = |memory_bytes: usize| {
-                let mut sorting = Sorting::new(order, memory_bytes);
+            let run = |memory_bytes: usize, runs_max: usize| {
+                let mut sorting = Sorting::new(order, memory_bytes, runs_max);
                 let (mut input, mut output, mut made) = (Input::default(), Output::default(), Vec::new());
                 input.push(Slice::from(lines.join("\n").into_bytes()));
                 input.end();
@@ -334,7 +347,7 @@ mod tests {
                 made.extend(output.take().to_vec());
                 made
             };
-            prop_assert_eq!(run(40), run(1 << 20));
+            prop_assert_eq!(run(60, runs_max), run(1 << 20, RUNS_MAX));
         }
     }
 }
