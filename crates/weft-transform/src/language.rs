@@ -66,7 +66,7 @@ pub(crate) enum Element {
     /// Several networks side by side, and how their results become one.
     Join { how: Word, branches: Vec<Vec<Element>> },
     /// What one of the files has, counted from 0.
-    File { number: usize, at: usize },
+    File { number: usize },
 }
 
 /// Reads the text of a network.
@@ -169,7 +169,7 @@ impl Parser<'_> {
         if !is_first {
             return Err(NetworkError::new("a file is read at the beginning, not after a stage", at));
         }
-        Ok(Element::File { number, at })
+        Ok(Element::File { number })
     }
 
     /// `how(chain, chain)`, or `tee(chain, chain) | how`.
@@ -265,7 +265,7 @@ mod tests {
                 Element::Stage(call) => {
                     [&[call.name][..], &call.arguments].concat().into_iter().map(|word| word.text).collect()
                 }
-                Element::File { number, .. } => vec![format!("file {number}")],
+                Element::File { number } => vec![format!("file {number}")],
                 Element::Join { how, branches } => {
                     [vec![how.text], branches.into_iter().map(|branch| format!("{:?}", of(branch))).collect()].concat()
                 }

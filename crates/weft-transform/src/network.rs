@@ -93,7 +93,7 @@ fn check(
     let mut parts = Vec::new();
     for element in chain {
         match element {
-            Element::File { number, .. } => {
+            Element::File { number } => {
                 *files = (number + 1).max(*files);
                 shape = Shape::Unknown;
                 parts.push(Part::File { number });
