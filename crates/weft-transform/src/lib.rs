@@ -4,6 +4,7 @@
 //! from stage to stage as slices of blocks, by reference; a stage edits a slice in place where nobody else can reach its block. This crate
 //! knows `weft-block` and nothing of files.
 
+mod ahead;
 mod arguments;
 pub mod catalog;
 mod flow;

@@ -3,6 +3,7 @@
 //! Nothing is asked for that nobody needs: a stage that has ended lets those before it go. What waits between two
 //! stages is bounded by what one of them gives at once.
 
+use crate::ahead::ahead;
 use crate::flow::{Input, Output, filled};
 use crate::fork::fork;
 use crate::network::{Network, Part};
@@ -65,6 +66,12 @@ pub enum RunError {
         /// How long it may be.
         max: usize,
     },
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+    /// A thread has ended before its work.
+    #[error("a bug in Weft, told above: a stage has ended before its work")]
+    Lost,
     /// What waits for those who are behind cannot be kept.
     #[error("cannot use a temporary file: {0}")]
     Temporary(#[source] io::Error),
@@ -123,12 +130,15 @@ fn run(
     parts: vec::IntoIter<Part>,
     sources: &mut dyn Sources,
 ) -> Result<Box<dyn Pull>, RunError> {
-    for part in parts {
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
         before = match part {
             Part::File { .. } => unreachable!("files come first, and were begun with"),
             Part::Stage { text, stage } => {
                 let running = (stage.start)().map_err(|source| RunError::Stage { stage: text.clone(), source })?;
-                Box::new(Node { name: text, running, before: Some(before), input: Input::default() })
+                let node = Box::new(Node { name: text, running, before: Some(before), input: Input::default() });
+                // What comes last is run by whoever reads it.
+                if stage.is_heavy && parts.peek().is_some() { ahead(node)? } else { node }
             }
             Part::Join { join, branches } => {
                 let count = branches.iter().filter(|branch| !reads_files(branch)).count();

@@ -37,6 +37,8 @@ pub(crate) struct Stage {
     pub(crate) inverse: Option<String>,
     /// What it does to each byte, if that is all it does.
     pub(crate) byte_map: Option<ByteMap>,
+    /// Whether it works so hard that a thread of its own is worth handing its results over.
+    pub(crate) is_heavy: bool,
     /// Begins to run.
     pub(crate) start: Box<dyn Fn() -> Result<Box<dyn Running>, StageError> + Send + Sync>,
 }
@@ -50,6 +52,7 @@ impl Stage {
             keeps: Keeps::default(),
             inverse: None,
             byte_map: None,
+            is_heavy: false,
             start: Box::new(move || Ok(Box::new(start()))),
         }
     }

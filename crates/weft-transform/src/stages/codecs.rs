@@ -80,7 +80,7 @@ fn stage<E: Codec + 'static, D: Codec + 'static>(
     let name = &call.name.text;
     if arguments.has('d') {
         let inverse = Some(name.clone());
-        return Ok(Stage { inverse, ..Stage::new(move || Coding { codec: decoder() }) });
+        return Ok(Stage { inverse, is_heavy: true, ..Stage::new(move || Coding { codec: decoder() }) });
     }
     let level = arguments.value('n', "a level")?.unwrap_or(usual);
     if !levels.contains(&level) {
@@ -88,7 +88,12 @@ fn stage<E: Codec + 'static, D: Codec + 'static>(
         return Err(NetworkError::new(message, arguments.word('n').map_or(call.name.at, |word| word.at)));
     }
     let inverse = Some(format!("{name} -d"));
-    Ok(Stage { inverse, gives: |_| Shape::Binary, ..Stage::new(move || Coding { codec: encoder(level) }) })
+    Ok(Stage {
+        inverse,
+        is_heavy: true,
+        gives: |_| Shape::Binary,
+        ..Stage::new(move || Coding { codec: encoder(level) })
+    })
 }
 
 pub(crate) fn gzip(call: &Call) -> Result<Stage, NetworkError> {
