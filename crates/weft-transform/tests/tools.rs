@@ -100,6 +100,7 @@ fn nasty() -> Vec<Vec<u8>> {
         bytes(200_000, &all),
         bytes(100_000, b"ab \n\tABz019"),
         bytes(3_000, b"aab\n"),
+        bytes(150_000, b"a1-\n"),
         [bytes(65_535, b"x"), b"\n".to_vec(), bytes(65_536, b"y"), b"\nz".to_vec()].concat(),
     ]
 }

@@ -11,9 +11,13 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
+use std::num::NonZero;
+use std::thread;
 
 /// Bytes of lines held in memory, with what tells where they are.
 const MEMORY_BYTES: usize = 64 << 20;
+/// Lines from which on processors share the work.
+const SHARED_LINES: usize = 1 << 14;
 /// Runs merged at once.
 const RUNS_MAX: usize = 64;
 
@@ -103,8 +107,20 @@ impl Held {
     }
 
     fn sort(&mut self, order: Order) {
-        let keyed = |place: &Place| (place.key, &self.bytes[place.start..place.start + place.len]);
-        self.lines.sort_by(|one, other| order.compare(keyed(one), keyed(other)));
+        let bytes = &self.bytes;
+        let keyed = |place: &Place| (place.key, &bytes[place.start..place.start + place.len]);
+        let compare = |one: &Place, other: &Place| order.compare(keyed(one), keyed(other));
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        if self.lines.len() >= SHARED_LINES && processors > 1 {
+            let share = self.lines.len().div_ceil(processors);
+            thread::scope(|scope| {
+                for lines in self.lines.chunks_mut(share) {
+                    scope.spawn(move || lines.sort_by(compare));
+                }
+            });
+        }
+        // It finds what is sorted already, and merges that.
+        self.lines.sort_by(compare);
     }
 }
 
