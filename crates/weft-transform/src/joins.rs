@@ -2,6 +2,7 @@
 
 use crate::language::{NetworkError, Word};
 use crate::run::{Pull, RunError};
+use crate::stages::lines::{LINE_BYTES_MAX, too_long};
 use memchr::memchr;
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,8 +10,6 @@ use weft_block::{Rope, Slice};
 
 /// Bytes of lines put together before they are passed on.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// Longest line, in bytes.
-const LINE_BYTES_MAX: usize = 256 << 20;
 
 /// A way to make one of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ impl Join {
         match self {
             Join::Concat => Box::new(Concat(branches.into())),
             Join::Interleave | Join::Merge | Join::Zip => {
-                let branches = branches.into_iter().map(Branch::new).collect();
+                let branches = branches.into_iter().map(|branch| Branch::new(self, branch)).collect();
                 Box::new(ByLine { join: self, branches, turn: 0 })
             }
         }
@@ -77,6 +76,7 @@ impl Pull for Concat {
 
 /// A network whose results are taken line by line.
 struct Branch {
+    join: Join,
     pull: Box<dyn Pull>,
     slices: VecDeque<Slice>,
     /// The line to be taken next, without its newline, once it was looked for; none: there are no more.
@@ -84,8 +84,8 @@ struct Branch {
 }
 
 impl Branch {
-    fn new(pull: Box<dyn Pull>) -> Branch {
-        Branch { pull, slices: VecDeque::new(), line: None }
+    fn new(join: Join, pull: Box<dyn Pull>) -> Branch {
+        Branch { join, pull, slices: VecDeque::new(), line: None }
     }
 
     fn peek(&mut self) -> Result<Option<&[u8]>, RunError> {
@@ -119,7 +119,7 @@ impl Branch {
             let end = memchr(b'\n', &slice);
             let text = &slice[..end.unwrap_or(slice.len())];
             if line.len() + text.len() > LINE_BYTES_MAX {
-                return Err(RunError::LongLine { max: LINE_BYTES_MAX });
+                return Err(RunError::Stage { stage: self.join.to_string(), source: too_long() });
             }
             line.extend_from_slice(text);
             if let Some(end) = end {

@@ -60,12 +60,6 @@ pub enum RunError {
         /// Why.
         source: StageError,
     },
-    /// What is joined line by line has a line that is too long.
-    #[error("a line has more than {max} bytes")]
-    LongLine {
-        /// How long it may be.
-        max: usize,
-    },
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),

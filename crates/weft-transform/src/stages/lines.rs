@@ -6,7 +6,12 @@ use memchr::memchr;
 use weft_block::Slice;
 
 /// Longest line, in bytes: it is held in memory.
-const LINE_BYTES_MAX: usize = 256 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// A line has more bytes than that.
+pub(crate) fn too_long() -> StageError {
+    StageError::data(format!("a line has more than {LINE_BYTES_MAX} bytes"))
+}
 
 /// A line: its text, without the newline that it may end with.
 #[derive(Clone, Copy)]
@@ -130,7 +135,7 @@ impl<L: Lines> ByLine<L> {
     /// Keeps the beginning of a line.
     fn begin(&mut self, bytes: &[u8]) -> Result<usize, StageError> {
         if self.begun.len() + bytes.len() > LINE_BYTES_MAX {
-            return Err(StageError::data(format!("a line has more than {LINE_BYTES_MAX} bytes")));
+            return Err(too_long());
         }
         self.begun.extend_from_slice(bytes);
         Ok(bytes.len())
