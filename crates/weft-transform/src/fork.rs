@@ -26,6 +26,8 @@ struct Fork {
     len: u64,
     spilled_from: u64,
     has_ended: bool,
+    /// Why there will be no more: for those who were not told yet, so that none takes it for the end.
+    failed: Option<String>,
 }
 
 /// Where a reader is.
@@ -54,7 +56,8 @@ pub(crate) fn fork(before: Box<dyn Pull>, count: usize) -> Vec<Box<dyn Pull>> {
 fn fork_within(memory_bytes: usize, before: Box<dyn Pull>, count: usize) -> Vec<Box<dyn Pull>> {
     let reader = || Reader { at: 0, slices: VecDeque::new(), waiting: 0, is_behind: false, is_gone: false };
     let readers = (0..count).map(|_| reader()).collect();
-    let fork = Fork { before, readers, spilled: None, memory_bytes, len: 0, spilled_from: 0, has_ended: false };
+    let fork =
+        Fork { before, readers, spilled: None, memory_bytes, len: 0, spilled_from: 0, has_ended: false, failed: None };
     let fork = Arc::new(Mutex::new(fork));
     (0..count).map(|number| Box::new(Handle { fork: fork.clone(), number }) as Box<dyn Pull>).collect()
 }
@@ -69,10 +72,10 @@ impl Pull for Handle {
             if fork.has_ended {
                 return Ok(None);
             }
-            match fork.before.pull()? {
-                Some(rope) => fork.add(&rope).map_err(RunError::Temporary)?,
-                None => fork.has_ended = true,
+            if let Some(failed) = &fork.failed {
+                return Err(RunError::Before(failed.clone()));
             }
+            fork.read().inspect_err(|error| fork.failed = Some(error.to_string()))?;
         }
     }
 }
@@ -86,6 +89,15 @@ impl Drop for Handle {
 }
 
 impl Fork {
+    /// Takes the next bytes of the stream.
+    fn read(&mut self) -> Result<(), RunError> {
+        match self.before.pull()? {
+            Some(rope) => self.add(&rope).map_err(RunError::Temporary)?,
+            None => self.has_ended = true,
+        }
+        Ok(())
+    }
+
     /// What reader `number` has not taken; none if that is nothing.
     fn take(&mut self, number: usize) -> io::Result<Option<Rope>> {
         let reader = &mut self.readers[number];
@@ -161,6 +173,21 @@ mod tests {
     impl Pull for Given {
         fn pull(&mut self) -> Result<Option<Rope>, RunError> {
             Ok(self.0.pop_front().map(Rope::from))
+        }
+    }
+
+    struct Fails;
+
+    impl Pull for Fails {
+        fn pull(&mut self) -> Result<Option<Rope>, RunError> {
+            Err(RunError::Source(io::Error::other("on purpose")))
+        }
+    }
+
+    #[test]
+    fn all_hear_of_a_failure_and_none_takes_it_for_the_end() {
+        for mut reader in fork(Box::new(Fails), 3) {
+            assert_eq!(reader.pull().unwrap_err().to_string(), "cannot read: on purpose");
         }
     }
 

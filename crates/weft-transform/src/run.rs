@@ -60,6 +60,9 @@ pub enum RunError {
         /// Why.
         source: StageError,
     },
+    /// What another chain of the same join was told already.
+    #[error("{0}")]
+    Before(String),
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
@@ -78,14 +81,14 @@ pub(crate) trait Pull: Send {
 }
 
 /// A network that runs: what comes of it, some bytes at a time. After an error there is no more to be had.
-pub struct Run(Box<dyn Pull>);
+pub struct Run(Option<Box<dyn Pull>>);
 
 impl Run {
     /// Begins to run `network` on what `sources` open.
     pub fn start(network: &Network, sources: &mut dyn Sources) -> Result<Run, RunError> {
         let mut plan = network.plan().into_iter();
         let first = begin(&mut plan, sources)?;
-        Ok(Run(run(first, plan, sources)?))
+        Ok(Run(Some(run(first, plan, sources)?)))
     }
 }
 
@@ -93,7 +96,11 @@ impl Iterator for Run {
     type Item = Result<Rope, RunError>;
 
     fn next(&mut self) -> Option<Result<Rope, RunError>> {
-        self.0.pull().transpose()
+        let result = self.0.as_mut()?.pull().transpose();
+        if !matches!(result, Some(Ok(_))) {
+            self.0 = None;
+        }
+        result
     }
 }
 
