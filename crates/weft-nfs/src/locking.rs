@@ -10,7 +10,7 @@ pub(crate) mod nsm;
 
 pub(crate) use clients::{Earlier, Locking};
 
-use crate::export::Transport;
+use crate::export::{Client, Transport};
 use std::net::IpAddr;
 use weft_vfs::Ino;
 use weft_vfs::locks::{Grant, LockRequest};
@@ -22,6 +22,13 @@ pub(crate) struct Peer {
     /// The address of this machine that it knows.
     pub(crate) local: IpAddr,
     pub(crate) transport: Transport,
+}
+
+impl From<&Client> for Peer {
+    /// Where whoever calls is called back.
+    fn from(client: &Client) -> Peer {
+        Peer { address: client.address, local: client.local, transport: client.transport }
+    }
 }
 
 /// What is to be said to a client.

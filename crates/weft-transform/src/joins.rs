@@ -88,15 +88,16 @@ impl Branch {
         Branch { join, pull, slices: VecDeque::new(), line: None }
     }
 
-    fn peek(&mut self) -> Result<Option<&[u8]>, RunError> {
+    /// Looks for the next line, if that was not done yet.
+    fn look(&mut self) -> Result<(), RunError> {
         if self.line.is_none() {
             self.line = Some(self.read()?);
         }
-        Ok(self.line.as_ref().and_then(|line| line.as_deref()))
+        Ok(())
     }
 
     fn take(&mut self) -> Result<Option<Vec<u8>>, RunError> {
-        self.peek()?;
+        self.look()?;
         match &mut self.line {
             // Nothing comes after the end.
             Some(None) | None => Ok(None),
@@ -166,14 +167,13 @@ impl ByLine {
     }
 
     fn merged(&mut self) -> Result<Option<Vec<u8>>, RunError> {
-        let mut first: Option<(usize, Vec<u8>)> = None;
-        for (at, branch) in self.branches.iter_mut().enumerate() {
-            let Some(line) = branch.peek()? else { continue };
-            if first.as_ref().is_none_or(|(_, best)| line < best.as_slice()) {
-                first = Some((at, line.to_vec()));
-            }
+        for branch in &mut self.branches {
+            branch.look()?;
         }
-        first.map_or(Ok(None), |(at, _)| self.branches[at].take())
+        let lines = self.branches.iter().enumerate();
+        // Of equal ones that of the first branch.
+        let first = lines.filter_map(|(at, branch)| Some((branch.line.as_ref()?.as_ref()?, at))).min();
+        first.map(|(_, at)| at).map_or(Ok(None), |at| self.branches[at].take())
     }
 
     fn zipped(&mut self) -> Result<Option<Vec<u8>>, RunError> {

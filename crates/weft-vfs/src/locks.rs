@@ -183,6 +183,8 @@ struct Table {
     waits: FxHashMap<LockOwner, Vec<Ino>>,
     /// Ranges, reservations and waits of each client.
     counts: FxHashMap<LockClient, usize>,
+    /// Those of all clients.
+    count: usize,
     clients: u64,
     grants: u64,
     is_grace: bool,
@@ -317,7 +319,7 @@ impl Locks {
                 file.forget(client);
             }
             table.waits.retain(|owner, _| owner.client != client);
-            table.counts.remove(&client);
+            table.count -= table.counts.remove(&client).unwrap_or(0);
             table.grant_all()
         };
         granted.into_iter().for_each(|then| then());
@@ -351,14 +353,14 @@ impl Locks {
 
 impl Table {
     fn may_add(&self, client: LockClient) -> Result<(), LockError> {
-        let all: usize = if self.counts.len() > ALL_MAX / OF_CLIENT_MAX { self.counts.values().sum() } else { 0 };
         let of_client = self.counts.get(&client).copied().unwrap_or(0);
-        if of_client >= OF_CLIENT_MAX || all >= ALL_MAX { Err(LockError::TooMany) } else { Ok(()) }
+        if of_client >= OF_CLIENT_MAX || self.count >= ALL_MAX { Err(LockError::TooMany) } else { Ok(()) }
     }
 
     fn count(&mut self, client: LockClient, change: isize) {
         let count = self.counts.entry(client).or_default();
         *count = count.checked_add_signed(change).expect("what is given up was counted");
+        self.count = self.count.checked_add_signed(change).expect("and among all");
         if *count == 0 {
             self.counts.remove(&client);
         }

@@ -107,7 +107,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
             Some(body)
         }),
         6..=9 => result(locking, client, number - MESSAGE, &mut request).map(|result| {
-            let to = Peer { address: client.address, local: client.local, transport: client.transport };
+            let to = Peer::from(client);
             locking.send(Message::Result { to, procedure: number + MESSAGE, arguments: result.into_bytes() });
             None
         }),
@@ -235,7 +235,7 @@ fn lock(
     granted.bool(exclusive);
     lock.write(&mut granted);
     let if_held = if block && monitored == Monitored::Yes {
-        let to = Peer { address: client.address, local: client.local, transport: client.transport };
+        let to = Peer::from(client);
         let (ino, request) = (lock.file.ino, wanted.clone());
         let (arguments, outbox) = (granted.into_bytes(), locking.outbox());
         IfHeld::WaitAndAnswer(Box::new(move |grant| {

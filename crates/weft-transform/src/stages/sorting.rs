@@ -38,9 +38,7 @@ impl Order {
         });
         if self.reverse { order.reverse() } else { order }
     }
-}
 
-impl Order {
     /// A number that tells most lines apart: the first bytes, or the number that it begins with.
     fn key(self, line: &[u8]) -> u64 {
         if self.numeric {

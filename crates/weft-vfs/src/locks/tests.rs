@@ -44,7 +44,8 @@ fn who_waits_is_granted_in_order_once_there_is_room() {
     assert!(!locks.cancel(INO, &wanted), "it was granted");
     locks.release(LockClient(2));
     locks.release(a.client);
-    assert!(locks.0.lock().files.is_empty() && locks.0.lock().counts.is_empty() && locks.0.lock().waits.is_empty());
+    let table = locks.0.lock();
+    assert!(table.files.is_empty() && table.counts.is_empty() && table.waits.is_empty() && table.count == 0);
 }
 
 #[test]
