@@ -75,6 +75,11 @@ pub enum Command {
     Verify(Verify),
     /// Tell the counters and cache hit rates of a mounted volume
     Stats(Stats),
+    /// Make a transformation link: a file whose content is what a network of stages makes of other files
+    ///
+    /// It follows its targets as they change, and is as readable as they are. It can be written where each stage can be undone and keeps each byte in
+    /// its place. Works in a mounted volume, and with VOLUME:PATH in one that is not.
+    Link(Link),
     /// Transform bytes by a network of stages
     ///
     /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head -100'; 'weft stages' lists them. They run in this
@@ -95,6 +100,40 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
+}
+
+#[derive(Args)]
+pub struct Link {
+    /// What is read, one or several, and last the link to be made; with --show a link
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<OsString>,
+    /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...
+    #[arg(short, long, required_unless_present = "show")]
+    pub network: Option<String>,
+    /// Whether what it gives is kept, so that it is computed once
+    #[arg(long, value_name = "WHETHER", default_value = "on")]
+    pub memo: OnOff,
+    /// Tell what a link is made of, and of each of its stages what it keeps and what undoes it
+    #[arg(long, conflicts_with_all = ["network", "memo"])]
+    pub show: bool,
+    /// With --show: as JSON
+    #[arg(long, requires = "show")]
+    pub json: bool,
+    /// With --show: as a picture in the language of Graphviz
+    #[arg(long, requires = "show", conflicts_with = "json")]
+    pub dot: bool,
+    /// With --show: as a picture in SVG
+    #[arg(long, requires = "show", conflicts_with_all = ["json", "dot"])]
+    pub svg: bool,
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    /// It is
+    On,
+    /// It is not
+    Off,
 }
 
 #[derive(Args)]
@@ -372,6 +411,9 @@ pub struct Open {
     /// switches it off
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "8M")]
     pub read_ahead: u64,
+    /// Most bytes kept, in the volume, of what transformation links gave, until it is unmounted; 0 keeps nothing
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]
+    pub memo: u64,
     /// Never move access times
     #[arg(long, conflicts_with = "strictatime")]
     pub noatime: bool,

@@ -8,6 +8,7 @@ mod export;
 mod import;
 mod info;
 mod init;
+mod link;
 mod log;
 mod mount;
 mod mounted;
@@ -50,6 +51,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Verify(arguments) => sign::verify(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
+        Command::Link(arguments) => link::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Stages(arguments) => stages::run(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
@@ -85,6 +87,7 @@ impl Command {
             | Command::Completions { .. }
             | Command::Man { dir: None } => true,
             Command::Check(arguments) => !arguments.repair,
+            Command::Link(arguments) => arguments.show,
             _ => false,
         }
     }

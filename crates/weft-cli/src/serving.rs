@@ -24,6 +24,7 @@ impl Open {
             block_cache_bytes: self.block_cache.unwrap_or(block_cache_bytes),
             keep_written: false,
             read_ahead_bytes: self.read_ahead,
+            memo_bytes_max: self.memo,
             atime: match (self.noatime, self.strictatime) {
                 (true, _) => AtimePolicy::Never,
                 (_, true) => AtimePolicy::Always,

@@ -171,6 +171,7 @@ mod tests {
             Kind::Socket,
             Kind::CharDevice,
             Kind::BlockDevice,
+            Kind::Transformation,
         ])
     }
 

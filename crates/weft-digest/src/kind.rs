@@ -17,10 +17,15 @@ pub enum Kind {
     CharDevice,
     /// Block device.
     BlockDevice,
+    /// Transformation link: whoever uses it sees a regular file, whose content is computed.
+    Transformation,
 }
 
+/// What `S_IFMT` bits say of a transformation link in a database. No system has a kind of file with these.
+const TRANSFORMATION_BITS: u32 = 0o130_000;
+
 /// All kinds, with the letters that hashes and proofs have for them.
-const LETTERS: [(Kind, u8); 7] = [
+const LETTERS: [(Kind, u8); 8] = [
     (Kind::File, b'f'),
     (Kind::Directory, b'd'),
     (Kind::Symlink, b'l'),
@@ -28,10 +33,11 @@ const LETTERS: [(Kind, u8); 7] = [
     (Kind::Socket, b's'),
     (Kind::CharDevice, b'c'),
     (Kind::BlockDevice, b'b'),
+    (Kind::Transformation, b't'),
 ];
 
 impl Kind {
-    /// The `S_IFMT` bits of `st_mode` (POSIX `<sys/stat.h>`); also what databases store.
+    /// The `S_IFMT` bits of `st_mode` (POSIX `<sys/stat.h>`), where there are such; also what databases store.
     pub fn mode_bits(self) -> u32 {
         match self {
             Kind::File => libc::S_IFREG,
@@ -41,6 +47,7 @@ impl Kind {
             Kind::Socket => libc::S_IFSOCK,
             Kind::CharDevice => libc::S_IFCHR,
             Kind::BlockDevice => libc::S_IFBLK,
+            Kind::Transformation => TRANSFORMATION_BITS,
         }
     }
 

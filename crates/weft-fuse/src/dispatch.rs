@@ -5,18 +5,21 @@ mod directories;
 mod entries;
 mod init;
 mod inodes;
+mod links;
 mod locks;
 #[cfg(test)]
 mod tests;
 mod xattrs;
 
 pub(crate) use init::{Offer, Way};
+pub(crate) use links::Told;
 
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
 use crate::session::{LockKeeper, SessionOptions};
 use crate::transport::scheduling::Scheduling;
 use crate::wakefulness::Wakefulness;
+use links::LinkNodes;
 use locks::{MountLocks, Patience};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -67,6 +70,7 @@ pub(crate) struct Server {
     notifier: OnceLock<Arc<Notifier>>,
     /// If the volume keeps the locks of programs.
     locks: Option<MountLocks>,
+    links: LinkNodes,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
     /// Requests by opcode.
@@ -88,6 +92,7 @@ impl Server {
             scheduling,
             notifier: OnceLock::new(),
             locks,
+            links: LinkNodes::default(),
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
         }
@@ -122,12 +127,14 @@ impl Server {
             wakefulness.request_came();
         }
         reply.begin();
-        let header = request.header;
+        let mut header = request.header;
+        let node = header.nodeid;
+        header.nodeid = self.links.ino(node).0;
         let Some(opcode) = Opcode::from_number(header.opcode) else {
             reply.finish(header.unique, libc::ENOSYS);
             return Served::Done;
         };
-        let outcome = self.dispatch(opcode, &header, request.body, reply);
+        let outcome = self.dispatch(opcode, node, &header, request.body, reply);
         let errno = match outcome {
             None => libc::EINVAL,
             Some(Ok(())) => 0,
@@ -162,15 +169,22 @@ impl Server {
         weft_vfs::say(format_args!("{}{range} of {} failed: {error}", opcode.name(), String::from_utf8_lossy(&path)));
     }
 
-    /// None: the arguments are cut short.
-    fn dispatch(&self, opcode: Opcode, header: &Header, body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    /// `node` is what the kernel calls the inode that `header` names. None: the arguments are cut short.
+    fn dispatch(
+        &self,
+        opcode: Opcode,
+        node: u64,
+        header: &Header,
+        body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Option<Outcome> {
         let ino = Ino(header.nodeid);
         let caller = Caller { uid: header.uid, gid: header.gid, holds: Holds::Counted };
         match opcode {
             // A second one is nothing the kernel sends.
             Opcode::Init => Some(self.init(&Offer::parse(body)?, Way::Device, reply)),
             Opcode::Lookup => self.lookup(caller, ino, body, reply),
-            Opcode::Forget => self.forget(ino, body, reply),
+            Opcode::Forget => self.forget(node, body, reply),
             Opcode::BatchForget => self.batch_forget(body, reply),
             Opcode::Getattr => Some(self.getattr(ino, reply)),
             Opcode::Setattr => self.setattr(ino, body, reply),
@@ -191,7 +205,7 @@ impl Server {
             Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy_file_range(opcode, ino, body, reply),
             Opcode::Fsync | Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
             Opcode::Statfs => Some(self.statfs(reply)),
-            Opcode::Setxattr => self.setxattr(ino, body),
+            Opcode::Setxattr => self.setxattr(caller, ino, body),
             Opcode::Getxattr => self.getxattr(ino, body, reply),
             Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),

@@ -45,7 +45,7 @@ impl From<ErrorKind> for Status {
             ErrorKind::NotEmpty => Status::NotEmpty,
             ErrorKind::Invalid => Status::Inval,
             ErrorKind::NotPermitted => Status::Perm,
-            ErrorKind::AccessDenied => Status::Acces,
+            ErrorKind::AccessDenied | ErrorKind::Transformed => Status::Acces,
             ErrorKind::NameTooLong => Status::NameTooLong,
             ErrorKind::TooBig => Status::FBig,
             ErrorKind::TooManyLinks => Status::MLink,
@@ -55,7 +55,7 @@ impl From<ErrorKind> for Status {
             ErrorKind::NoSpace => Status::NoSpc,
             ErrorKind::QuotaExceeded => Status::DQuot,
             ErrorKind::ReadOnly => Status::RoFs,
-            ErrorKind::Io | ErrorKind::Corrupt => Status::Io,
+            ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::Loop => Status::Io,
             ErrorKind::NotSynchronized => Status::NotSync,
             ErrorKind::Stale => Status::Stale,
             // Asked for again, later, it will not have to wait.

@@ -12,6 +12,7 @@ mod fork;
 mod joins;
 mod language;
 mod network;
+pub mod picture;
 mod run;
 mod stage;
 mod stages;

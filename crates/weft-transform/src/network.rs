@@ -3,9 +3,12 @@
 use crate::catalog;
 use crate::joins::Join;
 use crate::language::{self, Element, NetworkError};
+use crate::run::{Run, RunError, Source, Sources};
 use crate::stage::{Keeps, Shape, Stage};
 use crate::stages::maps;
 use std::sync::Arc;
+use std::{io, vec};
+use weft_block::{Rope, Slice};
 
 /// Stages one after the other and side by side.
 #[derive(Clone, Debug)]
@@ -77,9 +80,57 @@ impl Network {
         Network::parse(&stages.join(" | ")).ok()
     }
 
+    /// What it leaves as it was, as a whole, if it reads one file.
+    pub fn keeps(&self) -> Keeps {
+        let mut all = Keeps { length: true, place: true };
+        for part in &self.parts {
+            let keeps = match part {
+                Part::Stage { stage, .. } => stage.keeps,
+                Part::Join { .. } | Part::File { .. } => Keeps::default(),
+            };
+            all = Keeps { length: all.length && keeps.length, place: all.place && keeps.place };
+        }
+        all
+    }
+
+    /// What comes of `bytes`, all that there are; or any part of them, if it keeps places.
+    pub fn apply(&self, bytes: Rope) -> Result<Rope, RunError> {
+        let mut applied = Rope::new();
+        for rope in Run::start(self, &mut Alone(bytes))? {
+            rope?.slices().iter().for_each(|slice| applied.push(slice.clone()));
+        }
+        Ok(applied)
+    }
+
+    /// What follows one another.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
     /// What is run, in order.
     pub(crate) fn plan(&self) -> Vec<Part> {
         if self.fuses { fused(&self.parts) } else { self.parts.clone() }
+    }
+}
+
+/// Bytes that are all a network reads.
+struct Alone(Rope);
+
+impl Sources for Alone {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        Ok(Box::new(Slices(self.0.slices().to_vec().into_iter())))
+    }
+
+    fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
+        self.input()
+    }
+}
+
+struct Slices(vec::IntoIter<Slice>);
+
+impl Source for Slices {
+    fn next(&mut self) -> io::Result<Option<Slice>> {
+        Ok(self.0.find(|slice| !slice.is_empty()))
     }
 }
 

@@ -117,7 +117,7 @@ fn begin(parts: &mut vec::IntoIter<Part>, sources: &mut dyn Sources) -> Result<B
     Ok(Box::new(FromSource(source.map_err(RunError::Source)?)))
 }
 
-fn reads_files(parts: &[Part]) -> bool {
+pub(crate) fn reads_files(parts: &[Part]) -> bool {
     match parts.first() {
         Some(Part::File { .. }) => true,
         Some(Part::Join { branches, .. }) => branches.iter().all(|branch| reads_files(branch)),

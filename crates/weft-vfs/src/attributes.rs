@@ -33,6 +33,8 @@ pub struct Attributes {
     pub ctime: Timestamp,
     /// Creation.
     pub btime: Timestamp,
+    /// Of a transformation link a number that is another one when its content may be; else none.
+    pub computed: Option<u64>,
 }
 
 /// Attributes to change; what is `None` stays. A change of owner, group, mode or size moves ctime.

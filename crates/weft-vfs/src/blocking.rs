@@ -40,6 +40,19 @@ pub fn set_hook(hook: impl Fn(Wait) -> Answer + 'static) {
     HOOK.with(|slot| *slot.borrow_mut() = Some(Box::new(hook)));
 }
 
+/// Calls `work`, which waits as it must: whoever calls has asked the hook already.
+pub(crate) fn waiting<T>(work: impl FnOnce() -> T) -> T {
+    struct Restored(Option<Hook>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            let hook = self.0.take();
+            HOOK.with(|slot| *slot.borrow_mut() = hook);
+        }
+    }
+    let _restored = Restored(HOOK.with(|slot| slot.borrow_mut().take()));
+    work()
+}
+
 /// Asks the hook of this thread.
 pub(crate) fn about_to_wait(wait: Wait) -> Answer {
     HOOK.with(|slot| slot.borrow().as_ref().map_or(Answer::Wait, |hook| hook(wait)))

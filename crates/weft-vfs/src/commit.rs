@@ -273,6 +273,7 @@ impl Vfs {
     /// Has all space given back that is free, as far as that is possible, and sees how much there is.
     pub(crate) fn make_space(&self) -> Result<()> {
         // Where commits fail, whoever refuses one operation after the other need not try again each time.
+        self.views.clear();
         let may_commit = self.state.lock().failure.is_none();
         if may_commit {
             // What fails is reported, and nothing is freed then.

@@ -52,6 +52,10 @@ pub enum ErrorKind {
     Corrupt,
     /// The inode was changed since the caller looked at it (a guarded change).
     NotSynchronized,
+    /// Links lead to links without an end, or too many of them.
+    Loop,
+    /// It is a transformation link, and this is done to what it leads to, or not at all.
+    Transformed,
     /// The inode is gone (stale handle).
     Stale,
     /// The operation would wait and the thread's hook did not allow it; nothing was changed.
@@ -83,6 +87,8 @@ impl ErrorKind {
             ErrorKind::ReadOnly => libc::EROFS,
             ErrorKind::Io | ErrorKind::Corrupt => libc::EIO,
             ErrorKind::NotSynchronized => libc::EBUSY,
+            ErrorKind::Loop => libc::ELOOP,
+            ErrorKind::Transformed => libc::EACCES,
             ErrorKind::Stale => libc::ESTALE,
             ErrorKind::WouldBlock => libc::EAGAIN,
         }

@@ -3,8 +3,10 @@
 use crate::attributes::Attributes;
 use crate::cache::Cached;
 use crate::data::FileData;
+use crate::links::Link;
 use std::collections::{BTreeMap, BTreeSet};
-use weft_store::{Cookie, Ino, InodeRow, Kind, Name};
+use std::sync::Arc;
+use weft_store::{Cookie, Ino, InodeRow, Kind, Name, OpNo};
 
 /// Number of a snapshot taken for a commit. An item is dirty if it changed in a generation that has
 /// not been committed; `Generation(0)` marks a clean one.
@@ -27,6 +29,10 @@ pub(crate) struct Inode {
     pub(crate) stored: bool,
     /// Whether it was deleted; it then only waits for the commit that says so.
     pub(crate) dead: bool,
+    /// The operation that changed its content last, if that was since it was read from the store.
+    pub(crate) content: OpNo,
+    /// What a transformation link is made of, once looked at.
+    pub(crate) link: Option<Arc<Link>>,
     /// Content of a regular file.
     pub(crate) data: Option<Box<FileData>>,
     /// Extended attributes, once looked at.
@@ -43,6 +49,9 @@ pub(crate) struct Xattrs {
     /// Names whose rows the next commit writes or deletes.
     pub(crate) changed: BTreeSet<Name>,
 }
+
+/// Memory of what a link is made of, about.
+const LINK_BYTES: usize = 4096;
 
 /// Entries that a directory in memory lists by itself; of one with more only those are kept that the store may not list.
 pub(crate) const LISTED_MAX: usize = 1024;
@@ -76,10 +85,20 @@ pub(crate) struct Added {
 impl Inode {
     /// An inode just read from the store.
     pub(crate) fn loaded(row: InodeRow) -> Inode {
-        Inode { row, changed: Changed::CLEAN, stored: true, dead: false, data: None, xattrs: None, directory: None }
+        Inode {
+            row,
+            changed: Changed::CLEAN,
+            stored: true,
+            dead: false,
+            content: OpNo(0),
+            link: None,
+            data: None,
+            xattrs: None,
+            directory: None,
+        }
     }
 
-    /// Its attributes.
+    /// Its attributes, as its row has them: [`crate::state::State::attributes`] tells them of a transformation link.
     pub(crate) fn attributes(&self) -> Attributes {
         let row = &self.row;
         Attributes {
@@ -97,6 +116,7 @@ impl Inode {
             mtime: row.mtime,
             ctime: row.ctime,
             btime: row.btime,
+            computed: None,
         }
     }
 
@@ -123,6 +143,7 @@ impl Cached for Inode {
         size_of::<Inode>()
             + 64
             + self.row.inline.as_ref().map_or(0, |bytes| bytes.len() + 64)
+            + self.link.as_ref().map_or(0, |_| LINK_BYTES)
             + self.data.as_ref().map_or(0, |data| data.weight())
             + self.xattrs.as_ref().map_or(0, |xattrs| {
                 xattrs.map.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum()

@@ -11,4 +11,4 @@ mod xattrs;
 
 pub use digests::{ListedEntry, decode};
 pub(crate) use entries::{SYMLINK, check_target};
-pub use xattrs::{DIGEST, DIGEST_ENTRIES, LISTED_DIGEST};
+pub use xattrs::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST};

@@ -19,6 +19,8 @@ pub struct Options {
     /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0:
     /// none.
     pub read_ahead_bytes: u64,
+    /// Most bytes kept of what transformation links give; 0: nothing is kept.
+    pub memo_bytes_max: u64,
     /// When reading moves the access time.
     pub atime: AtimePolicy,
     /// Refuse every change with `ReadOnly`.
@@ -37,6 +39,7 @@ impl Default for Options {
             block_cache_bytes: 64 << 20,
             keep_written: false,
             read_ahead_bytes: 8 << 20,
+            memo_bytes_max: 4 << 30,
             atime: AtimePolicy::Relative,
             read_only: false,
             background: true,

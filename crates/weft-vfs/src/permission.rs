@@ -38,8 +38,9 @@ const STICKY: u32 = libc::S_ISVTX;
 impl State {
     /// Whether `who` has all of `wanted` on inode `ino`.
     pub(crate) fn allows(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<bool, Stop> {
+        let bits = self.permission_bits(ino)?;
         let row = &self.inode(ino)?.row;
-        let (bits, owner, group, has_xattrs) = (row.permissions, row.uid, row.gid, row.has_xattrs);
+        let (owner, group, has_xattrs) = (row.uid, row.gid, row.has_xattrs);
         if who.is_root() {
             // Nobody runs what nobody may run.
             let may_execute = row.kind == Kind::Directory || bits & 0o111 != 0;
@@ -65,8 +66,10 @@ impl State {
     /// request, though rights may have gone since the file was opened: its owner keeps them, and whoever may run a
     /// file may read it (RFC 1813 4.4).
     pub(crate) fn permit_opened(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<(), Stop> {
-        let is_owner = self.inode(ino)?.row.uid == who.uid;
-        if is_owner || wanted == Access::READ && self.allows(who, ino, Access::EXECUTE)? {
+        let row = &self.inode(ino)?.row;
+        // Its owner may lose the right to what a link leads to.
+        let keeps_it = row.uid == who.uid && row.kind != Kind::Transformation;
+        if keeps_it || wanted == Access::READ && self.allows(who, ino, Access::EXECUTE)? {
             return Ok(());
         }
         self.permit(who, ino, wanted)

@@ -9,6 +9,7 @@ use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::journal::Journal;
+use crate::links::{Length, Version};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::Options;
@@ -54,6 +55,8 @@ pub(crate) struct State {
     pub(crate) logged: OpNo,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
+    /// How long what links give is, by its version.
+    pub(crate) lengths: FxHashMap<Version, Length>,
     /// Why the last commit failed, until one succeeds.
     pub(crate) failure: Option<ErrorKind>,
     /// Bytes free under the volume when last looked at, and what was dirty then.
@@ -91,6 +94,7 @@ impl State {
             durable: counters.op,
             logged: counters.op,
             finished: 0,
+            lengths: FxHashMap::default(),
             failure: None,
             space_free: u64::MAX,
             inode_hits: 0,
@@ -140,12 +144,13 @@ impl State {
         if inode.row.nlink == 0 { Err(ErrorKind::NotFound.into()) } else { Ok(inode) }
     }
 
-    /// Regular file `ino`.
+    /// Regular file `ino`. `Transformed` if it only looks like one.
     pub(crate) fn file(&mut self, ino: Ino) -> Result<&mut Inode, Stop> {
         let inode = self.inode(ino)?;
         match inode.row.kind {
             Kind::File => Ok(inode),
             Kind::Directory => Err(ErrorKind::IsDirectory.into()),
+            Kind::Transformation => Err(ErrorKind::Transformed.into()),
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
                 Err(ErrorKind::Invalid.into())
             }

@@ -23,6 +23,8 @@ pub struct Stats {
     pub metadata_bytes: u64,
     /// Bytes of blocks in memory.
     pub block_bytes: u64,
+    /// Bytes kept of what transformation links give.
+    pub memo_bytes: u64,
     /// Bytes of changes not yet committed.
     pub dirty_bytes: u64,
     /// Commits made.

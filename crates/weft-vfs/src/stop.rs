@@ -15,6 +15,8 @@ pub(crate) enum Miss {
     Extents(Ino, Range<u64>),
     /// This inode's extended attributes from the store.
     Xattrs(Ino),
+    /// How long what this transformation link gives is.
+    Length(Ino),
     /// Room for more dirty data.
     Room,
     /// A commit of what is dirty.

@@ -57,7 +57,7 @@ impl State {
     }
 
     fn look(&mut self, ino: Ino) -> Result<Attributes, Stop> {
-        Ok(self.inode(ino)?.attributes())
+        self.attributes(ino)
     }
 }
 
@@ -76,9 +76,16 @@ impl User<'_> {
             let ino = state.known(file)?;
             let before = state.look(ino)?;
             let value = operation(state, ino)?;
-            Ok(Changed { value, before, after: state.look(ino)? })
+            Ok(Changed { value, before, after: state.attributes_after(ino)? })
         });
         changed.map_err(|error| error.about(file.ino))
+    }
+
+    /// Does `work` to what link `file` leads to, which was permitted; not in one step with what is told of it.
+    fn through(&self, file: FileId, work: impl FnOnce() -> Result<()>) -> Result<Changed<()>> {
+        let before = self.attributes(file)?;
+        work()?;
+        Ok(Changed { value: (), before, after: self.attributes(file)? })
     }
 
     fn entry_changed(&self, parent: FileId, name: &Name) -> Change {
@@ -139,13 +146,21 @@ impl User<'_> {
         mut guard: impl FnMut(&Attributes) -> bool,
     ) -> Result<Changed<()>> {
         let time = self.vfs.now();
+        let mut permitted = changes;
         let changed = self.change(file, |state, ino| {
             if !guard(&state.look(ino)?) {
                 return Err(ErrorKind::NotSynchronized.into());
             }
             let changes = state.permit_attributes(self.who, ino, changes)?;
+            permitted = changes;
             state.set_attributes(ino, changes, time).map(|_| ())
-        })?;
+        });
+        let changed = match changed {
+            Err(error) if error.kind() == ErrorKind::Transformed => {
+                self.through(file, || self.vfs.set_attributes(file.ino, permitted).map(|_| ()))?
+            }
+            changed => changed?,
+        };
         let cut = changed.before.size.min(changed.after.size);
         self.vfs.announce([match changes.size {
             Some(_) => Change::Content { ino: file.ino, range: cut..u64::MAX },
@@ -158,7 +173,9 @@ impl User<'_> {
     pub fn read(&self, file: FileId, offset: u64, len: usize) -> Result<(Rope, Attributes)> {
         self.vfs.run(|state| {
             let ino = state.known(file)?;
-            state.file(ino)?;
+            if state.inode(ino)?.row.kind != Kind::Transformation {
+                state.file(ino)?;
+            }
             state.permit_opened(self.who, ino, Access::READ)
         })?;
         let data = self.vfs.read(file.ino, offset, len)?;
@@ -169,10 +186,18 @@ impl User<'_> {
     pub fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<Changed<()>> {
         let time = self.vfs.now();
         let changed = self.change(file, |state, ino| {
-            state.file(ino)?;
+            if state.inode(ino)?.row.kind != Kind::Transformation {
+                state.file(ino)?;
+            }
             state.permit_opened(self.who, ino, Access::WRITE)?;
             state.write(ino, offset, data, !self.who.is_root(), time).map(|_| ())
-        })?;
+        });
+        let changed = match changed {
+            Err(error) if error.kind() == ErrorKind::Transformed => {
+                self.through(file, || self.vfs.write(file.ino, offset, data, !self.who.is_root()).map(|_| ()))?
+            }
+            changed => changed?,
+        };
         let range = offset..offset.saturating_add(data.len() as u64);
         self.vfs.announce([Change::Content { ino: file.ino, range }]);
         Ok(changed)

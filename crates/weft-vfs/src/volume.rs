@@ -6,6 +6,7 @@ use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Turn};
 use crate::error::{Error, ErrorKind, Result};
+use crate::links::Views;
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -15,8 +16,8 @@ use crate::state::State;
 use crate::stop::{Miss, Stop};
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::Pid;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use weft_block::Block;
 use weft_store::log::OperationLog;
@@ -55,6 +56,9 @@ pub struct Vfs {
     pub(crate) bytes_read: AtomicU64,
     pub(crate) observers: Observers,
     pub(crate) locks: Locks,
+    pub(crate) views: Views,
+    /// Itself, for what outlives an operation.
+    pub(crate) me: Weak<Vfs>,
 }
 
 /// The thread that commits in the background.
@@ -90,6 +94,8 @@ impl Vfs {
                 Err(stop) => stop,
             };
             match stop {
+                // What is kept of links goes before anybody is refused.
+                Stop::Fail(error) if error.kind() == ErrorKind::QuotaExceeded && self.views.clear() => continue,
                 Stop::Fail(error) => return Err(error),
                 Stop::Miss(Miss::Space) if made_space => return Err(ErrorKind::NoSpace.into()),
                 Stop::Miss(miss) => {
@@ -158,6 +164,7 @@ impl Vfs {
                 self.may_wait(Wait::Commit)?;
                 self.make_space()
             }
+            Miss::Length(ino) => self.measure_link(*ino),
             Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => {
                 self.may_read_rows()?;
                 self.load(miss)

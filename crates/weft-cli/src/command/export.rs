@@ -69,6 +69,14 @@ impl Exporter<'_> {
                 after = last.cookie;
                 for (entry, attributes) in page {
                     let path = directory.join(os(entry.name.as_bytes()));
+                    let attributes = match attributes {
+                        Some(attributes) => attributes,
+                        // A transformation link, which becomes the file that it looks like.
+                        None => self
+                            .vfs
+                            .attributes(entry.ino)
+                            .with_context(|| format!("cannot export {}", path.display()))?,
+                    };
                     let made = self.entry(&path, &attributes, &mut links);
                     if !made.with_context(|| format!("cannot export {}", path.display()))? {
                         continue;
@@ -106,7 +114,7 @@ impl Exporter<'_> {
                 self.progress.directory();
                 std::fs::create_dir(path)?;
             }
-            Kind::File => {
+            Kind::File | Kind::Transformation => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;
             }

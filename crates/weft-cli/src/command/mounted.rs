@@ -10,6 +10,18 @@ struct Mount {
     device: u64,
     directory: PathBuf,
     volume: PathBuf,
+    /// The directory of the volume that is seen there.
+    root: PathBuf,
+}
+
+/// Where `path`, which is absolute and has neither symbolic links nor `..`, lies in the volume that is mounted on the way to it; and where that is
+/// mounted, by its device.
+pub fn in_volume(path: &Path) -> Option<(PathBuf, u64)> {
+    let on_the_way = mounts().into_iter().filter(|mount| path.starts_with(&mount.directory));
+    // What was mounted last hides what was mounted before.
+    let mount = on_the_way.enumerate().max_by_key(|(order, mount)| (mount.directory.as_os_str().len(), *order))?.1;
+    let below = path.strip_prefix(&mount.directory).ok()?;
+    Some((mount.root.join(below), mount.device))
 }
 
 /// The devices of all mounts of volumes.
@@ -39,10 +51,10 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let device = std::str::from_utf8(words.nth(2)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-    let directory = path(words.nth(1)?);
+    let (root, directory) = (path(words.next()?), path(words.next()?));
     let mut after = words.skip_while(|word| *word != b"-").skip(1);
     (after.next()? == b"fuse.weft")
-        .then(|| after.next().map(|volume| Mount { device, directory, volume: path(volume) }))?
+        .then(|| after.next().map(|volume| Mount { device, directory, volume: path(volume), root }))?
 }
 
 /// A path as mountinfo writes it.
@@ -60,7 +72,7 @@ mod tests {
         let mount = mount(line).expect("one of a volume");
         assert_eq!(mount.device, rustix::fs::makedev(0, 49));
         assert_eq!(mount.directory, Path::new("/mnt/a b"));
-        assert_eq!(mount.volume, Path::new("/srv/x\\y.weft"));
+        assert_eq!((&*mount.volume, &*mount.root), (Path::new("/srv/x\\y.weft"), Path::new("/")));
         assert!(super::mount(b"36 35 0:49 / /mnt rw - ext4 /dev/sda rw").is_none());
         assert!(super::mount(b"").is_none());
     }

@@ -73,6 +73,7 @@ fn report(root: &Digest, proof: &Proof, json: bool) -> Result<()> {
         Kind::Socket => "socket",
         Kind::CharDevice => "character device",
         Kind::BlockDevice => "block device",
+        Kind::Transformation => "transformation link",
     };
     let (root, digest, mode) = (hex(root), hex(&proof.digest), format!("{:04o}", last.permissions));
     if json {

@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// What is wrong with a network, and with what it begins there.
-fn said(text: &str, error: &NetworkError) -> String {
+pub(super) fn said(text: &str, error: &NetworkError) -> String {
     let rest: String = text.get(error.at..).unwrap_or_default().chars().take(20).collect();
     if rest.is_empty() { format!("network: {error}, its end") } else { format!("network: {error}: '{rest}'") }
 }
@@ -57,7 +57,7 @@ fn explained(error: RunError) -> anyhow::Error {
     }
 }
 
-fn show(network: &Network) {
+pub(super) fn show(network: &Network) {
     for Described { text, depth, keeps, inverse } in network.stages() {
         let keeps = match (keeps.length, keeps.place) {
             (true, true) => "length and places",

@@ -61,14 +61,20 @@ impl Server {
         for (entry, attributes) in listed {
             let before = reply.len();
             if !full {
-                reply.entry_out(&attributes, self.options.valid);
+                match &attributes {
+                    Some(attributes) => reply.entry_out(&self.links.tell(attributes, self.options.valid), attributes),
+                    // The kernel asks when somebody wants to know.
+                    None => reply.no_entry(Duration::ZERO),
+                }
                 push(reply, &entry);
                 full = reply.len() > size;
             }
             if full {
                 // The kernel does not hear of this one, so it does not hold it.
                 reply.truncate(before.min(reply.len()));
-                self.vfs.release(entry.ino, 1);
+                if attributes.is_some() {
+                    self.vfs.release(entry.ino, 1);
+                }
             }
         }
         Ok(())

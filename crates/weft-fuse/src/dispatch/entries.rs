@@ -7,7 +7,8 @@ use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode};
 
 impl Server {
     fn reply_entry(&self, result: weft_vfs::Result<Attributes>, reply: &mut Reply) -> Outcome {
-        reply.entry_out(&result?, self.options.valid);
+        let attributes = result?;
+        reply.entry_out(&self.links.tell(&attributes, self.options.valid), &attributes);
         Ok(())
     }
 
@@ -73,7 +74,7 @@ impl Server {
     }
 
     pub(super) fn link(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let ino = Ino(body.u64()?);
+        let ino = self.links.ino(body.u64()?);
         let name = body.string()?;
         Some(self.reply_entry(self.vfs.link(caller, ino, parent, name), reply))
     }

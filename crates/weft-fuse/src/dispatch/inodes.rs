@@ -1,14 +1,15 @@
 //! Requests about inodes as such.
 
+use super::links::attributes_valid;
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::fattr;
 use crate::protocol::{Body, Reply};
-use weft_vfs::{Ino, SetAttributes, SetTime, Timestamp};
+use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp};
 
 impl Server {
-    pub(super) fn forget(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn forget(&self, node: u64, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         reply.cancel();
-        self.vfs.release(ino, body.u64()?);
+        self.forgotten(node, body.u64()?);
         Some(Ok(()))
     }
 
@@ -17,15 +18,19 @@ impl Server {
         let count = body.u32()?;
         body.skip(4)?;
         for _ in 0..count {
-            let ino = Ino(body.u64()?);
-            self.vfs.release(ino, body.u64()?);
+            let node = body.u64()?;
+            self.forgotten(node, body.u64()?);
         }
         Some(Ok(()))
     }
 
+    fn forgotten(&self, node: u64, count: u64) {
+        self.vfs.release(self.links.forget(node, count), count);
+    }
+
     pub(super) fn getattr(&self, ino: Ino, reply: &mut Reply) -> Outcome {
         let attributes = self.vfs.attributes(ino)?;
-        reply.attr_out(&attributes, self.options.valid);
+        self.reply_attributes(&attributes, reply);
         Ok(())
     }
 
@@ -54,9 +59,12 @@ impl Server {
             mtime: time(fattr::MTIME, fattr::MTIME_NOW, mtime, mtime_nanos),
             kill_privileges: has(fattr::KILL_SUIDGID),
         };
-        Some(self.vfs.set_attributes(ino, changes).map_err(Failure::from).map(|attributes| {
-            reply.attr_out(&attributes, self.options.valid);
-        }))
+        let set = self.vfs.set_attributes(ino, changes).map_err(Failure::from);
+        Some(set.map(|attributes| self.reply_attributes(&attributes, reply)))
+    }
+
+    fn reply_attributes(&self, attributes: &Attributes, reply: &mut Reply) {
+        reply.attr_out(attributes, attributes_valid(attributes, self.options.valid));
     }
 
     pub(super) fn readlink(&self, ino: Ino, reply: &mut Reply) -> Outcome {

@@ -4,13 +4,13 @@ use super::{Failure, Outcome, Server};
 use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
 use std::sync::atomic::Ordering;
-use weft_vfs::{Caller, Ino, SetXattr};
+use weft_vfs::{Caller, Ino, LINK, LinkOrder, SetXattr};
 
 /// The attribute of the root that tells counters as JSON.
 const STATS: &[u8] = b"user.weft.stats";
 
 impl Server {
-    pub(super) fn setxattr(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn setxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
         let (size, flags, more) = (body.u32()?, body.u32()?, body.u32()?);
         body.skip(4)?;
         let name = body.string()?;
@@ -21,8 +21,20 @@ impl Server {
             libc::XATTR_REPLACE => SetXattr::Replace,
             _ => return Some(Err(Failure::Errno(libc::EINVAL))),
         };
+        if name == LINK {
+            return Some(self.make_link(caller, ino, value));
+        }
         let kill = more & SETXATTR_ACL_KILL_SGID != 0;
         Some(self.vfs.set_xattr(ino, name, value, mode, kill).map_err(Failure::from))
+    }
+
+    /// Makes a transformation link in directory `parent`: the kernel has checked that the caller may write there. The kernel does not know of
+    /// it, so whoever asks for it takes a name that nobody has looked for, and renames it.
+    fn make_link(&self, caller: Caller, parent: Ino, value: &[u8]) -> Outcome {
+        let order = LinkOrder::decode(value).ok_or(Failure::Errno(libc::EINVAL))?;
+        let caller = Caller { holds: weft_vfs::Holds::None, ..caller };
+        self.vfs.make_link(caller, parent, &order.name, order.permissions, &order.definition)?;
+        Ok(())
     }
 
     pub(super) fn getxattr(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {

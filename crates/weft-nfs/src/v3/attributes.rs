@@ -16,7 +16,7 @@ const PROPERTIES: u32 = 0x1 | 0x2 | 0x8 | 0x10;
 /// `fattr3`.
 fn attributes(request: &Request<'_>, reply: &mut Writer, of: &Attributes) {
     reply.u32(match of.kind {
-        Kind::File => 1,
+        Kind::File | Kind::Transformation => 1,
         Kind::Directory => 2,
         Kind::BlockDevice => 3,
         Kind::CharDevice => 4,

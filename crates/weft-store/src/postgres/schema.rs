@@ -178,7 +178,7 @@ pub(super) const TABLES: &[&str] = &[
     SELECT tree.path,
         fileatt.ino,
         CASE fileatt.mode & 61440
-            WHEN 32768 THEN 'file' WHEN 16384 THEN 'directory' WHEN 40960 THEN 'symlink'
+            WHEN 32768 THEN 'file' WHEN 16384 THEN 'directory' WHEN 40960 THEN 'symlink' WHEN 45056 THEN 'transformation'
             WHEN 4096 THEN 'fifo' WHEN 49152 THEN 'socket' WHEN 8192 THEN 'char device' ELSE 'block device'
         END AS kind,
         fileatt.mode & 4095 AS permissions,

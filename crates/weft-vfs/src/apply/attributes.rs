@@ -27,7 +27,11 @@ impl State {
         if let Some(size) = set.size {
             self.apply_size(ino, size)?;
         }
+        let now = self.counters.op.next();
         let inode = self.inode(ino)?;
+        if set.size.is_some() {
+            inode.content = now;
+        }
         let row = &mut inode.row;
         row.permissions = set.permissions.unwrap_or(row.permissions);
         row.uid = set.uid.unwrap_or(row.uid);
@@ -69,7 +73,9 @@ impl State {
 
     /// What follows from a change of content: times, and privileges lost. The inode is in memory.
     pub(super) fn apply_written(&mut self, ino: Ino, lost: Lost, time: Timestamp) {
+        let now = self.counters.op.next();
         let inode = self.inodes.get(&ino).expect("a written inode is in memory");
+        inode.content = now;
         inode.row.permissions = lost.permissions.unwrap_or(inode.row.permissions);
         inode.row.mtime = time;
         inode.row.ctime = time;

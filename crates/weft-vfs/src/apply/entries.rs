@@ -8,7 +8,7 @@ use crate::state::{State, recount};
 use crate::stop::Stop;
 use std::collections::BTreeMap;
 use weft_block::Slice;
-use weft_store::{Cookie, Generation, Ino, InodeRow, Kind, Name, Timestamp};
+use weft_store::{Cookie, Generation, Ino, InodeRow, Kind, Name, OpNo, Timestamp};
 
 /// Names of the two ACL attributes (acl(5)).
 pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -195,6 +195,8 @@ fn new_inode(parent: Ino, named: bool, generation: Generation, new: &NewInode<'_
         changed: Changed::CLEAN,
         stored: false,
         dead: false,
+        content: OpNo(0),
+        link: None,
         data: (new.kind == Kind::File).then(|| Box::new(FileData::without_extents())),
         xattrs: (!xattrs.map.is_empty()).then(|| Box::new(xattrs)),
         directory: is_directory.then(|| Box::new(Directory { complete: true, listed: true, ..Directory::default() })),

@@ -20,14 +20,17 @@ const DAY: i64 = 24 * 3600 * 1_000_000_000;
 impl Vfs {
     /// Attributes of inode `ino`. `Stale` if there is no such inode.
     pub fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        self.run(|state| Ok(state.inode(ino)?.attributes()))
+        self.run(|state| state.attributes(ino))
     }
 
     /// Sets attributes (POSIX chmod(), chown(), truncate(), utimensat()); tells them all as they are then.
     /// `TooBig`, `IsDirectory` or `Invalid` for the size of anything but a file, `NoSpace`, `QuotaExceeded`.
     pub fn set_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
         let time = self.now();
-        self.change(|state| state.set_attributes(ino, changes, time))
+        match self.change(|state| state.set_attributes(ino, changes, time)) {
+            Err(error) if error.kind() == ErrorKind::Transformed => self.set_link_attributes(ino, changes),
+            set => set,
+        }
     }
 
     /// Moves the access time of `ino` after a read, as the policy says. Not an operation of its own: it
@@ -67,7 +70,7 @@ impl State {
         }
         let set = self.decide(ino, changes, time)?;
         self.perform(&Mutation::Attributes { ino, set, time })?;
-        Ok(self.inode(ino)?.attributes())
+        self.attributes_after(ino)
     }
 
     fn decide(&mut self, ino: Ino, changes: SetAttributes, time: Timestamp) -> Result<SetRow<'static>, Stop> {

@@ -3,13 +3,13 @@
 use super::attributes::SIZE_MAX;
 use crate::attributes::{AllocateMode, Privileges, Whence};
 use crate::data::FileData;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::mutation::Mutation;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
-use weft_store::{Ino, Timestamp};
+use weft_store::{Ino, Kind, Timestamp};
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
 const COPY_BYTES: u64 = 1 << 20;
@@ -22,7 +22,10 @@ impl Vfs {
     /// [`crate::SetAttributes`]. `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
         let time = self.now();
-        self.change(|state| state.write(ino, offset, data, kill_privileges, time))
+        match self.change(|state| state.write(ino, offset, data, kill_privileges, time)) {
+            Err(error) if error.kind() == ErrorKind::Transformed => self.write_link(ino, offset, data, kill_privileges),
+            written => written,
+        }
     }
 
     /// Allocates, punches or zeroes a range (Linux fallocate(2)). Allocating reserves nothing ahead: space
@@ -58,6 +61,12 @@ impl Vfs {
     /// Where the next data or hole begins (Linux lseek(2)). `NoData` at or past the end, or when no data follows.
     pub fn seek(&self, ino: Ino, offset: u64, whence: Whence) -> Result<u64> {
         self.run(|state| {
+            if state.inode(ino)?.row.kind == Kind::Transformation {
+                // It has no holes.
+                let size = state.attributes(ino)?.size;
+                let found = if whence == Whence::Data { offset } else { size };
+                return if offset < size { Ok(found) } else { Err(ErrorKind::NoData.into()) };
+            }
             let block_size = state.block_size();
             let inode = state.file(ino)?;
             let size = inode.row.size;
@@ -87,10 +96,15 @@ impl Vfs {
 
     /// Copies up to `len` bytes between files, or parts of one that do not overlap (Linux
     /// copy_file_range(2)); whole blocks that line up are shared, not copied. Tells how many bytes; 0 at
-    /// the source's end. `Invalid` (overlap), `TooBig`, and as `write`.
+    /// the source's end. `Invalid` (overlap), `TooBig`, `NotSupported` (a transformation link), and as `write`.
     pub fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
-        let size = self.run(|state| Ok(state.file(from.0)?.row.size))?;
-        self.run(|state| state.file(to.0).map(|_| ()))?;
+        // Whoever asked copies links by reading and writing.
+        let by_hand = |error: Error| match error.kind() {
+            ErrorKind::Transformed => ErrorKind::NotSupported.into(),
+            _ => error,
+        };
+        let size = self.run(|state| Ok(state.file(from.0)?.row.size)).map_err(by_hand)?;
+        self.run(|state| state.file(to.0).map(|_| ())).map_err(by_hand)?;
         let len = len.min(size.saturating_sub(from.1));
         if to.1.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
             return Err(ErrorKind::TooBig.into());

@@ -4,11 +4,14 @@ use crate::blocking::Wait;
 use crate::error::Result;
 use crate::inode::Changed;
 use crate::volume::Vfs;
-use weft_digest::Digest;
+use weft_digest::{Content, Digest, FileHasher};
 use weft_store::{Cookie, Ino, Kind, ListedRow, NAME_BYTES_MAX};
 
 /// Entries listed at once: as many as fit into an attribute, whatever their names.
 const LISTED: usize = (64 << 10) / (ENTRY_BYTES + NAME_BYTES_MAX);
+
+/// Bytes of a link that are hashed at once.
+const READ_BYTES: usize = 1 << 20;
 
 /// Bytes of an entry in [`encode`] beside its name.
 const ENTRY_BYTES: usize = 8 + 1 + 2 + 32 + 1;
@@ -74,8 +77,23 @@ impl Vfs {
         Ok(match self.committed(ino)? {
             Some(Kind::File) => self.store.content_digest(ino)?,
             Some(Kind::Directory) => self.store.digest(ino)?,
+            Some(Kind::Transformation) => self.digest_of_link(ino)?,
             _ => None,
         })
+    }
+
+    /// BLAKE3 of what a link gives.
+    fn digest_of_link(&self, ino: Ino) -> Result<Option<Digest>> {
+        let mut hasher = FileHasher::new(Content::Always);
+        let mut at = 0;
+        loop {
+            let rope = self.read(ino, at, READ_BYTES)?;
+            if rope.is_empty() {
+                return Ok(hasher.finish().content);
+            }
+            rope.slices().iter().for_each(|slice| hasher.update(slice));
+            at += rope.len() as u64;
+        }
     }
 
     /// By what a directory lists `ino`, as [`Vfs::digest`] otherwise.

@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::ops::Bound;
-use weft_store::{Cookie, Ino, NameRow};
+use weft_store::{Cookie, Ino, Kind, NameRow};
 
 impl Vfs {
     /// Up to `limit` entries of directory `ino` after the one at `after` (`Cookie(0)`: from the start), in
@@ -63,36 +63,44 @@ impl Vfs {
         }
     }
 
-    /// The same with attributes. Each inode listed is held once more if `caller.holds`.
+    /// The same with attributes, where they are at hand. Each inode with them is held once more if `caller.holds`.
     pub fn read_directory_attributes(
         &self,
         caller: Caller,
         ino: Ino,
         after: Cookie,
         limit: usize,
-    ) -> Result<Vec<(DirEntry, Attributes)>> {
+    ) -> Result<Vec<(DirEntry, Option<Attributes>)>> {
         let entries = self.read_directory(ino, after, limit)?;
-        let mut listed = Vec::with_capacity(entries.len());
-        for entry in entries {
-            if let Some(attributes) = self.listed_attributes(caller, &entry)? {
-                listed.push((entry, attributes));
-            }
-        }
-        Ok(listed)
+        let told = |entry: DirEntry| {
+            let attributes = self.listed_attributes(caller, &entry)?;
+            Ok((entry, attributes))
+        };
+        entries.into_iter().map(told).collect()
     }
 
-    /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was removed since it was listed.
+    /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was removed since it was listed, and
+    /// of transformation links: who lists them need not wait until each was computed.
     pub(crate) fn listed_attributes(&self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>> {
         let attributes = self.run(|state| {
-            let attributes = state.inode(entry.ino)?.attributes();
+            let inode = state.inode(entry.ino)?;
+            if inode.row.kind == Kind::Transformation {
+                return Ok(None);
+            }
+            let attributes = inode.attributes();
             state.hold(caller, entry.ino);
-            Ok(attributes)
+            Ok(Some(attributes))
         });
         match attributes {
             Err(error) if error.kind() == ErrorKind::Stale => Ok(None),
-            attributes => attributes.map(Some),
+            attributes => attributes,
         }
     }
+}
+
+/// The kind that programs see.
+fn shown(kind: Kind) -> Kind {
+    if kind == Kind::Transformation { Kind::File } else { kind }
 }
 
 impl State {
@@ -142,7 +150,7 @@ impl State {
             overlay.is_some_and(|known| known.removed.contains_key(cookie) || known.added.contains_key(cookie))
         };
         for row in rows.iter().filter(|row| !gone(&row.cookie)) {
-            listed.push(DirEntry { name: row.name.clone(), ino: row.ino, kind: row.kind, cookie: row.cookie });
+            listed.push(DirEntry { name: row.name.clone(), ino: row.ino, kind: shown(row.kind), cookie: row.cookie });
         }
         let mut more = match until {
             Bound::Included(cookie) => Some(cookie),
@@ -152,7 +160,8 @@ impl State {
         if let Some(known) = overlay {
             for (cookie, entry) in known.added.range((Bound::Excluded(after), until)).take(limit + 1) {
                 added += 1;
-                listed.push(DirEntry { name: entry.name.clone(), ino: entry.ino, kind: entry.kind, cookie: *cookie });
+                let (name, kind) = (entry.name.clone(), shown(entry.kind));
+                listed.push(DirEntry { name, ino: entry.ino, kind, cookie: *cookie });
             }
         }
         if added > 0 {

@@ -41,10 +41,15 @@ impl Vfs {
         }
         self.run(|state| {
             let entry = state.existing(parent, name)?;
-            let attributes = state.inode(entry.ino)?.attributes();
+            let attributes = state.attributes(entry.ino)?;
             state.hold(caller, entry.ino);
             Ok(attributes)
         })
+    }
+
+    /// The inode that `name` in directory `parent` names, of which nothing else is looked at. `NotFound`, `NotDirectory`.
+    pub fn named(&self, parent: Ino, name: &[u8]) -> Result<Ino> {
+        self.run(|state| Ok(state.existing(parent, name)?.ino))
     }
 
     /// The directory that holds directory `ino`; the root holds itself. `NotDirectory`.
@@ -62,6 +67,9 @@ impl Vfs {
     /// `QuotaExceeded`, `ReadOnly`.
     pub fn make(&self, caller: Caller, parent: Ino, name: &[u8], node: MakeNode) -> Result<Attributes> {
         let name = Name::new(name)?;
+        if matches!(node.kind, Kind::Symlink | Kind::Transformation) {
+            return Err(ErrorKind::Invalid.into());
+        }
         let time = self.now();
         self.change(|state| state.make(caller, parent, Some(&name), node, None, time))
     }
@@ -145,7 +153,7 @@ impl State {
         self.absent(parent, name)?;
         let cookie = Cookie(self.next_id());
         self.perform(&Mutation::Link { ino, parent, name: name.clone(), cookie, time })?;
-        Ok(self.inode(ino)?.attributes())
+        self.attributes_after(ino)
     }
 
     /// As [`Vfs::unlink`].
@@ -212,7 +220,8 @@ impl State {
         if let Some(name) = name {
             self.absent(parent, name)?;
         }
-        let default_acl = if node.kind == Kind::Symlink { None } else { self.default_acl(parent)? };
+        let is_link = matches!(node.kind, Kind::Symlink | Kind::Transformation);
+        let default_acl = if is_link { None } else { self.default_acl(parent)? };
         let mut permissions = node.permissions & 0o7777;
         let mut access_acl = None;
         match &default_acl {
@@ -244,7 +253,7 @@ impl State {
         let name = name.map(|name| (name.clone(), Cookie(ino.0)));
         self.perform(&Mutation::Make { parent, name, inode })?;
         self.hold(caller, ino);
-        Ok(self.inode(ino)?.attributes())
+        self.attributes_after(ino)
     }
 
     fn default_acl(&mut self, parent: Ino) -> Result<Option<Acl>, Stop> {

@@ -26,7 +26,10 @@ impl Vfs {
     /// Up to `len` bytes of file `ino` from `offset`; fewer only at its end. `IsDirectory`, `Invalid` (not a
     /// file), `Io`, `Corrupt` (what is stored is not what was written), `WouldBlock`.
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
-        let mut parts = self.run(|state| state.plan_read(ino, offset, len))?;
+        let mut parts = match self.run(|state| state.plan_read(ino, offset, len)) {
+            Err(error) if error.kind() == ErrorKind::Transformed => return self.read_link(ino, offset, len),
+            parts => parts?,
+        };
         self.read_ahead_of(ino, offset, len);
         let rope = loop {
             match self.gather(&parts) {

@@ -26,6 +26,10 @@ pub const LISTED_DIGEST: &[u8] = b"user.weft.digest.listed";
 /// first are after position 0; there are no more when it is empty.
 pub const DIGEST_ENTRIES: &[u8] = b"user.weft.digest.entries.";
 
+/// The attribute of a transformation link that tells what it is made of, as [`crate::LinkOrder::encode`] writes it, without a name. Programs set it on a
+/// directory to have one made there.
+pub const LINK: &[u8] = b"user.weft.link";
+
 impl Vfs {
     /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace). [`DIGEST`] is the digest of
     /// a file or directory in hexadecimal, as [`Vfs::digest`] tells it, [`LISTED_DIGEST`] what [`Vfs::listed_digest`] tells, [`DIGEST_ENTRIES`] what [`Vfs::listed_entries`] does.
@@ -33,6 +37,10 @@ impl Vfs {
         let name = xattr_name(name)?;
         if name.as_bytes().starts_with(DIGEST) {
             return self.digest_attribute(ino, name.as_bytes())?.ok_or_else(|| ErrorKind::NoAttribute.into());
+        }
+        if name.as_bytes() == LINK {
+            let order = self.link_order(ino)?;
+            return order.map(|order| order.encode()).ok_or_else(|| ErrorKind::NoAttribute.into());
         }
         self.run(|state| {
             let value = state.xattrs(ino)?.map.get(&name).cloned();
@@ -122,7 +130,8 @@ impl State {
         }
         let row = &self.inode(ino)?.row;
         match row.kind {
-            Kind::Symlink => return Err(ErrorKind::NotSupported.into()),
+            // Rights of a transformation link follow from what it leads to.
+            Kind::Symlink | Kind::Transformation => return Err(ErrorKind::NotSupported.into()),
             Kind::Directory => {}
             _ if is_access => {}
             _ => return Err(ErrorKind::NotPermitted.into()),
@@ -141,9 +150,9 @@ impl State {
     }
 }
 
-/// The name of an attribute that is kept and not computed: nobody sets one that begins with [`DIGEST`]. `NotPermitted`.
+/// The name of an attribute that is kept and not computed: nobody sets one that begins with [`DIGEST`], or [`LINK`]. `NotPermitted`.
 fn settable(name: &[u8]) -> Result<Name> {
-    if name.starts_with(DIGEST) { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
+    if name.starts_with(DIGEST) || name == LINK { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
 }
 
 /// The name of an attribute in a namespace that is kept.

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
 use crate::journal;
+use crate::links::Views;
 use crate::locks::Locks;
 use crate::mutation;
 use crate::observe::Observers;
@@ -39,7 +40,7 @@ impl Vfs {
         state.space_free = store.space()?.bytes_free;
         let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
         let ahead = if options.background { options.read_ahead_bytes.min(options.block_cache_bytes / 4) } else { 0 };
-        let vfs = Arc::new(Vfs {
+        let vfs = Arc::new_cyclic(|me| Vfs {
             read_ahead: ReadAhead::new(store.clone(), blocks.clone(), ahead),
             blocks,
             zeros: Block::new(vec![0; header.options.block_size as usize]),
@@ -63,6 +64,8 @@ impl Vfs {
             bytes_read: AtomicU64::new(0),
             observers: Observers::default(),
             locks: Locks::default(),
+            views: Views::default(),
+            me: me.clone(),
         });
         vfs.recover(&records)?;
         if vfs.options.background && !vfs.options.read_only {
@@ -135,6 +138,7 @@ impl Vfs {
     /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then keeps
     /// what it has in memory, and closing may be tried again.
     pub fn close(&self) -> Result<()> {
+        self.views.clear();
         if !self.options.read_only {
             let target = {
                 let state = self.state.lock();

@@ -56,6 +56,7 @@ impl Vfs {
             metadata_bytes: (state.inodes.weight() + state.names.weight()) as u64,
             blocks_read_ahead: self.read_ahead.as_ref().map_or(0, ReadAhead::blocks_read),
             block_bytes: self.blocks.bytes(),
+            memo_bytes: self.views.kept_bytes(),
             dirty_bytes: state.dirty_bytes,
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),

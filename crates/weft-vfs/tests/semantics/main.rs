@@ -3,6 +3,7 @@
 mod access;
 mod content;
 mod limits;
+mod links;
 mod listing;
 mod names;
 mod threads;

@@ -15,7 +15,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weft_digest::{Content, Digest, FileHasher, Kind};
-use weft_vfs::{DIGEST, DIGEST_ENTRIES, LISTED_DIGEST, ListedEntry, decode_entries};
+use weft_vfs::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST, LinkOrder, ListedEntry, decode_entries};
 
 /// What `path` names; a symbolic link stands for its target, and `-` for standard input. With `all` from all bytes, whatever is kept.
 pub fn digest(tree: &Plain, path: &Path, all: bool, progress: &Progress) -> Result<Found> {
@@ -78,6 +78,11 @@ impl Plain {
         Some(value)
     }
 
+    /// What it is made of, if it is a transformation link.
+    fn link_order(&self, node: &Node) -> Option<LinkOrder> {
+        LinkOrder::decode(&self.attribute(node, std::str::from_utf8(LINK).expect("a constant"), 64 << 10)?)
+    }
+
     fn digest(&self, node: &Node, name: &[u8]) -> Option<Digest> {
         unhex(&self.attribute(node, std::str::from_utf8(name).expect("a constant"), 64)?)
     }
@@ -94,9 +99,11 @@ impl Tree for Plain {
                 let (path, status) = (entry.path(), entry.metadata()?);
                 let kind = Kind::from_mode(status.mode())
                     .ok_or_else(|| anyhow!("{} is of an unknown kind", path.display()))?;
-                let permissions = (status.mode() & 0o7777) as u16;
                 let name = entry.file_name().into_vec();
                 let node = Node { path, device: status.dev(), is_directory: status.is_dir(), is_top: false };
+                let order = if kind == Kind::File { self.link_order(&node) } else { None };
+                let (kind, mode) = order.map_or((kind, status.mode()), |o| (Kind::Transformation, o.permissions));
+                let permissions = (mode & 0o7777) as u16;
                 listed.push(Listed { name, kind, permissions, rdev: status.rdev(), node });
             }
             Ok(listed)
@@ -138,6 +145,9 @@ impl Tree for Plain {
     }
 
     fn target(&self, link: &Node) -> Result<Vec<u8>> {
+        if let Some(order) = self.link_order(link) {
+            return Ok(order.definition.encode());
+        }
         let target = std::fs::read_link(&link.path);
         let target = target.with_context(|| format!("cannot read the link {}", link.path.display()))?;
         Ok(target.as_os_str().as_bytes().to_vec())

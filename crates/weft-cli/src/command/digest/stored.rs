@@ -59,17 +59,20 @@ impl Tree for Stored {
             let page = page.with_context(|| format!("cannot list {}", directory.shown()))?;
             let Some((last, _)) = page.last() else { return Ok(listed) };
             after = last.cookie;
-            listed.extend(page.iter().map(|(entry, attributes)| {
+            for (entry, attributes) in page {
                 let name = entry.name.as_bytes().to_vec();
                 let path = [&directory.path[..], &name].join(&b'/');
-                Listed {
-                    name,
-                    kind: attributes.kind,
-                    permissions: (attributes.permissions & 0o7777) as u16,
-                    rdev: u64::from(attributes.rdev),
-                    node: Node { ino: attributes.ino, size: attributes.size, path },
-                }
-            }));
+                let (kind, permissions, rdev, size) = match attributes {
+                    Some(found) => (found.kind, found.permissions & 0o7777, found.rdev, found.size),
+                    // It is a link, or gone.
+                    None => match self.0.link_order(entry.ino)? {
+                        Some(order) => (Kind::Transformation, order.permissions, 0, 0),
+                        None => continue,
+                    },
+                };
+                let (permissions, rdev) = (permissions as u16, u64::from(rdev));
+                listed.push(Listed { name, kind, permissions, rdev, node: Node { ino: entry.ino, size, path } });
+            }
         }
     }
 
@@ -105,6 +108,9 @@ impl Tree for Stored {
     }
 
     fn target(&self, link: &Node) -> Result<Vec<u8>> {
+        if let Some(order) = self.0.link_order(link.ino)? {
+            return Ok(order.definition.encode());
+        }
         let target = self.0.read_symlink(link.ino);
         Ok(target.with_context(|| format!("cannot read the link {}", link.shown()))?.to_vec())
     }

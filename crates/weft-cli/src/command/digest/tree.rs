@@ -73,7 +73,7 @@ pub fn of_file<T: Tree>(tree: &T, node: &T::Node, all: bool, progress: &Progress
 /// By what a directory lists `listed`, but for directories; nothing is kept of it.
 fn computed<T: Tree>(tree: &T, listed: &Listed<T::Node>) -> Result<Digest> {
     Ok(match listed.kind {
-        Kind::Symlink => digest(&tree.target(&listed.node)?),
+        Kind::Symlink | Kind::Transformation => digest(&tree.target(&listed.node)?),
         Kind::CharDevice | Kind::BlockDevice => device(rustix::fs::major(listed.rdev), rustix::fs::minor(listed.rdev)),
         Kind::File | Kind::Directory | Kind::Fifo | Kind::Socket => digest(&[]),
     })

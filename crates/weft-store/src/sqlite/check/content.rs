@@ -16,20 +16,20 @@ const RULES: &[Rule] = &[
         &[],
     ),
     rule(
-        "SELECT ino, NULL, 'its row has content, which only files and symbolic links have' FROM fileatt \
-         WHERE inline IS NOT NULL AND mode & 61440 NOT IN (32768, 40960)",
+        "SELECT ino, NULL, 'its row has content, which only files and links have' FROM fileatt \
+         WHERE inline IS NOT NULL AND mode & 61440 NOT IN (32768, 40960, 45056)",
         &[],
     ),
     rule(
-        "SELECT ino, NULL, 'the symbolic link has no target' FROM fileatt \
-         WHERE mode & 61440 = 40960 AND coalesce(length(inline), 0) = 0",
+        "SELECT ino, NULL, 'the link has no target' FROM fileatt \
+         WHERE mode & 61440 IN (40960, 45056) AND coalesce(length(inline), 0) = 0",
         &[],
     ),
     rule(
         "SELECT ino, NULL, printf('its target has %d bytes, its size is %d', length(inline), size) FROM fileatt \
-         WHERE mode & 61440 = 40960 AND size <> length(inline)",
+         WHERE mode & 61440 IN (40960, 45056) AND size <> length(inline)",
         &["UPDATE fileatt SET size = length(inline), since = (SELECT number + 1 FROM volume) \
-           WHERE mode & 61440 = 40960 AND size <> length(inline)"],
+           WHERE mode & 61440 IN (40960, 45056) AND size <> length(inline)"],
     ),
     rule(
         "SELECT ino, NULL, printf('its row holds %d bytes of content, more than the threshold', length(inline)) \

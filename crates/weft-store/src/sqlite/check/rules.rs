@@ -54,7 +54,7 @@ pub(super) const VALUES: &[Rule] = &[
     rule("SELECT 1, NULL, 'the root is not a directory' FROM fileatt WHERE ino = 1 AND mode & 61440 <> 16384", &[]),
     rule(
         "SELECT ino, NULL, 'its row holds what no Weft writes' FROM fileatt WHERE ino < 1 \
-         OR typeof(mode) <> 'integer' OR mode & 61440 NOT IN (4096, 8192, 16384, 24576, 32768, 40960, 49152) \
+         OR typeof(mode) <> 'integer' OR mode & 61440 NOT IN (4096, 8192, 16384, 24576, 32768, 40960, 45056, 49152) \
          OR mode NOT BETWEEN 0 AND 65535 \
          OR typeof(generation) <> 'integer' OR generation NOT BETWEEN 0 AND 4294967295 \
          OR typeof(uid) <> 'integer' OR uid NOT BETWEEN 0 AND 4294967295 \

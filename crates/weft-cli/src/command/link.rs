@@ -1,0 +1,195 @@
+//! `weft link`: makes transformation links, and tells of them.
+
+use super::run::{said, show};
+use super::transfer::{Place, in_volume};
+use super::{mounted, usage};
+use crate::arguments::{Link, OnOff};
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::fs::{CWD, Mode, RenameFlags, XattrFlags};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+use weft_transform::{Network, picture};
+use weft_vfs::{Attributes, Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, Vfs};
+
+/// Permission bits of a link before the umask; its targets may take some away.
+const PERMISSIONS: u32 = 0o666;
+
+/// Makes a link, or tells of one.
+pub fn run(arguments: &Link) -> Result<ExitCode> {
+    if arguments.show {
+        let [link] = &arguments.paths[..] else { return usage("--show tells of one link".into()) };
+        let order = read(link).with_context(|| format!("cannot tell of {}", link.display()))?;
+        tell(arguments, &order)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some((link, targets)) = arguments.paths.split_last().filter(|(_, targets)| !targets.is_empty()) else {
+        return usage("name what is read, then the link to be made".into());
+    };
+    let network = arguments.network.clone().expect("demanded of whoever does not want to see");
+    let memo = arguments.memo == OnOff::On;
+    let volume = |path: &OsStr| path.to_str().and_then(in_volume).map(|(volume, _)| volume.to_owned());
+    let made = match volume(link) {
+        Some(within) => make_within(&within, link, targets, &volume, network, memo),
+        None => make_mounted(Path::new(link), targets, network, memo),
+    };
+    made.with_context(|| format!("cannot make {}", link.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A definition that makes sense; else it is said what does not.
+fn definition(targets: Vec<Vec<u8>>, network: String, memo: bool) -> Result<LinkDefinition> {
+    let definition = LinkDefinition { targets, network, memo };
+    match definition.check() {
+        Ok(()) => Ok(definition),
+        Err(LinkError::Network(error)) => usage(said(&definition.network, &error)),
+        Err(error) => usage(error.to_string()),
+    }
+}
+
+/// Makes a link in a volume that is not mounted.
+fn make_within(
+    within: &str,
+    link: &OsStr,
+    targets: &[std::ffi::OsString],
+    volume: &impl Fn(&OsStr) -> Option<String>,
+    network: String,
+    memo: bool,
+) -> Result<()> {
+    let mut paths = Vec::new();
+    for target in targets {
+        if volume(target).as_deref() != Some(within) {
+            bail!("{} is not in the same volume", target.display());
+        }
+        let path = target.to_str().and_then(in_volume).map_or("", |(_, path)| path);
+        paths.push([b"/", path.trim_start_matches('/').as_bytes()].concat());
+    }
+    let definition = definition(paths, network, memo)?;
+    let Place { opened, path } = Place::open(link.to_str().unwrap_or_default(), false)?;
+    let made = || -> Result<()> {
+        let vfs = &opened.vfs;
+        for target in &definition.targets {
+            let names = super::transfer::names(target)?;
+            find(vfs, &names)?;
+        }
+        let (name, parent) = path.split_last().context("it is the root of the volume")?;
+        let parent = find(vfs, parent)?;
+        vfs.make_link(Caller::ROOT, parent.ino, name, PERMISSIONS & !umask(), &definition)?;
+        Ok(())
+    };
+    let made = made();
+    opened.close()?;
+    made
+}
+
+fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
+    let mut found = vfs.attributes(Ino::ROOT)?;
+    for name in names {
+        let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
+        found = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
+    }
+    Ok(found)
+}
+
+/// Makes a link in a mounted volume.
+fn make_mounted(link: &Path, targets: &[std::ffi::OsString], network: String, memo: bool) -> Result<()> {
+    let link = resolved(link)?;
+    let not_there = || anyhow!("it is in no mounted volume; name one that is not mounted as VOLUME:PATH");
+    let (_, device) = mounted::in_volume(&link).ok_or_else(not_there)?;
+    let mut paths = Vec::new();
+    for target in targets {
+        let path = resolved(Path::new(target))?;
+        std::fs::symlink_metadata(&path).with_context(|| format!("there is no {}", target.display()))?;
+        match mounted::in_volume(&path) {
+            Some((path, at)) if at == device => paths.push(path.as_os_str().as_bytes().to_vec()),
+            _ => bail!("{} is not in the same volume", target.display()),
+        }
+    }
+    let definition = definition(paths, network, memo)?;
+    let directory = link.parent().context("it is the root of the volume")?;
+    // The kernel must never have heard that there is no such name.
+    let name = format!(".weft-link-{}", std::process::id());
+    let order = LinkOrder { name: name.into_bytes(), permissions: PERMISSIONS & !umask(), definition };
+    rustix::fs::setxattr(directory, OsStr::from_bytes(LINK), &order.encode(), XattrFlags::empty())?;
+    let made = directory.join(OsStr::from_bytes(&order.name));
+    let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
+    if renamed.is_err() {
+        // What is left otherwise is a link as good as that one would have been.
+        let _ = std::fs::remove_file(&made);
+    }
+    Ok(renamed?)
+}
+
+fn umask() -> u32 {
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
+}
+
+/// `path` from the root of the system, without symbolic links or `..` on the way to its last name.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    let Some(Component::Normal(name)) = path.components().next_back() else { return Ok(path.canonicalize()?) };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = parent.canonicalize().with_context(|| format!("there is no directory {}", parent.display()))?;
+    Ok(parent.join(name))
+}
+
+/// What a link is made of.
+fn read(link: &OsStr) -> Result<LinkOrder> {
+    let Some(named) = link.to_str().filter(|named| in_volume(named).is_some()) else {
+        let mut value = vec![0; 64 << 10];
+        let len = match rustix::fs::getxattr(link, OsStr::from_bytes(LINK), &mut value[..]) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => bail!("it is no transformation link"),
+            len => len?,
+        };
+        return LinkOrder::decode(&value[..len]).context("a later Weft has made it");
+    };
+    let Place { opened, path } = Place::open(named, true)?;
+    let order = || -> Result<LinkOrder> {
+        let ino = find_itself(&opened.vfs, &path)?;
+        opened.vfs.link_order(ino)?.context("it is no transformation link")
+    };
+    let order = order();
+    opened.close()?;
+    order
+}
+
+/// The inode at `names`, of which nothing is computed.
+fn find_itself(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Ino> {
+    let (name, parent) = names.split_last().context("it is the root of the volume")?;
+    let parent = find(vfs, parent)?.ino;
+    match vfs.named(parent, name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("there is no such file in the volume"),
+        found => Ok(found?),
+    }
+}
+
+fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
+    let LinkDefinition { targets, network: text, memo } = &order.definition;
+    let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
+    let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
+    if arguments.json {
+        let stages: Vec<Value> = network
+            .stages()
+            .into_iter()
+            .map(|stage| {
+                json!({ "stage": stage.text, "depth": stage.depth, "keeps_length": stage.keeps.length,
+                    "keeps_places": stage.keeps.place, "inverse": stage.inverse })
+            })
+            .collect();
+        let value = json!({ "targets": shown, "network": text, "memo": memo, "stages": stages });
+        println!("{value:#}");
+    } else if arguments.dot {
+        print!("{}", picture::dot(&network, &shown));
+    } else if arguments.svg {
+        print!("{}", picture::svg(&network, &shown));
+    } else {
+        shown.iter().for_each(|target| println!("target   {target}"));
+        println!("network  {text}\nmemo     {}", if *memo { "on" } else { "off" });
+        show(&network);
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! What a link is made of, and how a row holds that.
+
+use crate::attributes::Attributes;
+use crate::caller::{Caller, MakeNode};
+use crate::error::{Error, ErrorKind, Result};
+use crate::inode::Inode;
+use crate::state::State;
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use std::sync::Arc;
+use weft_store::{Ino, Kind, Name};
+use weft_transform::{Keeps, Network, NetworkError};
+
+/// Most bytes of a definition, as a row holds it: an extended attribute tells it.
+const BYTES_MAX: usize = 32 << 10;
+
+/// What a transformation link is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkDefinition {
+    /// Paths of what it reads, from the root of the volume, beginning with `/`.
+    pub targets: Vec<Vec<u8>>,
+    /// What is made of that, in the language of [`weft_transform`].
+    pub network: String,
+    /// Whether results are kept.
+    pub memo: bool,
+}
+
+/// A link to be made in a directory, as the attribute [`crate::LINK`] of that directory takes it from programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkOrder {
+    /// Its name there.
+    pub name: Vec<u8>,
+    /// Its permission bits.
+    pub permissions: u32,
+    /// What it is made of.
+    pub definition: LinkDefinition,
+}
+
+/// Why a link cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The network makes no sense.
+    #[error("network: {0}")]
+    Network(#[from] NetworkError),
+    /// It reads a file that the link does not name.
+    #[error("the network reads file ${wanted}, and {given} were given")]
+    Files {
+        /// The number of the file.
+        wanted: usize,
+        /// How many targets there are.
+        given: usize,
+    },
+    /// A path does not begin at the root, or holds a NUL.
+    #[error("a target is no path from the root of the volume: '{0}'")]
+    Target(String),
+    /// There is none, or more than a row takes.
+    #[error("a link has at least one target, and its targets and network at most 32 KiB together")]
+    Size,
+}
+
+/// A definition that was read, and its network.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) definition: LinkDefinition,
+    pub(crate) network: Network,
+    /// What it keeps of its one target.
+    pub(crate) keeps: Keeps,
+    /// What undoes it.
+    pub(crate) inverse: Option<Network>,
+}
+
+impl LinkDefinition {
+    /// Whether a link can be made of it.
+    pub fn check(&self) -> Result<(), LinkError> {
+        if let Some(bad) = self.targets.iter().find(|path| !path.starts_with(b"/") || path.contains(&0)) {
+            return Err(LinkError::Target(String::from_utf8_lossy(bad).into_owned()));
+        }
+        let network = Network::parse(&self.network)?;
+        if network.files() > self.targets.len() {
+            return Err(LinkError::Files { wanted: network.files(), given: self.targets.len() });
+        }
+        if self.targets.is_empty() || self.network.contains('\0') || self.encode().len() > BYTES_MAX {
+            return Err(LinkError::Size);
+        }
+        Ok(())
+    }
+
+    /// As a row holds it: keys and values, each ended by a NUL. `target` comes once for each, in their order.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut put = |key: &str, value: &[u8]| {
+            bytes.extend_from_slice(key.as_bytes());
+            bytes.push(0);
+            bytes.extend_from_slice(value);
+            bytes.push(0);
+        };
+        self.targets.iter().for_each(|target| put("target", target));
+        put("network", self.network.as_bytes());
+        if !self.memo {
+            put("memo", b"off");
+        }
+        bytes
+    }
+
+    /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft may understand.
+    pub fn decode(bytes: &[u8]) -> Option<LinkDefinition> {
+        let mut definition = LinkDefinition { targets: Vec::new(), network: String::new(), memo: true };
+        let mut words = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+        let mut has_network = false;
+        while let Some(key) = words.next() {
+            let value = words.next()?;
+            match (key, value) {
+                (b"target", path) => definition.targets.push(path.to_vec()),
+                (b"network", text) if !has_network => {
+                    definition.network = String::from_utf8(text.to_vec()).ok()?;
+                    has_network = true;
+                }
+                (b"memo", b"off") => definition.memo = false,
+                _ => return None,
+            }
+        }
+        has_network.then_some(definition)
+    }
+}
+
+impl LinkOrder {
+    /// As [`LinkDefinition::encode`], after the name and, in octal, the permission bits, each ended by a NUL.
+    pub fn encode(&self) -> Vec<u8> {
+        let permissions = format!("{:o}", self.permissions);
+        [&self.name[..], b"\0", permissions.as_bytes(), b"\0", &self.definition.encode()].concat()
+    }
+
+    /// What [`LinkOrder::encode`] made.
+    pub fn decode(bytes: &[u8]) -> Option<LinkOrder> {
+        let mut parts = bytes.splitn(3, |byte| *byte == 0);
+        let name = parts.next()?.to_vec();
+        let permissions = u32::from_str_radix(std::str::from_utf8(parts.next()?).ok()?, 8).ok()?;
+        let definition = LinkDefinition::decode(parts.next()?)?;
+        (permissions <= 0o777).then_some(LinkOrder { name, permissions, definition })
+    }
+}
+
+impl Vfs {
+    /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`]; `Invalid` if [`LinkDefinition::check`] says what is wrong.
+    pub fn make_link(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: &[u8],
+        permissions: u32,
+        definition: &LinkDefinition,
+    ) -> Result<Attributes> {
+        let name = Name::new(name)?;
+        definition.check().map_err(|_| ErrorKind::Invalid)?;
+        let target = definition.encode();
+        let node = MakeNode { kind: Kind::Transformation, permissions, umask: 0, rdev: 0 };
+        let time = self.now();
+        self.change(|state| state.make(caller, parent, Some(&name), node, Some(&target), time))
+    }
+
+    /// How transformation link `ino` would be ordered, without a name; none if it is none. Its permission bits are its own, whatever it leads to. `Corrupt` if its
+    /// row makes no sense.
+    pub fn link_order(&self, ino: Ino) -> Result<Option<LinkOrder>> {
+        self.run(|state| {
+            let row = &state.inode(ino)?.row;
+            let (kind, permissions) = (row.kind, row.permissions & 0o777);
+            if kind != Kind::Transformation {
+                return Ok(None);
+            }
+            let definition = state.link_of(ino)?.definition.clone();
+            Ok(Some(LinkOrder { name: Vec::new(), permissions, definition }))
+        })
+    }
+}
+
+impl State {
+    /// The definition of transformation link `ino`. `Corrupt` if it cannot be read, which a later Weft may still do.
+    pub(super) fn link_of(&mut self, ino: Ino) -> Result<Arc<Link>, Stop> {
+        let inode = self.inode(ino)?;
+        if let Some(link) = &inode.link {
+            return Ok(link.clone());
+        }
+        let link = read(inode).ok_or_else(|| Error::new(ErrorKind::Corrupt, ino))?;
+        let link = Arc::new(link);
+        inode.link = Some(link.clone());
+        self.inodes.reweigh(&ino);
+        Ok(link)
+    }
+}
+
+fn read(inode: &Inode) -> Option<Link> {
+    let definition = LinkDefinition::decode(inode.row.inline.as_ref()?)?;
+    let network = Network::parse(&definition.network).ok()?;
+    let is_sound = !definition.targets.is_empty() && network.files() <= definition.targets.len();
+    let keeps = if definition.targets.len() == 1 { network.keeps() } else { Keeps::default() };
+    let inverse = network.inverse();
+    is_sound.then_some(Link { definition, network, keeps, inverse })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_definition_comes_back_and_nothing_else_is_read_as_one(
+            targets in prop::collection::vec(prop::collection::vec(1u8.., 0..20), 1..4),
+            network in "[^\0]{0,30}", memo: bool, cut: prop::sample::Index,
+        ) {
+            let targets = targets.into_iter().map(|path| [&b"/"[..], &path].concat()).collect();
+            let definition = LinkDefinition { targets, network, memo };
+            let bytes = definition.encode();
+            prop_assert_eq!(LinkDefinition::decode(&bytes), Some(definition.clone()));
+            let order = LinkOrder { name: b"name".to_vec(), permissions: 0o640, definition: definition.clone() };
+            prop_assert_eq!(LinkOrder::decode(&order.encode()), Some(order));
+            let cut = cut.index(bytes.len());
+            prop_assert_ne!(LinkDefinition::decode(&bytes[..cut]), Some(definition));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let link = |targets: &[&str], network: &str| {
+            let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
+            LinkDefinition { targets, network: network.into(), memo: true }.check()
+        };
+        assert!(link(&["/a"], "upper").is_ok());
+        assert!(matches!(link(&["/a"], "nothing-of-the-kind"), Err(LinkError::Network(_))));
+        assert!(matches!(link(&["a"], "upper"), Err(LinkError::Target(_))));
+        assert!(matches!(link(&[], "upper"), Err(LinkError::Size)));
+        assert!(matches!(link(&["/a"], "concat($1, $2)"), Err(LinkError::Files { wanted: 2, given: 1 })));
+    }
+}

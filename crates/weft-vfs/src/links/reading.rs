@@ -1,0 +1,126 @@
+//! Reading links.
+
+use super::resolve::{Length, Resolved};
+use super::view::{Step, Stopped, View};
+use crate::blocking::{self, Wait};
+use crate::error::{ErrorKind, Result};
+use crate::message::say;
+use crate::volume::Vfs;
+use parking_lot::Mutex;
+use weft_block::Rope;
+use weft_store::Ino;
+
+/// How often a view is begun anew whose targets change while it is computed.
+const ATTEMPTS: usize = 4;
+
+/// What is wanted of a view.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Bytes { offset: u64, len: usize },
+    Length,
+}
+
+impl Vfs {
+    /// As [`Vfs::read`], of link `ino`. As [`crate::state::State::resolve`], and `Io` if the network fails there.
+    pub(crate) fn read_link(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
+        let rope = self.of_link(ino, Wanted::Bytes { offset, len })?;
+        self.read_moves_atime(ino);
+        Ok(rope)
+    }
+
+    /// Has the length of link `ino` known.
+    pub(crate) fn measure_link(&self, ino: Ino) -> Result<()> {
+        self.of_link(ino, Wanted::Length).map(|_| ())
+    }
+
+    fn of_link(&self, ino: Ino, wanted: Wanted) -> Result<Rope> {
+        for _ in 0..ATTEMPTS {
+            let resolved = self.run(|state| state.resolve(ino))?;
+            if let (true, Wanted::Bytes { offset, len }) = (resolved.link.keeps.place, wanted) {
+                let bytes = self.read(resolved.targets[0], offset, len)?;
+                return resolved.link.network.apply(bytes).map_err(|_| ErrorKind::Io.into());
+            }
+            if let Some(rope) = self.of_version(ino, &resolved, wanted)? {
+                return Ok(rope);
+            }
+        }
+        let path = self.path(ino);
+        say(format_args!("{} cannot be read: its targets change faster", String::from_utf8_lossy(&path)));
+        Err(ErrorKind::Io.into())
+    }
+
+    /// None if that is not what the link leads to any more.
+    fn of_version(&self, ino: Ino, resolved: &Resolved, wanted: Wanted) -> Result<Option<Rope>> {
+        let view = self.views.get(self, ino, resolved);
+        loop {
+            match self.step(&view, resolved, wanted) {
+                Ok(Step::Here(rope)) => return Ok(Some(rope)),
+                Ok(Step::InFile(file)) => {
+                    let Wanted::Bytes { offset, len } = wanted else { return Ok(Some(Rope::new())) };
+                    match self.read(file, offset, len) {
+                        // It was given up meanwhile.
+                        Err(error) if error.kind() == ErrorKind::Stale => {}
+                        read => return read.map(Some),
+                    }
+                }
+                Ok(Step::Wanting) => {}
+                Err(Problem::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
+                Err(Problem::Stopped(Stopped::NotKept)) => view.lock().give_up(),
+                Err(Problem::Stopped(Stopped::Failed(error))) => {
+                    return if matches!(wanted, Wanted::Length) { Ok(Some(Rope::new())) } else { Err(error.into()) };
+                }
+                Err(Problem::Stopped(Stopped::Changed)) => {
+                    self.views.forget(&resolved.version);
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Finds what is wanted, or computes a little.
+    fn step(&self, view: &Mutex<View>, resolved: &Resolved, wanted: Wanted) -> Result<Step, Problem> {
+        let mut locked = view.lock();
+        let found = match wanted {
+            Wanted::Bytes { offset, len } => locked.find(offset, len)?,
+            Wanted::Length if locked.len().is_some() => Step::Here(Rope::new()),
+            Wanted::Length => Step::Wanting,
+        };
+        if !matches!(found, Step::Wanting) {
+            if matches!(wanted, Wanted::Length) {
+                self.learn(&locked, resolved);
+            }
+            return Ok(found);
+        }
+        // Half a step cannot be taken back.
+        self.may_wait(Wait::Commit).map_err(|_| Problem::WouldBlock)?;
+        let offset = if let Wanted::Bytes { offset, .. } = wanted { offset } else { u64::MAX };
+        let advanced = blocking::waiting(|| locked.advance(self, offset));
+        self.learn(&locked, resolved);
+        let bytes = locked.kept_bytes();
+        drop(locked);
+        advanced?;
+        if bytes > 0 && !self.views.keeps(self, &resolved.version, bytes) {
+            return Err(Stopped::NotKept.into());
+        }
+        Ok(Step::Wanting)
+    }
+
+    fn learn(&self, view: &View, resolved: &Resolved) {
+        if let Some(bytes) = view.len() {
+            self.state.lock().learn_length(resolved.version, Length { bytes });
+        }
+    }
+}
+
+/// Why a step is not taken.
+enum Problem {
+    /// The thread may not wait for it.
+    WouldBlock,
+    Stopped(Stopped),
+}
+
+impl From<Stopped> for Problem {
+    fn from(stopped: Stopped) -> Problem {
+        Problem::Stopped(stopped)
+    }
+}

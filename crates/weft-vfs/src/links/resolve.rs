@@ -1,0 +1,283 @@
+//! What a link leads to, as the volume is now.
+
+use super::{Link, Version};
+use crate::apply::ACCESS_ACL;
+use crate::attributes::Attributes;
+use crate::error::{ErrorKind, Result};
+use crate::inode::Inode;
+use crate::state::State;
+use crate::stop::{Miss, Stop};
+use std::sync::Arc;
+use weft_store::{Ino, InodeRow, Kind, Timestamp};
+
+/// Links from which links may be made, one from the other.
+const DEPTH_MAX: usize = 16;
+
+/// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
+const SYMLINKS_MAX: usize = 40;
+
+/// Lengths that are remembered.
+const LENGTHS_MAX: usize = 1 << 16;
+
+/// Rights of all three classes.
+const WRITE: u32 = 0o222;
+const SEARCH: u32 = 0o111;
+
+/// What a link leads to.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    pub(crate) link: Arc<Link>,
+    pub(crate) targets: Vec<Ino>,
+    /// Which content it has.
+    pub(crate) version: Version,
+    /// What the three classes may do with all targets at once, as permission bits.
+    rights: u32,
+    mtime: Timestamp,
+    ctime: Timestamp,
+}
+
+/// Whose classes permission bits are about.
+#[derive(Clone, Copy)]
+struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+/// The length of a version's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Length {
+    pub(crate) bytes: u64,
+}
+
+impl State {
+    /// Attributes of inode `ino`, as programs see them: a transformation link is a regular file as long as what it gives. Of one that leads
+    /// nowhere the length is 1, so that whoever reads it comes to hear of that.
+    pub(crate) fn attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        let inode = self.inode(ino)?;
+        if inode.row.kind != Kind::Transformation {
+            return Ok(inode.attributes());
+        }
+        self.link_attributes(ino)
+    }
+
+    /// The same of one that was just changed, so that there is no going back to fetch what is missing: a link of which something is, looks as
+    /// if it led nowhere.
+    pub(crate) fn attributes_after(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        match self.attributes(ino) {
+            Err(Stop::Miss(_)) => Ok(self.nowhere(ino)?),
+            attributes => attributes,
+        }
+    }
+
+    /// Permission bits of inode `ino`, as programs see them.
+    pub(crate) fn permission_bits(&mut self, ino: Ino) -> Result<u32, Stop> {
+        let row = &self.inode(ino)?.row;
+        let (kind, own) = (row.kind, row.permissions);
+        if kind != Kind::Transformation {
+            return Ok(own);
+        }
+        match self.resolve(ino) {
+            Ok(resolved) => Ok(own & resolved.permissions()),
+            Err(Stop::Fail(_)) => Ok(own),
+            Err(miss) => Err(miss),
+        }
+    }
+
+    /// Attributes of a link that leads nowhere.
+    fn nowhere(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        let own = self.inode(ino)?.attributes();
+        Ok(Attributes { kind: Kind::File, size: 1, allocated: 0, computed: Some(0), ..own })
+    }
+
+    fn link_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        let own = self.nowhere(ino)?;
+        let resolved = match self.resolve(ino) {
+            Ok(resolved) => resolved,
+            Err(Stop::Fail(_)) => return Ok(own),
+            Err(miss) => return Err(miss),
+        };
+        let size = self.length(ino, &resolved, 0)?;
+        let permissions = own.permissions & resolved.permissions();
+        let (mtime, ctime) = (own.mtime.max(resolved.mtime), own.ctime.max(resolved.ctime));
+        let (number, _) = resolved.version.split_first_chunk().expect("a digest is longer");
+        // 0 is for what leads nowhere.
+        let computed = Some(u64::from_le_bytes(*number) | 1);
+        Ok(Attributes { size, allocated: size, permissions, mtime, ctime, computed, ..own })
+    }
+
+    /// What link `ino` leads to. `NotFound`, `Loop`, `IsDirectory`, `Invalid` (it leads to what is no file), `Corrupt`.
+    pub(crate) fn resolve(&mut self, ino: Ino) -> Result<Resolved, Stop> {
+        self.resolve_at(ino, 0)
+    }
+
+    fn resolve_at(&mut self, ino: Ino, depth: usize) -> Result<Resolved, Stop> {
+        if depth >= DEPTH_MAX {
+            return Err(ErrorKind::Loop.into());
+        }
+        let link = self.link_of(ino)?;
+        let row = &self.inode(ino)?.row;
+        let owner = Owner { uid: row.uid, gid: row.gid };
+        let mut content = link.definition.network.as_bytes().to_vec();
+        let (mtime, ctime) = (row.mtime, row.ctime);
+        let (targets, version) = (Vec::new(), Version::default());
+        let mut resolved = Resolved { targets, version, rights: 0o777, mtime, ctime, link: link.clone() };
+        for path in &link.definition.targets {
+            let (target, way) = self.walk(path, owner)?;
+            let kind = self.inode(target)?.row.kind;
+            let (times, rights) = match kind {
+                Kind::Transformation => {
+                    let inner = self.resolve_at(target, depth + 1)?;
+                    content.extend(inner.version);
+                    let row = self.inode(target)?.row.clone();
+                    let permissions = row.permissions & inner.permissions();
+                    ((inner.mtime, inner.ctime), rights(&InodeRow { permissions, ..row }, false, owner))
+                }
+                Kind::Directory => return Err(ErrorKind::IsDirectory.into()),
+                Kind::File => {
+                    content.extend(stamp(self.inode(target)?));
+                    let has_acl = self.has_acl(target)?;
+                    let row = &self.inode(target)?.row;
+                    ((row.mtime, row.ctime), rights(row, has_acl, owner))
+                }
+                _ => return Err(ErrorKind::Invalid.into()),
+            };
+            resolved.rights &= way & rights;
+            resolved.mtime = resolved.mtime.max(times.0);
+            resolved.ctime = resolved.ctime.max(times.1);
+            resolved.targets.push(target);
+        }
+        resolved.version = weft_digest::digest(&content);
+        Ok(resolved)
+    }
+
+    /// How long the content of link `ino` is.
+    fn length(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<u64, Stop> {
+        if !resolved.link.keeps.length {
+            let known = self.lengths.get(&resolved.version);
+            return known.map(|length| length.bytes).ok_or_else(|| Miss::Length(ino).into());
+        }
+        let target = resolved.targets[0];
+        let inode = self.inode(target)?;
+        if inode.row.kind == Kind::File {
+            return Ok(inode.row.size);
+        }
+        let inner = self.resolve_at(target, depth + 1)?;
+        self.length(target, &inner, depth + 1)
+    }
+
+    /// Remembers how long the content of a version is.
+    pub(crate) fn learn_length(&mut self, version: Version, length: Length) {
+        if self.lengths.len() >= LENGTHS_MAX {
+            self.lengths.clear();
+        }
+        self.lengths.insert(version, length);
+    }
+
+    /// The inode at `path`, and what the classes of `owner` may do there for all that the directories on the way allow.
+    fn walk(&mut self, path: &[u8], owner: Owner) -> Result<(Ino, u32), Stop> {
+        let mut names: Vec<Vec<u8>> = components(path);
+        let (mut at, mut allowed, mut symlinks) = (Ino::ROOT, 0o777, 0);
+        while let Some(name) = names.pop() {
+            self.directory(at)?;
+            let has_acl = self.has_acl(at)?;
+            let search = rights(&self.inode(at)?.row, has_acl, owner) & SEARCH;
+            allowed &= search | search << 1 | search << 2;
+            if name == b".." {
+                at = self.directory(at)?.row.parent;
+                continue;
+            }
+            let found = self.existing(at, &name)?;
+            if found.kind != Kind::Symlink {
+                at = found.ino;
+                continue;
+            }
+            symlinks += 1;
+            if symlinks > SYMLINKS_MAX {
+                return Err(ErrorKind::Loop.into());
+            }
+            let target = self.inode(found.ino)?.row.inline.clone().unwrap_or_default();
+            if target.starts_with(b"/") {
+                // It leads out of the volume, wherever that is mounted.
+                return Err(ErrorKind::NotFound.into());
+            }
+            names.extend(components(&target));
+        }
+        Ok((at, allowed))
+    }
+
+    /// Whether inode `ino` has an access control list beyond its permission bits.
+    fn has_acl(&mut self, ino: Ino) -> Result<bool, Stop> {
+        if !self.inode(ino)?.row.has_xattrs {
+            return Ok(false);
+        }
+        Ok(self.xattrs(ino)?.map.contains_key(ACCESS_ACL))
+    }
+}
+
+impl Resolved {
+    /// The permission bits that a link to it can have.
+    fn permissions(&self) -> u32 {
+        if self.is_writable() { self.rights } else { self.rights & !WRITE }
+    }
+
+    /// Whether it can be written through.
+    pub(super) fn is_writable(&self) -> bool {
+        self.link.keeps.place && self.link.inverse.is_some()
+    }
+}
+
+/// The names in `path`, the last first.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+    names.rev().map(<[u8]>::to_vec).collect()
+}
+
+/// What tells the content of file `inode` now from what it was before.
+fn stamp(inode: &Inode) -> Vec<u8> {
+    let row = &inode.row;
+    // What was not changed since it was read from the store changed last when its attributes did, or before.
+    let changed = if inode.content.0 == 0 { row.ctime.0.cast_unsigned() } else { 0 };
+    [row.ino.0, row.generation.into(), inode.content.0, changed, row.size]
+        .into_iter()
+        .flat_map(u64::to_le_bytes)
+        .collect()
+}
+
+/// What each class of `owner` may do with `row`, as permission bits. Where a class holds people of several classes of the row, or there are others
+/// with rights of their own, it is what all of them may do for sure.
+fn rights(row: &InodeRow, has_acl: bool, owner: Owner) -> u32 {
+    let bits = row.permissions;
+    let (of_owner, of_group, of_others) = (bits >> 6 & 7, bits >> 3 & 7, bits & 7);
+    let strangers = if has_acl { 0 } else { of_group & of_others };
+    let same_group = !has_acl && owner.gid == row.gid;
+    let user = match owner.uid {
+        0 => 7,
+        uid if uid == row.uid => of_owner,
+        _ => strangers,
+    };
+    let group = if same_group { of_group } else { strangers };
+    let others = if same_group { of_others } else { strangers };
+    user << 6 | group << 3 | others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_gets_a_right_that_the_target_does_not_give() {
+        let row = |permissions, uid, gid| InodeRow { permissions, ..InodeRow::new_root(uid, gid, Timestamp(0)) };
+        let owner = |uid, gid| Owner { uid, gid };
+        // The same people: the same bits.
+        assert_eq!(rights(&row(0o640, 7, 8), false, owner(7, 8)), 0o640);
+        // Another owner, of whom nobody knows whether it is in the group.
+        assert_eq!(rights(&row(0o640, 7, 8), false, owner(9, 8)), 0o040);
+        assert_eq!(rights(&row(0o644, 7, 8), false, owner(9, 8)), 0o444);
+        // Another group: who is in that may be in the target's, or not.
+        assert_eq!(rights(&row(0o604, 7, 8), false, owner(7, 9)), 0o600);
+        assert_eq!(rights(&row(0o664, 7, 8), false, owner(7, 9)), 0o644);
+        // A list gives and takes rights that no bits show.
+        assert_eq!(rights(&row(0o666, 7, 8), true, owner(7, 8)), 0o600);
+        assert_eq!(rights(&row(0o600, 7, 8), false, owner(0, 8)), 0o700);
+    }
+}

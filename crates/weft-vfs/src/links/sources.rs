@@ -1,0 +1,102 @@
+//! Where a network of a link reads: the link's targets, as they were when it began.
+
+use super::resolve::Resolved;
+use super::{Link, Version};
+use crate::error::Error;
+use crate::volume::Vfs;
+use std::io;
+use std::sync::{Arc, Weak};
+use weft_block::Slice;
+use weft_store::Ino;
+use weft_transform::{Source, Sources};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// What a link reads, and which of its versions.
+#[derive(Clone)]
+pub(super) struct Targets {
+    pub(super) vfs: Weak<Vfs>,
+    pub(super) ino: Ino,
+    pub(super) version: Version,
+    pub(super) link: Arc<Link>,
+    inodes: Vec<Ino>,
+}
+
+/// Why a target cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TargetError {
+    /// It is not what it was when the network began.
+    #[error("what is read has changed")]
+    Changed,
+    /// Reading fails.
+    #[error(transparent)]
+    Vfs(#[from] Error),
+}
+
+impl Targets {
+    pub(super) fn new(vfs: Weak<Vfs>, ino: Ino, resolved: &Resolved) -> Targets {
+        let Resolved { link, targets, version, .. } = resolved;
+        Targets { vfs, ino, version: *version, link: link.clone(), inodes: targets.clone() }
+    }
+
+    /// Whether the link leads to what it led to.
+    fn are_the_same(&self, vfs: &Vfs) -> bool {
+        vfs.run(|state| state.resolve(self.ino)).is_ok_and(|now| now.version == self.version)
+    }
+
+    fn open(&self, inodes: Vec<Ino>) -> Box<dyn Source> {
+        Box::new(Files { targets: self.clone(), left: inodes.into_iter(), open: None })
+    }
+}
+
+impl Sources for Targets {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        Ok(self.open(self.inodes.clone()))
+    }
+
+    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
+        Ok(self.open(vec![self.inodes[number]]))
+    }
+}
+
+/// Files that are read one after the other.
+struct Files {
+    targets: Targets,
+    left: std::vec::IntoIter<Ino>,
+    /// A file, and where in it; with what was read of it and not given yet.
+    open: Option<(Ino, u64, std::vec::IntoIter<Slice>)>,
+}
+
+impl Files {
+    fn read(&mut self) -> Result<Option<Slice>, TargetError> {
+        loop {
+            let Some((ino, at, slices)) = &mut self.open else {
+                let Some(next) = self.left.next() else { return Ok(None) };
+                self.open = Some((next, 0, Vec::new().into_iter()));
+                continue;
+            };
+            if let Some(slice) = slices.find(|slice| !slice.is_empty()) {
+                return Ok(Some(slice));
+            }
+            // Who unmounts wants nothing computed any more.
+            let vfs = self.targets.vfs.upgrade().ok_or(TargetError::Changed)?;
+            let rope = vfs.read(*ino, *at, READ_BYTES)?;
+            if !self.targets.are_the_same(&vfs) {
+                return Err(TargetError::Changed);
+            }
+            if rope.is_empty() {
+                self.open = None;
+                continue;
+            }
+            *at += rope.len() as u64;
+            *slices = rope.slices().to_vec().into_iter();
+        }
+    }
+}
+
+impl Source for Files {
+    fn next(&mut self) -> io::Result<Option<Slice>> {
+        self.read().map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,250 @@
+//! The content of one version of a link, computed from its beginning on as far as somebody reads.
+//!
+//! It is kept in a file without a name as long as there is room for it, and then computed once. Else each reader that goes on somewhere has a run of
+//! the network of its own, with what it gave last, so that reads that overtake each other find it.
+
+use super::sources::{TargetError, Targets};
+use crate::caller::{Caller, MakeNode};
+use crate::error::{ErrorKind, Result};
+use crate::message::say;
+use crate::volume::Vfs;
+use std::collections::VecDeque;
+use weft_block::{Rope, Slice};
+use weft_store::{Ino, Kind};
+use weft_transform::{Run, RunError};
+
+/// Bytes that a run holds behind where it is.
+const BEHIND_BYTES: usize = 4 << 20;
+
+/// Runs of one view, for readers at different places.
+const RUNS_MAX: usize = 4;
+
+/// A view.
+pub(super) struct View {
+    targets: Targets,
+    /// Whether it is to be kept, and nobody has tried yet.
+    wants_keeping: bool,
+    kept: Option<Kept>,
+    /// Those used last come last.
+    runs: Vec<Passage>,
+    end: Option<End>,
+}
+
+/// A file that holds the first bytes of a view, and what computes the rest.
+struct Kept {
+    ino: Ino,
+    len: u64,
+    run: Option<Run>,
+}
+
+/// What a run has given.
+struct Passage {
+    run: Run,
+    /// Bytes from here on are held.
+    from: u64,
+    held: VecDeque<Slice>,
+    to: u64,
+}
+
+/// Where it ends, and whether it ends because something is wrong.
+#[derive(Clone, Copy)]
+struct End {
+    at: u64,
+    error: Option<ErrorKind>,
+}
+
+/// Why a view has no more to tell.
+pub(super) enum Stopped {
+    /// Its targets have changed: another version is wanted.
+    Changed,
+    /// It cannot be kept. Nothing is lost, but where it was kept is given up.
+    NotKept,
+    /// The network failed so, where the view now ends.
+    Failed(ErrorKind),
+}
+
+/// What a step towards some bytes comes to.
+pub(super) enum Step {
+    /// They are in this file: read it there.
+    InFile(Ino),
+    /// Here they are, fewer only at the end.
+    Here(Rope),
+    /// There is more to be computed.
+    Wanting,
+}
+
+impl View {
+    /// One of which nothing is computed yet.
+    pub(super) fn new(targets: Targets, wants_keeping: bool) -> View {
+        View { targets, wants_keeping, kept: None, runs: Vec::new(), end: None }
+    }
+
+    /// Bytes that it keeps.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.kept.as_ref().map_or(0, |kept| kept.len)
+    }
+
+    /// Keeps it no longer.
+    pub(super) fn give_up(&mut self) {
+        if let (Some(kept), Some(vfs)) = (self.kept.take(), self.targets.vfs.upgrade()) {
+            vfs.release(kept.ino, 1);
+        }
+    }
+
+    /// How long it is, as far as that is known; with an error behind, one byte more, so that readers come to it.
+    pub(super) fn len(&self) -> Option<u64> {
+        self.end.map(|end| end.at + u64::from(end.error.is_some()))
+    }
+
+    /// Where `len` bytes from `offset` on are, if they were computed.
+    pub(super) fn find(&mut self, offset: u64, len: usize) -> Result<Step, Stopped> {
+        let wanted = offset.saturating_add(len as u64);
+        if let Some(End { at, error: Some(error) }) = self.end
+            && wanted > at
+        {
+            return Err(Stopped::Failed(error));
+        }
+        if self.end.is_some_and(|end| offset >= end.at) {
+            return Ok(Step::Here(Rope::new()));
+        }
+        if let Some(kept) = &self.kept {
+            let is_there = wanted <= kept.len || self.end.is_some();
+            return Ok(if is_there { Step::InFile(kept.ino) } else { Step::Wanting });
+        }
+        let end = self.end;
+        let is_there =
+            |run: &&Passage| run.from <= offset && (wanted <= run.to || end.is_some_and(|end| run.to == end.at));
+        Ok(match self.runs.iter().find(is_there) {
+            Some(run) => Step::Here(run.bytes(offset, wanted)),
+            None => Step::Wanting,
+        })
+    }
+
+    /// Computes a little more, for who reads at `offset`.
+    pub(super) fn advance(&mut self, vfs: &Vfs, offset: u64) -> Result<(), Stopped> {
+        if std::mem::take(&mut self.wants_keeping) {
+            let node = MakeNode { kind: Kind::File, permissions: 0, umask: 0, rdev: 0 };
+            // What cannot be kept is computed again.
+            let made = vfs.make_unnamed(Caller::ROOT, Ino::ROOT, node).ok();
+            self.kept = made.map(|made| Kept { ino: made.ino, len: 0, run: None });
+        }
+        let next = match &mut self.kept {
+            Some(kept) => kept.run(&mut self.targets).and_then(|run| run.next().transpose()),
+            None => self.passage(offset).and_then(|passage| passage.run.next().transpose()),
+        };
+        match (next, &mut self.kept) {
+            (Ok(Some(rope)), Some(kept)) => kept.append(vfs, &rope),
+            (Ok(Some(rope)), None) => {
+                self.runs.last_mut().expect("it has just run").append(&rope);
+                Ok(())
+            }
+            (Ok(None), _) => {
+                self.ends(None);
+                Ok(())
+            }
+            (Err(error), _) => Err(self.failed(error)),
+        }
+    }
+
+    /// The run that can give bytes from `offset` on, as the last one; if there is none, one from the beginning.
+    fn passage(&mut self, offset: u64) -> Result<&mut Passage, RunError> {
+        let nearest = self.runs.iter().enumerate().filter(|(_, run)| run.from <= offset).max_by_key(|(_, run)| run.to);
+        if let Some((index, _)) = nearest {
+            let run = self.runs.remove(index);
+            self.runs.push(run);
+        } else {
+            let run = Run::start(&self.targets.link.clone().network, &mut self.targets)?;
+            if self.runs.len() >= RUNS_MAX {
+                self.runs.remove(0);
+            }
+            self.runs.push(Passage { run, from: 0, held: VecDeque::new(), to: 0 });
+        }
+        Ok(self.runs.last_mut().expect("one was pushed"))
+    }
+
+    /// All that there will be is there.
+    fn ends(&mut self, error: Option<ErrorKind>) {
+        let at = match &mut self.kept {
+            Some(kept) => {
+                kept.run = None;
+                kept.len
+            }
+            None => self.runs.last().map_or(0, |run| run.to),
+        };
+        self.end = Some(End { at, error });
+    }
+
+    fn failed(&mut self, error: RunError) -> Stopped {
+        let kind = match target_error(&error) {
+            Some(TargetError::Changed) => return Stopped::Changed,
+            Some(TargetError::Vfs(error)) => error.kind(),
+            None => ErrorKind::Io,
+        };
+        self.ends(Some(kind));
+        if let Some(vfs) = self.targets.vfs.upgrade() {
+            let path = vfs.path(self.targets.ino);
+            say(format_args!("the network of {} failed: {error}", String::from_utf8_lossy(&path)));
+        }
+        Stopped::Failed(kind)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl Kept {
+    fn run(&mut self, targets: &mut Targets) -> Result<&mut Run, RunError> {
+        if self.run.is_none() {
+            self.run = Some(Run::start(&targets.link.clone().network, targets)?);
+        }
+        Ok(self.run.as_mut().expect("it was begun"))
+    }
+
+    fn append(&mut self, vfs: &Vfs, rope: &Rope) -> Result<(), Stopped> {
+        for slice in rope.slices() {
+            vfs.write(self.ino, self.len, slice, false).map_err(|_| Stopped::NotKept)?;
+            self.len += slice.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Passage {
+    fn append(&mut self, rope: &Rope) {
+        self.held.extend(rope.slices().iter().cloned());
+        self.to += rope.len() as u64;
+        while let Some(first) = self.held.front()
+            && self.to - self.from - first.len() as u64 >= BEHIND_BYTES as u64
+        {
+            self.from += first.len() as u64;
+            self.held.pop_front();
+        }
+    }
+
+    /// What is held of bytes `start` to `end`.
+    fn bytes(&self, start: u64, end: u64) -> Rope {
+        let mut rope = Rope::new();
+        let mut at = self.from;
+        for slice in &self.held {
+            let len = slice.len() as u64;
+            let within = |place: u64| usize::try_from(place.clamp(at, at + len) - at).expect("in a slice");
+            let (first, last) = (within(start), within(end));
+            if first < last {
+                rope.push(slice.slice(first..last));
+            }
+            at += len;
+        }
+        rope
+    }
+}
+
+/// What a target said, if that is why a network failed.
+fn target_error(error: &RunError) -> Option<&TargetError> {
+    match error {
+        RunError::Source(source) => source.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}

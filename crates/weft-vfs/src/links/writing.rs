@@ -1,0 +1,62 @@
+//! Writing through links that keep each byte in its place and can be undone.
+
+use super::resolve::Resolved;
+use crate::attributes::{Attributes, Privileges, SetAttributes};
+use crate::error::{ErrorKind, Result};
+use crate::volume::Vfs;
+use std::ops::Range;
+use weft_block::Rope;
+use weft_store::Ino;
+use weft_transform::Network;
+
+/// Bytes filled at once.
+const FILL_BYTES: usize = 1 << 20;
+
+impl Vfs {
+    /// As [`Vfs::write`], through link `ino` into its target. `AccessDenied` if that cannot be.
+    pub(crate) fn write_link(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
+        let resolved = self.writable_link(ino)?;
+        let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
+        let target = resolved.targets[0];
+        let size = self.attributes(target)?.size;
+        self.fill(target, inverse, size..offset)?;
+        let bytes = undone(inverse, data.to_vec())?;
+        self.write(target, offset, &bytes.contiguous(), kill_privileges)
+    }
+
+    /// As [`Vfs::set_attributes`], the size of link `ino` being that of its target. `AccessDenied` if that cannot be.
+    pub(crate) fn set_link_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
+        let resolved = self.writable_link(ino)?;
+        let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
+        let target = resolved.targets[0];
+        let size = self.attributes(target)?.size;
+        self.fill(target, inverse, size..changes.size.unwrap_or(0))?;
+        let kill_privileges = changes.kill_privileges;
+        self.set_attributes(target, SetAttributes { size: changes.size, kill_privileges, ..SetAttributes::default() })?;
+        self.set_attributes(ino, SetAttributes { size: None, ..changes })
+    }
+
+    /// Writes into `range` of `target`, which lies past its end, what reads as zeros through the link.
+    fn fill(&self, target: Ino, inverse: &Network, range: Range<u64>) -> Result<()> {
+        if range.is_empty() || undone(inverse, vec![0])?.to_vec() == [0] {
+            return Ok(());
+        }
+        let zeros = undone(inverse, vec![0; FILL_BYTES])?.contiguous().to_vec();
+        let mut at = range.start;
+        while at < range.end {
+            let len = usize::try_from(range.end - at).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
+            self.write(target, at, &zeros[..len], false)?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    fn writable_link(&self, ino: Ino) -> Result<Resolved> {
+        let resolved = self.run(|state| state.resolve(ino))?;
+        if resolved.is_writable() { Ok(resolved) } else { Err(ErrorKind::AccessDenied.into()) }
+    }
+}
+
+fn undone(inverse: &Network, bytes: Vec<u8>) -> Result<Rope> {
+    inverse.apply(Rope::from(bytes)).map_err(|_| ErrorKind::Io.into())
+}

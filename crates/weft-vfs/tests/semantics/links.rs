@@ -1,0 +1,308 @@
+//! Transformation links: what they give, to whom, and what becomes of them.
+
+use crate::{DIRECTORY, FILE, Volume, kind, options, volume_options};
+use proptest::prelude::*;
+use weft_store::VolumeOptions;
+use weft_transform::Network;
+use weft_vfs::{
+    Caller, Credentials, ErrorKind, FileId, Ino, Kind, LinkDefinition, Options, RenameMode, Result, SetAttributes,
+    SetXattr,
+};
+
+fn definition(targets: &[&str], network: &str) -> LinkDefinition {
+    let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
+    LinkDefinition { targets, network: network.into(), memo: true }
+}
+
+impl Volume {
+    fn link_of(&self, name: &str, definition: &LinkDefinition) -> Ino {
+        self.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, definition).expect("made").ino
+    }
+
+    fn link(&self, name: &str, target: &str, network: &str) -> Ino {
+        self.link_of(name, &definition(&[target], network))
+    }
+
+    /// All that `ino` gives, in one read past its end.
+    fn all(&self, ino: Ino) -> Result<Vec<u8>> {
+        Ok(self.vfs.read(ino, 0, 1 << 20)?.to_vec())
+    }
+
+    fn change(&self, ino: Ino, changes: SetAttributes) {
+        self.vfs.set_attributes(ino, changes).expect("set");
+    }
+}
+
+#[test]
+fn a_link_is_a_file_that_follows_its_target_and_outlives_the_daemon() {
+    let mut volume = Volume::new();
+    let file = volume.file("file");
+    volume.write(file, 0, b"one\ntwo\n");
+    let upper = volume.link("upper", "/file", "upper");
+    let count = volume.link("count", "/file", "wc -l");
+    assert_eq!((volume.all(upper).unwrap(), volume.all(count).unwrap()), (b"ONE\nTWO\n".to_vec(), b"2\n".to_vec()));
+    let seen = volume.attributes(count);
+    assert_eq!((seen.kind, seen.size, seen.mtime), (Kind::File, 2, volume.attributes(file).mtime));
+    volume.clock.advance(1);
+    volume.write(file, 8, b"three\n");
+    let now = volume.attributes(upper);
+    assert_eq!((now.size, now.mtime), (14, volume.attributes(file).mtime));
+    assert_ne!(volume.attributes(count).computed, seen.computed);
+    assert_eq!(volume.all(count).unwrap(), b"3\n");
+    // Not even a change that no time tells of, and that leaves the length, goes unseen.
+    volume.write(file, 0, b"1\n3\n");
+    assert_eq!(volume.all(count).unwrap(), b"4\n");
+    let listed = volume.vfs.read_directory(Ino::ROOT, weft_vfs::Cookie(0), 10).expect("listed");
+    assert!(listed.iter().all(|entry| entry.kind == Kind::File) && listed.len() == 3);
+    volume.vfs.sync().expect("synced");
+    volume.crash();
+    assert_eq!(volume.vfs.stats().inodes_used, 4, "what was kept of views is gone");
+    assert_eq!(volume.all(volume.find(Ino::ROOT, "count").unwrap().ino).unwrap(), b"4\n");
+}
+
+#[test]
+fn what_leads_nowhere_or_in_circles_says_so_when_it_is_read() {
+    let volume = Volume::new();
+    let dangling = volume.link("dangling", "/nothing", "upper");
+    assert_eq!(kind(volume.all(dangling)), ErrorKind::NotFound);
+    assert_eq!(volume.attributes(dangling).size, 1, "whoever reads it must come to hear of it");
+    let file = volume.file("nothing");
+    volume.write(file, 0, b"a");
+    assert_eq!(volume.all(dangling).unwrap(), b"A");
+    let (one, _) = (volume.link("one", "/other", "upper"), volume.link("other", "/one", "lower"));
+    assert_eq!(kind(volume.all(one)), ErrorKind::Loop);
+    let directory = volume.link("of a directory", "/", "upper");
+    assert_eq!(kind(volume.all(directory)), ErrorKind::IsDirectory);
+    volume.link("deep 0", "/nothing", "increment");
+    for depth in 1..20 {
+        volume.link(&format!("deep {depth}"), &format!("/deep {}", depth - 1), "increment");
+    }
+    let deep = |depth: usize| volume.all(volume.find(Ino::ROOT, &format!("deep {depth}")).unwrap().ino);
+    assert_eq!(deep(15).unwrap(), [b'a' + 16]);
+    assert_eq!(kind(deep(16)), ErrorKind::Loop);
+}
+
+#[test]
+fn targets_are_found_through_symbolic_links_within_the_volume() {
+    let volume = Volume::new();
+    let directory = volume.directory("d");
+    let file = volume.make(directory, "file", FILE);
+    volume.write(file, 0, b"x");
+    let symlink = |name: &str, target: &str| {
+        volume.vfs.make_symlink(Caller::ROOT, Ino::ROOT, name.as_bytes(), target.as_bytes()).expect("made");
+    };
+    symlink("to", "d/../d/file");
+    symlink("out", "/d/file");
+    symlink("round", "round");
+    assert_eq!(volume.all(volume.link("a", "/to", "upper")).unwrap(), b"X");
+    assert_eq!(kind(volume.all(volume.link("b", "/out", "upper"))), ErrorKind::NotFound);
+    assert_eq!(kind(volume.all(volume.link("c", "/round", "upper"))), ErrorKind::Loop);
+}
+
+#[test]
+fn damage_is_an_error_where_it_is_and_never_an_end() {
+    let volume = Volume::new();
+    let file = volume.file("file.gz");
+    let text: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
+    let packed = Network::parse("gzip").unwrap().apply(text.clone().into()).unwrap().to_vec();
+    volume.write(file, 0, &packed[..packed.len() / 2]);
+    for memo in [true, false] {
+        let link = LinkDefinition { memo, ..definition(&["/file.gz"], "gzip -d") };
+        let link = volume.link_of(&format!("link {memo}"), &link);
+        let size = volume.attributes(link).size;
+        assert_eq!(volume.vfs.read(link, 0, 1000).unwrap().to_vec(), text[..1000]);
+        assert_eq!(kind(volume.vfs.read(link, size - 10, 100)), ErrorKind::Io);
+        assert_eq!(kind(volume.vfs.read(link, size + 10, 100)), ErrorKind::Io);
+    }
+}
+
+#[test]
+fn nobody_reads_through_a_link_what_could_not_be_read_without() {
+    let volume = Volume::new();
+    let directory = volume.directory("d");
+    let file = volume.make(directory, "file", FILE);
+    volume.write(file, 0, b"secret");
+    let link = volume.link("link", "/d/file", "increment");
+    let stranger = Credentials { uid: 1000, gid: 1000, groups: vec![] };
+    let id = FileId::from(&volume.attributes(link));
+    let read = || volume.vfs.user(&stranger).read(id, 0, 10).map(|(rope, _)| rope.to_vec());
+    assert_eq!(read().unwrap(), b"tfdsfu");
+    let permissions = |bits| SetAttributes { permissions: Some(bits), ..SetAttributes::default() };
+    volume.change(file, permissions(0o640));
+    assert_eq!(kind(read()), ErrorKind::AccessDenied);
+    assert_eq!(volume.attributes(link).permissions, 0o640);
+    volume.change(file, permissions(0o644));
+    volume.change(directory, permissions(0o700));
+    assert_eq!(kind(read()), ErrorKind::AccessDenied);
+    volume.change(directory, permissions(0o755));
+    volume.change(link, permissions(0o600));
+    assert_eq!(kind(read()), ErrorKind::AccessDenied);
+    // Not even if the link is the stranger's own, or a list of the link names it.
+    volume.change(file, permissions(0o600));
+    volume.change(link, SetAttributes { uid: Some(1000), gid: Some(1000), ..permissions(0o666) });
+    assert_eq!(kind(read()), ErrorKind::AccessDenied);
+    let acl = [&2u32.to_le_bytes()[..], &[1, 0, 6, 0, 255, 255, 255, 255]].concat();
+    let listed = volume.vfs.set_xattr(link, b"system.posix_acl_access", &acl, SetXattr::Any, false);
+    assert_eq!(kind(listed), ErrorKind::NotSupported);
+}
+
+#[test]
+fn bytes_in_their_places_are_written_through_and_others_are_not() {
+    let volume = Volume::new();
+    let file = volume.file("file");
+    volume.write(file, 0, b"abc");
+    let link = volume.link("link", "/file", "increment | xor 255");
+    let outer = volume.link("outer", "/link", "xor 255");
+    volume.vfs.write(outer, 1, b"XY", true).expect("written");
+    assert_eq!(volume.all(file).unwrap(), b"aWX");
+    // What is skipped reads as zeros, through the link that skipped it.
+    volume.vfs.write(link, 10, b"z", true).expect("written");
+    assert_eq!(volume.vfs.read(link, 3, 100).unwrap().to_vec(), b"\0\0\0\0\0\0\0z");
+    volume.change(link, SetAttributes { size: Some(20), ..SetAttributes::default() });
+    assert_eq!(volume.vfs.read(link, 11, 100).unwrap().to_vec(), [0; 9]);
+    volume.change(link, SetAttributes { size: Some(2), ..SetAttributes::default() });
+    assert_eq!(volume.all(file).unwrap(), b"aW");
+    let one_way = volume.link("one way", "/file", "upper");
+    assert_eq!(volume.attributes(one_way).permissions & 0o222, 0);
+    assert_eq!(kind(volume.vfs.write(one_way, 0, b"X", true)), ErrorKind::AccessDenied);
+    let cut = volume.vfs.set_attributes(one_way, SetAttributes { size: Some(0), ..SetAttributes::default() });
+    assert_eq!(kind(cut), ErrorKind::AccessDenied);
+    assert_eq!(kind(volume.vfs.allocate(link, 0, 10, weft_vfs::AllocateMode::Extend)), ErrorKind::Transformed);
+    assert_eq!(ErrorKind::Transformed.errno(), libc::EACCES);
+}
+
+#[test]
+fn what_is_kept_makes_way_for_what_is_written() {
+    let quota = VolumeOptions { bytes_max: Some(300_000), ..volume_options() };
+    let volume = Volume::with(quota, options());
+    let file = volume.file("file");
+    volume.write(file, 0, &[b'a'; 100_000]);
+    let link = volume.link("link", "/file", "rev");
+    assert_eq!(volume.all(link).unwrap().len(), 100_000);
+    assert_eq!(volume.vfs.stats().memo_bytes, 100_000);
+    volume.write(file, 100_000, &[b'a'; 150_000]);
+    assert_eq!(volume.vfs.stats().memo_bytes, 0);
+    // There is no room to keep it: it is computed all the same, in order or not.
+    assert_eq!(volume.all(link).unwrap(), [b'a'; 250_000]);
+    assert_eq!(volume.vfs.read(link, 7, 5).unwrap().to_vec(), b"aaaaa");
+    assert_eq!(volume.vfs.stats().memo_bytes, 0);
+}
+
+#[test]
+fn what_is_kept_has_a_bound() {
+    let volume = Volume::with(volume_options(), Options { memo_bytes_max: 250_000, ..options() });
+    let file = volume.file("file");
+    volume.write(file, 0, &[b'a'; 100_000]);
+    for number in 0..5 {
+        let link = volume.link(&format!("link {number}"), "/file", &format!("rev | increment {number} | rev"));
+        assert_eq!(volume.all(link).unwrap(), [b'a' + number; 100_000]);
+        assert!(volume.vfs.stats().memo_bytes <= 250_000);
+    }
+    assert_eq!(volume.vfs.stats().memo_bytes, 200_000);
+    volume.vfs.commit().expect("committed");
+    assert_eq!(volume.vfs.stats().inodes_used, 1 + 6 + 2);
+}
+
+/// Something that happens to a file under links.
+#[derive(Clone, Debug)]
+enum Step {
+    Write { at: usize, data: Vec<u8> },
+    Cut { to: usize },
+    Replace,
+    Commit,
+    Read { link: usize, at: usize, len: usize },
+    Size { link: usize },
+}
+
+const NETWORKS: [&str; 8] = [
+    "increment 7",
+    "rev",
+    "wc",
+    "gzip | gzip -d",
+    "grep a | head -5",
+    "tac | increment",
+    "concat($1, $1)",
+    "sort | uniq -c",
+];
+
+fn step() -> impl Strategy<Value = Step> {
+    let text = prop::collection::vec(prop::sample::select(b"ab\n \xff".to_vec()), 0..3000);
+    prop_oneof![
+        (0usize..20_000, text).prop_map(|(at, data)| Step::Write { at, data }),
+        (0usize..20_000).prop_map(|to| Step::Cut { to }),
+        Just(Step::Replace),
+        Just(Step::Commit),
+        (0..2 * NETWORKS.len(), 0usize..30_000, 0usize..9000).prop_map(|(link, at, len)| Step::Read { link, at, len }),
+        (0..2 * NETWORKS.len()).prop_map(|link| Step::Size { link }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn links_give_what_their_networks_make_of_what_is_there(steps in prop::collection::vec(step(), 1..40)) {
+        let volume = Volume::new();
+        let mut file = volume.file("file");
+        let mut content: Vec<u8> = Vec::new();
+        let link = |number: usize| {
+            let network = NETWORKS[number / 2];
+            let link = LinkDefinition { memo: number % 2 == 0, ..definition(&["/file"], network) };
+            volume.link_of(&format!("link {number}"), &link)
+        };
+        let links: Vec<Ino> = (0..2 * NETWORKS.len()).map(link).collect();
+        let whole = |content: &[u8], link: usize| {
+            let network = NETWORKS[link / 2].replace("concat($1, $1)", "concat(identity, identity)");
+            Network::parse(&network).unwrap().apply(content.to_vec().into()).unwrap().to_vec()
+        };
+        for step in steps {
+            match step {
+                Step::Write { at, data } => {
+                    volume.write(file, at as u64, &data);
+                    if !data.is_empty() {
+                        content.resize(content.len().max(at + data.len()), 0);
+                        content[at..at + data.len()].copy_from_slice(&data);
+                    }
+                }
+                Step::Cut { to } => {
+                    volume.change(file, SetAttributes { size: Some(to as u64), ..SetAttributes::default() });
+                    content.resize(to, 0);
+                }
+                Step::Replace => {
+                    let other = volume.make(Ino::ROOT, "other", FILE);
+                    volume.write(other, 0, b"new\n");
+                    let replaced = volume.vfs.rename((Ino::ROOT, b"other"), (Ino::ROOT, b"file"), RenameMode::Replace);
+                    replaced.expect("renamed");
+                    (file, content) = (other, b"new\n".to_vec());
+                }
+                Step::Commit => volume.vfs.commit().expect("committed"),
+                Step::Read { link, at, len } => {
+                    let expected = whole(&content, link);
+                    let expected = &expected[at.min(expected.len())..(at + len).min(expected.len())];
+                    let read = volume.vfs.read(links[link], at as u64, len).expect("read").to_vec();
+                    prop_assert_eq!(read, expected, "{}", NETWORKS[link / 2]);
+                }
+                Step::Size { link } => {
+                    let expected = whole(&content, link).len() as u64;
+                    prop_assert_eq!(volume.attributes(links[link]).size, expected, "{}", NETWORKS[link / 2]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_with_a_default_list_gives_links_none() {
+    let volume = Volume::new();
+    let directory = volume.make(Ino::ROOT, "d", DIRECTORY);
+    let acl: Vec<u8> = [(1u16, 7u16, u32::MAX), (2, 7, 1000), (4, 7, u32::MAX), (16, 7, u32::MAX), (32, 7, u32::MAX)]
+        .into_iter()
+        .flat_map(|(tag, bits, id)| [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat())
+        .collect();
+    let acl = [&2u32.to_le_bytes()[..], &acl].concat();
+    volume.vfs.set_xattr(directory, b"system.posix_acl_default", &acl, SetXattr::Any, false).expect("set");
+    let file = volume.file("file");
+    volume.change(file, SetAttributes { permissions: Some(0o600), ..SetAttributes::default() });
+    let link = volume.vfs.make_link(Caller::ROOT, directory, b"link", 0o666, &definition(&["/file"], "increment"));
+    let link = link.expect("made").ino;
+    assert_eq!(volume.vfs.xattr_names(link).unwrap(), []);
+    assert_eq!(volume.attributes(link).permissions, 0o600);
+}
