@@ -110,6 +110,15 @@ pub struct Link {
     /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...
     #[arg(short, long, required_unless_present = "show")]
     pub network: Option<String>,
+    /// Make a view of a directory instead: whatever is in it is seen transformed, at any depth, as it is at the time
+    #[arg(long, conflicts_with = "show")]
+    pub dir: bool,
+    /// With --dir: how files are called, as a rule of sed, such as 's/\.gz$//'
+    #[arg(long, requires = "dir", value_name = "RULE")]
+    pub rename: Option<String>,
+    /// With --dir: transform only files in whose names this regular expression finds something; others are as they are
+    #[arg(long, requires = "dir", value_name = "REGEX")]
+    pub only: Option<String>,
     /// Whether what it gives is kept, so that it is computed once
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub memo: OnOff,

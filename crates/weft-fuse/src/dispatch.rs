@@ -183,7 +183,7 @@ impl Server {
         match opcode {
             // A second one is nothing the kernel sends.
             Opcode::Init => Some(self.init(&Offer::parse(body)?, Way::Device, reply)),
-            Opcode::Lookup => self.lookup(caller, ino, body, reply),
+            Opcode::Lookup => self.lookup(caller, node, body, reply),
             Opcode::Forget => self.forget(node, body, reply),
             Opcode::BatchForget => self.batch_forget(body, reply),
             Opcode::Getattr => Some(self.getattr(ino, reply)),

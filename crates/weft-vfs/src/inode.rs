@@ -3,7 +3,7 @@
 use crate::attributes::Attributes;
 use crate::cache::Cached;
 use crate::data::FileData;
-use crate::links::Link;
+use crate::links::{Link, is_unstored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, OpNo};
@@ -29,6 +29,8 @@ pub(crate) struct Inode {
     pub(crate) stored: bool,
     /// Whether it was deleted; it then only waits for the commit that says so.
     pub(crate) dead: bool,
+    /// Whether it is in [`crate::state::State::unheld`].
+    pub(crate) unheld: bool,
     /// The operation that changed its content last, if that was since it was read from the store.
     pub(crate) content: OpNo,
     /// What a transformation link is made of, once looked at.
@@ -90,6 +92,7 @@ impl Inode {
             changed: Changed::CLEAN,
             stored: true,
             dead: false,
+            unheld: false,
             content: OpNo(0),
             link: None,
             data: None,
@@ -136,7 +139,7 @@ impl Inode {
 
 impl Cached for Inode {
     fn is_pinned(&self) -> bool {
-        self.changed != Changed::CLEAN
+        self.changed != Changed::CLEAN || is_unstored(self.row.ino)
     }
 
     fn weight(&self) -> usize {

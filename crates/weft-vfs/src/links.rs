@@ -9,7 +9,9 @@
 //! what could not be read without it.
 
 mod definition;
+mod folder;
 mod reading;
+mod rename;
 mod resolve;
 mod sources;
 mod view;
@@ -17,7 +19,8 @@ mod views;
 mod writing;
 
 pub(crate) use definition::Link;
-pub use definition::{LinkDefinition, LinkError, LinkOrder};
+pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
+pub(crate) use folder::is_unstored;
 pub(crate) use resolve::Length;
 pub(crate) use views::Views;
 

@@ -44,6 +44,20 @@ pub(crate) enum Mutation<'a> {
 const NUMBER_MAX: u64 = i64::MAX as u64;
 
 impl Mutation<'_> {
+    /// The inode that it changes first, or whose entries it does.
+    pub(crate) fn ino(&self) -> Ino {
+        match self {
+            Mutation::Make { parent, .. } | Mutation::Remove { parent, .. } => *parent,
+            Mutation::Rename { from, .. } => from.0,
+            Mutation::Share { to, .. } => to.0,
+            Mutation::Link { ino, .. }
+            | Mutation::Attributes { ino, .. }
+            | Mutation::Write { ino, .. }
+            | Mutation::Zero { ino, .. }
+            | Mutation::Xattr { ino, .. } => *ino,
+        }
+    }
+
     /// Whether its numbers are such as operations decide. What comes from outside may have others.
     fn is_sound(&self) -> bool {
         let known = |ino: &Ino| (1..NUMBER_MAX).contains(&ino.0);

@@ -9,12 +9,13 @@ use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::journal::Journal;
-use crate::links::{Length, Version};
+use crate::links::{Length, Version, is_unstored};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::Options;
 use crate::stop::{Miss, Stop};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
 use weft_store::{Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
 
 /// Adds `more` to `count` and takes `less` away. Damaged volumes count wrong until a check has put that right: what
@@ -55,6 +56,8 @@ pub(crate) struct State {
     pub(crate) logged: OpNo,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
+    /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
+    pub(crate) unheld: VecDeque<Ino>,
     /// How long what links give is, by its version.
     pub(crate) lengths: FxHashMap<Version, Length>,
     /// Why the last commit failed, until one succeeds.
@@ -94,6 +97,7 @@ impl State {
             durable: counters.op,
             logged: counters.op,
             finished: 0,
+            unheld: VecDeque::new(),
             lengths: FxHashMap::default(),
             failure: None,
             space_free: u64::MAX,
@@ -113,6 +117,9 @@ impl State {
 
     /// Applies `mutation` as the next operation.
     pub(crate) fn perform(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
+        if is_unstored(mutation.ino()) {
+            return Err(ErrorKind::ReadOnly.into());
+        }
         self.apply(mutation)?;
         self.counters.op = self.counters.op.next();
         self.operations += 1;
@@ -132,10 +139,14 @@ impl State {
         }
     }
 
-    /// Directory `ino`.
+    /// Directory `ino`. `Transformed` if it may only look like one.
     pub(crate) fn directory(&mut self, ino: Ino) -> Result<&mut Inode, Stop> {
         let inode = self.inode(ino)?;
-        if inode.row.kind == Kind::Directory { Ok(inode) } else { Err(ErrorKind::NotDirectory.into()) }
+        match inode.row.kind {
+            Kind::Directory => Ok(inode),
+            Kind::Transformation => Err(ErrorKind::Transformed.into()),
+            _ => Err(ErrorKind::NotDirectory.into()),
+        }
     }
 
     /// Directory `ino`, which must still have a name to take entries.
@@ -179,6 +190,9 @@ impl State {
 
     /// Marks inode `ino`, which is in memory, as changed.
     pub(crate) fn touch(&mut self, ino: Ino) {
+        if is_unstored(ino) {
+            return;
+        }
         let generation = self.generation;
         let inode = self.inodes.get(&ino).expect("a changed inode is in memory");
         if inode.changed != generation {

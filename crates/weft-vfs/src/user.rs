@@ -125,17 +125,23 @@ impl User<'_> {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
         }
-        self.vfs.run(|state| {
+        let found = self.vfs.run(|state| {
             let ino = state.known(parent)?;
-            state.directory(ino)?;
             state.permit(self.who, ino, Access::EXECUTE)?;
+            state.directory(ino)?;
             let found = match name {
                 b"." => ino,
                 b".." => state.directory(ino)?.row.parent,
                 name => state.existing(ino, name)?.ino,
             };
             Ok((state.look(found)?, state.look(ino)?))
-        })
+        });
+        match found {
+            Err(error) if error.kind() == ErrorKind::Transformed => {
+                Ok((self.vfs.lookup_in_view(self.caller(), parent.ino, name)?, self.attributes(parent)?))
+            }
+            found => found,
+        }
     }
 
     /// Sets attributes, if ctime is `guard` where one is given (`NotSynchronized` if not); as [`Vfs::set_attributes`], `NotPermitted`, `AccessDenied`.
@@ -382,7 +388,9 @@ impl User<'_> {
     fn permit_listing(&self, directory: FileId) -> Result<()> {
         self.vfs.run(|state| {
             let ino = state.known(directory)?;
-            state.directory(ino)?;
+            if state.inode(ino)?.row.kind != Kind::Transformation {
+                state.directory(ino)?;
+            }
             state.permit(self.who, ino, Access::READ)
         })
     }

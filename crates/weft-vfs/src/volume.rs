@@ -6,7 +6,7 @@ use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Turn};
 use crate::error::{Error, ErrorKind, Result};
-use crate::links::Views;
+use crate::links::{Views, is_unstored};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -221,6 +221,9 @@ impl State {
             self.delete_inode(ino);
         }
         self.holds.remove(&ino);
+        if is_unstored(ino) {
+            self.unheld(ino);
+        }
         Ok(())
     }
 

@@ -74,7 +74,7 @@ impl Exporter<'_> {
                         // A transformation link, which becomes the file that it looks like.
                         None => self
                             .vfs
-                            .attributes(entry.ino)
+                            .lookup(Caller::ROOT, ino, entry.name.as_bytes())
                             .with_context(|| format!("cannot export {}", path.display()))?,
                     };
                     let made = self.entry(&path, &attributes, &mut links);

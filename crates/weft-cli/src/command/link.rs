@@ -13,10 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
-use weft_vfs::{Attributes, Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, Vfs};
+use weft_vfs::{Attributes, Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, Vfs, ViewKind};
 
-/// Permission bits of a link before the umask; its targets may take some away.
-const PERMISSIONS: u32 = 0o666;
+/// Permission bits of a link that is made; its targets may take some away.
+fn permissions(definition: &LinkDefinition) -> u32 {
+    let all = if definition.view == ViewKind::File { 0o666 } else { 0o777 };
+    all & !umask()
+}
 
 /// Makes a link, or tells of one.
 pub fn run(arguments: &Link) -> Result<ExitCode> {
@@ -29,20 +32,24 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
     let Some((link, targets)) = arguments.paths.split_last().filter(|(_, targets)| !targets.is_empty()) else {
         return usage("name what is read, then the link to be made".into());
     };
-    let network = arguments.network.clone().expect("demanded of whoever does not want to see");
-    let memo = arguments.memo == OnOff::On;
+    let (rename, only) = (arguments.rename.clone(), arguments.only.clone());
+    let wanted = LinkDefinition {
+        targets: Vec::new(),
+        network: arguments.network.clone().expect("demanded of whoever does not want to see"),
+        memo: arguments.memo == OnOff::On,
+        view: if arguments.dir { ViewKind::Directory { rename, only } } else { ViewKind::File },
+    };
     let volume = |path: &OsStr| path.to_str().and_then(in_volume).map(|(volume, _)| volume.to_owned());
     let made = match volume(link) {
-        Some(within) => make_within(&within, link, targets, &volume, network, memo),
-        None => make_mounted(Path::new(link), targets, network, memo),
+        Some(within) => make_within(&within, link, targets, &volume, wanted),
+        None => make_mounted(Path::new(link), targets, wanted),
     };
     made.with_context(|| format!("cannot make {}", link.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A definition that makes sense; else it is said what does not.
-fn definition(targets: Vec<Vec<u8>>, network: String, memo: bool) -> Result<LinkDefinition> {
-    let definition = LinkDefinition { targets, network, memo };
+fn checked(definition: LinkDefinition) -> Result<LinkDefinition> {
     match definition.check() {
         Ok(()) => Ok(definition),
         Err(LinkError::Network(error)) => usage(said(&definition.network, &error)),
@@ -56,18 +63,16 @@ fn make_within(
     link: &OsStr,
     targets: &[std::ffi::OsString],
     volume: &impl Fn(&OsStr) -> Option<String>,
-    network: String,
-    memo: bool,
+    mut wanted: LinkDefinition,
 ) -> Result<()> {
-    let mut paths = Vec::new();
     for target in targets {
         if volume(target).as_deref() != Some(within) {
             bail!("{} is not in the same volume", target.display());
         }
         let path = target.to_str().and_then(in_volume).map_or("", |(_, path)| path);
-        paths.push([b"/", path.trim_start_matches('/').as_bytes()].concat());
+        wanted.targets.push([b"/", path.trim_start_matches('/').as_bytes()].concat());
     }
-    let definition = definition(paths, network, memo)?;
+    let definition = checked(wanted)?;
     let Place { opened, path } = Place::open(link.to_str().unwrap_or_default(), false)?;
     let made = || -> Result<()> {
         let vfs = &opened.vfs;
@@ -77,7 +82,7 @@ fn make_within(
         }
         let (name, parent) = path.split_last().context("it is the root of the volume")?;
         let parent = find(vfs, parent)?;
-        vfs.make_link(Caller::ROOT, parent.ino, name, PERMISSIONS & !umask(), &definition)?;
+        vfs.make_link(Caller::ROOT, parent.ino, name, permissions(&definition), &definition)?;
         Ok(())
     };
     let made = made();
@@ -95,24 +100,23 @@ fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
 }
 
 /// Makes a link in a mounted volume.
-fn make_mounted(link: &Path, targets: &[std::ffi::OsString], network: String, memo: bool) -> Result<()> {
+fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDefinition) -> Result<()> {
     let link = resolved(link)?;
     let not_there = || anyhow!("it is in no mounted volume; name one that is not mounted as VOLUME:PATH");
     let (_, device) = mounted::in_volume(&link).ok_or_else(not_there)?;
-    let mut paths = Vec::new();
     for target in targets {
         let path = resolved(Path::new(target))?;
         std::fs::symlink_metadata(&path).with_context(|| format!("there is no {}", target.display()))?;
         match mounted::in_volume(&path) {
-            Some((path, at)) if at == device => paths.push(path.as_os_str().as_bytes().to_vec()),
+            Some((path, at)) if at == device => wanted.targets.push(path.as_os_str().as_bytes().to_vec()),
             _ => bail!("{} is not in the same volume", target.display()),
         }
     }
-    let definition = definition(paths, network, memo)?;
+    let definition = checked(wanted)?;
     let directory = link.parent().context("it is the root of the volume")?;
     // The kernel must never have heard that there is no such name.
     let name = format!(".weft-link-{}", std::process::id());
-    let order = LinkOrder { name: name.into_bytes(), permissions: PERMISSIONS & !umask(), definition };
+    let order = LinkOrder { name: name.into_bytes(), permissions: permissions(&definition), definition };
     rustix::fs::setxattr(directory, OsStr::from_bytes(LINK), &order.encode(), XattrFlags::empty())?;
     let made = directory.join(OsStr::from_bytes(&order.name));
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
@@ -168,7 +172,7 @@ fn find_itself(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Ino> {
 }
 
 fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
-    let LinkDefinition { targets, network: text, memo } = &order.definition;
+    let LinkDefinition { targets, network: text, memo, view } = &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
     let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
     if arguments.json {
@@ -180,7 +184,12 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
                     "keeps_places": stage.keeps.place, "inverse": stage.inverse })
             })
             .collect();
-        let value = json!({ "targets": shown, "network": text, "memo": memo, "stages": stages });
+        let directory = match view {
+            ViewKind::File => Value::Null,
+            ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
+        };
+        let value =
+            json!({ "targets": shown, "network": text, "memo": memo, "stages": stages, "directory": directory });
         println!("{value:#}");
     } else if arguments.dot {
         print!("{}", picture::dot(&network, &shown));
@@ -189,6 +198,11 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
     } else {
         shown.iter().for_each(|target| println!("target   {target}"));
         println!("network  {text}\nmemo     {}", if *memo { "on" } else { "off" });
+        if let ViewKind::Directory { rename, only } = view {
+            println!("view     of a directory");
+            rename.iter().for_each(|rule| println!("rename   {rule}"));
+            only.iter().for_each(|text| println!("only     {text}"));
+        }
         show(&network);
     }
     Ok(())

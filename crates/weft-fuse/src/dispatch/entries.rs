@@ -1,8 +1,9 @@
 //! Requests about names.
 
-use super::{Failure, Outcome, Server};
+use super::{Failure, Outcome, Server, links};
 use crate::protocol::flags::FOPEN_KEEP_CACHE;
 use crate::protocol::{Body, Reply};
+use std::time::Duration;
 use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode};
 
 impl Server {
@@ -12,8 +13,10 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn lookup(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    /// Of directory `node`, as the kernel calls it.
+    pub(super) fn lookup(&self, caller: Caller, node: u64, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let name = body.string()?;
+        let parent = self.links.ino(node);
         let result = match name {
             // Asked for by kernel NFS exports.
             b"." => self.vfs.attributes(parent).inspect(|_| self.vfs.hold(parent)),
@@ -23,7 +26,9 @@ impl Server {
         Some(match result {
             // The kernel remembers that there is nothing.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                reply.no_entry(self.options.valid);
+                // In a view there may be, at any time.
+                let valid = if links::is_link(node) { Duration::ZERO } else { self.options.valid };
+                reply.no_entry(valid);
                 Ok(())
             }
             result => self.reply_entry(result, reply),

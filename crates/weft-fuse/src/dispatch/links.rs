@@ -84,6 +84,11 @@ impl LinkNodes {
     }
 }
 
+/// Whether the kernel means a link, or an entry of a view, by `number`.
+pub(super) fn is_link(number: u64) -> bool {
+    number >= FIRST
+}
+
 /// How long the kernel may answer from `attributes`; from those of what is no link, for `valid`.
 pub(super) fn attributes_valid(attributes: &Attributes, valid: Duration) -> Duration {
     match attributes.computed {

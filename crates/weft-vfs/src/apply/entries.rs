@@ -195,6 +195,7 @@ fn new_inode(parent: Ino, named: bool, generation: Generation, new: &NewInode<'_
         changed: Changed::CLEAN,
         stored: false,
         dead: false,
+        unheld: false,
         content: OpNo(0),
         link: None,
         data: (new.kind == Kind::File).then(|| Box::new(FileData::without_extents())),

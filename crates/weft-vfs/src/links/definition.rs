@@ -1,5 +1,6 @@
 //! What a link is made of, and how a row holds that.
 
+use super::rename::{Rename, expression};
 use crate::attributes::Attributes;
 use crate::caller::{Caller, MakeNode};
 use crate::error::{Error, ErrorKind, Result};
@@ -7,6 +8,7 @@ use crate::inode::Inode;
 use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
+use regex::bytes::Regex;
 use std::sync::Arc;
 use weft_store::{Ino, Kind, Name};
 use weft_transform::{Keeps, Network, NetworkError};
@@ -23,6 +25,23 @@ pub struct LinkDefinition {
     pub network: String,
     /// Whether results are kept.
     pub memo: bool,
+    /// What it looks like.
+    pub view: ViewKind,
+}
+
+/// What a link looks like to whoever uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ViewKind {
+    /// A file.
+    #[default]
+    File,
+    /// A directory that has what its one target has, a directory too: each file in it transformed, at any depth.
+    Directory {
+        /// How entries are called, as a rule of sed(1), `s/REGEX/TEXT/`; else as they are.
+        rename: Option<String>,
+        /// A regular expression that finds something in the names of those files that are transformed; the others are as they are.
+        only: Option<String>,
+    },
 }
 
 /// A link to be made in a directory, as the attribute [`crate::LINK`] of that directory takes it from programs.
@@ -53,6 +72,12 @@ pub enum LinkError {
     /// A path does not begin at the root, or holds a NUL.
     #[error("a target is no path from the root of the volume: '{0}'")]
     Target(String),
+    /// What is said of names makes no sense.
+    #[error("{0}")]
+    Names(String),
+    /// A view of a directory is made of one, by one network.
+    #[error("a view of a directory has one target")]
+    Targets,
     /// There is none, or more than a row takes.
     #[error("a link has at least one target, and its targets and network at most 32 KiB together")]
     Size,
@@ -67,6 +92,29 @@ pub(crate) struct Link {
     pub(crate) keeps: Keeps,
     /// What undoes it.
     pub(crate) inverse: Option<Network>,
+    /// If it looks like a directory.
+    pub(crate) directory: Option<Names>,
+}
+
+/// The names in a view of a directory.
+#[derive(Debug)]
+pub(crate) struct Names {
+    pub(crate) rename: Option<Rename>,
+    pub(crate) only: Option<Regex>,
+}
+
+impl Names {
+    fn of(view: &ViewKind) -> Result<Option<Names>, LinkError> {
+        let ViewKind::Directory { rename, only } = view else { return Ok(None) };
+        let rename = rename.as_deref().map(|rule| {
+            Rename::parse(rule).map_err(|error| LinkError::Names(format!("the rule '{rule}' makes no sense: {error}")))
+        });
+        let only = only.as_deref().map(|text| {
+            expression(text, false)
+                .map_err(|error| LinkError::Names(format!("the expression '{text}' makes no sense: {error}")))
+        });
+        Ok(Some(Names { rename: rename.transpose()?, only: only.transpose()? }))
+    }
 }
 
 impl LinkDefinition {
@@ -78,6 +126,9 @@ impl LinkDefinition {
         let network = Network::parse(&self.network)?;
         if network.files() > self.targets.len() {
             return Err(LinkError::Files { wanted: network.files(), given: self.targets.len() });
+        }
+        if Names::of(&self.view)?.is_some() && self.targets.len() != 1 {
+            return Err(LinkError::Targets);
         }
         if self.targets.is_empty() || self.network.contains('\0') || self.encode().len() > BYTES_MAX {
             return Err(LinkError::Size);
@@ -99,24 +150,38 @@ impl LinkDefinition {
         if !self.memo {
             put("memo", b"off");
         }
+        if let ViewKind::Directory { rename, only } = &self.view {
+            put("view", b"directory");
+            rename.iter().for_each(|rule| put("rename", rule.as_bytes()));
+            only.iter().for_each(|text| put("only", text.as_bytes()));
+        }
         bytes
     }
 
     /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft may understand.
     pub fn decode(bytes: &[u8]) -> Option<LinkDefinition> {
-        let mut definition = LinkDefinition { targets: Vec::new(), network: String::new(), memo: true };
+        let (targets, network, view) = (Vec::new(), String::new(), ViewKind::File);
+        let mut definition = LinkDefinition { targets, network, memo: true, view };
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).ok();
         let mut words = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let mut has_network = false;
         while let Some(key) = words.next() {
             let value = words.next()?;
             match (key, value) {
                 (b"target", path) => definition.targets.push(path.to_vec()),
-                (b"network", text) if !has_network => {
-                    definition.network = String::from_utf8(text.to_vec()).ok()?;
+                (b"network", _) if !has_network => {
+                    definition.network = text(value)?;
                     has_network = true;
                 }
                 (b"memo", b"off") => definition.memo = false,
-                _ => return None,
+                (b"view", b"directory") => definition.view = ViewKind::Directory { rename: None, only: None },
+                (key, value) => match (&mut definition.view, key) {
+                    (ViewKind::Directory { rename: None, only: None }, b"rename") => {
+                        definition.view = ViewKind::Directory { rename: Some(text(value)?), only: None };
+                    }
+                    (ViewKind::Directory { only: only @ None, .. }, b"only") => *only = Some(text(value)?),
+                    _ => return None,
+                },
             }
         }
         has_network.then_some(definition)
@@ -175,7 +240,7 @@ impl Vfs {
 
 impl State {
     /// The definition of transformation link `ino`. `Corrupt` if it cannot be read, which a later Weft may still do.
-    pub(super) fn link_of(&mut self, ino: Ino) -> Result<Arc<Link>, Stop> {
+    pub(crate) fn link_of(&mut self, ino: Ino) -> Result<Arc<Link>, Stop> {
         let inode = self.inode(ino)?;
         if let Some(link) = &inode.link {
             return Ok(link.clone());
@@ -194,7 +259,8 @@ fn read(inode: &Inode) -> Option<Link> {
     let is_sound = !definition.targets.is_empty() && network.files() <= definition.targets.len();
     let keeps = if definition.targets.len() == 1 { network.keeps() } else { Keeps::default() };
     let inverse = network.inverse();
-    is_sound.then_some(Link { definition, network, keeps, inverse })
+    let directory = Names::of(&definition.view).ok()?;
+    is_sound.then_some(Link { definition, network, keeps, inverse, directory })
 }
 
 #[cfg(test)]
@@ -202,14 +268,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn view() -> impl Strategy<Value = ViewKind> {
+        let text = || prop::option::of("[^\0]{0,20}");
+        let directory = (text(), text()).prop_map(|(rename, only)| ViewKind::Directory { rename, only });
+        prop_oneof![Just(ViewKind::File), directory]
+    }
+
     proptest! {
         #[test]
         fn a_definition_comes_back_and_nothing_else_is_read_as_one(
             targets in prop::collection::vec(prop::collection::vec(1u8.., 0..20), 1..4),
-            network in "[^\0]{0,30}", memo: bool, cut: prop::sample::Index,
+            network in "[^\0]{0,30}", memo: bool, view in view(), cut: prop::sample::Index,
         ) {
             let targets = targets.into_iter().map(|path| [&b"/"[..], &path].concat()).collect();
-            let definition = LinkDefinition { targets, network, memo };
+            let definition = LinkDefinition { targets, network, memo, view };
             let bytes = definition.encode();
             prop_assert_eq!(LinkDefinition::decode(&bytes), Some(definition.clone()));
             let order = LinkOrder { name: b"name".to_vec(), permissions: 0o640, definition: definition.clone() };
@@ -223,7 +295,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         let link = |targets: &[&str], network: &str| {
             let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-            LinkDefinition { targets, network: network.into(), memo: true }.check()
+            LinkDefinition { targets, network: network.into(), memo: true, view: ViewKind::File }.check()
         };
         assert!(link(&["/a"], "upper").is_ok());
         assert!(matches!(link(&["/a"], "nothing-of-the-kind"), Err(LinkError::Network(_))));

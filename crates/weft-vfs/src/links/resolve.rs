@@ -1,5 +1,6 @@
 //! What a link leads to, as the volume is now.
 
+use super::is_unstored;
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
 use crate::attributes::Attributes;
@@ -54,10 +55,12 @@ impl State {
     /// nowhere the length is 1, so that whoever reads it comes to hear of that.
     pub(crate) fn attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         let inode = self.inode(ino)?;
-        if inode.row.kind != Kind::Transformation {
-            return Ok(inode.attributes());
+        if inode.row.kind == Kind::Transformation {
+            return self.link_attributes(ino);
         }
-        self.link_attributes(ino)
+        let attributes = inode.attributes();
+        // It may be something else the next time.
+        Ok(Attributes { computed: is_unstored(ino).then_some(1), ..attributes })
     }
 
     /// The same of one that was just changed, so that there is no going back to fetch what is missing: a link of which something is, looks as
@@ -86,6 +89,9 @@ impl State {
     /// Attributes of a link that leads nowhere.
     fn nowhere(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         let own = self.inode(ino)?.attributes();
+        if self.link_of(ino).is_ok_and(|link| link.directory.is_some()) {
+            return Ok(Attributes { kind: Kind::Directory, nlink: 2, size: 0, allocated: 0, computed: Some(1), ..own });
+        }
         Ok(Attributes { kind: Kind::File, size: 1, allocated: 0, computed: Some(0), ..own })
     }
 
@@ -96,8 +102,13 @@ impl State {
             Err(Stop::Fail(_)) => return Ok(own),
             Err(miss) => return Err(miss),
         };
-        let size = self.length(ino, &resolved, 0)?;
         let permissions = own.permissions & resolved.permissions();
+        if resolved.link.directory.is_some() {
+            let (mtime, ctime) = (resolved.mtime, own.ctime.max(resolved.ctime));
+            let size = self.inode(resolved.targets[0])?.row.size;
+            return Ok(Attributes { size, permissions, mtime, ctime, ..own });
+        }
+        let size = self.length(ino, &resolved, 0)?;
         let (mtime, ctime) = (own.mtime.max(resolved.mtime), own.ctime.max(resolved.ctime));
         let (number, _) = resolved.version.split_first_chunk().expect("a digest is longer");
         // 0 is for what leads nowhere.
@@ -126,14 +137,20 @@ impl State {
             let kind = self.inode(target)?.row.kind;
             let (times, rights) = match kind {
                 Kind::Transformation => {
+                    match (&link.directory, &self.link_of(target)?.directory) {
+                        (None, Some(_)) => return Err(ErrorKind::IsDirectory.into()),
+                        (Some(_), None) => return Err(ErrorKind::NotDirectory.into()),
+                        _ => {}
+                    }
                     let inner = self.resolve_at(target, depth + 1)?;
                     content.extend(inner.version);
                     let row = self.inode(target)?.row.clone();
                     let permissions = row.permissions & inner.permissions();
                     ((inner.mtime, inner.ctime), rights(&InodeRow { permissions, ..row }, false, owner))
                 }
-                Kind::Directory => return Err(ErrorKind::IsDirectory.into()),
-                Kind::File => {
+                Kind::Directory if link.directory.is_none() => return Err(ErrorKind::IsDirectory.into()),
+                Kind::File if link.directory.is_some() => return Err(ErrorKind::NotDirectory.into()),
+                Kind::File | Kind::Directory => {
                     content.extend(stamp(self.inode(target)?));
                     let has_acl = self.has_acl(target)?;
                     let row = &self.inode(target)?.row;
@@ -222,7 +239,7 @@ impl Resolved {
 
     /// Whether it can be written through.
     pub(super) fn is_writable(&self) -> bool {
-        self.link.keeps.place && self.link.inverse.is_some()
+        self.link.directory.is_none() && self.link.keeps.place && self.link.inverse.is_some()
     }
 }
 

@@ -24,16 +24,21 @@ impl Vfs {
         self.write(target, offset, &bytes.contiguous(), kill_privileges)
     }
 
-    /// As [`Vfs::set_attributes`], the size of link `ino` being that of its target. `AccessDenied` if that cannot be.
+    /// As [`Vfs::set_attributes`]: size and times are those of what link `ino` leads to, the rest its own. `AccessDenied` if that cannot be.
     pub(crate) fn set_link_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
         let resolved = self.writable_link(ino)?;
         let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
+        let SetAttributes { permissions, uid, gid, .. } = changes;
+        let own = SetAttributes { permissions, uid, gid, ..SetAttributes::default() };
+        if own != SetAttributes::default() {
+            self.set_attributes(ino, own)?;
+        }
         let target = resolved.targets[0];
         let size = self.attributes(target)?.size;
         self.fill(target, inverse, size..changes.size.unwrap_or(0))?;
-        let kill_privileges = changes.kill_privileges;
-        self.set_attributes(target, SetAttributes { size: changes.size, kill_privileges, ..SetAttributes::default() })?;
-        self.set_attributes(ino, SetAttributes { size: None, ..changes })
+        let SetAttributes { size, atime, mtime, kill_privileges, .. } = changes;
+        self.set_attributes(target, SetAttributes { size, atime, mtime, kill_privileges, ..SetAttributes::default() })?;
+        self.attributes(ino)
     }
 
     /// Writes into `range` of `target`, which lies past its end, what reads as zeros through the link.

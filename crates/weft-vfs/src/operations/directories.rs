@@ -4,6 +4,7 @@ use crate::attributes::{Attributes, DirEntry};
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
 use crate::inode::{Added, Changed, LISTED_MAX};
+use crate::links::is_unstored;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::state::State;
 use crate::stop::Stop;
@@ -24,7 +25,10 @@ impl Vfs {
         }
         while listed.len() < limit {
             let wanted = limit - listed.len();
-            let (page, more) = self.read_page(ino, after, wanted)?;
+            let (page, more) = match self.read_page(ino, after, wanted) {
+                Err(error) if error.kind() == ErrorKind::Transformed => return self.list_view(ino, after, limit),
+                page => page?,
+            };
             listed.extend(page);
             match more {
                 Some(cookie) => after = cookie,
@@ -82,6 +86,9 @@ impl Vfs {
     /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was removed since it was listed, and
     /// of transformation links: who lists them need not wait until each was computed.
     pub(crate) fn listed_attributes(&self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>> {
+        if is_unstored(entry.ino) {
+            return Ok(None);
+        }
         let attributes = self.run(|state| {
             let inode = state.inode(entry.ino)?;
             if inode.row.kind == Kind::Transformation {

@@ -39,12 +39,16 @@ impl Vfs {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
         }
-        self.run(|state| {
+        let found = self.run(|state| {
             let entry = state.existing(parent, name)?;
             let attributes = state.attributes(entry.ino)?;
             state.hold(caller, entry.ino);
             Ok(attributes)
-        })
+        });
+        match found {
+            Err(error) if error.kind() == ErrorKind::Transformed => self.lookup_in_view(caller, parent, name),
+            found => found,
+        }
     }
 
     /// The inode that `name` in directory `parent` names, of which nothing else is looked at. `NotFound`, `NotDirectory`.
@@ -158,7 +162,8 @@ impl State {
 
     /// As [`Vfs::unlink`].
     pub(crate) fn unlink(&mut self, parent: Ino, name: &Name, time: Timestamp) -> Result<(), Stop> {
-        if self.existing(parent, name.as_bytes())?.kind == Kind::Directory {
+        let entry = self.existing(parent, name.as_bytes())?;
+        if entry.kind == Kind::Directory || self.is_view(entry)? {
             return Err(ErrorKind::IsDirectory.into());
         }
         self.perform(&Mutation::Remove { parent, name: name.clone(), time })
@@ -167,10 +172,16 @@ impl State {
     /// As [`Vfs::remove_directory`].
     pub(crate) fn remove_directory(&mut self, parent: Ino, name: &Name, time: Timestamp) -> Result<(), Stop> {
         let entry = self.existing(parent, name.as_bytes())?;
-        if self.directory(entry.ino)?.row.size > 0 {
+        // Of a view nothing is stored, so it is empty.
+        if !self.is_view(entry)? && self.directory(entry.ino)?.row.size > 0 {
             return Err(ErrorKind::NotEmpty.into());
         }
         self.perform(&Mutation::Remove { parent, name: name.clone(), time })
+    }
+
+    /// Whether `entry` is a link that looks like a directory.
+    fn is_view(&mut self, entry: Entry) -> Result<bool, Stop> {
+        Ok(entry.kind == Kind::Transformation && self.link_of(entry.ino)?.directory.is_some())
     }
 
     /// As [`Vfs::rename`].

@@ -6,12 +6,12 @@ use weft_store::VolumeOptions;
 use weft_transform::Network;
 use weft_vfs::{
     Caller, Credentials, ErrorKind, FileId, Ino, Kind, LinkDefinition, Options, RenameMode, Result, SetAttributes,
-    SetXattr,
+    SetXattr, ViewKind,
 };
 
 fn definition(targets: &[&str], network: &str) -> LinkDefinition {
     let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-    LinkDefinition { targets, network: network.into(), memo: true }
+    LinkDefinition { targets, network: network.into(), memo: true, view: ViewKind::File }
 }
 
 impl Volume {
@@ -305,4 +305,76 @@ fn a_directory_with_a_default_list_gives_links_none() {
     let link = link.expect("made").ino;
     assert_eq!(volume.vfs.xattr_names(link).unwrap(), []);
     assert_eq!(volume.attributes(link).permissions, 0o600);
+}
+
+#[test]
+fn a_view_shows_what_is_in_its_source_as_it_is_now() {
+    let volume = Volume::new();
+    let source = volume.directory("source");
+    let inner = volume.make(source, "inner", DIRECTORY);
+    for (parent, name, content) in
+        [(source, "b.txt", "bb"), (source, "a.txt", "aa"), (source, "a", "a"), (inner, "c.txt", "c")]
+    {
+        let file = volume.make(parent, name, FILE);
+        volume.write(file, 0, content.as_bytes());
+    }
+    let view = ViewKind::Directory { rename: Some(r"s/\.txt$//".into()), only: Some("txt".into()) };
+    let definition = LinkDefinition { view, ..definition(&["/source"], "upper") };
+    let view = volume.vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &definition).expect("made");
+    assert_eq!((view.kind, view.size), (Kind::Directory, 4));
+    let list = |ino| {
+        let listed = volume.vfs.read_directory(ino, weft_vfs::Cookie(0), 100).expect("listed");
+        listed
+            .into_iter()
+            .map(|entry| (String::from_utf8_lossy(entry.name.as_bytes()).into_owned(), entry.kind))
+            .collect::<Vec<_>>()
+    };
+    let file = |name: &str| (name.to_owned(), Kind::File);
+    // Two are called a: the first is seen.
+    assert_eq!(list(view.ino), [("inner".into(), Kind::Directory), file("b"), file("a")]);
+    let read =
+        |parent, name: &str| volume.all(volume.find(parent, name)?.ino).map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!((read(view.ino, "a").unwrap(), read(view.ino, "b").unwrap()), ("AA".into(), "BB".into()));
+    let inner = volume.find(view.ino, "inner").expect("there").ino;
+    assert_eq!((list(inner), read(inner, "c").unwrap()), (vec![file("c")], "C".into()));
+    let gone = volume.find(view.ino, "a").expect("there").ino;
+    volume.vfs.unlink(source, b"a.txt").expect("unlinked");
+    assert_eq!((read(view.ino, "a").unwrap(), volume.find(view.ino, "a").unwrap().ino == gone), ("a".into(), false));
+    assert_eq!(kind(volume.all(gone)), ErrorKind::NotFound);
+    assert_eq!(kind(volume.find(view.ino, "a.txt")), ErrorKind::NotFound);
+    assert_eq!(list(view.ino).len(), 3);
+    // Nothing in it can be changed but what is written through.
+    let (a, root) = (volume.find(view.ino, "a").unwrap(), Caller::ROOT);
+    volume.vfs.write(a.ino, 1, b"bc", true).expect("written");
+    volume.change(a.ino, SetAttributes { size: Some(2), ..SetAttributes::default() });
+    assert_eq!(volume.all(volume.find(source, "a").unwrap().ino).unwrap(), b"ab");
+    assert_eq!(kind(volume.vfs.make(root, view.ino, b"x", FILE)), ErrorKind::Transformed);
+    assert_eq!(kind(volume.vfs.unlink(view.ino, b"a")), ErrorKind::Transformed);
+    assert_eq!(kind(volume.vfs.link(root, a.ino, Ino::ROOT, b"x")), ErrorKind::ReadOnly);
+    let bits = SetAttributes { permissions: Some(0o600), ..SetAttributes::default() };
+    assert_eq!(kind(volume.vfs.set_attributes(a.ino, bits)), ErrorKind::ReadOnly);
+    volume.vfs.commit().expect("committed");
+    assert_eq!(volume.vfs.stats().inodes_used, 1 + 2 + 3 + 1, "what is seen is not stored");
+    assert_eq!(kind(volume.vfs.unlink(Ino::ROOT, b"view")), ErrorKind::IsDirectory);
+    volume.vfs.remove_directory(Ino::ROOT, b"view").expect("removed");
+    assert_eq!(kind(volume.find(Ino::ROOT, "view")), ErrorKind::NotFound);
+}
+
+#[test]
+fn inodes_of_views_that_nobody_holds_have_a_bound() {
+    let volume = Volume::new();
+    let source = volume.directory("source");
+    let view = ViewKind::Directory { rename: None, only: None };
+    let link = LinkDefinition { view, ..definition(&["/source"], "upper") };
+    let view = volume.vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &link).expect("made").ino;
+    let name = |number: usize| format!("file {number}");
+    for number in 0..20_000 {
+        volume.make(source, &name(number), FILE);
+        volume.find(view, &name(number)).expect("there");
+    }
+    let before = volume.vfs.stats().metadata_bytes;
+    for number in 0..20_000 {
+        volume.find(view, &name(number)).expect("there");
+    }
+    assert!(volume.vfs.stats().metadata_bytes <= before);
 }

@@ -101,7 +101,8 @@ impl Tree for Plain {
                     .ok_or_else(|| anyhow!("{} is of an unknown kind", path.display()))?;
                 let name = entry.file_name().into_vec();
                 let node = Node { path, device: status.dev(), is_directory: status.is_dir(), is_top: false };
-                let order = if kind == Kind::File { self.link_order(&node) } else { None };
+                let may_be_a_link = matches!(kind, Kind::File | Kind::Directory);
+                let order = if may_be_a_link { self.link_order(&node) } else { None };
                 let (kind, mode) = order.map_or((kind, status.mode()), |o| (Kind::Transformation, o.permissions));
                 let permissions = (mode & 0o7777) as u16;
                 listed.push(Listed { name, kind, permissions, rdev: status.rdev(), node });
