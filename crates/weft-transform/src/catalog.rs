@@ -2,7 +2,7 @@
 
 use crate::language::{Call, NetworkError};
 use crate::stage::Stage;
-use crate::stages::{charsets, codecs, hashes, maps, reversing, selecting, sorting, texts};
+use crate::stages::{archives, charsets, codecs, frames, hashes, maps, records, reversing, selecting, sorting, texts};
 
 /// A stage that networks can have.
 pub struct Entry {
@@ -58,6 +58,13 @@ pub const STAGES: &[Entry] = &[
         charsets::charset,
     ),
     entry(
+        "csv-json",
+        "csv-json [-d BYTE]",
+        "CSV to a JSON object a line",
+        "The first record names the fields (RFC 4180); each other becomes an object of strings, and must have as many fields. -d: what stands between fields, a comma unless given; \\t is a tab.",
+        records::csv_json,
+    ),
+    entry(
         "cut",
         "cut -f LIST [-d BYTE] [-s] | cut -b LIST",
         "keep fields or bytes of each line",
@@ -108,11 +115,46 @@ pub const STAGES: &[Entry] = &[
         maps::increment,
     ),
     entry(
+        "inflate",
+        "inflate [-c CRC32]",
+        "decompress raw deflated data",
+        "Deflated data without anything around it (RFC 1951), as zip archives hold it. Refuses what is damaged, cut off, or followed by something else; -c: also what has another checksum, in 8 hexadecimal digits.",
+        archives::inflate,
+    ),
+    entry(
+        "json-csv",
+        "json-csv [-d BYTE] [FIELD …]",
+        "a JSON object a line to CSV",
+        "The fields named, or those of the first object, in its order; what an object does not have is empty, what is no string is written as JSON. The first record names the fields. -d: what stands between fields, a comma unless given.",
+        records::json_csv,
+    ),
+    entry(
+        "json-format",
+        "json-format [-c]",
+        "lay JSON out anew",
+        "Each line's value, indented as jq(1) does; -c: on one line, without blanks. Numbers stay as they were written, fields in their order.",
+        records::json_format,
+    ),
+    entry(
+        "json-select",
+        "json-select [-r] PATH …",
+        "pick parts of a JSON value a line",
+        "Of each line's value what lies at PATH, such as .name, .list[0].name, or . for all of it; null if nothing does; of several paths a list. -r: a string as it is, without quotes. As jq -c.",
+        records::json_select,
+    ),
+    entry(
         "lower",
         "lower",
         "capital letters become small",
         "The letters of ASCII alone. Keeps length and place.",
         maps::lower,
+    ),
+    entry(
+        "lz4",
+        "lz4 [-d]",
+        "compress with lz4, or decompress",
+        "As lz4(1): frames with a checksum of their content. -d reads several frames as one, and refuses what is damaged, cut off, or followed by something else.",
+        frames::lz4,
     ),
     entry(
         "newline",
@@ -178,6 +220,13 @@ pub const STAGES: &[Entry] = &[
         selecting::tail,
     ),
     entry(
+        "tar",
+        "tar list | tar member PATH",
+        "one file of a tar archive, or the names in it",
+        "As tar(1) -xO and -t: the first member that is a file called PATH; the names of all, a line each. Nothing after the member is read.",
+        archives::tar,
+    ),
+    entry(
         "tr",
         "tr FROM TO | tr -d FROM",
         "replace bytes one by one, or delete them",
@@ -218,6 +267,13 @@ pub const STAGES: &[Entry] = &[
         "compress with xz, or decompress",
         "As xz(1), checked by CRC64, level 6 unless another is given. -d reads several streams as one, takes 100 MiB of memory at most, and refuses what is damaged, cut off, or followed by something else.",
         codecs::xz,
+    ),
+    entry(
+        "zip",
+        "zip list | zip member PATH",
+        "one file of a zip archive, or the names in it",
+        "As unzip(1) -p and zipinfo(1) -1. The archive goes through a temporary file, as where things lie is told at its end. Members that are encrypted, or packed otherwise than by deflate, bzip2, zstd or xz, cannot be had.",
+        archives::zip,
     ),
     entry(
         "zstd",

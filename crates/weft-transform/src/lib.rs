@@ -5,6 +5,7 @@
 //! knows `weft-block` and nothing of files.
 
 mod ahead;
+pub mod archive;
 mod arguments;
 pub mod catalog;
 mod flow;
@@ -16,6 +17,7 @@ pub mod picture;
 mod run;
 mod stage;
 mod stages;
+mod threaded;
 
 pub use language::NetworkError;
 pub use network::{Described, Network};

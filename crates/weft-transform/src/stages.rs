@@ -1,10 +1,13 @@
 //! The native stages, a file for each kind.
 
+pub(crate) mod archives;
 pub(crate) mod charsets;
 pub(crate) mod codecs;
+pub(crate) mod frames;
 pub(crate) mod hashes;
 pub(crate) mod lines;
 pub(crate) mod maps;
+pub(crate) mod records;
 pub(crate) mod reversing;
 pub(crate) mod selecting;
 pub(crate) mod sorting;

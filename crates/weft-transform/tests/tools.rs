@@ -163,6 +163,7 @@ const SAME: &[(&str, &str)] = &[
     ("zstd -19 | zstd -d", "cat"),
     ("xz -1 | xz -d", "cat"),
     ("bzip2 | bzip2 -d", "cat"),
+    ("lz4 | lz4 -d", "cat"),
 ];
 
 #[test]
@@ -190,7 +191,7 @@ fn stages_do_what_the_standard_tools_do() {
 
 #[test]
 fn what_one_side_compresses_the_other_reads() {
-    for (stage, tool) in [("gzip", "gzip"), ("zstd", "zstd"), ("xz", "xz"), ("bzip2", "bzip2")] {
+    for (stage, tool) in [("gzip", "gzip"), ("zstd", "zstd"), ("xz", "xz"), ("bzip2", "bzip2"), ("lz4", "lz4 -q")] {
         for input in nasty() {
             let compressed = run(stage, &input, &[65_536]).expect("it runs");
             let Some(back) = shell(&format!("{tool} -dc"), &compressed) else { break };
@@ -238,7 +239,7 @@ fn text_is_encoded_anew() {
 #[test]
 fn damaged_data_is_an_error_and_never_wrong_bytes() {
     let input = b"something to compress ".repeat(50);
-    for stage in ["gzip", "zstd", "xz", "bzip2"] {
+    for stage in ["gzip", "zstd", "xz", "bzip2", "lz4"] {
         let back = format!("{stage} -d");
         let compressed = run(stage, &input, &[1000]).expect("it runs");
         let error = |bytes: &[u8]| run(&back, bytes, &[1000]).expect_err("it is damaged").to_string();
@@ -258,6 +259,92 @@ fn damaged_data_is_an_error_and_never_wrong_bytes() {
     }
     assert!(run("hex -d", b"0g", &[9]).is_err() && run("hex -d", b"0", &[9]).is_err());
     assert!(run("base64 -d", b"YQ==Y", &[9]).is_err() && run("base64 -d", b"Y", &[9]).is_err());
+}
+
+/// JSON that is easily read wrong.
+const JSON: &[u8] = b"{\"b\":1,\"a\":{\"c\":[10,{\"d\":\"x\\ty\"}]},\"e\":\"\\u00e9\"}\n\n[1,2]\n\"text\"\nnull\n{\"a\":{}} \n{\"a\":null,\"b\":[]}";
+
+#[test]
+fn json_is_picked_and_laid_out_as_by_jq() {
+    for (network, command) in [
+        ("json-format", "jq ."),
+        ("json-format -c", "jq -c ."),
+        ("json-select .b", "jq -c '.b?'"),
+        ("json-select '.a.c[1].d' .b", "jq -c '[.a.c[1].d, .b]'"),
+        ("json-select -r '.a.c[1].d'", "jq -r '.a.c[1].d'"),
+        ("json-select '.a.c[0]' '.a.c.[1]'", "jq -c '[.a.c[0], .a.c[1]]'"),
+    ] {
+        // What jq refuses, such as a field of a list, is null here: it is given objects alone.
+        let objects = JSON
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter(|line| line.starts_with(b"{"))
+            .collect::<Vec<_>>()
+            .concat();
+        let Some(expected) = shell(command, &objects) else { break };
+        assert_eq!(String::from_utf8(run(network, &objects, &[3]).unwrap()), String::from_utf8(expected), "{network}");
+    }
+    let exact = b"{\"n\":12345678901234567890123.50}\n";
+    assert_eq!(run("json-format -c", exact, &[5]).unwrap(), exact);
+    let error = run("json-format", b"1\n{\n", &[9]).unwrap_err().to_string();
+    assert!(error.starts_with("json-format: line 2 is no JSON value"), "{error}");
+    assert!(run("json-select .a", "[".repeat(100_000).as_bytes(), &[9999]).is_err());
+}
+
+#[test]
+fn tables_become_objects_and_objects_tables() {
+    let table = b"name,said\nAnn,\"a \"\"b\"\", c\nand more\"\n\"\",\xc3\xa9\n";
+    let objects = "{\"name\":\"Ann\",\"said\":\"a \\\"b\\\", c\\nand more\"}\n{\"name\":\"\",\"said\":\"é\"}\n";
+    assert_eq!(String::from_utf8(run("csv-json", table, &[4]).unwrap()).unwrap(), objects);
+    let again = table[..table.len() - 7].to_vec();
+    assert_eq!(run("csv-json | json-csv", table, &[4]).unwrap(), [&again[..], b"\n,\xc3\xa9\n"].concat());
+    let python = "python3 -c 'import csv,json,sys; [print(json.dumps(r, ensure_ascii=False, separators=(\",\", \":\"))) for r in csv.DictReader(open(0, newline=\"\", encoding=\"utf-8\"))]'";
+    assert_eq!(shell(python, table).map(String::from_utf8), Some(Ok(objects.into())));
+    let objects = b"{\"b\":1,\"a\":[2,{}],\"c\":null}\n{\"a\":\"x\\ty\",\"d\":true}\n";
+    assert_eq!(
+        run("json-csv -d '\\t' c a d", objects, &[7]).unwrap(),
+        b"c\ta\td\n\t[2,{}]\t\n\t\"x\ty\"\ttrue\n".as_slice()
+    );
+    assert_eq!(run("json-csv", objects, &[7]).unwrap(), b"b,a,c\n1,\"[2,{}]\",\n,x\ty,\n");
+    assert!(run("csv-json", b"a,b\n1,2,3\n", &[9]).is_err() && run("json-csv", b"[1]\n", &[9]).is_err());
+    assert!(run("csv-json", b"a,b\n\xff,2\n", &[9]).is_err());
+}
+
+#[test]
+fn members_of_archives_are_what_their_programs_made_them_of() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let long = format!("{}/{}", "d".repeat(120), "f".repeat(120));
+    let files =
+        [("a", b"first\n".repeat(5000)), ("sub/b", nasty().concat()), (&long, b"long".to_vec()), ("empty", vec![])];
+    for (path, content) in &files {
+        std::fs::create_dir_all(at.join(path).parent().expect("one")).expect("made");
+        std::fs::write(at.join(path), content).expect("written");
+    }
+    let home = at.display();
+    for (stage, pack) in [
+        ("tar", "tar -cf - --format=gnu ."),
+        ("tar", "tar -cf - --format=pax ."),
+        ("zip", "zip -q -r - ."),
+        ("zip", "zip -q -0 -r - ."),
+    ] {
+        let archive = shell(&format!("sh -c \"cd '{home}' && {pack}\""), b"");
+        let Some(archive) = archive.filter(|archive| !archive.is_empty()) else { continue };
+        for (path, content) in &files {
+            let made = run(&format!("{stage} member '{path}'"), &archive, &[5000, 70_000]);
+            assert!(made.expect("it is there") == *content, "{pack}: {path}");
+        }
+        let listed =
+            run(&format!("{stage} list | grep -v '/$' | replace '^\\./' '' | sort"), &archive, &[999]).unwrap();
+        let mut names: Vec<String> = files.iter().map(|(path, _)| format!("{path}\n")).collect();
+        names.sort();
+        assert_eq!(String::from_utf8(listed).unwrap(), names.concat(), "{pack}");
+        assert!(run(&format!("{stage} member nothing"), &archive, &[9999]).is_err());
+        for cut in [10, 600, archive.len() / 2] {
+            let made = run(&format!("{stage} member sub/b"), &archive[..cut], &[9999]);
+            let is_right = |bytes: Vec<u8>| stage == "tar" && bytes == files[1].1;
+            assert!(made.ok().is_none_or(is_right), "{pack} cut at {cut}");
+        }
+    }
 }
 
 #[test]
@@ -351,7 +438,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_undone_is_as_before(stages in proptest::collection::vec(prop::sample::select(&["increment 7", "xor 99", "rot13", "gzip", "zstd", "hex", "base64", "identity", "xz -0", "bzip2"][..]), 1..5), input: Vec<u8>) {
+    fn what_is_undone_is_as_before(stages in proptest::collection::vec(prop::sample::select(&["increment 7", "xor 99", "rot13", "gzip", "zstd", "hex", "base64", "identity", "xz -0", "bzip2", "lz4"][..]), 1..5), input: Vec<u8>) {
         // What is compressed is text again only as text.
         let network = Network::parse(&stages.join(" | ")).expect("a network");
         let made = run_on(&network, || Pieces::new(&input, &[100])).expect("it runs");
