@@ -108,11 +108,15 @@ pub struct Link {
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...
-    #[arg(short, long, required_unless_present = "show")]
+    #[arg(short, long, required_unless_present_any = ["show", "members"])]
     pub network: Option<String>,
     /// Make a view of a directory instead: whatever is in it is seen transformed, at any depth, as it is at the time
     #[arg(long, conflicts_with = "show")]
     pub dir: bool,
+    /// Make a view of an archive instead: its members are seen as files, read where they lie, transformed if there is a network. tar, and zip by
+    /// its usual methods; of what is compressed as a whole, make a link that decompresses it, and a view of that
+    #[arg(long, conflicts_with_all = ["show", "dir"])]
+    pub members: bool,
     /// With --dir: how files are called, as a rule of sed, such as 's/\.gz$//'
     #[arg(long, requires = "dir", value_name = "RULE")]
     pub rename: Option<String>,

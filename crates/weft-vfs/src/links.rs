@@ -10,18 +10,21 @@
 
 mod definition;
 mod folder;
+mod members;
 mod reading;
 mod rename;
 mod resolve;
 mod sources;
+mod unstored;
 mod view;
 mod views;
 mod writing;
 
 pub(crate) use definition::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
-pub(crate) use folder::is_unstored;
+pub(crate) use members::Indexes;
 pub(crate) use resolve::Length;
+pub(crate) use unstored::is_unstored;
 pub(crate) use views::Views;
 
 /// Which content a link has: a hash of its network and of what its targets were changed by last.

@@ -6,7 +6,7 @@ use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Turn};
 use crate::error::{Error, ErrorKind, Result};
-use crate::links::{Views, is_unstored};
+use crate::links::{Indexes, Views, is_unstored};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -57,6 +57,7 @@ pub struct Vfs {
     pub(crate) observers: Observers,
     pub(crate) locks: Locks,
     pub(crate) views: Views,
+    pub(crate) indexes: Indexes,
     /// Itself, for what outlives an operation.
     pub(crate) me: Weak<Vfs>,
 }

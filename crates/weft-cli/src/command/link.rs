@@ -35,9 +35,13 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
     let (rename, only) = (arguments.rename.clone(), arguments.only.clone());
     let wanted = LinkDefinition {
         targets: Vec::new(),
-        network: arguments.network.clone().expect("demanded of whoever does not want to see"),
+        network: arguments.network.clone().unwrap_or_else(|| "identity".into()),
         memo: arguments.memo == OnOff::On,
-        view: if arguments.dir { ViewKind::Directory { rename, only } } else { ViewKind::File },
+        view: match (arguments.dir, arguments.members) {
+            (true, _) => ViewKind::Directory { rename, only },
+            (_, true) => ViewKind::Members,
+            _ => ViewKind::File,
+        },
     };
     let volume = |path: &OsStr| path.to_str().and_then(in_volume).map(|(volume, _)| volume.to_owned());
     let made = match volume(link) {
@@ -186,6 +190,7 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
             .collect();
         let directory = match view {
             ViewKind::File => Value::Null,
+            ViewKind::Members => json!("members"),
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
         let value =
@@ -198,10 +203,14 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
     } else {
         shown.iter().for_each(|target| println!("target   {target}"));
         println!("network  {text}\nmemo     {}", if *memo { "on" } else { "off" });
-        if let ViewKind::Directory { rename, only } = view {
-            println!("view     of a directory");
-            rename.iter().for_each(|rule| println!("rename   {rule}"));
-            only.iter().for_each(|text| println!("only     {text}"));
+        match view {
+            ViewKind::File => {}
+            ViewKind::Members => println!("view     of the members of an archive"),
+            ViewKind::Directory { rename, only } => {
+                println!("view     of a directory");
+                rename.iter().for_each(|rule| println!("rename   {rule}"));
+                only.iter().for_each(|text| println!("only     {text}"));
+            }
         }
         show(&network);
     }

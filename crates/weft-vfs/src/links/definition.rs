@@ -1,5 +1,6 @@
 //! What a link is made of, and how a row holds that.
 
+use super::Version;
 use super::rename::{Rename, expression};
 use crate::attributes::Attributes;
 use crate::caller::{Caller, MakeNode};
@@ -42,6 +43,8 @@ pub enum ViewKind {
         /// A regular expression that finds something in the names of those files that are transformed; the others are as they are.
         only: Option<String>,
     },
+    /// A directory that has the members of its one target, a tar or zip archive, each transformed.
+    Members,
 }
 
 /// A link to be made in a directory, as the attribute [`crate::LINK`] of that directory takes it from programs.
@@ -75,8 +78,8 @@ pub enum LinkError {
     /// What is said of names makes no sense.
     #[error("{0}")]
     Names(String),
-    /// A view of a directory is made of one, by one network.
-    #[error("a view of a directory has one target")]
+    /// A view of a directory or an archive is made of one.
+    #[error("a view of a directory or an archive has one target")]
     Targets,
     /// There is none, or more than a row takes.
     #[error("a link has at least one target, and its targets and network at most 32 KiB together")]
@@ -93,7 +96,37 @@ pub(crate) struct Link {
     /// What undoes it.
     pub(crate) inverse: Option<Network>,
     /// If it looks like a directory.
-    pub(crate) directory: Option<Names>,
+    pub(crate) looks: Option<Looks>,
+    /// If it reads part of its one target.
+    pub(crate) part: Option<Part>,
+    /// How long what it gives is, if that is known.
+    pub(crate) size: Option<u64>,
+}
+
+/// What a link that looks like a directory shows.
+#[derive(Debug)]
+pub(crate) enum Looks {
+    /// What is in another directory.
+    Directory(Names),
+    /// What is in a directory of an archive, whose path there has no slashes around it.
+    Archive { within: Vec<u8> },
+}
+
+/// Part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    /// As long as the file is this.
+    pub(crate) of: Version,
+}
+
+impl Link {
+    /// One that is like this, but of another definition that makes no difference to its network.
+    pub(crate) fn like(&self, definition: LinkDefinition) -> Link {
+        let (network, inverse) = (self.network.clone(), self.inverse.clone());
+        Link { definition, network, keeps: self.keeps, inverse, looks: None, part: self.part, size: self.size }
+    }
 }
 
 /// The names in a view of a directory.
@@ -103,9 +136,13 @@ pub(crate) struct Names {
     pub(crate) only: Option<Regex>,
 }
 
-impl Names {
-    fn of(view: &ViewKind) -> Result<Option<Names>, LinkError> {
-        let ViewKind::Directory { rename, only } = view else { return Ok(None) };
+impl Looks {
+    fn of(view: &ViewKind) -> Result<Option<Looks>, LinkError> {
+        let (rename, only) = match view {
+            ViewKind::File => return Ok(None),
+            ViewKind::Members => return Ok(Some(Looks::Archive { within: Vec::new() })),
+            ViewKind::Directory { rename, only } => (rename, only),
+        };
         let rename = rename.as_deref().map(|rule| {
             Rename::parse(rule).map_err(|error| LinkError::Names(format!("the rule '{rule}' makes no sense: {error}")))
         });
@@ -113,7 +150,7 @@ impl Names {
             expression(text, false)
                 .map_err(|error| LinkError::Names(format!("the expression '{text}' makes no sense: {error}")))
         });
-        Ok(Some(Names { rename: rename.transpose()?, only: only.transpose()? }))
+        Ok(Some(Looks::Directory(Names { rename: rename.transpose()?, only: only.transpose()? })))
     }
 }
 
@@ -127,7 +164,7 @@ impl LinkDefinition {
         if network.files() > self.targets.len() {
             return Err(LinkError::Files { wanted: network.files(), given: self.targets.len() });
         }
-        if Names::of(&self.view)?.is_some() && self.targets.len() != 1 {
+        if Looks::of(&self.view)?.is_some() && self.targets.len() != 1 {
             return Err(LinkError::Targets);
         }
         if self.targets.is_empty() || self.network.contains('\0') || self.encode().len() > BYTES_MAX {
@@ -150,10 +187,14 @@ impl LinkDefinition {
         if !self.memo {
             put("memo", b"off");
         }
-        if let ViewKind::Directory { rename, only } = &self.view {
-            put("view", b"directory");
-            rename.iter().for_each(|rule| put("rename", rule.as_bytes()));
-            only.iter().for_each(|text| put("only", text.as_bytes()));
+        match &self.view {
+            ViewKind::File => {}
+            ViewKind::Members => put("view", b"members"),
+            ViewKind::Directory { rename, only } => {
+                put("view", b"directory");
+                rename.iter().for_each(|rule| put("rename", rule.as_bytes()));
+                only.iter().for_each(|text| put("only", text.as_bytes()));
+            }
         }
         bytes
     }
@@ -174,6 +215,7 @@ impl LinkDefinition {
                     has_network = true;
                 }
                 (b"memo", b"off") => definition.memo = false,
+                (b"view", b"members") => definition.view = ViewKind::Members,
                 (b"view", b"directory") => definition.view = ViewKind::Directory { rename: None, only: None },
                 (key, value) => match (&mut definition.view, key) {
                     (ViewKind::Directory { rename: None, only: None }, b"rename") => {
@@ -259,8 +301,8 @@ fn read(inode: &Inode) -> Option<Link> {
     let is_sound = !definition.targets.is_empty() && network.files() <= definition.targets.len();
     let keeps = if definition.targets.len() == 1 { network.keeps() } else { Keeps::default() };
     let inverse = network.inverse();
-    let directory = Names::of(&definition.view).ok()?;
-    is_sound.then_some(Link { definition, network, keeps, inverse, directory })
+    let looks = Looks::of(&definition.view).ok()?;
+    is_sound.then_some(Link { definition, network, keeps, inverse, looks, part: None, size: None })
 }
 
 #[cfg(test)]
@@ -271,7 +313,7 @@ mod tests {
     fn view() -> impl Strategy<Value = ViewKind> {
         let text = || prop::option::of("[^\0]{0,20}");
         let directory = (text(), text()).prop_map(|(rename, only)| ViewKind::Directory { rename, only });
-        prop_oneof![Just(ViewKind::File), directory]
+        prop_oneof![Just(ViewKind::File), Just(ViewKind::Members), directory]
     }
 
     proptest! {

@@ -37,7 +37,14 @@ impl Vfs {
         for _ in 0..ATTEMPTS {
             let resolved = self.run(|state| state.resolve(ino))?;
             if let (true, Wanted::Bytes { offset, len }) = (resolved.link.keeps.place, wanted) {
-                let bytes = self.read(resolved.targets[0], offset, len)?;
+                let (start, len) = match resolved.link.part {
+                    None => (0, len),
+                    Some(part) => {
+                        let left = usize::try_from(part.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+                        (part.start, len.min(left))
+                    }
+                };
+                let bytes = self.read(resolved.targets[0], start.saturating_add(offset), len)?;
                 return resolved.link.network.apply(bytes).map_err(|_| ErrorKind::Io.into());
             }
             if let Some(rope) = self.of_version(ino, &resolved, wanted)? {

@@ -1,5 +1,6 @@
 //! What a link leads to, as the volume is now.
 
+use super::definition::Looks;
 use super::is_unstored;
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
@@ -21,6 +22,7 @@ const SYMLINKS_MAX: usize = 40;
 const LENGTHS_MAX: usize = 1 << 16;
 
 /// Rights of all three classes.
+const READ: u32 = 0o444;
 const WRITE: u32 = 0o222;
 const SEARCH: u32 = 0o111;
 
@@ -29,6 +31,8 @@ const SEARCH: u32 = 0o111;
 pub(crate) struct Resolved {
     pub(crate) link: Arc<Link>,
     pub(crate) targets: Vec<Ino>,
+    /// Which content its targets have.
+    pub(crate) source: Version,
     /// Which content it has.
     pub(crate) version: Version,
     /// What the three classes may do with all targets at once, as permission bits.
@@ -89,7 +93,7 @@ impl State {
     /// Attributes of a link that leads nowhere.
     fn nowhere(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         let own = self.inode(ino)?.attributes();
-        if self.link_of(ino).is_ok_and(|link| link.directory.is_some()) {
+        if self.link_of(ino).is_ok_and(|link| link.looks.is_some()) {
             return Ok(Attributes { kind: Kind::Directory, nlink: 2, size: 0, allocated: 0, computed: Some(1), ..own });
         }
         Ok(Attributes { kind: Kind::File, size: 1, allocated: 0, computed: Some(0), ..own })
@@ -103,9 +107,10 @@ impl State {
             Err(miss) => return Err(miss),
         };
         let permissions = own.permissions & resolved.permissions();
-        if resolved.link.directory.is_some() {
+        if resolved.link.looks.is_some() {
             let (mtime, ctime) = (resolved.mtime, own.ctime.max(resolved.ctime));
-            let size = self.inode(resolved.targets[0])?.row.size;
+            let target = &self.inode(resolved.targets[0])?.row;
+            let size = if target.kind == Kind::Directory { target.size } else { 0 };
             return Ok(Attributes { size, permissions, mtime, ctime, ..own });
         }
         let size = self.length(ino, &resolved, 0)?;
@@ -128,18 +133,19 @@ impl State {
         let link = self.link_of(ino)?;
         let row = &self.inode(ino)?.row;
         let owner = Owner { uid: row.uid, gid: row.gid };
-        let mut content = link.definition.network.as_bytes().to_vec();
+        let mut content = Vec::new();
         let (mtime, ctime) = (row.mtime, row.ctime);
-        let (targets, version) = (Vec::new(), Version::default());
-        let mut resolved = Resolved { targets, version, rights: 0o777, mtime, ctime, link: link.clone() };
+        let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
+        let mut resolved = Resolved { targets, source, version, rights: 0o777, mtime, ctime, link: link.clone() };
+        let wants_directory = matches!(link.looks, Some(Looks::Directory(_)));
         for path in &link.definition.targets {
             let (target, way) = self.walk(path, owner)?;
             let kind = self.inode(target)?.row.kind;
             let (times, rights) = match kind {
                 Kind::Transformation => {
-                    match (&link.directory, &self.link_of(target)?.directory) {
-                        (None, Some(_)) => return Err(ErrorKind::IsDirectory.into()),
-                        (Some(_), None) => return Err(ErrorKind::NotDirectory.into()),
+                    match (wants_directory, self.link_of(target)?.looks.is_some()) {
+                        (false, true) => return Err(ErrorKind::IsDirectory.into()),
+                        (true, false) => return Err(ErrorKind::NotDirectory.into()),
                         _ => {}
                     }
                     let inner = self.resolve_at(target, depth + 1)?;
@@ -148,8 +154,8 @@ impl State {
                     let permissions = row.permissions & inner.permissions();
                     ((inner.mtime, inner.ctime), rights(&InodeRow { permissions, ..row }, false, owner))
                 }
-                Kind::Directory if link.directory.is_none() => return Err(ErrorKind::IsDirectory.into()),
-                Kind::File if link.directory.is_some() => return Err(ErrorKind::NotDirectory.into()),
+                Kind::Directory if !wants_directory => return Err(ErrorKind::IsDirectory.into()),
+                Kind::File if wants_directory => return Err(ErrorKind::NotDirectory.into()),
                 Kind::File | Kind::Directory => {
                     content.extend(stamp(self.inode(target)?));
                     let has_acl = self.has_acl(target)?;
@@ -163,12 +169,25 @@ impl State {
             resolved.ctime = resolved.ctime.max(times.1);
             resolved.targets.push(target);
         }
+        resolved.source = weft_digest::digest(&content);
+        if let Some(part) = link.part {
+            if part.of != resolved.source {
+                // Where it was, there is something else now.
+                return Err(ErrorKind::Stale.into());
+            }
+            content.extend([part.start, part.len].into_iter().flat_map(u64::to_le_bytes));
+        }
+        content.extend(link.definition.network.as_bytes());
         resolved.version = weft_digest::digest(&content);
         Ok(resolved)
     }
 
     /// How long the content of link `ino` is.
     fn length(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<u64, Stop> {
+        let part = resolved.link.part.filter(|_| resolved.link.keeps.length).map(|part| part.len);
+        if let Some(known) = resolved.link.size.or(part) {
+            return Ok(known);
+        }
         if !resolved.link.keeps.length {
             let known = self.lengths.get(&resolved.version);
             return known.map(|length| length.bytes).ok_or_else(|| Miss::Length(ino).into());
@@ -234,12 +253,15 @@ impl State {
 impl Resolved {
     /// The permission bits that a link to it can have.
     fn permissions(&self) -> u32 {
-        if self.is_writable() { self.rights } else { self.rights & !WRITE }
+        // Who may read an archive may enter its directories, and run what is in them.
+        let is_archive = self.link.part.is_some() || matches!(self.link.looks, Some(Looks::Archive { .. }));
+        let rights = if is_archive { self.rights | (self.rights & READ) >> 2 } else { self.rights };
+        if self.is_writable() { rights } else { rights & !WRITE }
     }
 
     /// Whether it can be written through.
     pub(super) fn is_writable(&self) -> bool {
-        self.link.directory.is_none() && self.link.keeps.place && self.link.inverse.is_some()
+        self.link.looks.is_none() && self.link.part.is_none() && self.link.keeps.place && self.link.inverse.is_some()
     }
 }
 

@@ -5,6 +5,7 @@ use super::{Link, Version};
 use crate::error::Error;
 use crate::volume::Vfs;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use weft_block::Slice;
 use weft_store::Ino;
@@ -46,7 +47,8 @@ impl Targets {
     }
 
     fn open(&self, inodes: Vec<Ino>) -> Box<dyn Source> {
-        Box::new(Files { targets: self.clone(), left: inodes.into_iter(), open: None })
+        let part = self.link.part.map_or(0..u64::MAX, |part| part.start..part.start.saturating_add(part.len));
+        Box::new(Files { targets: self.clone(), left: inodes.into_iter(), part, open: None })
     }
 }
 
@@ -64,6 +66,8 @@ impl Sources for Targets {
 struct Files {
     targets: Targets,
     left: std::vec::IntoIter<Ino>,
+    /// Which of their bytes.
+    part: Range<u64>,
     /// A file, and where in it; with what was read of it and not given yet.
     open: Option<(Ino, u64, std::vec::IntoIter<Slice>)>,
 }
@@ -73,7 +77,7 @@ impl Files {
         loop {
             let Some((ino, at, slices)) = &mut self.open else {
                 let Some(next) = self.left.next() else { return Ok(None) };
-                self.open = Some((next, 0, Vec::new().into_iter()));
+                self.open = Some((next, self.part.start, Vec::new().into_iter()));
                 continue;
             };
             if let Some(slice) = slices.find(|slice| !slice.is_empty()) {
@@ -81,7 +85,8 @@ impl Files {
             }
             // Who unmounts wants nothing computed any more.
             let vfs = self.targets.vfs.upgrade().ok_or(TargetError::Changed)?;
-            let rope = vfs.read(*ino, *at, READ_BYTES)?;
+            let len = usize::try_from(self.part.end - *at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
+            let rope = vfs.read(*ino, *at, len)?;
             if !self.targets.are_the_same(&vfs) {
                 return Err(TargetError::Changed);
             }

@@ -181,7 +181,7 @@ impl State {
 
     /// Whether `entry` is a link that looks like a directory.
     fn is_view(&mut self, entry: Entry) -> Result<bool, Stop> {
-        Ok(entry.kind == Kind::Transformation && self.link_of(entry.ino)?.directory.is_some())
+        Ok(entry.kind == Kind::Transformation && self.link_of(entry.ino)?.looks.is_some())
     }
 
     /// As [`Vfs::rename`].

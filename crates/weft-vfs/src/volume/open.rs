@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
 use crate::journal;
-use crate::links::Views;
+use crate::links::{Indexes, Views};
 use crate::locks::Locks;
 use crate::mutation;
 use crate::observe::Observers;
@@ -65,6 +65,7 @@ impl Vfs {
             observers: Observers::default(),
             locks: Locks::default(),
             views: Views::default(),
+            indexes: Indexes::default(),
             me: me.clone(),
         });
         vfs.recover(&records)?;

@@ -378,3 +378,89 @@ fn inodes_of_views_that_nobody_holds_have_a_bound() {
     }
     assert!(volume.vfs.stats().metadata_bytes <= before);
 }
+
+/// A tar archive of these files, whatever they are called.
+fn tar_of(files: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, content) in files {
+        let mut header = tar::Header::new_ustar();
+        header.as_ustar_mut().expect("it is one").name[..path.len()].copy_from_slice(path);
+        header.set_mode(0o755);
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        archive.append(&header, *content).expect("added");
+    }
+    archive.into_inner().expect("whole")
+}
+
+#[test]
+fn members_of_an_archive_are_read_where_they_lie_and_never_where_they_lay() {
+    let volume = Volume::new();
+    let archive = volume.file("archive");
+    let long: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+    let hostile: [(&[u8], &[u8]); 9] = [
+        (b"./dir/long", &long),
+        (b"../out", b"outside"),
+        (b"/etc/passwd", b"within"),
+        (b"dir/../up", b"up"),
+        (b"twice", b"first"),
+        (b"twice", b"second"),
+        (b"dir", b"a file in the place of a directory"),
+        (b"twice/not", b"a directory in the place of a file"),
+        (b"nul\xff\n", b"bytes"),
+    ];
+    volume.write(archive, 0, &tar_of(&hostile));
+    let view = LinkDefinition { view: ViewKind::Members, ..definition(&["/archive"], "identity") };
+    let view = volume.vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &view).expect("made").ino;
+    let list = |ino| {
+        let mut names = Vec::new();
+        let mut after = weft_vfs::Cookie(0);
+        loop {
+            let page = volume.vfs.read_directory(ino, after, 2).expect("listed");
+            let Some(last) = page.last() else { return names };
+            after = last.cookie;
+            names.extend(page.into_iter().map(|entry| (entry.name.as_bytes().to_vec(), entry.kind)));
+        }
+    };
+    let seen = |name: &str, kind| (name.as_bytes().to_vec(), kind);
+    assert_eq!(
+        list(view),
+        [
+            seen("dir", Kind::Directory),
+            seen("etc", Kind::Directory),
+            (b"nul\xff\n".to_vec(), Kind::File),
+            seen("twice", Kind::Directory)
+        ]
+    );
+    let find = |parent, name: &str| volume.find(parent, name).map(|found| found.ino);
+    let dir = find(view, "dir").expect("there");
+    let member = find(dir, "long").expect("there");
+    assert_eq!(volume.attributes(member).size, 400_000);
+    assert!(volume.all(member).unwrap() == long);
+    assert_eq!(volume.vfs.read(member, 399_998, 100).unwrap().to_vec(), long[399_998..]);
+    assert_eq!(volume.vfs.stats().memo_bytes, 0, "nothing is unpacked");
+    assert_eq!(volume.all(find(find(view, "etc").unwrap(), "passwd").unwrap()).unwrap(), b"within");
+    for name in ["..", "out", "up"] {
+        assert!(find(view, name).is_err(), "{name}");
+    }
+    assert_eq!(kind(volume.vfs.write(member, 0, b"x", true)), ErrorKind::AccessDenied);
+    // Once the archive is another one, what is still held of the old one is gone.
+    volume.write(archive, 0, &tar_of(&[(b"new", b"new content")]));
+    assert_eq!(kind(volume.all(member)), ErrorKind::Stale);
+    assert_eq!(volume.all(find(view, "new").unwrap()).unwrap(), b"new content");
+    volume.change(archive, SetAttributes { size: Some(700), ..SetAttributes::default() });
+    volume.write(archive, 0, &[7; 700]);
+    assert_eq!(kind(volume.vfs.read_directory(view, weft_vfs::Cookie(0), 9)), ErrorKind::Io);
+}
+
+#[test]
+fn members_are_transformed_if_a_view_says_so() {
+    let volume = Volume::new();
+    let archive = volume.file("archive");
+    volume.write(archive, 0, &tar_of(&[(b"a", b"one\ntwo\n"), (b"b", b"three\n")]));
+    let view = LinkDefinition { view: ViewKind::Members, ..definition(&["/archive"], "wc -l") };
+    let view = volume.vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &view).expect("made").ino;
+    let read = |name: &str| volume.all(volume.find(view, name).unwrap().ino).unwrap();
+    assert_eq!((read("a"), read("b")), (b"2\n".to_vec(), b"1\n".to_vec()));
+    assert_eq!(volume.find(view, "a").unwrap().size, 2);
+}

@@ -1,0 +1,66 @@
+//! Inodes that nobody stores: entries of views.
+//!
+//! Each has a number that follows from its view's and from what it shows, so that it is the same one whenever it is looked for again. There are as many as
+//! somebody holds, and some more for those who do not tell what they hold.
+
+use crate::attributes::Attributes;
+use crate::caller::{Caller, Holds};
+use crate::inode::Inode;
+use crate::state::State;
+use crate::stop::Stop;
+use weft_store::Ino;
+
+/// Their numbers begin here.
+const FIRST: u64 = 1 << 62;
+
+/// Those that nobody holds, at most.
+const UNHELD_MAX: usize = 1 << 14;
+
+/// Whether inode `ino` is in memory alone.
+pub(crate) fn is_unstored(ino: Ino) -> bool {
+    ino.0 >= FIRST
+}
+
+/// The number of what `view` shows of `name`, a name or path in what it looks into.
+pub(super) fn unstored_number(view: Ino, name: &[u8]) -> Ino {
+    let digest = weft_digest::digest(&[&view.0.to_le_bytes()[..], name].concat());
+    let (first, _) = digest.split_first_chunk().expect("a digest is longer");
+    Ino(FIRST | u64::from_le_bytes(*first) >> 2)
+}
+
+impl State {
+    /// Puts `inode` where others are, unless one is there that is the same.
+    pub(super) fn put_unstored(&mut self, inode: Inode) {
+        let ino = inode.row.ino;
+        let known = self.inodes.get(&ino);
+        if known.is_none_or(|known| known.row != inode.row) {
+            self.inodes.insert(ino, Box::new(inode));
+        }
+    }
+
+    /// Attributes of `ino`, for `caller`, who may hold it now.
+    pub(super) fn give_unstored(&mut self, caller: Caller, ino: Ino) -> Result<Attributes, Stop> {
+        let attributes = self.attributes(ino)?;
+        self.hold(caller, ino);
+        if caller.holds == Holds::None {
+            self.unheld(ino);
+        }
+        Ok(attributes)
+    }
+
+    /// Notes that nobody holds `ino`, and forgets others like it if there are too many.
+    pub(crate) fn unheld(&mut self, ino: Ino) {
+        let Some(inode) = self.inodes.get(&ino) else { return };
+        if !std::mem::replace(&mut inode.unheld, true) {
+            self.unheld.push_back(ino);
+        }
+        while self.unheld.len() > UNHELD_MAX {
+            let Some(oldest) = self.unheld.pop_front() else { return };
+            if self.holds.contains_key(&oldest) {
+                self.inodes.get(&oldest).into_iter().for_each(|inode| inode.unheld = false);
+            } else {
+                self.inodes.remove(&oldest);
+            }
+        }
+    }
+}
