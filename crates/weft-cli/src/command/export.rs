@@ -2,7 +2,7 @@
 
 use super::transfer::{CHUNK_BYTES, Place, Progress, Sender, in_parallel, os};
 use crate::arguments::Export;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -135,7 +135,15 @@ impl Exporter<'_> {
 
     /// Copies a file's content, its holes left out, then its attributes.
     fn content(&self, path: &Path, attributes: &Attributes) -> Result<()> {
-        self.copy(path, attributes).with_context(|| format!("cannot export {}", path.display()))?;
+        let copied = self.copy(path, attributes);
+        if let Err(error) = &copied
+            && attributes.computed.is_some()
+        {
+            // What a link cannot give is not lost by that.
+            self.progress.skip(path, &format!("the transformation link gives nothing: {error}"));
+            return Ok(std::fs::remove_file(path)?);
+        }
+        copied.with_context(|| format!("cannot export {}", path.display()))?;
         self.attributes(path, attributes)?;
         self.progress.file(attributes.size);
         Ok(())
@@ -155,6 +163,7 @@ impl Exporter<'_> {
             while at < end {
                 let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(CHUNK_BYTES);
                 let bytes = self.vfs.read(ino, at, wanted)?;
+                ensure!(!bytes.is_empty(), "it has become shorter");
                 for slice in bytes.slices() {
                     write_all(&file, slice, at)?;
                     at += slice.len() as u64;
