@@ -126,6 +126,9 @@ pub struct Link {
     /// Whether what it gives is kept, so that it is computed once
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub memo: OnOff,
+    /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are one
+    #[arg(long, conflicts_with = "show")]
+    pub no_fuse: bool,
     /// Tell what a link is made of, and of each of its stages what it keeps and what undoes it
     #[arg(long, conflicts_with_all = ["network", "memo"])]
     pub show: bool,

@@ -12,14 +12,14 @@ mod tests;
 mod xattrs;
 
 pub(crate) use init::{Offer, Way};
-pub(crate) use links::Told;
+pub(crate) use links::Valid;
 
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
 use crate::session::{LockKeeper, SessionOptions};
 use crate::transport::scheduling::Scheduling;
 use crate::wakefulness::Wakefulness;
-use links::LinkNodes;
+use links::Forgetting;
 use locks::{MountLocks, Patience};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -70,7 +70,7 @@ pub(crate) struct Server {
     notifier: OnceLock<Arc<Notifier>>,
     /// If the volume keeps the locks of programs.
     locks: Option<MountLocks>,
-    links: LinkNodes,
+    links: Arc<Forgetting>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
     /// Requests by opcode.
@@ -92,7 +92,7 @@ impl Server {
             scheduling,
             notifier: OnceLock::new(),
             locks,
-            links: LinkNodes::default(),
+            links: Arc::default(),
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
         }
@@ -103,6 +103,11 @@ impl Server {
         let notifier = Arc::new(notifier);
         let observer: Arc<dyn Observer> = notifier.clone();
         self.vfs.observe(&observer);
+        // Without it the kernel keeps nothing of links.
+        if self.links.tell_through(notifier.clone()).is_ok() {
+            let links: Arc<dyn Observer> = self.links.clone();
+            self.vfs.observe(&links);
+        }
         // A second one would be for the same mount.
         let _ = self.notifier.set(notifier);
     }
@@ -127,14 +132,12 @@ impl Server {
             wakefulness.request_came();
         }
         reply.begin();
-        let mut header = request.header;
-        let node = header.nodeid;
-        header.nodeid = self.links.ino(node).0;
+        let header = request.header;
         let Some(opcode) = Opcode::from_number(header.opcode) else {
             reply.finish(header.unique, libc::ENOSYS);
             return Served::Done;
         };
-        let outcome = self.dispatch(opcode, node, &header, request.body, reply);
+        let outcome = self.dispatch(opcode, &header, request.body, reply);
         let errno = match outcome {
             None => libc::EINVAL,
             Some(Ok(())) => 0,
@@ -169,22 +172,15 @@ impl Server {
         weft_vfs::say(format_args!("{}{range} of {} failed: {error}", opcode.name(), String::from_utf8_lossy(&path)));
     }
 
-    /// `node` is what the kernel calls the inode that `header` names. None: the arguments are cut short.
-    fn dispatch(
-        &self,
-        opcode: Opcode,
-        node: u64,
-        header: &Header,
-        body: Body<'_>,
-        reply: &mut Reply,
-    ) -> Option<Outcome> {
+    /// None: the arguments are cut short.
+    fn dispatch(&self, opcode: Opcode, header: &Header, body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let ino = Ino(header.nodeid);
         let caller = Caller { uid: header.uid, gid: header.gid, holds: Holds::Counted };
         match opcode {
             // A second one is nothing the kernel sends.
             Opcode::Init => Some(self.init(&Offer::parse(body)?, Way::Device, reply)),
-            Opcode::Lookup => self.lookup(caller, node, body, reply),
-            Opcode::Forget => self.forget(node, body, reply),
+            Opcode::Lookup => self.lookup(caller, ino, body, reply),
+            Opcode::Forget => self.forget(ino, body, reply),
             Opcode::BatchForget => self.batch_forget(body, reply),
             Opcode::Getattr => Some(self.getattr(ino, reply)),
             Opcode::Setattr => self.setattr(ino, body, reply),

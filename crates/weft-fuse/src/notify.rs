@@ -32,6 +32,11 @@ impl Notifier {
         self.inode_changed(ino, ATTRIBUTES);
     }
 
+    /// The kernel must ask for the attributes of `ino` again, and for all of its content. Returns when reads of that which are in flight have ended.
+    pub(crate) fn content_changed(&self, ino: Ino) {
+        self.inode_changed(ino, ALL);
+    }
+
     /// The kernel must ask for the attributes of `ino` again, and for its content from a byte on, so many of them.
     fn inode_changed(&self, ino: Ino, (offset, len): (i64, i64)) {
         let mut notice = Vec::with_capacity(24);
@@ -84,6 +89,8 @@ impl Observer for Notifier {
             Change::Content { range, .. } if range.is_empty() => {}
             Change::Content { ino, range } => self.inode_changed(*ino, signed(range)),
             Change::Attributes { ino } => self.attributes_changed(*ino),
+            // See `dispatch::links`.
+            Change::Link { .. } => {}
             Change::Entry { parent, name } => {
                 self.entry_changed(*parent, name.as_bytes());
                 self.inode_changed(*parent, ALL);

@@ -38,7 +38,7 @@ pub(crate) enum Status {
 impl From<ErrorKind> for Status {
     fn from(kind: ErrorKind) -> Status {
         match kind {
-            ErrorKind::NotFound => Status::NoEnt,
+            ErrorKind::NotFound | ErrorKind::NotShown => Status::NoEnt,
             ErrorKind::Exists => Status::Exist,
             ErrorKind::NotDirectory => Status::NotDir,
             ErrorKind::IsDirectory => Status::IsDir,

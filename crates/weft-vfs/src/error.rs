@@ -10,6 +10,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// No such entry or inode.
     NotFound,
+    /// A view does not show such an entry now.
+    NotShown,
     /// The entry is there already.
     Exists,
     /// A directory is needed.
@@ -66,7 +68,7 @@ impl ErrorKind {
     /// The errno of this kind.
     pub fn errno(self) -> i32 {
         match self {
-            ErrorKind::NotFound => libc::ENOENT,
+            ErrorKind::NotFound | ErrorKind::NotShown => libc::ENOENT,
             ErrorKind::Exists => libc::EEXIST,
             ErrorKind::NotDirectory => libc::ENOTDIR,
             ErrorKind::IsDirectory => libc::EISDIR,

@@ -18,14 +18,16 @@ mod sources;
 mod unstored;
 mod view;
 mod views;
+mod watch;
 mod writing;
 
 pub(crate) use definition::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
 pub(crate) use members::Indexes;
 pub(crate) use resolve::Length;
-pub(crate) use unstored::is_unstored;
+pub use unstored::is_unstored;
 pub(crate) use views::Views;
+pub(crate) use watch::Watches;
 
 /// Which content a link has: a hash of its network and of what its targets were changed by last.
 pub(crate) type Version = weft_digest::Digest;

@@ -21,6 +21,11 @@ pub enum Change {
         /// The inode.
         ino: Ino,
     },
+    /// What a transformation link leads to is not what it was when its attributes were told last. Told whoever made the change, through whatever way in.
+    Link {
+        /// The link.
+        ino: Ino,
+    },
     /// A name was given, taken away or given to something else.
     Entry {
         /// The directory, whose attributes changed with it.
@@ -32,7 +37,7 @@ pub enum Change {
 
 /// Who wants to know of changes that did not come through it.
 pub trait Observer: Send + Sync {
-    /// `change` has been made. Called without locks, by whoever made it, before that is answered.
+    /// `change` has been made. Called without locks, by whoever made it, before that is answered. What is said of links must not be waited for.
     fn changed(&self, change: &Change);
 }
 
@@ -43,9 +48,18 @@ pub(crate) struct Observers(RwLock<Vec<Weak<dyn Observer>>>);
 impl Vfs {
     /// Has `observer` told what [`Vfs::user`]s change, as long as it lives.
     pub fn observe(&self, observer: &Arc<dyn Observer>) {
+        self.state.lock().watches.is_wanted = true;
         let mut observers = self.observers.0.write();
         observers.retain(|observer| observer.strong_count() > 0);
         observers.push(Arc::downgrade(observer));
+    }
+
+    /// Tells of `changes`.
+    pub(crate) fn announce_to_all(&self, changes: impl IntoIterator<Item = Change>) {
+        let observers: Vec<_> = self.observers.0.read().iter().filter_map(Weak::upgrade).collect();
+        for change in changes {
+            observers.iter().for_each(|observer| observer.changed(&change));
+        }
     }
 
     /// Tells of `changes`, of which only those are looked at that concern inodes somebody holds.
@@ -55,7 +69,10 @@ impl Vfs {
             return;
         }
         for change in changes {
-            let (Change::Content { ino, .. } | Change::Attributes { ino } | Change::Entry { parent: ino, .. }) = change;
+            let (Change::Content { ino, .. }
+            | Change::Attributes { ino }
+            | Change::Link { ino }
+            | Change::Entry { parent: ino, .. }) = change;
             // Nobody has a copy of what nobody was told of; of the root everybody was.
             if ino == Ino::ROOT || self.state.lock().holds.contains_key(&ino) {
                 observers.iter().for_each(|observer| observer.changed(&change));

@@ -9,7 +9,7 @@ use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::journal::Journal;
-use crate::links::{Length, Version, is_unstored};
+use crate::links::{Length, Version, Watches, is_unstored};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::Options;
@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) logged: OpNo,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
+    /// Links that somebody keeps what they were told of.
+    pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
     pub(crate) unheld: VecDeque<Ino>,
     /// How long what links give is, by its version.
@@ -97,6 +99,7 @@ impl State {
             durable: counters.op,
             logged: counters.op,
             finished: 0,
+            watches: Watches::default(),
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),
             failure: None,
@@ -121,6 +124,7 @@ impl State {
             return Err(ErrorKind::ReadOnly.into());
         }
         self.apply(mutation)?;
+        self.watches.applied(mutation);
         self.counters.op = self.counters.op.next();
         self.operations += 1;
         self.journal.push(mutation);

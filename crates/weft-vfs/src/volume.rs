@@ -112,13 +112,17 @@ impl Vfs {
         if self.options.read_only {
             return Err(ErrorKind::ReadOnly.into());
         }
-        self.run(|state| {
+        let mut outdated = Vec::new();
+        let changed = self.run(|state| {
             let result = operation(state);
             if state.wants_commit() && !self.kicked.load(Ordering::Relaxed) {
                 self.kick();
             }
+            outdated.append(&mut state.watches.take_outdated());
             result
-        })
+        });
+        self.announce_outdated(outdated);
+        changed
     }
 
     /// The thread that commits in the background, if there is one: for whoever decides where threads run. Threads
@@ -133,8 +137,8 @@ impl Vfs {
         self.wake.notify_one();
     }
 
-    /// Asks the thread's hook before waiting.
-    pub(crate) fn may_wait(&self, wait: Wait) -> Result<()> {
+    /// Asks the thread's hook before waiting. `WouldBlock`.
+    pub fn may_wait(&self, wait: Wait) -> Result<()> {
         match about_to_wait(wait) {
             Answer::Wait => Ok(()),
             Answer::GiveUp => Err(ErrorKind::WouldBlock.into()),

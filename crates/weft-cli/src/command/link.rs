@@ -37,6 +37,7 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
         targets: Vec::new(),
         network: arguments.network.clone().unwrap_or_else(|| "identity".into()),
         memo: arguments.memo == OnOff::On,
+        fuse: !arguments.no_fuse,
         view: match (arguments.dir, arguments.members) {
             (true, _) => ViewKind::Directory { rename, only },
             (_, true) => ViewKind::Members,
@@ -176,7 +177,7 @@ fn find_itself(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Ino> {
 }
 
 fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
-    let LinkDefinition { targets, network: text, memo, view } = &order.definition;
+    let LinkDefinition { targets, network: text, memo, fuse: _, view } = &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
     let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
     if arguments.json {

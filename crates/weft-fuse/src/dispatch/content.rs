@@ -75,7 +75,7 @@ impl Server {
     ) -> Option<Outcome> {
         body.skip(8)?;
         let from = (ino, body.u64()?);
-        let to = self.links.ino(body.u64()?);
+        let to = Ino(body.u64()?);
         body.skip(8)?;
         let (to, len) = ((to, body.u64()?), body.u64()?);
         // The older reply holds 32 bits.

@@ -62,7 +62,9 @@ impl Server {
             let before = reply.len();
             if !full {
                 match &attributes {
-                    Some(attributes) => reply.entry_out(&self.links.tell(attributes, self.options.valid), attributes),
+                    Some(attributes) => {
+                        reply.entry_out(attributes, self.links.valid(&self.vfs, attributes, self.options.valid))
+                    }
                     // The kernel asks when somebody wants to know.
                     None => reply.no_entry(Duration::ZERO),
                 }

@@ -9,14 +9,12 @@ use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode};
 impl Server {
     fn reply_entry(&self, result: weft_vfs::Result<Attributes>, reply: &mut Reply) -> Outcome {
         let attributes = result?;
-        reply.entry_out(&self.links.tell(&attributes, self.options.valid), &attributes);
+        reply.entry_out(&attributes, self.links.valid(&self.vfs, &attributes, self.options.valid));
         Ok(())
     }
 
-    /// Of directory `node`, as the kernel calls it.
-    pub(super) fn lookup(&self, caller: Caller, node: u64, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn lookup(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let name = body.string()?;
-        let parent = self.links.ino(node);
         let result = match name {
             // Asked for by kernel NFS exports.
             b"." => self.vfs.attributes(parent).inspect(|_| self.vfs.hold(parent)),
@@ -26,13 +24,24 @@ impl Server {
         Some(match result {
             // The kernel remembers that there is nothing.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // In a view there may be, at any time.
-                let valid = if links::is_link(node) { Duration::ZERO } else { self.options.valid };
-                reply.no_entry(valid);
+                reply.no_entry(self.options.valid);
                 Ok(())
             }
-            result => self.reply_entry(result, reply),
+            // In a view there may be, at any time.
+            Err(error) if links::is_momentary(error.kind()) => {
+                reply.no_entry(Duration::ZERO);
+                Ok(())
+            }
+            Ok(attributes) => self.settled(attributes).and_then(|attributes| self.reply_entry(Ok(attributes), reply)),
+            Err(error) => Err(error.into()),
         })
+    }
+
+    /// Who finds a link by its name may go on with what the kernel keeps of it. It was held, and is not any more if that fails.
+    fn settled(&self, attributes: Attributes) -> Result<Attributes, Failure> {
+        let settled = self.links.settle(&self.vfs, attributes.ino);
+        settled.inspect_err(|_| self.vfs.release(attributes.ino, 1))?;
+        Ok(attributes)
     }
 
     pub(super) fn mknod(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
@@ -79,7 +88,7 @@ impl Server {
     }
 
     pub(super) fn link(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let ino = self.links.ino(body.u64()?);
+        let ino = Ino(body.u64()?);
         let name = body.string()?;
         Some(self.reply_entry(self.vfs.link(caller, ino, parent, name), reply))
     }

@@ -1,15 +1,14 @@
 //! Requests about inodes as such.
 
-use super::links::attributes_valid;
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::fattr;
 use crate::protocol::{Body, Reply};
 use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp};
 
 impl Server {
-    pub(super) fn forget(&self, node: u64, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn forget(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         reply.cancel();
-        self.forgotten(node, body.u64()?);
+        self.vfs.release(ino, body.u64()?);
         Some(Ok(()))
     }
 
@@ -18,17 +17,14 @@ impl Server {
         let count = body.u32()?;
         body.skip(4)?;
         for _ in 0..count {
-            let node = body.u64()?;
-            self.forgotten(node, body.u64()?);
+            let ino = Ino(body.u64()?);
+            self.vfs.release(ino, body.u64()?);
         }
         Some(Ok(()))
     }
 
-    fn forgotten(&self, node: u64, count: u64) {
-        self.vfs.release(self.links.forget(node, count), count);
-    }
-
     pub(super) fn getattr(&self, ino: Ino, reply: &mut Reply) -> Outcome {
+        self.links.settle(&self.vfs, ino)?;
         let attributes = self.vfs.attributes(ino)?;
         self.reply_attributes(&attributes, reply);
         Ok(())
@@ -64,7 +60,7 @@ impl Server {
     }
 
     fn reply_attributes(&self, attributes: &Attributes, reply: &mut Reply) {
-        reply.attr_out(attributes, attributes_valid(attributes, self.options.valid));
+        reply.attr_out(attributes, self.links.valid(&self.vfs, attributes, self.options.valid).attributes);
     }
 
     pub(super) fn readlink(&self, ino: Ino, reply: &mut Reply) -> Outcome {

@@ -1,116 +1,155 @@
-//! The numbers by which the kernel knows transformation links.
+//! What the kernel keeps of transformation links.
 //!
-//! To the kernel each content that a link has is an inode of its own, so that what it keeps of one is never taken for another, without anybody having to tell
-//! it what to forget. It asks for a link by name each time one is used, and gets the number of the content that the link has then.
+//! It keeps their attributes and content as those of files, and is told when a link gives something else. Forgetting attributes takes no lock, so whoever made
+//! the change tells that. Forgetting content waits for reads in flight, which this daemon serves, so a thread of its own tells that; and who asks
+//! for attributes meanwhile, as everybody does who opens the link, is answered when it is done.
 
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::time::Duration;
-use weft_vfs::{Attributes, Ino};
+use crate::notify::Notifier;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{HashMap, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+use weft_vfs::blocking::Wait;
+use weft_vfs::{Attributes, Change, ErrorKind, Ino, Kind, Observer, Result, Vfs};
 
-/// Numbers of inodes have 63 bits (SQL's are signed), those from here on are given out by [`LinkNodes`].
-const FIRST: u64 = 1 << 63;
+/// How long the kernel may answer from what it was told of views of directories, and nobody tells it of.
+const VIEW_VALID: Duration = Duration::from_secs(1);
 
-/// How long the kernel may answer from what it was told of a link's attributes: those who have it open look at them again and again.
-const VALID: Duration = Duration::from_secs(1);
+/// Who waits longer for the kernel to forget something is answered all the same: whatever is in its way may be waiting for the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The links that the kernel knows.
+/// After this long nobody is on the way any more who was told of a link just before it changed, of which the kernel did not know then.
+const ON_THE_WAY: Duration = Duration::from_millis(10);
+
+/// How long to wait when there is nothing to do.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+/// The links that the kernel is about to forget the content of.
 #[derive(Default)]
-pub(super) struct LinkNodes(Mutex<Table>);
-
-#[derive(Default)]
-struct Table {
-    nodes: HashMap<u64, Node>,
-    numbers: HashMap<(Ino, u64), u64>,
-    given: u64,
+pub(super) struct Forgetting {
+    /// How often each is yet to be told of.
+    pending: Mutex<HashMap<Ino, usize>>,
+    /// Signalled when one was.
+    done: Condvar,
+    notices: OnceLock<(Arc<Notifier>, Sender<Ino>)>,
 }
 
-struct Node {
-    ino: Ino,
-    computed: u64,
-    /// How often the kernel was told of it.
-    lookups: u64,
+/// How long the kernel may keep what it is told of an inode.
+#[derive(Clone, Copy)]
+pub(crate) struct Valid {
+    /// That its name means it.
+    pub(crate) entry: Duration,
+    /// Its attributes.
+    pub(crate) attributes: Duration,
 }
 
-/// How the kernel is told of an inode.
-pub(crate) struct Told {
-    /// By this number.
-    pub(crate) node: u64,
-    /// How long its name may be taken to mean it.
-    pub(crate) entry_valid: Duration,
-    pub(crate) attributes_valid: Duration,
-}
+impl Forgetting {
+    /// Has the kernel told through `notifier` when links change.
+    pub(super) fn tell_through(self: &Arc<Forgetting>, notifier: Arc<Notifier>) -> std::io::Result<()> {
+        let (sender, receiver) = channel();
+        let (links, through) = (Arc::downgrade(self), notifier.clone());
+        thread::Builder::new().name("weft-links".into()).spawn(move || tell_kernel(&receiver, &links, &through))?;
+        // A second one would be for the same mount.
+        let _ = self.notices.set((notifier, sender));
+        Ok(())
+    }
 
-impl LinkNodes {
-    /// How the kernel is told of what has `attributes`, once more; of what is no link so that it holds for `valid`.
-    pub(super) fn tell(&self, attributes: &Attributes, valid: Duration) -> Told {
-        let Some(computed) = attributes.computed else {
-            return Told { node: attributes.ino.0, entry_valid: valid, attributes_valid: valid };
+    /// Waits until the kernel has forgotten what it kept of `ino`, if it is to. `WouldBlock`.
+    pub(super) fn settle(&self, vfs: &Vfs, ino: Ino) -> Result<()> {
+        if self.pending.lock().contains_key(&ino) {
+            vfs.may_wait(Wait::Commit)?;
+            let until = Instant::now() + PATIENCE;
+            let mut pending = self.pending.lock();
+            while pending.contains_key(&ino) && !self.done.wait_until(&mut pending, until).timed_out() {}
+        }
+        Ok(())
+    }
+
+    /// How long the kernel may keep `attributes`, and the name by which it has found what has them; of what is no link for `valid`.
+    pub(super) fn valid(&self, vfs: &Vfs, attributes: &Attributes, valid: Duration) -> Valid {
+        if attributes.computed.is_none() {
+            return Valid { entry: valid, attributes: valid };
+        }
+        // What is in a view may be something else at any time.
+        let entry = if weft_vfs::is_unstored(attributes.ino) { Duration::ZERO } else { valid };
+        let is_told = self.notices.get().is_some() && vfs.is_watched(attributes.ino);
+        let attributes = match attributes.kind {
+            Kind::File if is_told => valid,
+            Kind::File => Duration::ZERO,
+            _ => VIEW_VALID.min(valid),
         };
-        let mut table = self.0.lock();
-        let Table { nodes, numbers, given } = &mut *table;
-        let number = *numbers.entry((attributes.ino, computed)).or_insert_with(|| {
-            *given += 1;
-            FIRST + *given
-        });
-        let node = nodes.entry(number).or_insert(Node { ino: attributes.ino, computed, lookups: 0 });
-        node.lookups += 1;
-        Told { node: number, entry_valid: Duration::ZERO, attributes_valid: attributes_valid(attributes, valid) }
+        Valid { entry, attributes }
     }
 
-    /// The inode that the kernel means by `number`.
-    pub(super) fn ino(&self, number: u64) -> Ino {
-        if number < FIRST {
-            return Ino(number);
+    fn told(&self, ino: Ino) {
+        let mut pending = self.pending.lock();
+        if let Some(count) = pending.get_mut(&ino) {
+            *count -= 1;
+            if *count == 0 {
+                pending.remove(&ino);
+            }
         }
-        // What it was never told of is as gone as what it forgot.
-        self.0.lock().nodes.get(&number).map_or(Ino(number), |node| node.ino)
-    }
-
-    /// The kernel takes back having been told `count` times of `number`. Tells which inode that is.
-    pub(super) fn forget(&self, number: u64, count: u64) -> Ino {
-        if number < FIRST {
-            return Ino(number);
-        }
-        let mut table = self.0.lock();
-        let Some(node) = table.nodes.get_mut(&number) else { return Ino(number) };
-        let (ino, computed) = (node.ino, node.computed);
-        node.lookups = node.lookups.saturating_sub(count);
-        if node.lookups == 0 {
-            table.nodes.remove(&number);
-            table.numbers.remove(&(ino, computed));
-        }
-        ino
+        self.done.notify_all();
     }
 }
 
-/// Whether the kernel means a link, or an entry of a view, by `number`.
-pub(super) fn is_link(number: u64) -> bool {
-    number >= FIRST
+impl Observer for Forgetting {
+    fn changed(&self, change: &Change) {
+        let Change::Link { ino } = change else { return };
+        let Some((notifier, thread)) = self.notices.get() else { return };
+        *self.pending.lock().entry(*ino).or_default() += 1;
+        notifier.attributes_changed(*ino);
+        if thread.send(*ino).is_err() {
+            // There is nobody left to tell.
+            self.told(*ino);
+        }
+    }
 }
 
-/// How long the kernel may answer from `attributes`; from those of what is no link, for `valid`.
-pub(super) fn attributes_valid(attributes: &Attributes, valid: Duration) -> Duration {
-    match attributes.computed {
-        None => valid,
-        // It leads nowhere, for now.
-        Some(0) => Duration::ZERO,
-        Some(_) => VALID.min(valid),
+/// Has the kernel forget content, and once more when nobody can be on the way any more who was told of it just before.
+fn tell_kernel(receiver: &Receiver<Ino>, links: &Weak<Forgetting>, notifier: &Notifier) {
+    let mut again: VecDeque<(Instant, Ino)> = VecDeque::new();
+    loop {
+        let wait = again.front().map_or(FOREVER, |(when, _)| when.saturating_duration_since(Instant::now()));
+        match receiver.recv_timeout(wait) {
+            Ok(ino) => {
+                notifier.content_changed(ino);
+                let Some(links) = links.upgrade() else { return };
+                links.told(ino);
+                again.push_back((Instant::now() + ON_THE_WAY, ino));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some((_, ino)) = again.pop_front() {
+                    notifier.content_changed(ino);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
     }
+}
+
+/// Whether `kind` of error says that there is no such name, but that there may be at any time.
+pub(super) fn is_momentary(kind: ErrorKind) -> bool {
+    kind == ErrorKind::NotShown
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_vfs::{Kind, Timestamp};
+    use std::io::{Read, Seek};
+    use weft_store::VolumeOptions;
+    use weft_store::memory::MemoryStore;
+    use weft_vfs::{Options, SystemClock, Timestamp};
 
-    fn attributes(ino: u64, computed: Option<u64>) -> Attributes {
+    fn attributes(ino: u64, kind: Kind, computed: Option<u64>) -> Attributes {
         let at = Timestamp(0);
         let (permissions, uid, gid, nlink, rdev, size, allocated) = (0o644, 0, 0, 1, 0, 0, 0);
         Attributes {
             ino: Ino(ino),
             generation: 0,
-            kind: Kind::File,
+            kind,
             permissions,
             uid,
             gid,
@@ -126,20 +165,42 @@ mod tests {
         }
     }
 
+    fn vfs() -> Arc<Vfs> {
+        let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
+        let options = Options { background: false, ..Options::default() };
+        Vfs::open(store, None, options, Arc::new(SystemClock)).expect("opens")
+    }
+
     #[test]
-    fn each_content_has_a_number_until_it_is_forgotten() {
-        let nodes = LinkNodes::default();
-        let valid = Duration::from_secs(9);
-        let tell = |ino, computed| nodes.tell(&attributes(ino, computed), valid).node;
-        assert_eq!(tell(7, None), 7);
-        let (first, second) = (tell(7, Some(1)), tell(7, Some(2)));
-        assert!(first >= FIRST && second >= FIRST && first != second);
-        assert_eq!(tell(7, Some(1)), first);
-        assert_eq!((nodes.ino(first), nodes.ino(second), nodes.ino(7)), (Ino(7), Ino(7), Ino(7)));
-        assert_eq!(nodes.forget(first, 1), Ino(7));
-        assert_eq!(tell(7, Some(1)), first);
-        assert_eq!(nodes.forget(first, 2), Ino(7));
-        assert_eq!(nodes.ino(first), Ino(first), "nobody knows it any more");
-        assert_ne!(tell(7, Some(1)), first);
+    fn what_nobody_tells_of_is_not_kept() {
+        let (vfs, links, valid) = (vfs(), Forgetting::default(), Duration::from_secs(9));
+        let of = |attributes| {
+            let Valid { entry, attributes } = links.valid(&vfs, &attributes, valid);
+            (entry, attributes)
+        };
+        assert_eq!(of(attributes(7, Kind::File, None)), (valid, valid));
+        assert_eq!(of(attributes(7, Kind::File, Some(3))), (valid, Duration::ZERO));
+        assert_eq!(of(attributes(7, Kind::Directory, Some(3))), (valid, VIEW_VALID));
+        assert_eq!(of(attributes(1 << 62, Kind::File, Some(3))).0, Duration::ZERO);
+    }
+
+    #[test]
+    fn who_asks_waits_until_the_kernel_has_forgotten() {
+        let mut kernel = tempfile::tempfile().expect("a file");
+        let links = Arc::new(Forgetting::default());
+        let notifier = Notifier::new(Arc::new(kernel.try_clone().expect("cloned")));
+        links.tell_through(Arc::new(notifier)).expect("a thread");
+        links.changed(&Change::Link { ino: Ino(7) });
+        links.settle(&vfs(), Ino(7)).expect("waited");
+        assert!(links.pending.lock().is_empty());
+        let mut told = Vec::new();
+        kernel.rewind().expect("rewound");
+        kernel.read_to_end(&mut told).expect("read");
+        // Its attributes first (an offset below 0), then all of it.
+        let offsets: Vec<_> = told
+            .chunks_exact(40)
+            .map(|notice| i64::from_ne_bytes(notice[24..32].try_into().expect("8 bytes")))
+            .collect();
+        assert_eq!(offsets[..2], [-1, 0]);
     }
 }

@@ -1,6 +1,6 @@
 //! Replies: a header, small results, and data as a rope that is not copied.
 
-use crate::dispatch::Told;
+use crate::dispatch::Valid;
 use std::time::Duration;
 use weft_block::Rope;
 use weft_vfs::Attributes;
@@ -114,13 +114,13 @@ impl Reply {
     }
 
     /// `struct fuse_entry_out`.
-    pub(crate) fn entry_out(&mut self, told: &Told, attributes: &Attributes) {
-        self.u64(told.node);
+    pub(crate) fn entry_out(&mut self, attributes: &Attributes, valid: Valid) {
+        self.u64(attributes.ino.0);
         self.u64(u64::from(attributes.generation));
-        self.u64(told.entry_valid.as_secs());
-        self.u64(told.attributes_valid.as_secs());
-        self.u32(told.entry_valid.subsec_nanos());
-        self.u32(told.attributes_valid.subsec_nanos());
+        self.u64(valid.entry.as_secs());
+        self.u64(valid.attributes.as_secs());
+        self.u32(valid.entry.subsec_nanos());
+        self.u32(valid.attributes.subsec_nanos());
         self.attributes(attributes);
     }
 

@@ -26,6 +26,8 @@ pub struct LinkDefinition {
     pub network: String,
     /// Whether results are kept.
     pub memo: bool,
+    /// Whether stages that change bytes one by one are made one, as [`Network::unfused`] tells.
+    pub fuse: bool,
     /// What it looks like.
     pub view: ViewKind,
 }
@@ -187,6 +189,9 @@ impl LinkDefinition {
         if !self.memo {
             put("memo", b"off");
         }
+        if !self.fuse {
+            put("fuse", b"off");
+        }
         match &self.view {
             ViewKind::File => {}
             ViewKind::Members => put("view", b"members"),
@@ -202,7 +207,7 @@ impl LinkDefinition {
     /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft may understand.
     pub fn decode(bytes: &[u8]) -> Option<LinkDefinition> {
         let (targets, network, view) = (Vec::new(), String::new(), ViewKind::File);
-        let mut definition = LinkDefinition { targets, network, memo: true, view };
+        let mut definition = LinkDefinition { targets, network, memo: true, fuse: true, view };
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).ok();
         let mut words = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let mut has_network = false;
@@ -215,6 +220,7 @@ impl LinkDefinition {
                     has_network = true;
                 }
                 (b"memo", b"off") => definition.memo = false,
+                (b"fuse", b"off") => definition.fuse = false,
                 (b"view", b"members") => definition.view = ViewKind::Members,
                 (b"view", b"directory") => definition.view = ViewKind::Directory { rename: None, only: None },
                 (key, value) => match (&mut definition.view, key) {
@@ -227,6 +233,14 @@ impl LinkDefinition {
             }
         }
         has_network.then_some(definition)
+    }
+}
+
+impl LinkDefinition {
+    /// Its network, as it is run.
+    pub(super) fn parse(&self) -> Option<Network> {
+        let network = Network::parse(&self.network).ok()?;
+        Some(if self.fuse { network } else { network.unfused() })
     }
 }
 
@@ -297,7 +311,7 @@ impl State {
 
 fn read(inode: &Inode) -> Option<Link> {
     let definition = LinkDefinition::decode(inode.row.inline.as_ref()?)?;
-    let network = Network::parse(&definition.network).ok()?;
+    let network = definition.parse()?;
     let is_sound = !definition.targets.is_empty() && network.files() <= definition.targets.len();
     let keeps = if definition.targets.len() == 1 { network.keeps() } else { Keeps::default() };
     let inverse = network.inverse();
@@ -320,10 +334,10 @@ mod tests {
         #[test]
         fn a_definition_comes_back_and_nothing_else_is_read_as_one(
             targets in prop::collection::vec(prop::collection::vec(1u8.., 0..20), 1..4),
-            network in "[^\0]{0,30}", memo: bool, view in view(), cut: prop::sample::Index,
+            network in "[^\0]{0,30}", memo: bool, fuse: bool, view in view(), cut: prop::sample::Index,
         ) {
             let targets = targets.into_iter().map(|path| [&b"/"[..], &path].concat()).collect();
-            let definition = LinkDefinition { targets, network, memo, view };
+            let definition = LinkDefinition { targets, network, memo, fuse, view };
             let bytes = definition.encode();
             prop_assert_eq!(LinkDefinition::decode(&bytes), Some(definition.clone()));
             let order = LinkOrder { name: b"name".to_vec(), permissions: 0o640, definition: definition.clone() };
@@ -337,7 +351,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         let link = |targets: &[&str], network: &str| {
             let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-            LinkDefinition { targets, network: network.into(), memo: true, view: ViewKind::File }.check()
+            LinkDefinition { targets, network: network.into(), memo: true, fuse: true, view: ViewKind::File }.check()
         };
         assert!(link(&["/a"], "upper").is_ok());
         assert!(matches!(link(&["/a"], "nothing-of-the-kind"), Err(LinkError::Network(_))));

@@ -32,7 +32,13 @@ struct Shown {
 
 impl Vfs {
     /// As [`Vfs::lookup`], in something that may look like a directory.
+    /// `NotShown` where there is nothing.
     pub(crate) fn lookup_in_view(&self, caller: Caller, view: Ino, name: &[u8]) -> Result<Attributes> {
+        let found = self.look_up_in_view(caller, view, name);
+        found.map_err(|error| if error.kind() == ErrorKind::NotFound { ErrorKind::NotShown.into() } else { error })
+    }
+
+    fn look_up_in_view(&self, caller: Caller, view: Ino, name: &[u8]) -> Result<Attributes> {
         let (source, renames) = match self.run(|state| state.source_of(view))? {
             Seen::Directory { source, renames } => (source, renames),
             Seen::Archive(archive) => return self.lookup_member(caller, view, &archive, name),
@@ -139,6 +145,7 @@ impl State {
             targets: vec![target],
             network: if is_directory || shows { link.definition.network.clone() } else { "identity".into() },
             memo: link.definition.memo,
+            fuse: link.definition.fuse,
             view: if is_directory { link.definition.view.clone() } else { ViewKind::File },
         };
         let (kind, inline) = match found.kind {

@@ -300,7 +300,7 @@ fn member(view: &LinkDefinition, unpack: Option<&str>, size: u64, part: Part) ->
     let is_plain = view.network == "identity";
     let network = if is_plain { unpack?.to_owned() } else { format!("{} | {}", unpack?, view.network) };
     let definition = LinkDefinition { network, view: ViewKind::File, ..view.clone() };
-    let network = Network::parse(&definition.network).ok()?;
+    let network = definition.parse()?;
     let keeps = network.keeps();
     let made = Network::parse(&view.network).ok()?.keeps();
     // The archive tells how long what is unpacked is.

@@ -21,7 +21,8 @@ impl Rename {
         let mut rest = rule.chars();
         let bounds = (rest.next(), rest.next());
         let (Some('s'), Some(mark)) = bounds else { return Err("it is not s/REGEX/TEXT/".into()) };
-        if mark.is_alphanumeric() || mark == '\\' {
+        // These an expression may have escaped, as themselves.
+        if !mark.is_ascii_punctuation() || "\\<>".contains(mark) {
             return Err(format!("'{mark}' cannot stand between its parts"));
         }
         let parts = split(rest.as_str(), mark);
@@ -31,7 +32,7 @@ impl Rename {
         if let Some(unknown) = flags.chars().find(|flag| !"gi".contains(*flag)) {
             return Err(format!("there is no flag '{unknown}'"));
         }
-        let regex = expression(&regex.replace(&format!("\\{mark}"), &mark.to_string()), flags.contains('i'))?;
+        let regex = expression(regex, flags.contains('i'))?;
         Ok(Rename { regex, replacement: replacement(text).into_bytes(), all: flags.contains('g') })
     }
 

@@ -2,6 +2,7 @@
 
 use super::definition::Looks;
 use super::is_unstored;
+use super::watch::Cause;
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
 use crate::attributes::Attributes;
@@ -10,7 +11,7 @@ use crate::inode::Inode;
 use crate::state::State;
 use crate::stop::{Miss, Stop};
 use std::sync::Arc;
-use weft_store::{Ino, InodeRow, Kind, Timestamp};
+use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
 
 /// Links from which links may be made, one from the other.
 const DEPTH_MAX: usize = 16;
@@ -35,6 +36,8 @@ pub(crate) struct Resolved {
     pub(crate) source: Version,
     /// Which content it has.
     pub(crate) version: Version,
+    /// What all this follows from.
+    causes: Vec<Cause>,
     /// What the three classes may do with all targets at once, as permission bits.
     rights: u32,
     mtime: Timestamp,
@@ -106,6 +109,7 @@ impl State {
             Err(Stop::Fail(_)) => return Ok(own),
             Err(miss) => return Err(miss),
         };
+        self.watches.watch(ino, &resolved.causes);
         let permissions = own.permissions & resolved.permissions();
         if resolved.link.looks.is_some() {
             let (mtime, ctime) = (resolved.mtime, own.ctime.max(resolved.ctime));
@@ -136,10 +140,12 @@ impl State {
         let mut content = Vec::new();
         let (mtime, ctime) = (row.mtime, row.ctime);
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
-        let mut resolved = Resolved { targets, source, version, rights: 0o777, mtime, ctime, link: link.clone() };
+        let mut resolved =
+            Resolved { targets, source, version, causes: Vec::new(), rights: 0o777, mtime, ctime, link: link.clone() };
         let wants_directory = matches!(link.looks, Some(Looks::Directory(_)));
         for path in &link.definition.targets {
-            let (target, way) = self.walk(path, owner)?;
+            let (target, way) = self.walk(path, owner, &mut resolved.causes)?;
+            resolved.causes.push((target, None));
             let kind = self.inode(target)?.row.kind;
             let (times, rights) = match kind {
                 Kind::Transformation => {
@@ -150,6 +156,7 @@ impl State {
                     }
                     let inner = self.resolve_at(target, depth + 1)?;
                     content.extend(inner.version);
+                    resolved.causes.extend(inner.causes.iter().cloned());
                     let row = self.inode(target)?.row.clone();
                     let permissions = row.permissions & inner.permissions();
                     ((inner.mtime, inner.ctime), rights(&InodeRow { permissions, ..row }, false, owner))
@@ -210,11 +217,13 @@ impl State {
     }
 
     /// The inode at `path`, and what the classes of `owner` may do there for all that the directories on the way allow.
-    fn walk(&mut self, path: &[u8], owner: Owner) -> Result<(Ino, u32), Stop> {
+    /// Adds what that follows from to `causes`.
+    fn walk(&mut self, path: &[u8], owner: Owner, causes: &mut Vec<Cause>) -> Result<(Ino, u32), Stop> {
         let mut names: Vec<Vec<u8>> = components(path);
         let (mut at, mut allowed, mut symlinks) = (Ino::ROOT, 0o777, 0);
         while let Some(name) = names.pop() {
             self.directory(at)?;
+            causes.push((at, None));
             let has_acl = self.has_acl(at)?;
             let search = rights(&self.inode(at)?.row, has_acl, owner) & SEARCH;
             allowed &= search | search << 1 | search << 2;
@@ -222,6 +231,7 @@ impl State {
                 at = self.directory(at)?.row.parent;
                 continue;
             }
+            causes.push((at, Some(Name::new(&name)?)));
             let found = self.existing(at, &name)?;
             if found.kind != Kind::Symlink {
                 at = found.ino;

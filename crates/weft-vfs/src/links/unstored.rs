@@ -16,8 +16,8 @@ const FIRST: u64 = 1 << 62;
 /// Those that nobody holds, at most.
 const UNHELD_MAX: usize = 1 << 14;
 
-/// Whether inode `ino` is in memory alone.
-pub(crate) fn is_unstored(ino: Ino) -> bool {
+/// Whether inode `ino` is in memory alone: an entry of a view.
+pub fn is_unstored(ino: Ino) -> bool {
     ino.0 >= FIRST
 }
 

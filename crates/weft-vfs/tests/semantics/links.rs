@@ -11,7 +11,7 @@ use weft_vfs::{
 
 fn definition(targets: &[&str], network: &str) -> LinkDefinition {
     let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-    LinkDefinition { targets, network: network.into(), memo: true, view: ViewKind::File }
+    LinkDefinition { targets, network: network.into(), memo: true, fuse: true, view: ViewKind::File }
 }
 
 impl Volume {
@@ -341,7 +341,7 @@ fn a_view_shows_what_is_in_its_source_as_it_is_now() {
     volume.vfs.unlink(source, b"a.txt").expect("unlinked");
     assert_eq!((read(view.ino, "a").unwrap(), volume.find(view.ino, "a").unwrap().ino == gone), ("a".into(), false));
     assert_eq!(kind(volume.all(gone)), ErrorKind::NotFound);
-    assert_eq!(kind(volume.find(view.ino, "a.txt")), ErrorKind::NotFound);
+    assert_eq!(kind(volume.find(view.ino, "a.txt")), ErrorKind::NotShown);
     assert_eq!(list(view.ino).len(), 3);
     // Nothing in it can be changed but what is written through.
     let (a, root) = (volume.find(view.ino, "a").unwrap(), Caller::ROOT);
@@ -463,4 +463,62 @@ fn members_are_transformed_if_a_view_says_so() {
     let read = |name: &str| volume.all(volume.find(view, name).unwrap().ino).unwrap();
     assert_eq!((read("a"), read("b")), (b"2\n".to_vec(), b"1\n".to_vec()));
     assert_eq!(volume.find(view, "a").unwrap().size, 2);
+}
+
+/// Hears of links that are outdated.
+#[derive(Default)]
+struct Hears(std::sync::Mutex<Vec<Ino>>);
+
+impl weft_vfs::Observer for Hears {
+    fn changed(&self, change: &weft_vfs::Change) {
+        if let weft_vfs::Change::Link { ino } = change {
+            self.0.lock().unwrap().push(*ino);
+        }
+    }
+}
+
+#[test]
+fn who_keeps_what_was_told_of_a_link_hears_when_it_is_no_longer_so() {
+    let volume = Volume::new();
+    let hears = std::sync::Arc::new(Hears::default());
+    let observer: std::sync::Arc<dyn weft_vfs::Observer> = hears.clone();
+    volume.vfs.observe(&observer);
+    let directory = volume.directory("d");
+    let file = volume.make(directory, "file", FILE);
+    let link = volume.link("link", "/d/file", "upper");
+    let outer = volume.link("outer", "/link", "wc");
+    let heard = |what: &str, links: &[Ino], work: &dyn Fn()| {
+        for link in [link, outer] {
+            volume.attributes(link);
+            assert!(volume.vfs.is_watched(link));
+        }
+        work();
+        let mut now = std::mem::take(&mut *hears.0.lock().unwrap());
+        now.sort();
+        assert_eq!(now, links, "{what}");
+        links.iter().for_each(|link| assert!(!volume.vfs.is_watched(*link)));
+    };
+    let both = [link, outer];
+    let bits = |bits| SetAttributes { permissions: Some(bits), ..SetAttributes::default() };
+    heard("a write, and another that nobody has looked after", &both, &|| {
+        volume.write(file, 0, b"a");
+        volume.write(file, 0, b"b");
+    });
+    heard("a change of length", &both, &|| volume.change(file, SetAttributes { size: Some(9), ..bits(0o644) }));
+    heard("rights of the target", &both, &|| volume.change(file, bits(0o600)));
+    heard("rights of a directory on the way", &both, &|| volume.change(directory, bits(0o700)));
+    heard("other names", &[], &|| {
+        volume.make(directory, "other", FILE);
+        volume.file("another");
+        volume.vfs.unlink(directory, b"other").expect("unlinked");
+    });
+    heard("the target moves", &both, &|| {
+        volume.vfs.rename((directory, b"file"), (directory, b"moved"), RenameMode::Replace).expect("renamed");
+    });
+    volume.vfs.rename((directory, b"moved"), (directory, b"file"), RenameMode::Replace).expect("renamed");
+    heard("a directory on the way moves", &both, &|| {
+        volume.vfs.rename((Ino::ROOT, b"d"), (Ino::ROOT, b"e"), RenameMode::Replace).expect("renamed");
+    });
+    volume.vfs.rename((Ino::ROOT, b"e"), (Ino::ROOT, b"d"), RenameMode::Replace).expect("renamed");
+    heard("the inner link goes", &[outer], &|| volume.vfs.unlink(Ino::ROOT, b"link").expect("unlinked"));
 }
