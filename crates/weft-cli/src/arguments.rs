@@ -143,6 +143,17 @@ pub struct Link {
     pub svg: bool,
 }
 
+/// Of whom something is permitted.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Whose {
+    /// Nobody's
+    Nobody,
+    /// Those of the super-user
+    Root,
+    /// Everybody's
+    Everybody,
+}
+
 /// Whether something is done.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnOff {
@@ -430,6 +441,9 @@ pub struct Open {
     /// Most bytes kept, in the volume, of what transformation links gave, until it is unmounted; 0 keeps nothing
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]
     pub memo: u64,
+    /// Whose transformation links may run code that their maker brings (the stage exec)
+    #[arg(long, value_name = "WHOSE", default_value = "root")]
+    pub exported_stages: Whose,
     /// Never move access times
     #[arg(long, conflicts_with = "strictatime")]
     pub noatime: bool,

@@ -1,6 +1,6 @@
 //! What daemons that serve a volume are told by arguments.
 
-use crate::arguments::{Open, Served};
+use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::postgres::OpenOptions;
-use weft_vfs::{AtimePolicy, Options, Vfs};
+use weft_vfs::{AtimePolicy, Exported, Options, Vfs};
 
 impl Open {
     /// How the volume is opened, with so many bytes of cached blocks if nobody says how many.
@@ -25,6 +25,11 @@ impl Open {
             keep_written: false,
             read_ahead_bytes: self.read_ahead,
             memo_bytes_max: self.memo,
+            exported: match self.exported_stages {
+                Whose::Nobody => Exported::Nobody,
+                Whose::Root => Exported::Root,
+                Whose::Everybody => Exported::Everybody,
+            },
             atime: match (self.noatime, self.strictatime) {
                 (true, _) => AtimePolicy::Never,
                 (_, true) => AtimePolicy::Always,

@@ -55,7 +55,7 @@ impl From<ErrorKind> for Status {
             ErrorKind::NoSpace => Status::NoSpc,
             ErrorKind::QuotaExceeded => Status::DQuot,
             ErrorKind::ReadOnly => Status::RoFs,
-            ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::Loop => Status::Io,
+            ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::Loop | ErrorKind::TimedOut => Status::Io,
             ErrorKind::NotSynchronized => Status::NotSync,
             ErrorKind::Stale => Status::Stale,
             // Asked for again, later, it will not have to wait.

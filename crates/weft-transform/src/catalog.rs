@@ -1,5 +1,6 @@
 //! All native stages, with what they do in words.
 
+use crate::exported::command;
 use crate::language::{Call, NetworkError};
 use crate::stage::Stage;
 use crate::stages::{archives, charsets, codecs, frames, hashes, maps, records, reversing, selecting, sorting, texts};
@@ -77,6 +78,13 @@ pub const STAGES: &[Entry] = &[
         "subtract N from each byte",
         "Modulo 256; N is 1 unless given. Keeps length and place.",
         maps::decrement,
+    ),
+    entry(
+        "exec",
+        "exec [-t SECONDS] COMMAND",
+        "any command of the shell",
+        "What 'sh -c COMMAND' makes of it: quote it as one word. It runs as nobody if Weft is the super-user's, gains no privileges, has no environment to speak of, and bounds: 2 GiB of memory, an hour of a processor, files of 1 GiB. It may leave input unread. If it ends with another code than 0, or neither takes nor gives anything for 60 seconds, or as many as -t says, that is an error. Links with it are for the super-user to make.",
+        command::exec,
     ),
     entry(
         "grep",

@@ -8,6 +8,7 @@ mod ahead;
 pub mod archive;
 mod arguments;
 pub mod catalog;
+mod exported;
 mod flow;
 mod fork;
 mod joins;

@@ -93,6 +93,11 @@ impl Network {
         all
     }
 
+    /// Whether a stage of it runs code of whoever wrote it, outside of this process.
+    pub fn is_exported(&self) -> bool {
+        is_exported(&self.parts)
+    }
+
     /// What comes of `bytes`, all that there are; or any part of them, if it keeps places.
     pub fn apply(&self, bytes: Rope) -> Result<Rope, RunError> {
         let mut applied = Rope::new();
@@ -111,6 +116,14 @@ impl Network {
     pub(crate) fn plan(&self) -> Vec<Part> {
         if self.fuses { fused(&self.parts) } else { self.parts.clone() }
     }
+}
+
+fn is_exported(parts: &[Part]) -> bool {
+    parts.iter().any(|part| match part {
+        Part::Stage { stage, .. } => stage.is_exported,
+        Part::Join { branches, .. } => branches.iter().any(|branch| is_exported(branch)),
+        Part::File { .. } => false,
+    })
 }
 
 /// Bytes that are all a network reads.

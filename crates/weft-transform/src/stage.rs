@@ -4,6 +4,7 @@ use crate::flow::{Input, Output};
 use crate::stages::maps::ByteMap;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 /// What bytes are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub(crate) struct Stage {
     pub(crate) byte_map: Option<ByteMap>,
     /// Whether it works so hard that a thread of its own is worth handing its results over.
     pub(crate) is_heavy: bool,
+    /// Whether it is code that nobody has to trust, run outside of this process: who may have that is a matter of permission.
+    pub(crate) is_exported: bool,
     /// Begins to run.
     pub(crate) start: Box<dyn Fn() -> Result<Box<dyn Running>, StageError> + Send + Sync>,
 }
@@ -53,6 +56,7 @@ impl Stage {
             inverse: None,
             byte_map: None,
             is_heavy: false,
+            is_exported: false,
             start: Box::new(move || Ok(Box::new(start()))),
         }
     }
@@ -92,6 +96,9 @@ pub enum StageError {
     /// What it was given is not what it can work on.
     #[error("{0}")]
     Data(String),
+    /// It has neither taken nor given anything for so long.
+    #[error("it has done nothing for {} seconds", .0.as_secs())]
+    Idle(Duration),
     /// It could not keep what it must.
     #[error("cannot use a temporary file: {0}")]
     Temporary(#[from] io::Error),

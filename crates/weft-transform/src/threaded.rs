@@ -42,8 +42,29 @@ struct State {
     output: VecDeque<Slice>,
     output_bytes: usize,
     done: Option<Result<(), StageError>>,
+    /// The thread wants no more input.
+    is_stopped: bool,
     /// Nobody wants the results any more.
     is_gone: bool,
+}
+
+/// Ends what reads a [`Reader`], from another thread.
+pub(crate) struct Stop(Arc<Queues>);
+
+impl Stop {
+    pub(crate) fn stop(&self) {
+        let mut state = self.0.state.lock();
+        state.is_stopped = true;
+        state.is_hungry = false;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Reader {
+    /// What has the next read fail that finds nothing at hand, and all after it.
+    pub(crate) fn stop(&self) -> Stop {
+        Stop(self.queues.clone())
+    }
 }
 
 /// What such a stage reads.
@@ -149,7 +170,7 @@ impl BufRead for Reader {
             self.taken = 0;
             let mut state = self.queues.state.lock();
             self.front = loop {
-                if state.is_gone {
+                if state.is_gone || state.is_stopped {
                     return Err(gone());
                 }
                 if let Some(slice) = state.input.pop_front() {

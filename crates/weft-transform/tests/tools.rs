@@ -467,3 +467,27 @@ fn networks_that_make_no_sense_are_refused_with_the_place() {
     assert!(Network::parse("zstd | xz | base64 | grep a").is_ok());
     assert!(Network::parse("grep a").expect("a network").inverse().is_none());
 }
+
+#[test]
+fn commands_are_stages_and_what_becomes_of_them_is_told() {
+    let long: Vec<u8> = (0..400_000u32).flat_map(|number| format!("{number}\n").into_bytes()).collect();
+    let text = |network: &str| run(network, &long, &[70_000]).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert_eq!(run("exec cat", &long, &[70_000]).unwrap(), long);
+    assert_eq!(text("exec 'grep 99' | exec 'wc -l'").unwrap(), text("grep 99 | wc -l").unwrap());
+    // It may end before it has read all, and leave others behind.
+    assert_eq!(text("exec 'head -1; sleep 1000 >/dev/null 2>&1 &'").unwrap(), "0\n");
+    assert_eq!(text("exec true").unwrap(), "");
+    assert_eq!(text("exec 'seq 1 100000000' | head -2").unwrap(), "1\n2\n");
+    let error = |network: &str| text(network).expect_err("it fails").to_string();
+    assert_eq!(
+        error("exec 'echo one >&2; echo two >&2; exit 3'"),
+        "exec 'echo one >&2; echo two >&2; exit 3': it ended with exit status: 3: two"
+    );
+    assert!(error("exec 'cat; kill -SEGV $$'").contains("signal: 11"));
+    assert!(error("exec nothing-of-the-kind").contains("exit status: 127"));
+    for idle in ["exec -t 1 'sleep 1000'", "exec -t 1 'exec >&-; sleep 1000'"] {
+        assert!(error(idle).ends_with("it has done nothing for 1 seconds"), "{idle}: {}", error(idle));
+    }
+    // It has no more than it needs.
+    assert_eq!(text("exec 'echo $HOME$SECRET; pwd; ulimit -c; ulimit -v'").unwrap(), "\n/\n0\n2097152\n");
+}

@@ -58,6 +58,8 @@ pub enum ErrorKind {
     Loop,
     /// It is a transformation link, and this is done to what it leads to, or not at all.
     Transformed,
+    /// What is waited for does not come.
+    TimedOut,
     /// The inode is gone (stale handle).
     Stale,
     /// The operation would wait and the thread's hook did not allow it; nothing was changed.
@@ -91,6 +93,7 @@ impl ErrorKind {
             ErrorKind::NotSynchronized => libc::EBUSY,
             ErrorKind::Loop => libc::ELOOP,
             ErrorKind::Transformed => libc::EACCES,
+            ErrorKind::TimedOut => libc::ETIMEDOUT,
             ErrorKind::Stale => libc::ESTALE,
             ErrorKind::WouldBlock => libc::EAGAIN,
         }

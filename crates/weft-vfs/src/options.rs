@@ -21,6 +21,8 @@ pub struct Options {
     pub read_ahead_bytes: u64,
     /// Most bytes kept of what transformation links give; 0: nothing is kept.
     pub memo_bytes_max: u64,
+    /// Whose links may run code of their own ([`weft_transform::Network::is_exported`]).
+    pub exported: Exported,
     /// When reading moves the access time.
     pub atime: AtimePolicy,
     /// Refuse every change with `ReadOnly`.
@@ -40,6 +42,7 @@ impl Default for Options {
             keep_written: false,
             read_ahead_bytes: 8 << 20,
             memo_bytes_max: 4 << 30,
+            exported: Exported::Root,
             atime: AtimePolicy::Relative,
             read_only: false,
             background: true,
@@ -56,4 +59,26 @@ pub enum AtimePolicy {
     Never,
     /// Always (`strictatime`).
     Always,
+}
+
+/// Whose links may run code that their maker brings: it runs without privileges and with bounds, but it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exported {
+    /// Nobody's.
+    Nobody,
+    /// Those of the super-user.
+    Root,
+    /// Everybody's.
+    Everybody,
+}
+
+impl Exported {
+    /// Whether user `uid` may have such links.
+    pub(crate) fn allows(self, uid: u32) -> bool {
+        match self {
+            Exported::Nobody => false,
+            Exported::Root => uid == 0,
+            Exported::Everybody => true,
+        }
+    }
 }

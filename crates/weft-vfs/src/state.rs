@@ -12,7 +12,7 @@ use crate::journal::Journal;
 use crate::links::{Length, Version, Watches, is_unstored};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
-use crate::options::Options;
+use crate::options::{Exported, Options};
 use crate::stop::{Miss, Stop};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) logged: OpNo,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
+    /// Whose links may run code of their own.
+    pub(crate) exported: Exported,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
@@ -99,6 +101,7 @@ impl State {
             durable: counters.op,
             logged: counters.op,
             finished: 0,
+            exported: options.exported,
             watches: Watches::default(),
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),

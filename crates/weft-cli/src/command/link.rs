@@ -122,7 +122,11 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     // The kernel must never have heard that there is no such name.
     let name = format!(".weft-link-{}", std::process::id());
     let order = LinkOrder { name: name.into_bytes(), permissions: permissions(&definition), definition };
-    rustix::fs::setxattr(directory, OsStr::from_bytes(LINK), &order.encode(), XattrFlags::empty())?;
+    let set = rustix::fs::setxattr(directory, OsStr::from_bytes(LINK), &order.encode(), XattrFlags::empty());
+    if set == Err(Errno::PERM) && order.definition.is_exported() {
+        bail!("whose links may run commands is for who mounts the volume to say ('weft mount --exported-stages')");
+    }
+    set?;
     let made = directory.join(OsStr::from_bytes(&order.name));
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
     if renamed.is_err() {

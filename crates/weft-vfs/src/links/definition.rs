@@ -175,6 +175,11 @@ impl LinkDefinition {
         Ok(())
     }
 
+    /// Whether it runs code of whoever makes it.
+    pub fn is_exported(&self) -> bool {
+        Network::parse(&self.network).is_ok_and(|network| network.is_exported())
+    }
+
     /// As a row holds it: keys and values, each ended by a NUL. `target` comes once for each, in their order.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -262,7 +267,8 @@ impl LinkOrder {
 }
 
 impl Vfs {
-    /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`]; `Invalid` if [`LinkDefinition::check`] says what is wrong.
+    /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`]; `Invalid` if [`LinkDefinition::check`] says what is wrong, `NotPermitted` if the
+    /// caller may make none that runs code of its own.
     pub fn make_link(
         &self,
         caller: Caller,
@@ -273,6 +279,9 @@ impl Vfs {
     ) -> Result<Attributes> {
         let name = Name::new(name)?;
         definition.check().map_err(|_| ErrorKind::Invalid)?;
+        if definition.is_exported() && !self.options.exported.allows(caller.uid) {
+            return Err(ErrorKind::NotPermitted.into());
+        }
         let target = definition.encode();
         let node = MakeNode { kind: Kind::Transformation, permissions, umask: 0, rdev: 0 };
         let time = self.now();

@@ -139,6 +139,10 @@ impl State {
         let owner = Owner { uid: row.uid, gid: row.gid };
         let mut content = Vec::new();
         let (mtime, ctime) = (row.mtime, row.ctime);
+        // Of an entry of a view it was asked whose the view is.
+        if link.network.is_exported() && !is_unstored(ino) && !self.exported.allows(owner.uid) {
+            return Err(ErrorKind::NotPermitted.into());
+        }
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
         let mut resolved =
             Resolved { targets, source, version, causes: Vec::new(), rights: 0o777, mtime, ctime, link: link.clone() };

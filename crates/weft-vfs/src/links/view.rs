@@ -11,7 +11,7 @@ use crate::volume::Vfs;
 use std::collections::VecDeque;
 use weft_block::{Rope, Slice};
 use weft_store::{Ino, Kind};
-use weft_transform::{Run, RunError};
+use weft_transform::{Run, RunError, StageError};
 
 /// Bytes that a run holds behind where it is.
 const BEHIND_BYTES: usize = 4 << 20;
@@ -178,6 +178,7 @@ impl View {
         let kind = match target_error(&error) {
             Some(TargetError::Changed) => return Stopped::Changed,
             Some(TargetError::Vfs(error)) => error.kind(),
+            None if matches!(error, RunError::Stage { source: StageError::Idle(_), .. }) => ErrorKind::TimedOut,
             None => ErrorKind::Io,
         };
         self.ends(Some(kind));

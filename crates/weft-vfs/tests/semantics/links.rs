@@ -522,3 +522,47 @@ fn who_keeps_what_was_told_of_a_link_hears_when_it_is_no_longer_so() {
     volume.vfs.rename((Ino::ROOT, b"e"), (Ino::ROOT, b"d"), RenameMode::Replace).expect("renamed");
     heard("the inner link goes", &[outer], &|| volume.vfs.unlink(Ino::ROOT, b"link").expect("unlinked"));
 }
+
+#[test]
+fn code_that_its_maker_brings_runs_only_for_those_who_may_have_that() {
+    use weft_vfs::Exported;
+    let user = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
+    let link = definition(&["/file"], "upper | exec 'rev'");
+    for (exported, by_root, by_user) in [
+        (Exported::Nobody, Some(ErrorKind::NotPermitted), Some(ErrorKind::NotPermitted)),
+        (Exported::Root, None, Some(ErrorKind::NotPermitted)),
+        (Exported::Everybody, None, None),
+    ] {
+        let volume = Volume::with(volume_options(), Options { exported, ..options() });
+        let file = volume.file("file");
+        volume.write(file, 0, b"abc\n");
+        for (caller, name, refused) in [(Caller::ROOT, "by root", by_root), (user, "by a user", by_user)] {
+            let made = volume.vfs.make_link(caller, Ino::ROOT, name.as_bytes(), 0o644, &link);
+            assert_eq!(made.as_ref().err().map(weft_vfs::Error::kind), refused, "{exported:?}, {name}");
+            if let Ok(made) = made {
+                assert_eq!(volume.all(made.ino).unwrap(), b"CBA\n");
+                // A link that was given away is its new owner's.
+                volume.change(made.ino, SetAttributes { uid: Some(1001), ..SetAttributes::default() });
+                let read = volume.all(made.ino).map_err(|error| error.kind());
+                let expected =
+                    if exported == Exported::Everybody { Ok(b"CBA\n".to_vec()) } else { Err(ErrorKind::NotPermitted) };
+                assert_eq!(read, expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_command_that_hangs_ends_in_time_and_disturbs_nothing_else() {
+    let volume = Volume::new();
+    let file = volume.file("file");
+    volume.write(file, 0, b"abc\n");
+    let hangs = volume.link("hangs", "/file", "exec -t 1 'sleep 1000'");
+    let fails = volume.link("fails", "/file", "exec 'exit 7'");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| kind(volume.all(hangs)));
+        assert_eq!(kind(volume.all(fails)), ErrorKind::Io);
+        assert_eq!(volume.all(file).unwrap(), b"abc\n");
+        assert_eq!(waits.join().unwrap(), ErrorKind::TimedOut);
+    });
+}
