@@ -210,7 +210,7 @@ pub const STAGES: &[Entry] = &[
         "sort",
         "sort [-n] [-r] [-u]",
         "sort lines",
-        "As sort(1) in the C locale, by bytes; -n: by the number that they begin with (of more than 15 digits only the first are sure to count, with -u, too); -r: the other way round; -u: of equal ones the first. More than 64 MiB of lines go through temporary files.",
+        "As sort(1) in the C locale, by bytes; -n: by the number that they begin with, of any length; -r: the other way round; -u: of equal ones the first. More than 64 MiB of lines go through temporary files.",
         sorting::sort,
     ),
     entry(

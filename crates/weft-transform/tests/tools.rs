@@ -96,6 +96,7 @@ fn nasty() -> Vec<Vec<u8>> {
         vec![0xff; 70_000],
         b"caf\xe9 \xff\xfe invalid\n\xc3\n".repeat(9),
         b"b\ta\tc\nno tab\n\t\tx\na\tb\n".to_vec(),
+        b"12345678901234567890\n12345678901234567891\n-12345678901234567891\n0.1000000000000000000001\n.1\n0.10\n-.5\n-0.50\n00012345678901234567890.0\n".to_vec(),
         b"10\n9\n-3\n2.5\n1e3\n x\n007\n7\n-0\n0\n".to_vec(),
         bytes(200_000, &all),
         bytes(100_000, b"ab \n\tABz019"),

@@ -34,7 +34,8 @@ impl Order {
     fn compare(self, one: (u64, &[u8]), other: (u64, &[u8])) -> Ordering {
         let order = one.0.cmp(&other.0).then_with(|| {
             // As sort(1): of one number are lines told apart by their bytes, unless only one is kept.
-            if self.numeric && self.unique { Ordering::Equal } else { one.1.cmp(other.1) }
+            let by_number = if self.numeric { Decimal::of(one.1).cmp(&Decimal::of(other.1)) } else { Ordering::Equal };
+            if self.numeric && self.unique { by_number } else { by_number.then_with(|| one.1.cmp(other.1)) }
         });
         if self.reverse { order.reverse() } else { order }
     }
@@ -53,7 +54,58 @@ impl Order {
     }
 }
 
-/// The number that a line begins with (sort -n); 0 if there is none.
+/// The number that a line begins with, of as many digits as it has; 0 if there is none.
+#[derive(PartialEq, Eq)]
+struct Decimal<'a> {
+    is_negative: bool,
+    /// Its digits before the point, without zeros before them.
+    whole: &'a [u8],
+    /// Those after it, without zeros behind them.
+    fraction: &'a [u8],
+}
+
+impl Decimal<'_> {
+    fn of(line: &[u8]) -> Decimal<'_> {
+        let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let line = line.trim_ascii_start();
+        let (is_negative, line) = line.strip_prefix(b"-").map_or((false, line), |rest| (true, rest));
+        let (whole, rest) = line.split_at(digits(line));
+        let fraction = rest.strip_prefix(b".").map_or(&[][..], |rest| &rest[..digits(rest)]);
+        let whole = &whole[whole.iter().take_while(|digit| **digit == b'0').count()..];
+        let zeros = fraction.iter().rev().take_while(|digit| **digit == b'0').count();
+        let fraction = &fraction[..fraction.len() - zeros];
+        // -0 is no less than 0.
+        Decimal { is_negative: is_negative && !(whole.is_empty() && fraction.is_empty()), whole, fraction }
+    }
+}
+
+impl Ord for Decimal<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let size = |of: &Self, than: &Self| {
+            let by_whole = of.whole.len().cmp(&than.whole.len()).then_with(|| of.whole.cmp(than.whole));
+            by_whole.then_with(|| of.fraction.cmp(than.fraction))
+        };
+        match (self.is_negative, other.is_negative) {
+            (false, false) => size(self, other),
+            (true, true) => size(other, self),
+            (is_negative, _) => {
+                if is_negative {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                }
+            }
+        }
+    }
+}
+
+impl PartialOrd for Decimal<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// About the number that a line begins with (sort -n): the first fifteen digits are sure; 0 if there is none.
 fn number(line: &[u8]) -> f64 {
     let line = line.trim_ascii_start();
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
