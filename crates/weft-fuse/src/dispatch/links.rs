@@ -76,7 +76,7 @@ impl Forgetting {
         let entry = if weft_vfs::is_unstored(attributes.ino) { Duration::ZERO } else { valid };
         let is_told = self.notices.get().is_some() && vfs.is_watched(attributes.ino);
         let attributes = match attributes.kind {
-            Kind::File if is_told => valid,
+            Kind::File if is_told && attributes.computed != Some(0) => valid,
             Kind::File => Duration::ZERO,
             _ => VIEW_VALID.min(valid),
         };

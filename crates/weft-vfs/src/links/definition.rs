@@ -175,6 +175,12 @@ impl LinkDefinition {
         Ok(())
     }
 
+    /// Its network, as it is run.
+    pub(super) fn parse(&self) -> Option<Network> {
+        let network = Network::parse(&self.network).ok()?;
+        Some(if self.fuse { network } else { network.unfused() })
+    }
+
     /// Whether it runs code of whoever makes it.
     pub fn is_exported(&self) -> bool {
         Network::parse(&self.network).is_ok_and(|network| network.is_exported())
@@ -238,14 +244,6 @@ impl LinkDefinition {
             }
         }
         has_network.then_some(definition)
-    }
-}
-
-impl LinkDefinition {
-    /// Its network, as it is run.
-    pub(super) fn parse(&self) -> Option<Network> {
-        let network = Network::parse(&self.network).ok()?;
-        Some(if self.fuse { network } else { network.unfused() })
     }
 }
 

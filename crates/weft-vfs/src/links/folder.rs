@@ -31,8 +31,7 @@ struct Shown {
 }
 
 impl Vfs {
-    /// As [`Vfs::lookup`], in something that may look like a directory.
-    /// `NotShown` where there is nothing.
+    /// As [`Vfs::lookup`], in something that may look like a directory. `NotShown` where there is nothing.
     pub(crate) fn lookup_in_view(&self, caller: Caller, view: Ino, name: &[u8]) -> Result<Attributes> {
         let found = self.look_up_in_view(caller, view, name);
         found.map_err(|error| if error.kind() == ErrorKind::NotFound { ErrorKind::NotShown.into() } else { error })

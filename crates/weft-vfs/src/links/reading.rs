@@ -1,6 +1,6 @@
 //! Reading links.
 
-use super::resolve::{Length, Resolved};
+use super::resolve::Resolved;
 use super::view::{Step, Stopped, View};
 use crate::blocking::{self, Wait};
 use crate::error::{ErrorKind, Result};
@@ -72,8 +72,16 @@ impl Vfs {
                 }
                 Ok(Step::Wanting) => {}
                 Err(Problem::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
-                Err(Problem::Stopped(Stopped::NotKept)) => view.lock().give_up(),
-                Err(Problem::Stopped(Stopped::Failed(error))) => {
+                Err(Problem::Stopped(Stopped::NotKept)) => {
+                    view.lock().give_up();
+                    self.views.keeps(self, &resolved.version, 0);
+                }
+                Err(Problem::Stopped(Stopped::Failed(failure))) => {
+                    if !failure.is_lasting {
+                        // The next one who asks has it tried again.
+                        self.views.forget(&resolved.version);
+                    }
+                    let error = failure.kind;
                     return if matches!(wanted, Wanted::Length) { Ok(Some(Rope::new())) } else { Err(error.into()) };
                 }
                 Err(Problem::Stopped(Stopped::Changed)) => {
@@ -113,8 +121,8 @@ impl Vfs {
     }
 
     fn learn(&self, view: &View, resolved: &Resolved) {
-        if let Some(bytes) = view.len() {
-            self.state.lock().learn_length(resolved.version, Length { bytes });
+        if let Some(length) = view.len() {
+            self.state.lock().learn_length(resolved.version, length);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::inode::Inode;
 use crate::state::State;
 use crate::stop::{Miss, Stop};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
 
 /// Links from which links may be made, one from the other.
@@ -18,6 +19,9 @@ const DEPTH_MAX: usize = 16;
 
 /// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
+
+/// How long after a failure that may pass a length is not computed again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Lengths that are remembered.
 const LENGTHS_MAX: usize = 1 << 16;
@@ -55,6 +59,8 @@ struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length {
     pub(crate) bytes: u64,
+    /// When computing it failed, if that may pass.
+    pub(crate) failed: Option<Instant>,
 }
 
 impl State {
@@ -117,11 +123,11 @@ impl State {
             let size = if target.kind == Kind::Directory { target.size } else { 0 };
             return Ok(Attributes { size, permissions, mtime, ctime, ..own });
         }
-        let size = self.length(ino, &resolved, 0)?;
+        let Length { bytes: size, failed } = self.length(ino, &resolved, 0)?;
         let (mtime, ctime) = (own.mtime.max(resolved.mtime), own.ctime.max(resolved.ctime));
         let (number, _) = resolved.version.split_first_chunk().expect("a digest is longer");
-        // 0 is for what leads nowhere.
-        let computed = Some(u64::from_le_bytes(*number) | 1);
+        // 0 is for what gives nothing, for now.
+        let computed = Some(if failed.is_some() { 0 } else { u64::from_le_bytes(*number) | 1 });
         Ok(Attributes { size, allocated: size, permissions, mtime, ctime, computed, ..own })
     }
 
@@ -194,19 +200,20 @@ impl State {
     }
 
     /// How long the content of link `ino` is.
-    fn length(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<u64, Stop> {
+    fn length(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Length, Stop> {
         let part = resolved.link.part.filter(|_| resolved.link.keeps.length).map(|part| part.len);
         if let Some(known) = resolved.link.size.or(part) {
-            return Ok(known);
+            return Ok(Length { bytes: known, failed: None });
         }
         if !resolved.link.keeps.length {
-            let known = self.lengths.get(&resolved.version);
-            return known.map(|length| length.bytes).ok_or_else(|| Miss::Length(ino).into());
+            let known = self.lengths.get(&resolved.version).copied();
+            let known = known.filter(|length| length.failed.is_none_or(|at| at.elapsed() < RETRY));
+            return known.ok_or_else(|| Miss::Length(ino).into());
         }
         let target = resolved.targets[0];
         let inode = self.inode(target)?;
         if inode.row.kind == Kind::File {
-            return Ok(inode.row.size);
+            return Ok(Length { bytes: inode.row.size, failed: None });
         }
         let inner = self.resolve_at(target, depth + 1)?;
         self.length(target, &inner, depth + 1)

@@ -3,13 +3,15 @@
 //! It is kept in a file without a name as long as there is room for it, and then computed once. Else each reader that goes on somewhere has a run of
 //! the network of its own, with what it gave last, so that reads that overtake each other find it.
 
+use super::resolve::Length;
 use super::sources::{TargetError, Targets};
 use crate::caller::{Caller, MakeNode};
 use crate::error::{ErrorKind, Result};
 use crate::message::say;
 use crate::volume::Vfs;
 use std::collections::VecDeque;
-use weft_block::{Rope, Slice};
+use std::time::Instant;
+use weft_block::{Buffer, Rope, Slice};
 use weft_store::{Ino, Kind};
 use weft_transform::{Run, RunError, StageError};
 
@@ -50,7 +52,15 @@ struct Passage {
 #[derive(Clone, Copy)]
 struct End {
     at: u64,
-    error: Option<ErrorKind>,
+    error: Option<Failure>,
+}
+
+/// Why a network fails.
+#[derive(Clone, Copy)]
+pub(super) struct Failure {
+    pub(super) kind: ErrorKind,
+    /// Whether it would fail again: what it reads is wrong, not what happened while it did.
+    pub(super) is_lasting: bool,
 }
 
 /// Why a view has no more to tell.
@@ -60,7 +70,7 @@ pub(super) enum Stopped {
     /// It cannot be kept. Nothing is lost, but where it was kept is given up.
     NotKept,
     /// The network failed so, where the view now ends.
-    Failed(ErrorKind),
+    Failed(Failure),
 }
 
 /// What a step towards some bytes comes to.
@@ -92,8 +102,10 @@ impl View {
     }
 
     /// How long it is, as far as that is known; with an error behind, one byte more, so that readers come to it.
-    pub(super) fn len(&self) -> Option<u64> {
-        self.end.map(|end| end.at + u64::from(end.error.is_some()))
+    pub(super) fn len(&self) -> Option<Length> {
+        let end = self.end?;
+        let may_pass = end.error.is_some_and(|error| !error.is_lasting);
+        Some(Length { bytes: end.at + u64::from(end.error.is_some()), failed: may_pass.then(Instant::now) })
     }
 
     /// Where `len` bytes from `offset` on are, if they were computed.
@@ -163,7 +175,7 @@ impl View {
     }
 
     /// All that there will be is there.
-    fn ends(&mut self, error: Option<ErrorKind>) {
+    fn ends(&mut self, error: Option<Failure>) {
         let at = match &mut self.kept {
             Some(kept) => {
                 kept.run = None;
@@ -181,12 +193,14 @@ impl View {
             None if matches!(error, RunError::Stage { source: StageError::Idle(_), .. }) => ErrorKind::TimedOut,
             None => ErrorKind::Io,
         };
-        self.ends(Some(kind));
+        let is_data = matches!(error, RunError::Stage { source: StageError::Data(_), .. } | RunError::Before(_));
+        let failure = Failure { kind, is_lasting: is_data && !self.targets.link.network.is_exported() };
+        self.ends(Some(failure));
         if let Some(vfs) = self.targets.vfs.upgrade() {
             let path = vfs.path(self.targets.ino);
             say(format_args!("the network of {} failed: {error}", String::from_utf8_lossy(&path)));
         }
-        Stopped::Failed(kind)
+        Stopped::Failed(failure)
     }
 }
 
@@ -215,7 +229,10 @@ impl Kept {
 
 impl Passage {
     fn append(&mut self, rope: &Rope) {
-        self.held.extend(rope.slices().iter().cloned());
+        // A copy, in no more memory than it needs: a few bytes by reference may keep whole blocks of the source.
+        let mut bytes = Buffer::default();
+        rope.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+        self.held.push_back(bytes.freeze().whole());
         self.to += rope.len() as u64;
         while let Some(first) = self.held.front()
             && self.to - self.from - first.len() as u64 >= BEHIND_BYTES as u64

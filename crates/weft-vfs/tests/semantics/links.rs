@@ -566,3 +566,19 @@ fn a_command_that_hangs_ends_in_time_and_disturbs_nothing_else() {
         assert_eq!(waits.join().unwrap(), ErrorKind::TimedOut);
     });
 }
+
+#[test]
+fn what_fails_for_a_while_is_tried_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let volume = Volume::new();
+    volume.file("file");
+    let outside = tempfile::tempdir().expect("a directory");
+    std::fs::set_permissions(outside.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
+    let command = format!("exec 'cat {}/there'", outside.path().display());
+    let link = volume.link("link", "/file", &command);
+    assert_eq!(kind(volume.all(link)), ErrorKind::Io);
+    assert_eq!(volume.attributes(link).computed, Some(0), "nobody is to keep that");
+    std::fs::write(outside.path().join("there"), "now\n").expect("written");
+    assert_eq!(volume.all(link).unwrap(), b"now\n");
+    assert_eq!((volume.attributes(link).size, volume.attributes(link).computed != Some(0)), (4, true));
+}
