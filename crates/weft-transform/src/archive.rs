@@ -1,11 +1,13 @@
 //! What is in an archive, and where it lies there: so that members are read in place, without unpacking anything.
 
 use crate::stage::StageError;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
+use tar::{Header, PaxExtensions};
 use zip::{CompressionMethod, ZipArchive};
 
-/// Members of an archive that are listed; one with more is refused.
-const MEMBERS_MAX: usize = 4 << 20;
+/// Members of an archive that are listed, and bytes that they take; one with more is refused.
+const MEMBERS_MAX: usize = 1 << 20;
+const BYTES_MAX: usize = 256 << 20;
 
 /// A member of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,35 +42,175 @@ pub enum Kind {
     },
 }
 
-/// The members of a tar archive (POSIX pax, ustar; GNU; v7), as it is read from its beginning. Its later member wins where two are called alike.
+/// The members of a tar archive (POSIX pax, ustar; GNU; v7). Where two are called alike the later one is what there is.
 pub fn tar_members(archive: &mut (impl Read + Seek)) -> io::Result<Vec<Member>> {
-    let mut archive = tar::Archive::new(archive);
-    let mut members = Vec::new();
-    for entry in archive.entries_with_seek()? {
-        let entry = entry?;
-        let header = entry.header();
-        let kind = match header.entry_type() {
-            kind if kind.is_dir() => Kind::Directory,
-            kind if kind.is_symlink() => Kind::Symlink(entry.link_name_bytes().unwrap_or_default().into_owned()),
-            kind if kind.is_file() || kind.is_contiguous() => {
-                let (start, size) = (entry.raw_file_position(), entry.size());
-                Kind::File { start, stored: size, network: Some("identity".into()), size }
-            }
-            // Sparse files and hard links have no bytes of their own in one place.
-            _ => continue,
-        };
-        let path = entry.path_bytes().into_owned();
-        let permissions = header.mode().ok().map(|mode| mode & 0o777);
-        let changed = header.mtime().ok().and_then(|at| i64::try_from(at).ok());
-        add(&mut members, Member { path, kind, permissions, changed })?;
+    let mut members = Members::default();
+    let mut headers = Headers::default();
+    archive.rewind()?;
+    while let Some(found) = headers.next(archive)? {
+        let Found { member, size } = found;
+        let start = archive.stream_position()?;
+        if let Some(member) = member {
+            let kind = match member.kind {
+                Kind::File { network, .. } => Kind::File { start, stored: size, network, size },
+                other => other,
+            };
+            members.add(Member { kind, ..member })?;
+        }
+        // What was begun is there whole.
+        let end = start.checked_add(size).ok_or_else(cut_off)?;
+        if size > 0 {
+            archive.seek(SeekFrom::Start(end - 1))?;
+            archive.read_exact(&mut [0])?;
+        }
+        archive.seek(SeekFrom::Start(end.checked_next_multiple_of(BLOCK as u64).ok_or_else(cut_off)?))?;
     }
-    Ok(members)
+    Ok(members.list)
+}
+
+/// Bytes of a header; all else is filled up to a multiple of them.
+pub(crate) const BLOCK: usize = 512;
+
+/// Most bytes that say more of a member than its header has room for.
+const EXTENSION_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads the headers of a tar archive.
+#[derive(Default)]
+pub(crate) struct Headers {
+    has_ended: bool,
+}
+
+/// What a header is about; the reader is where its content begins.
+pub(crate) struct Found {
+    /// Where and how long a file's content is, only `size` tells. None of what is no member that can be had.
+    pub(crate) member: Option<Member>,
+    /// Bytes of content.
+    pub(crate) size: u64,
+}
+
+/// What comes before a header to say more than that can.
+#[derive(Default)]
+struct Extension {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+    changed: Option<i64>,
+}
+
+impl Headers {
+    /// The next header; none at the end. What it is about must have been passed over.
+    pub(crate) fn next(&mut self, archive: &mut impl Read) -> io::Result<Option<Found>> {
+        let mut extension = Extension::default();
+        while !self.has_ended {
+            let mut block = [0; BLOCK];
+            if !read_block(archive, &mut block)? || block == [0; BLOCK] {
+                self.has_ended = true;
+                break;
+            }
+            let header = Header::from_byte_slice(&block);
+            if !is_sound(header, &block)? {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a header's checksum is wrong"));
+            }
+            let size = header.entry_size()?;
+            let kind = header.entry_type();
+            if kind.is_gnu_longname() || kind.is_gnu_longlink() {
+                let mut bytes = extension_bytes(archive, size)?;
+                bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
+                *(if kind.is_gnu_longname() { &mut extension.path } else { &mut extension.link }) = Some(bytes);
+            } else if kind.is_pax_local_extensions() {
+                extension.take(&extension_bytes(archive, size)?)?;
+            } else if kind.is_pax_global_extensions() {
+                extension_bytes(archive, size)?;
+            } else {
+                return Ok(Some(found(header, extension)?));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Extension {
+    /// Takes what a pax extended header says (POSIX pax, "pax Extended Header").
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for said in PaxExtensions::new(bytes) {
+            let said = said?;
+            let value = said.value_bytes();
+            let text = || said.value().ok();
+            match said.key_bytes() {
+                b"path" => self.path = Some(value.to_vec()),
+                b"linkpath" => self.link = Some(value.to_vec()),
+                b"size" => self.size = Some(text().and_then(|text| text.parse().ok()).ok_or_else(cut_off)?),
+                b"mtime" => self.changed = text().and_then(|text| text.split('.').next()?.parse().ok()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn found(header: &Header, extension: Extension) -> io::Result<Found> {
+    let kind = match header.entry_type() {
+        kind if kind.is_dir() => Some(Kind::Directory),
+        kind if kind.is_symlink() => {
+            let target = extension.link.or_else(|| header.link_name_bytes().map(|name| name.into_owned()));
+            Some(Kind::Symlink(target.unwrap_or_default()))
+        }
+        kind if kind.is_file() || kind.is_contiguous() => {
+            Some(Kind::File { start: 0, stored: 0, network: Some("identity".into()), size: 0 })
+        }
+        // Sparse files and hard links have no bytes of their own in one place.
+        _ => None,
+    };
+    let has_content = !header.entry_type().is_hard_link() && !header.entry_type().is_symlink();
+    let size = if has_content { extension.size.map_or_else(|| header.entry_size(), Ok)? } else { 0 };
+    let path = extension.path.unwrap_or_else(|| header.path_bytes().into_owned());
+    let permissions = header.mode().ok().map(|mode| mode & 0o777);
+    let changed = extension.changed.or_else(|| header.mtime().ok().and_then(|at| i64::try_from(at).ok()));
+    // A v7 archive has no other way to say that it is one.
+    let kind = kind.map(|kind| if path.ends_with(b"/") && size == 0 { Kind::Directory } else { kind });
+    Ok(Found { member: kind.map(|kind| Member { path, kind, permissions, changed }), size })
+}
+
+/// Whether the sum of a header's bytes, its own place counted as blanks, is what it says.
+fn is_sound(header: &Header, block: &[u8; BLOCK]) -> io::Result<bool> {
+    let sum = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
+    Ok(sum(&block[..148]) + 8 * u32::from(b' ') + sum(&block[156..]) == header.cksum()?)
+}
+
+/// Reads a block; false if nothing more comes.
+fn read_block(archive: &mut impl Read, block: &mut [u8; BLOCK]) -> io::Result<bool> {
+    let mut have = 0;
+    while have < BLOCK {
+        match archive.read(&mut block[have..]) {
+            Ok(0) if have == 0 => return Ok(false),
+            Ok(0) => return Err(cut_off()),
+            Ok(count) => have += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+fn extension_bytes(archive: &mut impl Read, size: u64) -> io::Result<Vec<u8>> {
+    if size > EXTENSION_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a member's name is too long"));
+    }
+    let len = usize::try_from(size).map_err(|_| cut_off())?;
+    let mut bytes = vec![0; len.next_multiple_of(BLOCK)];
+    archive.read_exact(&mut bytes)?;
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+fn cut_off() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it is cut off")
 }
 
 /// The members of a zip archive (PKWARE APPNOTE), as its central directory tells them.
 pub fn zip_members(archive: &mut (impl Read + Seek)) -> io::Result<Vec<Member>> {
     let mut archive = ZipArchive::new(archive)?;
-    let mut members = Vec::new();
+    let mut members = Members::default();
     for index in 0..archive.len() {
         let mut member = archive.by_index_raw(index)?;
         let mode = member.unix_mode();
@@ -96,17 +238,27 @@ pub fn zip_members(archive: &mut (impl Read + Seek)) -> io::Result<Vec<Member>> 
                 Kind::File { start, stored: member.compressed_size(), network, size: member.size() }
             }
         };
-        add(&mut members, Member { path, kind, permissions: mode.map(|mode| mode & 0o777), changed: None })?;
+        members.add(Member { path, kind, permissions: mode.map(|mode| mode & 0o777), changed: None })?;
     }
-    Ok(members)
+    Ok(members.list)
 }
 
-fn add(members: &mut Vec<Member>, member: Member) -> io::Result<()> {
-    if members.len() >= MEMBERS_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has too many members"));
+/// Members, no more than there is room for.
+#[derive(Default)]
+struct Members {
+    list: Vec<Member>,
+    bytes: usize,
+}
+
+impl Members {
+    fn add(&mut self, member: Member) -> io::Result<()> {
+        self.bytes += size_of::<Member>() + member.path.len();
+        if self.list.len() >= MEMBERS_MAX || self.bytes > BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it has too many members"));
+        }
+        self.list.push(member);
+        Ok(())
     }
-    members.push(member);
-    Ok(())
 }
 
 /// Whether `path` in an archive is what somebody means by `wanted`.

@@ -4,12 +4,13 @@ use super::run::{said, show};
 use super::transfer::{Place, in_volume};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{CWD, Mode, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
@@ -119,6 +120,8 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     }
     let definition = checked(wanted)?;
     let directory = link.parent().context("it is the root of the volume")?;
+    // What is mounted within the volume would keep the order as it keeps any attribute.
+    ensure!(std::fs::metadata(directory)?.dev() == device, not_there());
     // The kernel must never have heard that there is no such name.
     let name = format!(".weft-link-{}", std::process::id());
     let order = LinkOrder { name: name.into_bytes(), permissions: permissions(&definition), definition };
@@ -131,7 +134,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
     if renamed.is_err() {
         // What is left otherwise is a link as good as that one would have been.
-        let _ = std::fs::remove_file(&made);
+        let _ = std::fs::remove_file(&made).or_else(|_| std::fs::remove_dir(&made));
     }
     Ok(renamed?)
 }

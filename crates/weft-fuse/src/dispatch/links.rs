@@ -1,13 +1,12 @@
 //! What the kernel keeps of transformation links.
 //!
 //! It keeps their attributes and content as those of files, and is told when a link gives something else. Forgetting attributes takes no lock, so whoever made
-//! the change tells that. Forgetting content waits for reads in flight, which this daemon serves, so a thread of its own tells that; and who asks
-//! for attributes meanwhile, as everybody does who opens the link, is answered when it is done.
+//! the change tells that. Forgetting content waits for reads in flight, which this daemon serves, so threads of their own tell that, several, as a read of one link may
+//! take long; and who asks for attributes meanwhile, as everybody does who opens the link, is answered when it is done.
 
 use crate::notify::Notifier;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// After this long nobody is on the way any more who was told of a link just before it changed, of which the kernel did not know then.
 const ON_THE_WAY: Duration = Duration::from_millis(10);
 
-/// How long to wait when there is nothing to do.
-const FOREVER: Duration = Duration::from_secs(3600);
+/// Threads that tell the kernel to forget content.
+const THREADS: usize = 4;
 
 /// The links that the kernel is about to forget the content of.
 #[derive(Default)]
@@ -33,7 +32,54 @@ pub(super) struct Forgetting {
     pending: Mutex<HashMap<Ino, usize>>,
     /// Signalled when one was.
     done: Condvar,
-    notices: OnceLock<(Arc<Notifier>, Sender<Ino>)>,
+    notices: OnceLock<(Arc<Notifier>, Arc<Jobs>)>,
+}
+
+/// What is to be told, shared by the threads that do.
+#[derive(Default)]
+struct Jobs {
+    queue: Mutex<Queue>,
+    /// Signalled when there is one more, or nothing more will come.
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    now: VecDeque<Ino>,
+    /// What is to be told once more, in the order of when.
+    later: VecDeque<(Instant, Ino)>,
+    has_ended: bool,
+}
+
+/// What a thread is to tell.
+enum Job {
+    Now(Ino),
+    Again(Ino),
+}
+
+impl Jobs {
+    /// Waits for the next one; none if nothing more will come.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.has_ended {
+                return None;
+            }
+            if let Some(ino) = queue.now.pop_front() {
+                return Some(Job::Now(ino));
+            }
+            match queue.later.front().copied() {
+                Some((when, ino)) if when <= Instant::now() => {
+                    queue.later.pop_front();
+                    return Some(Job::Again(ino));
+                }
+                Some((when, _)) => {
+                    self.more.wait_until(&mut queue, when);
+                }
+                None => self.more.wait(&mut queue),
+            }
+        }
+    }
 }
 
 /// How long the kernel may keep what it is told of an inode.
@@ -48,11 +94,18 @@ pub(crate) struct Valid {
 impl Forgetting {
     /// Has the kernel told through `notifier` when links change.
     pub(super) fn tell_through(self: &Arc<Forgetting>, notifier: Arc<Notifier>) -> std::io::Result<()> {
-        let (sender, receiver) = channel();
-        let (links, through) = (Arc::downgrade(self), notifier.clone());
-        thread::Builder::new().name("weft-links".into()).spawn(move || tell_kernel(&receiver, &links, &through))?;
+        let jobs = Arc::new(Jobs::default());
+        for number in 0..THREADS {
+            let (jobs, links, notifier) = (jobs.clone(), Arc::downgrade(self), notifier.clone());
+            let work = move || tell_kernel(&jobs, &links, &notifier);
+            let started = thread::Builder::new().name("weft-links".into()).spawn(work);
+            // Fewer do as well, as long as none is held up.
+            if number == 0 {
+                started?;
+            }
+        }
         // A second one would be for the same mount.
-        let _ = self.notices.set((notifier, sender));
+        let _ = self.notices.set((notifier, jobs));
         Ok(())
     }
 
@@ -98,34 +151,35 @@ impl Forgetting {
 impl Observer for Forgetting {
     fn changed(&self, change: &Change) {
         let Change::Link { ino } = change else { return };
-        let Some((notifier, thread)) = self.notices.get() else { return };
+        let Some((notifier, jobs)) = self.notices.get() else { return };
         *self.pending.lock().entry(*ino).or_default() += 1;
         notifier.attributes_changed(*ino);
-        if thread.send(*ino).is_err() {
-            // There is nobody left to tell.
-            self.told(*ino);
+        jobs.queue.lock().now.push_back(*ino);
+        jobs.more.notify_one();
+    }
+}
+
+impl Drop for Forgetting {
+    fn drop(&mut self) {
+        if let Some((_, jobs)) = self.notices.get() {
+            jobs.queue.lock().has_ended = true;
+            jobs.more.notify_all();
         }
     }
 }
 
 /// Has the kernel forget content, and once more when nobody can be on the way any more who was told of it just before.
-fn tell_kernel(receiver: &Receiver<Ino>, links: &Weak<Forgetting>, notifier: &Notifier) {
-    let mut again: VecDeque<(Instant, Ino)> = VecDeque::new();
-    loop {
-        let wait = again.front().map_or(FOREVER, |(when, _)| when.saturating_duration_since(Instant::now()));
-        match receiver.recv_timeout(wait) {
-            Ok(ino) => {
+fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier) {
+    while let Some(job) = jobs.next() {
+        match job {
+            Job::Now(ino) => {
                 notifier.content_changed(ino);
                 let Some(links) = links.upgrade() else { return };
                 links.told(ino);
-                again.push_back((Instant::now() + ON_THE_WAY, ino));
+                jobs.queue.lock().later.push_back((Instant::now() + ON_THE_WAY, ino));
+                jobs.more.notify_one();
             }
-            Err(RecvTimeoutError::Timeout) => {
-                if let Some((_, ino)) = again.pop_front() {
-                    notifier.content_changed(ino);
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => return,
+            Job::Again(ino) => notifier.content_changed(ino),
         }
     }
 }

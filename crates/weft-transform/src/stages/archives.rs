@@ -1,6 +1,6 @@
 //! One member of a tar or zip archive, or a list of all.
 
-use crate::archive::{self, Kind, Member};
+use crate::archive::{self, Found, Headers, Kind, Member};
 use crate::arguments::Arguments;
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError};
@@ -46,23 +46,30 @@ pub(crate) fn zip(call: &Call) -> Result<Stage, NetworkError> {
     stage(call, from_zip)
 }
 
-fn from_tar(wanted: Wanted, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
-    let mut archive = tar::Archive::new(reader);
-    for entry in archive.entries().map_err(archive::not_tar)? {
-        let mut entry = entry.map_err(archive::not_tar)?;
-        let path = entry.path_bytes().into_owned();
-        match &wanted {
-            Wanted::List => {
-                writer.write_all(&path)?;
+fn from_tar(wanted: Wanted, mut reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
+    let mut headers = Headers::default();
+    while let Some(Found { member, size }) = headers.next(&mut reader).map_err(archive::not_tar)? {
+        let is_wanted = match (&wanted, &member) {
+            (Wanted::List, Some(member)) => {
+                writer.write_all(&member.path)?;
                 writer.write_all(b"\n")?;
+                false
             }
-            Wanted::Member(member) if archive::is_called(&path, member) && entry.header().entry_type().is_file() => {
-                let copied = io::copy(&mut entry, writer).map_err(archive::not_tar)?;
-                let is_whole = copied == entry.size();
-                return if is_whole { Ok(()) } else { Err(StageError::data("the archive is cut off")) };
+            (Wanted::Member(path), Some(Member { kind: Kind::File { .. }, path: own, .. })) => {
+                archive::is_called(own, path)
             }
-            Wanted::Member(_) => {}
+            _ => false,
+        };
+        let mut content = reader.by_ref().take(size);
+        let copied = if is_wanted { io::copy(&mut content, writer)? } else { io::copy(&mut content, &mut io::sink())? };
+        if copied != size {
+            return Err(StageError::data("the archive is cut off"));
         }
+        if is_wanted {
+            return Ok(());
+        }
+        let filled = size.next_multiple_of(archive::BLOCK as u64) - size;
+        io::copy(&mut reader.by_ref().take(filled), &mut io::sink())?;
     }
     match wanted {
         Wanted::List => Ok(()),

@@ -24,6 +24,13 @@ use weft_transform::{Keeps, Network};
 /// Bytes of an archive that are read at once while its members are looked for.
 const READ_BYTES: usize = 64 << 10;
 
+/// Bytes of memory that an index may take, and about how many of them an entry takes beside its name.
+const INDEX_BYTES_MAX: usize = 256 << 20;
+const NODE_BYTES: usize = 200;
+
+/// Longest path of a member that is shown (`PATH_MAX`): no program could name a longer one.
+const PATH_BYTES_MAX: usize = 4096;
+
 /// Archives whose members are known, at most.
 const INDEXES_MAX: usize = 8;
 
@@ -36,6 +43,8 @@ pub(crate) struct Indexes(Mutex<Vec<(super::Version, Arc<Index>)>>);
 struct Index {
     /// Directories by their paths, without slashes around; the root is empty. Names in them, and what they name.
     directories: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Node>>,
+    /// Bytes of memory that they take, about.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -53,19 +62,34 @@ enum NodeKind {
 }
 
 impl Index {
-    fn new(members: Vec<Member>) -> Index {
+    /// As a tree; refused if that takes too much memory, as of many long paths.
+    fn new(members: Vec<Member>) -> io::Result<Index> {
         let mut index = Index::default();
         index.directories.entry(Vec::new()).or_default();
         for member in members {
             index.add(member);
+            if index.bytes > INDEX_BYTES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "its paths are too many and too long"));
+            }
         }
-        index
+        Ok(index)
+    }
+
+    fn directory(&mut self, path: Vec<u8>) -> &mut BTreeMap<Vec<u8>, Node> {
+        let bytes = path.len() + NODE_BYTES;
+        self.directories.entry(path).or_insert_with(|| {
+            self.bytes += bytes;
+            BTreeMap::new()
+        })
     }
 
     /// Adds a member whose path leads somewhere within. What comes later wins, but for files in the place of directories that hold something.
     fn add(&mut self, member: Member) {
         let names = member.path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
         let names: Vec<&[u8]> = names.collect();
+        if member.path.len() > PATH_BYTES_MAX {
+            return;
+        }
         let Some((name, parents)) = names.split_last() else { return };
         if names.iter().any(|name| Name::new(name).is_err()) {
             return;
@@ -80,21 +104,22 @@ impl Index {
         let mut path = Vec::new();
         for parent in parents {
             let made = Node { kind: NodeKind::Directory, permissions: 0o755, changed: None };
-            let node = self.directories.entry(path.clone()).or_default().entry(parent.to_vec()).or_insert(made.clone());
+            let node = self.directory(path.clone()).entry(parent.to_vec()).or_insert(made.clone());
             if !matches!(node.kind, NodeKind::Directory) {
                 *node = made;
             }
             path = joined(&path, parent);
-            self.directories.entry(path.clone()).or_default();
+            self.directory(path.clone());
         }
         let own = joined(&path, name);
         if matches!(kind, NodeKind::Directory) {
-            self.directories.entry(own).or_default();
+            self.directory(own);
         } else if self.directories.contains_key(&own) {
             return;
         }
         let node = Node { kind, permissions: member.permissions.unwrap_or(usual), changed: member.changed };
-        self.directories.entry(path).or_default().insert(name.to_vec(), node);
+        self.bytes += name.len() + NODE_BYTES;
+        self.directory(path).insert(name.to_vec(), node);
     }
 }
 
@@ -164,7 +189,7 @@ impl Vfs {
         let archive = resolved.targets[0];
         let members =
             blocking::waiting(|| members(&mut Archive { vfs: self, ino: archive, at: 0, read: (0, Rope::new()) }));
-        let members = members.map_err(|error| {
+        let index = members.and_then(Index::new).map_err(|error| {
             let path = self.path(view);
             say(format_args!("{} cannot be listed: {error}", String::from_utf8_lossy(&path)));
             ErrorKind::Io
@@ -173,7 +198,7 @@ impl Vfs {
             // It was changed while it was read; whoever asks again sees it as it is.
             return Err(ErrorKind::Io.into());
         }
-        let index = Arc::new(Index::new(members));
+        let index = Arc::new(index);
         let mut indexes = self.indexes.0.lock();
         if indexes.len() >= INDEXES_MAX {
             indexes.remove(0);

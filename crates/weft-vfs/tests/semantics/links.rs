@@ -582,3 +582,36 @@ fn what_fails_for_a_while_is_tried_again() {
     assert_eq!(volume.all(link).unwrap(), b"now\n");
     assert_eq!((volume.attributes(link).size, volume.attributes(link).computed != Some(0)), (4, true));
 }
+
+#[test]
+fn archives_that_would_take_too_much_memory_are_refused() {
+    let volume = Volume::new();
+    let archive = volume.file("archive");
+    let view = LinkDefinition { view: ViewKind::Members, ..definition(&["/archive"], "identity") };
+    let view = volume.vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &view).expect("made").ino;
+    let refused = || kind(volume.vfs.read_directory(view, weft_vfs::Cookie(0), 9));
+    // A name of a tebibyte, most of it a hole.
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::GNULongName);
+    header.set_size(1 << 40);
+    header.set_cksum();
+    volume.write(archive, 0, header.as_bytes());
+    volume.change(archive, SetAttributes { size: Some(1 << 41), ..SetAttributes::default() });
+    assert_eq!(refused(), ErrorKind::Io);
+    // Names that share nothing, each of two thousand directories.
+    volume.change(archive, SetAttributes { size: Some(0), ..SetAttributes::default() });
+    let mut deep = tar::Builder::new(Vec::new());
+    for number in 0..200 {
+        let path = format!("{number}/{}", "d/".repeat(2000));
+        let mut header = tar::Header::new_gnu();
+        header.set_size(0);
+        header.set_mode(0o644);
+        deep.append_data(&mut header, format!("{path}file"), &b""[..]).expect("added");
+    }
+    volume.write(archive, 0, &deep.into_inner().expect("whole"));
+    assert_eq!(refused(), ErrorKind::Io);
+    // A path longer than any program can name is not shown; a member whose content is not there is an archive cut off.
+    volume.change(archive, SetAttributes { size: Some(0), ..SetAttributes::default() });
+    volume.write(archive, 0, &tar_of(&[(b"a", b"content")])[..515]);
+    assert_eq!(refused(), ErrorKind::Io);
+}
