@@ -245,7 +245,7 @@ proptest! {
         let mut content: Vec<u8> = Vec::new();
         let link = |number: usize| {
             let network = NETWORKS[number / 2];
-            let link = LinkDefinition { memo: number % 2 == 0, ..definition(&["/file"], network) };
+            let link = LinkDefinition { memo: number.is_multiple_of(2), ..definition(&["/file"], network) };
             volume.link_of(&format!("link {number}"), &link)
         };
         let links: Vec<Ino> = (0..2 * NETWORKS.len()).map(link).collect();
