@@ -127,8 +127,15 @@ impl User<'_> {
         }
         let found = self.vfs.run(|state| {
             let ino = state.known(parent)?;
+            let is_link = state.inode(ino)?.row.kind == Kind::Transformation;
+            if !is_link {
+                state.directory(ino)?;
+            }
             state.permit(self.who, ino, Access::EXECUTE)?;
-            state.directory(ino)?;
+            if is_link {
+                // It may look like a directory; no more can be said here.
+                return Err(ErrorKind::Transformed.into());
+            }
             let found = match name {
                 b"." => ino,
                 b".." => state.directory(ino)?.row.parent,

@@ -89,6 +89,7 @@ fn print(stats: &Value) {
         show(number("metadata_bytes")),
         show(number("block_bytes"))
     );
+    println!("links       {} kept of what they give", show(number("memo_bytes")));
     for name in ["inode", "name", "block"] {
         println!("{}", rate(name));
     }

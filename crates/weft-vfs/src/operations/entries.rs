@@ -291,8 +291,11 @@ impl State {
         Ok(())
     }
 
-    /// Whether directory `directory` is `top` or lies below it, at any depth.
+    /// Whether directory `directory` is `top` or lies below it, at any depth. A view is where it was found: nothing in it leads elsewhere.
     pub(crate) fn is_within(&mut self, directory: Ino, top: Ino) -> Result<bool, Stop> {
+        if self.inode(directory)?.row.kind == Kind::Transformation {
+            return Ok(true);
+        }
         let mut at = directory;
         while at != top && at != Ino::ROOT {
             at = self.directory(at)?.row.parent;
