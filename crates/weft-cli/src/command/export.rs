@@ -1,6 +1,6 @@
 //! `weft export`: copies from a volume to a new directory, straight from the file system without a mount.
 
-use super::transfer::{CHUNK_BYTES, Place, Progress, Sender, in_parallel, os};
+use super::transfer::{CHUNK_BYTES, Place, Progress, Sender, find, in_parallel, os};
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
@@ -16,11 +16,7 @@ const PAGE: usize = 1024;
 /// Copies from a volume.
 pub fn run(arguments: &Export) -> Result<ExitCode> {
     let place = Place::open(&arguments.source, true)?;
-    let mut from = place.opened.vfs.attributes(Ino::ROOT)?;
-    for name in &place.path {
-        let looked_up = place.opened.vfs.lookup(Caller::ROOT, from.ino, name);
-        from = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
-    }
+    let from = find(&place.opened.vfs, &place.path)?;
     let to = &arguments.directory;
     make_empty(to)?;
     let progress = Progress::new();

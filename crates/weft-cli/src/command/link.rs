@@ -1,7 +1,7 @@
 //! `weft link`: makes transformation links, and tells of them.
 
 use super::run::{said, show};
-use super::transfer::{Place, in_volume};
+use super::transfer::{Place, find, in_volume, names};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
-use weft_vfs::{Attributes, Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, Vfs, ViewKind};
+use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, Vfs, ViewKind};
 
 /// Permission bits of a link that is made; its targets may take some away.
 fn permissions(definition: &LinkDefinition) -> u32 {
@@ -83,8 +83,7 @@ fn make_within(
     let made = || -> Result<()> {
         let vfs = &opened.vfs;
         for target in &definition.targets {
-            let names = super::transfer::names(target)?;
-            find(vfs, &names)?;
+            find(vfs, &names(target)?)?;
         }
         let (name, parent) = path.split_last().context("it is the root of the volume")?;
         let parent = find(vfs, parent)?;
@@ -94,15 +93,6 @@ fn make_within(
     let made = made();
     opened.close()?;
     made
-}
-
-fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
-    let mut found = vfs.attributes(Ino::ROOT)?;
-    for name in names {
-        let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
-        found = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
-    }
-    Ok(found)
 }
 
 /// Makes a link in a mounted volume.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use weft_store::postgres::{OpenOptions, is_address};
-use weft_vfs::Options;
+use weft_vfs::{Attributes, Caller, Ino, Options, Vfs};
 
 /// Bytes copied at a time.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -50,6 +50,16 @@ pub fn in_volume(named: &str) -> Option<(&str, &str)> {
             .map(|colon| (&named[..after_host + colon], &named[after_host + colon + 1..]));
     }
     named.split_once(':').filter(|_| !Path::new(named).exists())
+}
+
+/// What `names` lead to, from the root of a volume.
+pub fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
+    let mut found = vfs.attributes(Ino::ROOT)?;
+    for name in names {
+        let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
+        found = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
+    }
+    Ok(found)
 }
 
 /// The names in a path that begins in some directory and does not leave it.

@@ -39,8 +39,10 @@ impl Server {
 
     /// Who finds a link by its name may go on with what the kernel keeps of it. It was held, and is not any more if that fails.
     fn settled(&self, attributes: Attributes) -> Result<Attributes, Failure> {
-        let settled = self.links.settle(&self.vfs, attributes.ino);
-        settled.inspect_err(|_| self.vfs.release(attributes.ino, 1))?;
+        if attributes.computed.is_some() {
+            let settled = self.links.settle(&self.vfs, attributes.ino);
+            settled.inspect_err(|_| self.vfs.release(attributes.ino, 1))?;
+        }
         Ok(attributes)
     }
 

@@ -24,8 +24,11 @@ impl Server {
     }
 
     pub(super) fn getattr(&self, ino: Ino, reply: &mut Reply) -> Outcome {
-        self.links.settle(&self.vfs, ino)?;
-        let attributes = self.vfs.attributes(ino)?;
+        let mut attributes = self.vfs.attributes(ino)?;
+        if attributes.computed.is_some() {
+            self.links.settle(&self.vfs, ino)?;
+            attributes = self.vfs.attributes(ino)?;
+        }
         self.reply_attributes(&attributes, reply);
         Ok(())
     }

@@ -24,12 +24,7 @@ pub fn digest(tree: &Stored, path: &[Vec<u8>], all: bool, progress: &Progress) -
 
 /// What lies at `path`.
 pub fn find(tree: &Stored, path: &[Vec<u8>]) -> Result<(Kind, Node)> {
-    let vfs = &*tree.0;
-    let mut found = vfs.attributes(Ino::ROOT)?;
-    for name in path {
-        let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
-        found = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
-    }
+    let found = super::super::transfer::find(&tree.0, path)?;
     Ok((found.kind, Node { ino: found.ino, size: found.size, path: path.join(&b'/') }))
 }
 
