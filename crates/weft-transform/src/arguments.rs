@@ -18,6 +18,15 @@ impl<'a> Arguments<'a> {
     /// Reads those of `call`; `flags` are options without a value, `values` those with one. `-NUMBER` stands for `-n NUMBER` where there is
     /// such an option.
     pub(crate) fn read(call: &'a Call, flags: &str, values: &str) -> Result<Arguments<'a>, NetworkError> {
+        if let Some(word) = call.arguments.iter().find(|word| word.file.is_some()) {
+            let message = format!("{} takes no file here; quote {} if it is none", call.name.text, word.text);
+            return Err(NetworkError::new(message, word.at));
+        }
+        Arguments::with_files(call, flags, values)
+    }
+
+    /// The same of a stage that takes files as operands.
+    pub(crate) fn with_files(call: &'a Call, flags: &str, values: &str) -> Result<Arguments<'a>, NetworkError> {
         let mut read = Arguments { call, flags: Vec::new(), values: BTreeMap::new(), operands: Vec::new(), taken: 0 };
         let mut words = call.arguments.iter();
         while let Some(word) = words.next() {
@@ -77,6 +86,13 @@ impl<'a> Arguments<'a> {
         let operand = self.operands.get(self.taken).ok_or_else(missing)?;
         self.taken += 1;
         Ok(operand)
+    }
+
+    /// The next operand, which must be a file; its number.
+    pub(crate) fn file(&mut self, what: &str) -> Result<usize, NetworkError> {
+        let word = self.operand(what)?;
+        let message = || format!("'{}' is not {what}: files are $1, $2, …", word.text);
+        word.file.ok_or_else(|| NetworkError::new(message(), word.at))
     }
 
     /// The next operand, if there is one.

@@ -1,6 +1,6 @@
 //! All native stages, with what they do in words.
 
-use crate::exported::command;
+use crate::exported::{command, wasm};
 use crate::language::{Call, NetworkError};
 use crate::stage::Stage;
 use crate::stages::{archives, charsets, codecs, frames, hashes, maps, records, reversing, selecting, sorting, texts};
@@ -254,6 +254,13 @@ pub const STAGES: &[Entry] = &[
         "small letters become capital",
         "The letters of ASCII alone. Keeps length and place.",
         maps::upper,
+    ),
+    entry(
+        "wasm",
+        "wasm [-l | -p] [-m MIB] [-t SECONDS] [-u NETWORK] $FILE [ARGUMENT …]",
+        "a WebAssembly module of yours",
+        "FILE holds a module that exports what docs/networks.md tells of: it reaches nothing but the bytes that it is given. -l: it gives as many bytes as it takes. -p: each byte follows from the one at the same place alone. What gives more or fewer bytes then is an error. -u: what undoes it. It has 64 MiB of memory, or as many as -m says, and 10 seconds for a piece of 64 KiB, or as many as -t says. Links with it are for the super-user to make.",
+        wasm::wasm,
     ),
     entry(
         "wc",

@@ -1,4 +1,5 @@
-//! Stages that are somebody's own code, and run outside of this process.
+//! Stages that are somebody's own code, which nobody has to trust.
 
 pub(crate) mod command;
 mod confined;
+pub(crate) mod wasm;

@@ -42,6 +42,8 @@ pub(crate) struct Word {
     pub(crate) end: usize,
     /// Whether it was quoted, so that it is no option whatever it begins with.
     pub(crate) is_quoted: bool,
+    /// The file that it stands for, counted from 0.
+    pub(crate) file: Option<usize>,
 }
 
 /// A stage as it is written.
@@ -149,27 +151,43 @@ impl Parser<'_> {
         let mut arguments = Vec::new();
         loop {
             self.skip_blanks();
-            match self.word()? {
+            let word = if self.peek() == Some('$') { Some(self.file_argument()?) } else { self.word()? };
+            match word {
                 Some(word) => arguments.push(word),
                 None => return Ok(Element::Stage(Call { name, arguments })),
             }
         }
     }
 
-    /// `$1`, which can only come first.
+    /// `$1`, by itself, which can only come first.
     fn file(&mut self, is_first: bool) -> Result<Element, NetworkError> {
+        let at = self.at;
+        let number = self.file_number()?;
+        if !is_first {
+            return Err(NetworkError::new("a file is read at the beginning, not after a stage", at));
+        }
+        Ok(Element::File { number })
+    }
+
+    /// `$1` as an argument.
+    fn file_argument(&mut self) -> Result<Word, NetworkError> {
+        let at = self.at;
+        let file = Some(self.file_number()?);
+        let end = self.at;
+        if self.peek().is_some_and(|next| next != '|' && !next.is_whitespace() && !self.is_separator(next, true)) {
+            return Err(NetworkError::new("something follows the number of a file", end));
+        }
+        Ok(Word { text: self.text[at..end].into(), at, end, is_quoted: false, file })
+    }
+
+    fn file_number(&mut self) -> Result<usize, NetworkError> {
         let at = self.at;
         self.next();
         let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
         let number = self.rest()[..digits].parse().ok().and_then(|number: usize| number.checked_sub(1));
         self.at += digits;
-        let Some(number) = number.filter(|number| *number < ELEMENTS_MAX) else {
-            return Err(NetworkError::new("$1 is the first file, $2 the second; quote '$' in arguments", at));
-        };
-        if !is_first {
-            return Err(NetworkError::new("a file is read at the beginning, not after a stage", at));
-        }
-        Ok(Element::File { number })
+        let missing = || NetworkError::new("$1 is the first file, $2 the second; quote '$' in arguments", at);
+        number.filter(|number| *number < ELEMENTS_MAX).ok_or_else(missing)
     }
 
     /// `how(chain, chain)`, or `tee(chain, chain) | how`.
@@ -202,7 +220,7 @@ impl Parser<'_> {
 
     /// The next word; none if there is something else.
     fn word(&mut self) -> Result<Option<Word>, NetworkError> {
-        let mut word = Word { text: String::new(), at: self.at, end: self.at, is_quoted: false };
+        let mut word = Word { text: String::new(), at: self.at, end: self.at, is_quoted: false, file: None };
         while let Some(next) = self.peek() {
             let at = self.at;
             if next.is_whitespace()

@@ -21,6 +21,6 @@ mod stages;
 mod threaded;
 
 pub use language::NetworkError;
-pub use network::{Described, Network};
+pub use network::{Described, Network, NoFiles};
 pub use run::{Reading, Run, RunError, Source, Sources};
 pub use stage::{Keeps, Shape, StageError};

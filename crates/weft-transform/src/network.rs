@@ -6,6 +6,7 @@ use crate::language::{self, Element, NetworkError};
 use crate::run::{Run, RunError, Source, Sources};
 use crate::stage::{Keeps, Shape, Stage};
 use crate::stages::maps;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::{io, vec};
 use weft_block::{Rope, Slice};
@@ -15,6 +16,7 @@ use weft_block::{Rope, Slice};
 pub struct Network {
     parts: Vec<Part>,
     files: usize,
+    modules: BTreeSet<usize>,
     /// Whether neighbours that only change bytes one by one are made one.
     fuses: bool,
 }
@@ -46,9 +48,9 @@ pub struct Described {
 impl Network {
     /// Reads and checks the text of a network.
     pub fn parse(text: &str) -> Result<Network, NetworkError> {
-        let mut files = 0;
-        let (parts, _) = check(text, language::parse(text)?, Shape::Unknown, &mut files)?;
-        Ok(Network { parts, files, fuses: true })
+        let mut network = Network { parts: Vec::new(), files: 0, modules: BTreeSet::new(), fuses: true };
+        (network.parts, _) = network.check(text, language::parse(text)?, Shape::Unknown)?;
+        Ok(network)
     }
 
     /// The same, run with each stage by itself, for whoever measures.
@@ -61,6 +63,11 @@ impl Network {
     /// How many files it reads by their numbers, at least.
     pub fn files(&self) -> usize {
         self.files
+    }
+
+    /// The files, counted from 0, that hold code which stages run. They are no part of what it reads if it names no file.
+    pub fn modules(&self) -> &BTreeSet<usize> {
+        &self.modules
     }
 
     /// Its stages in the order in which they were written.
@@ -80,7 +87,7 @@ impl Network {
         Network::parse(&stages.join(" | ")).ok()
     }
 
-    /// What it leaves as it was, as a whole, if it reads one file.
+    /// What it leaves as it was, as a whole, if it reads one file beside [`Network::modules`].
     pub fn keeps(&self) -> Keeps {
         let mut all = Keeps { length: true, place: true };
         for part in &self.parts {
@@ -98,13 +105,53 @@ impl Network {
         is_exported(&self.parts)
     }
 
-    /// What comes of `bytes`, all that there are; or any part of them, if it keeps places.
-    pub fn apply(&self, bytes: Rope) -> Result<Rope, RunError> {
+    /// What comes of `bytes`, all that there are; or any part of them, if it keeps places. `files` open those that it names.
+    pub fn apply(&self, bytes: Rope, files: &mut dyn Sources) -> Result<Rope, RunError> {
         let mut applied = Rope::new();
-        for rope in Run::start(self, &mut Alone(bytes))? {
+        for rope in Run::start(self, &mut Given { bytes, files })? {
             rope?.slices().iter().for_each(|slice| applied.push(slice.clone()));
         }
         Ok(applied)
+    }
+
+    /// What `chain` is, if it makes sense for bytes of `shape`; and of what shape its results are.
+    fn check(&mut self, text: &str, chain: Vec<Element>, mut shape: Shape) -> Result<(Vec<Part>, Shape), NetworkError> {
+        let mut parts = Vec::new();
+        for element in chain {
+            match element {
+                Element::File { number } => {
+                    self.files = (number + 1).max(self.files);
+                    shape = Shape::Unknown;
+                    parts.push(Part::File { number });
+                }
+                Element::Stage(call) => {
+                    let stage = catalog::build(&call)?;
+                    if stage.wants_text && shape == Shape::Binary {
+                        return Err(no_text(&call.name.text, call.name.at));
+                    }
+                    shape = (stage.gives)(shape);
+                    for number in &stage.modules {
+                        self.files = (number + 1).max(self.files);
+                        self.modules.insert(*number);
+                    }
+                    parts.push(Part::Stage { text: text[call.name.at..call.end()].into(), stage: Arc::new(stage) });
+                }
+                Element::Join { how, branches } => {
+                    let join = Join::named(&how)?;
+                    let mut checked = Vec::new();
+                    for branch in branches {
+                        let (parts, gives) = self.check(text, branch, shape)?;
+                        if join.wants_text() && gives == Shape::Binary {
+                            return Err(no_text(&how.text, how.at));
+                        }
+                        checked.push(parts);
+                    }
+                    shape = if join.wants_text() { Shape::Text } else { Shape::Unknown };
+                    parts.push(Part::Join { join, branches: checked });
+                }
+            }
+        }
+        Ok((parts, shape))
     }
 
     /// What follows one another.
@@ -126,16 +173,32 @@ fn is_exported(parts: &[Part]) -> bool {
     })
 }
 
-/// Bytes that are all a network reads.
-struct Alone(Rope);
+/// Bytes that are all a network reads, but for the files that it names.
+struct Given<'a> {
+    bytes: Rope,
+    files: &'a mut dyn Sources,
+}
 
-impl Sources for Alone {
+impl Sources for Given<'_> {
     fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        Ok(Box::new(Slices(self.0.slices().to_vec().into_iter())))
+        Ok(Box::new(Slices(self.bytes.slices().to_vec().into_iter())))
+    }
+
+    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
+        self.files.file(number)
+    }
+}
+
+/// No files: for networks that name none.
+pub struct NoFiles;
+
+impl Sources for NoFiles {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        Err(io::ErrorKind::NotFound.into())
     }
 
     fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
-        self.input()
+        Err(io::ErrorKind::NotFound.into())
     }
 }
 
@@ -145,47 +208,6 @@ impl Source for Slices {
     fn next(&mut self) -> io::Result<Option<Slice>> {
         Ok(self.0.find(|slice| !slice.is_empty()))
     }
-}
-
-/// What `chain` is, if it makes sense for bytes of `shape`; and of what shape its results are.
-fn check(
-    text: &str,
-    chain: Vec<Element>,
-    mut shape: Shape,
-    files: &mut usize,
-) -> Result<(Vec<Part>, Shape), NetworkError> {
-    let mut parts = Vec::new();
-    for element in chain {
-        match element {
-            Element::File { number } => {
-                *files = (number + 1).max(*files);
-                shape = Shape::Unknown;
-                parts.push(Part::File { number });
-            }
-            Element::Stage(call) => {
-                let stage = catalog::build(&call)?;
-                if stage.wants_text && shape == Shape::Binary {
-                    return Err(no_text(&call.name.text, call.name.at));
-                }
-                shape = (stage.gives)(shape);
-                parts.push(Part::Stage { text: text[call.name.at..call.end()].into(), stage: Arc::new(stage) });
-            }
-            Element::Join { how, branches } => {
-                let join = Join::named(&how)?;
-                let mut checked = Vec::new();
-                for branch in branches {
-                    let (parts, gives) = check(text, branch, shape, files)?;
-                    if join.wants_text() && gives == Shape::Binary {
-                        return Err(no_text(&how.text, how.at));
-                    }
-                    checked.push(parts);
-                }
-                shape = if join.wants_text() { Shape::Text } else { Shape::Unknown };
-                parts.push(Part::Join { join, branches: checked });
-            }
-        }
-    }
-    Ok((parts, shape))
 }
 
 fn no_text(name: &str, at: usize) -> NetworkError {

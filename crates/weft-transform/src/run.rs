@@ -23,7 +23,7 @@ pub trait Source: Send {
 
 /// What opens a network's sources. Each may be opened several times, and is read from its beginning each time.
 pub trait Sources {
-    /// What the network reads if it names no file.
+    /// What the network reads if it names no file: nothing of [`Network::modules`].
     fn input(&mut self) -> io::Result<Box<dyn Source>>;
     /// A file, counted from 0.
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>>;
@@ -136,7 +136,10 @@ fn run(
         before = match part {
             Part::File { .. } => unreachable!("files come first, and were begun with"),
             Part::Stage { text, stage } => {
-                let running = (stage.start)().map_err(|source| RunError::Stage { stage: text.clone(), source })?;
+                let running = (stage.start)(sources).map_err(|error| match error {
+                    StageError::Source(source) => RunError::Source(source),
+                    source => RunError::Stage { stage: text.clone(), source },
+                })?;
                 let node = Box::new(Node { name: text, running, before: Some(before), input: Input::default() });
                 // What comes last is run by whoever reads it.
                 if stage.is_heavy && parts.peek().is_some() { ahead(node)? } else { node }

@@ -1,6 +1,7 @@
 //! What a stage is: what it says of itself before anything runs, and what it does when it runs.
 
 use crate::flow::{Input, Output};
+use crate::run::Sources;
 use crate::stages::maps::ByteMap;
 use std::fmt;
 use std::io;
@@ -42,13 +43,25 @@ pub(crate) struct Stage {
     pub(crate) is_heavy: bool,
     /// Whether it is code that nobody has to trust, run outside of this process: who may have that is a matter of permission.
     pub(crate) is_exported: bool,
+    /// The files, counted from 0, that hold code which it runs.
+    pub(crate) modules: Vec<usize>,
     /// Begins to run.
-    pub(crate) start: Box<dyn Fn() -> Result<Box<dyn Running>, StageError> + Send + Sync>,
+    pub(crate) start: Box<Start>,
 }
+
+/// What begins to run a stage; it may read files.
+pub(crate) type Start = dyn Fn(&mut dyn Sources) -> Result<Box<dyn Running>, StageError> + Send + Sync;
 
 impl Stage {
     /// One that begins so, and of which nothing more is known.
     pub(crate) fn new<R: Running + 'static>(start: impl Fn() -> R + Send + Sync + 'static) -> Stage {
+        Stage::reading(move |_| Ok(start()))
+    }
+
+    /// The same of one that reads files before it begins, or may fail to.
+    pub(crate) fn reading<R: Running + 'static>(
+        start: impl Fn(&mut dyn Sources) -> Result<R, StageError> + Send + Sync + 'static,
+    ) -> Stage {
         Stage {
             wants_text: false,
             gives: |_| Shape::Unknown,
@@ -57,7 +70,8 @@ impl Stage {
             byte_map: None,
             is_heavy: false,
             is_exported: false,
-            start: Box::new(move || Ok(Box::new(start()))),
+            modules: Vec::new(),
+            start: Box::new(move |sources| Ok(Box::new(start(sources)?))),
         }
     }
 
@@ -99,6 +113,9 @@ pub enum StageError {
     /// It has neither taken nor given anything for so long.
     #[error("it has done nothing for {} seconds", .0.as_secs())]
     Idle(Duration),
+    /// A file that it takes cannot be read.
+    #[error("cannot read: {0}")]
+    Source(#[source] io::Error),
     /// It could not keep what it must.
     #[error("cannot use a temporary file: {0}")]
     Temporary(#[from] io::Error),

@@ -4,7 +4,7 @@ use super::usage;
 use crate::arguments::Run as Arguments;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, stdin, stdout};
 use std::os::fd::AsFd;
@@ -37,7 +37,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if network.files() > arguments.files.len() {
         return usage(format!("the network reads file ${}, and {} were given", network.files(), arguments.files.len()));
     }
-    for rope in Run::start(&network, &mut Given(&arguments.files)).map_err(explained)? {
+    for rope in
+        Run::start(&network, &mut Given { files: &arguments.files, modules: network.modules() }).map_err(explained)?
+    {
         write_all(&rope.map_err(explained)?).context("cannot write to the standard output")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -71,16 +73,25 @@ pub(super) fn show(network: &Network) {
 }
 
 /// The files that were named.
-struct Given<'a>(&'a [PathBuf]);
+struct Given<'a> {
+    files: &'a [PathBuf],
+    /// Those that hold code for the network.
+    modules: &'a BTreeSet<usize>,
+}
 
 impl Sources for Given<'_> {
     fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        let left = if self.0.is_empty() { [PathBuf::from("-")].into() } else { self.0.iter().cloned().collect() };
+        let is_data = |(number, _): &(usize, &PathBuf)| !self.modules.contains(number);
+        let mut left: VecDeque<PathBuf> =
+            self.files.iter().enumerate().filter(is_data).map(|(_, path)| path.clone()).collect();
+        if left.is_empty() {
+            left.push_back(PathBuf::from("-"));
+        }
         Ok(Box::new(Reading(Files { left, open: None })))
     }
 
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        Ok(Box::new(Reading(Files { left: [self.0[number].clone()].into(), open: None })))
+        Ok(Box::new(Reading(Files { left: [self.files[number].clone()].into(), open: None })))
     }
 }
 

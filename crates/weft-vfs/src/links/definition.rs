@@ -81,10 +81,12 @@ pub enum LinkError {
     #[error("{0}")]
     Names(String),
     /// A view of a directory or an archive is made of one.
-    #[error("a view of a directory or an archive has one target")]
+    #[error("a view of a directory or an archive has one target, beside those with code that its network runs")]
     Targets,
     /// There is none, or more than a row takes.
-    #[error("a link has at least one target, and its targets and network at most 32 KiB together")]
+    #[error(
+        "a link has at least one target that is no code for its network, and its targets and network at most 32 KiB together"
+    )]
     Size,
 }
 
@@ -93,7 +95,9 @@ pub enum LinkError {
 pub(crate) struct Link {
     pub(crate) definition: LinkDefinition,
     pub(crate) network: Network,
-    /// What it keeps of its one target.
+    /// Which of its targets is the first that holds no code for its network.
+    pub(crate) data: usize,
+    /// What it keeps of that, if there is no other.
     pub(crate) keeps: Keeps,
     /// What undoes it.
     pub(crate) inverse: Option<Network>,
@@ -127,7 +131,8 @@ impl Link {
     /// One that is like this, but of another definition that makes no difference to its network.
     pub(crate) fn like(&self, definition: LinkDefinition) -> Link {
         let (network, inverse) = (self.network.clone(), self.inverse.clone());
-        Link { definition, network, keeps: self.keeps, inverse, looks: None, part: self.part, size: self.size }
+        let Link { data, keeps, part, size, .. } = *self;
+        Link { definition, network, data, keeps, inverse, looks: None, part, size }
     }
 }
 
@@ -166,10 +171,11 @@ impl LinkDefinition {
         if network.files() > self.targets.len() {
             return Err(LinkError::Files { wanted: network.files(), given: self.targets.len() });
         }
-        if Looks::of(&self.view)?.is_some() && self.targets.len() != 1 {
+        let data = self.targets.len() - network.modules().len();
+        if Looks::of(&self.view)?.is_some() && data != 1 {
             return Err(LinkError::Targets);
         }
-        if self.targets.is_empty() || self.network.contains('\0') || self.encode().len() > BYTES_MAX {
+        if data == 0 || self.network.contains('\0') || self.encode().len() > BYTES_MAX {
             return Err(LinkError::Size);
         }
         Ok(())
@@ -319,11 +325,15 @@ impl State {
 fn read(inode: &Inode) -> Option<Link> {
     let definition = LinkDefinition::decode(inode.row.inline.as_ref()?)?;
     let network = definition.parse()?;
-    let is_sound = !definition.targets.is_empty() && network.files() <= definition.targets.len();
-    let keeps = if definition.targets.len() == 1 { network.keeps() } else { Keeps::default() };
+    if network.files() > definition.targets.len() {
+        return None;
+    }
+    let mut data = (0..definition.targets.len()).filter(|number| !network.modules().contains(number));
+    let (first, is_alone) = (data.next()?, data.next().is_none());
+    let keeps = if is_alone { network.keeps() } else { Keeps::default() };
     let inverse = network.inverse();
     let looks = Looks::of(&definition.view).ok()?;
-    is_sound.then_some(Link { definition, network, keeps, inverse, looks, part: None, size: None })
+    Some(Link { definition, network, data: first, keeps, inverse, looks, part: None, size: None })
 }
 
 #[cfg(test)]

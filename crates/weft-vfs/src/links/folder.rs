@@ -121,7 +121,7 @@ impl State {
         match &resolved.link.looks {
             None => Err(ErrorKind::NotDirectory.into()),
             Some(Looks::Directory(names)) => {
-                Ok(Seen::Directory { source: resolved.targets[0], renames: names.rename.is_some() })
+                Ok(Seen::Directory { source: resolved.data(), renames: names.rename.is_some() })
             }
             Some(Looks::Archive { .. }) => Ok(Seen::Archive(resolved)),
         }
@@ -133,16 +133,23 @@ impl State {
         let found = self.inode(entry.ino)?.row.clone();
         let (link, generation) = (self.link_of(view)?, self.inode(view)?.row.generation);
         let Some(Looks::Directory(names)) = &link.looks else { return Err(ErrorKind::NotDirectory.into()) };
-        let target = [&link.definition.targets[0][..], b"/", name.as_bytes()].concat();
+        let target = [&link.definition.targets[link.data][..], b"/", name.as_bytes()].concat();
         let is_directory = match found.kind {
             Kind::Directory => true,
             Kind::Transformation => self.link_of(entry.ino)?.looks.is_some(),
             _ => false,
         };
         let shows = names.only.as_ref().is_none_or(|only| only.is_match(name.as_bytes()));
+        let (targets, network) = if is_directory || shows {
+            let mut targets = link.definition.targets.clone();
+            targets[link.data] = target;
+            (targets, link.definition.network.clone())
+        } else {
+            (vec![target], "identity".into())
+        };
         let inner = LinkDefinition {
-            targets: vec![target],
-            network: if is_directory || shows { link.definition.network.clone() } else { "identity".into() },
+            targets,
+            network,
             memo: link.definition.memo,
             fuse: link.definition.fuse,
             view: if is_directory { link.definition.view.clone() } else { ViewKind::File },

@@ -186,7 +186,7 @@ impl Vfs {
             return Ok(index);
         }
         self.may_wait(Wait::Commit)?;
-        let archive = resolved.targets[0];
+        let archive = resolved.data();
         let members =
             blocking::waiting(|| members(&mut Archive { vfs: self, ino: archive, at: 0, read: (0, Rope::new()) }));
         let index = members.and_then(Index::new).map_err(|error| {
@@ -278,7 +278,7 @@ impl Seek for Archive<'_> {
 impl State {
     /// The inode of the member at `path`, as `view` shows it.
     fn appear_member(&mut self, view: Ino, resolved: &Resolved, path: &[u8], node: &Node) -> Result<Ino, Stop> {
-        let owner = self.inode(resolved.targets[0])?.row.clone();
+        let owner = self.inode(resolved.data())?.row.clone();
         let ino = unstored_number(view, path);
         let definition = &resolved.link.definition;
         let (kind, inline, link) = match &node.kind {
@@ -290,7 +290,7 @@ impl State {
             }
             NodeKind::File { start, stored, size, network } => {
                 let part = Part { start: *start, len: *stored, of: resolved.source };
-                let link = member(definition, network.as_deref(), *size, part).ok_or(ErrorKind::NotSupported)?;
+                let link = member(&resolved.link, network.as_deref(), *size, part).ok_or(ErrorKind::NotSupported)?;
                 (Kind::Transformation, [start.to_le_bytes(), stored.to_le_bytes()].concat(), Some(link))
             }
         };
@@ -321,7 +321,8 @@ impl State {
 }
 
 /// A link to a member, of `size` bytes before what the view makes of it.
-fn member(view: &LinkDefinition, unpack: Option<&str>, size: u64, part: Part) -> Option<Link> {
+fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Link> {
+    let Link { definition: view, data, .. } = view;
     let is_plain = view.network == "identity";
     let network = if is_plain { unpack?.to_owned() } else { format!("{} | {}", unpack?, view.network) };
     let definition = LinkDefinition { network, view: ViewKind::File, ..view.clone() };
@@ -331,5 +332,5 @@ fn member(view: &LinkDefinition, unpack: Option<&str>, size: u64, part: Part) ->
     // The archive tells how long what is unpacked is.
     let size = (made.length).then_some(size);
     let keeps = Keeps { place: keeps.place, length: keeps.length };
-    Some(Link { definition, network, keeps, inverse: None, looks: None, part: Some(part), size })
+    Some(Link { definition, network, data: *data, keeps, inverse: None, looks: None, part: Some(part), size })
 }

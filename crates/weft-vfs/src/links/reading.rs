@@ -1,7 +1,8 @@
 //! Reading links.
 
 use super::resolve::Resolved;
-use super::view::{Step, Stopped, View};
+use super::sources::Targets;
+use super::view::{Step, Stopped, View, stopped};
 use crate::blocking::{self, Wait};
 use crate::error::{ErrorKind, Result};
 use crate::message::say;
@@ -9,6 +10,7 @@ use crate::volume::Vfs;
 use parking_lot::Mutex;
 use weft_block::Rope;
 use weft_store::Ino;
+use weft_transform::Network;
 
 /// How often a view is begun anew whose targets change while it is computed.
 const ATTEMPTS: usize = 4;
@@ -44,8 +46,12 @@ impl Vfs {
                         (part.start, len.min(left))
                     }
                 };
-                let bytes = self.read(resolved.targets[0], start.saturating_add(offset), len)?;
-                return resolved.link.network.apply(bytes).map_err(|_| ErrorKind::Io.into());
+                let bytes = self.read(resolved.data(), start.saturating_add(offset), len)?;
+                let mut files = Targets::new(self.me.clone(), ino, &resolved);
+                if let Some(applied) = self.applied(&resolved.link.network, bytes, &mut files)? {
+                    return Ok(applied);
+                }
+                continue;
             }
             if let Some(rope) = self.of_version(ino, &resolved, wanted)? {
                 return Ok(rope);
@@ -54,6 +60,22 @@ impl Vfs {
         let path = self.path(ino);
         say(format_args!("{} cannot be read: its targets change faster", String::from_utf8_lossy(&path)));
         Err(ErrorKind::Io.into())
+    }
+
+    /// What `network`, which keeps places, makes of `bytes`; none if what it runs besides is not what it was.
+    pub(super) fn applied(&self, network: &Network, bytes: Rope, files: &mut Targets) -> Result<Option<Rope>> {
+        let applied = if network.is_exported() {
+            // Nobody knows how long that takes.
+            self.may_wait(Wait::Commit)?;
+            blocking::waiting(|| network.apply(bytes, files))
+        } else {
+            network.apply(bytes, files)
+        };
+        match applied.map_err(|error| stopped(self, files, &error)) {
+            Ok(applied) => Ok(Some(applied)),
+            Err(Stopped::Failed(failure)) => Err(failure.kind.into()),
+            Err(Stopped::Changed | Stopped::NotKept) => Ok(None),
+        }
     }
 
     /// None if that is not what the link leads to any more.

@@ -119,7 +119,7 @@ impl State {
         let permissions = own.permissions & resolved.permissions();
         if resolved.link.looks.is_some() {
             let (mtime, ctime) = (resolved.mtime, own.ctime.max(resolved.ctime));
-            let target = &self.inode(resolved.targets[0])?.row;
+            let target = &self.inode(resolved.data())?.row;
             let size = if target.kind == Kind::Directory { target.size } else { 0 };
             return Ok(Attributes { size, permissions, mtime, ctime, ..own });
         }
@@ -152,8 +152,8 @@ impl State {
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
         let mut resolved =
             Resolved { targets, source, version, causes: Vec::new(), rights: 0o777, mtime, ctime, link: link.clone() };
-        let wants_directory = matches!(link.looks, Some(Looks::Directory(_)));
-        for path in &link.definition.targets {
+        for (number, path) in link.definition.targets.iter().enumerate() {
+            let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
             let (target, way) = self.walk(path, owner, &mut resolved.causes)?;
             resolved.causes.push((target, None));
             let kind = self.inode(target)?.row.kind;
@@ -210,7 +210,7 @@ impl State {
             let known = known.filter(|length| length.failed.is_none_or(|at| at.elapsed() < RETRY));
             return known.ok_or_else(|| Miss::Length(ino).into());
         }
-        let target = resolved.targets[0];
+        let target = resolved.data();
         let inode = self.inode(target)?;
         if inode.row.kind == Kind::File {
             return Ok(Length { bytes: inode.row.size, failed: None });
@@ -272,6 +272,11 @@ impl State {
 }
 
 impl Resolved {
+    /// The first target that holds no code for the network, and the only one of a link that keeps anything of it, or looks like a directory.
+    pub(super) fn data(&self) -> Ino {
+        self.targets[self.link.data]
+    }
+
     /// The permission bits that a link to it can have.
     fn permissions(&self) -> u32 {
         // Who may read an archive may enter its directories, and run what is in them.

@@ -46,19 +46,25 @@ impl Targets {
         vfs.run(|state| state.resolve(self.ino)).is_ok_and(|now| now.version == self.version)
     }
 
-    fn open(&self, inodes: Vec<Ino>) -> Box<dyn Source> {
-        let part = self.link.part.map_or(0..u64::MAX, |part| part.start..part.start.saturating_add(part.len));
+    fn part(&self) -> Range<u64> {
+        self.link.part.map_or(0..u64::MAX, |part| part.start..part.start.saturating_add(part.len))
+    }
+
+    fn open(&self, inodes: Vec<Ino>, part: Range<u64>) -> Box<dyn Source> {
         Box::new(Files { targets: self.clone(), left: inodes.into_iter(), part, open: None })
     }
 }
 
 impl Sources for Targets {
     fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        Ok(self.open(self.inodes.clone()))
+        let is_data = |(number, _): &(usize, &Ino)| !self.link.network.modules().contains(number);
+        let data = self.inodes.iter().enumerate().filter(is_data).map(|(_, ino)| *ino).collect();
+        Ok(self.open(data, self.part()))
     }
 
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        Ok(self.open(vec![self.inodes[number]]))
+        let part = if self.link.network.modules().contains(&number) { 0..u64::MAX } else { self.part() };
+        Ok(self.open(vec![self.inodes[number]], part))
     }
 }
 

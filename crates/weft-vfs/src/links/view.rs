@@ -187,21 +187,27 @@ impl View {
     }
 
     fn failed(&mut self, error: RunError) -> Stopped {
-        let kind = match target_error(&error) {
-            Some(TargetError::Changed) => return Stopped::Changed,
-            Some(TargetError::Vfs(error)) => error.kind(),
-            None if matches!(error, RunError::Stage { source: StageError::Idle(_), .. }) => ErrorKind::TimedOut,
-            None => ErrorKind::Io,
-        };
-        let is_data = matches!(error, RunError::Stage { source: StageError::Data(_), .. } | RunError::Before(_));
-        let failure = Failure { kind, is_lasting: is_data && !self.targets.link.network.is_exported() };
-        self.ends(Some(failure));
-        if let Some(vfs) = self.targets.vfs.upgrade() {
-            let path = vfs.path(self.targets.ino);
-            say(format_args!("the network of {} failed: {error}", String::from_utf8_lossy(&path)));
+        let Some(vfs) = self.targets.vfs.upgrade() else { return Stopped::Changed };
+        let stopped = stopped(&vfs, &self.targets, &error);
+        if let Stopped::Failed(failure) = stopped {
+            self.ends(Some(failure));
         }
-        Stopped::Failed(failure)
+        stopped
     }
+}
+
+/// Why a network has no more to tell, when it ended so. What is wrong with it is logged.
+pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped {
+    let kind = match target_error(error) {
+        Some(TargetError::Changed) => return Stopped::Changed,
+        Some(TargetError::Vfs(error)) => error.kind(),
+        None if matches!(error, RunError::Stage { source: StageError::Idle(_), .. }) => ErrorKind::TimedOut,
+        None => ErrorKind::Io,
+    };
+    let is_data = matches!(error, RunError::Stage { source: StageError::Data(_), .. } | RunError::Before(_));
+    let path = vfs.path(targets.ino);
+    say(format_args!("the network of {} failed: {error}", String::from_utf8_lossy(&path)));
+    Stopped::Failed(Failure { kind, is_lasting: is_data && !targets.link.network.is_exported() })
 }
 
 impl Drop for View {

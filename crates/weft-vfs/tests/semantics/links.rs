@@ -3,7 +3,7 @@
 use crate::{DIRECTORY, FILE, Volume, kind, options, volume_options};
 use proptest::prelude::*;
 use weft_store::VolumeOptions;
-use weft_transform::Network;
+use weft_transform::{Network, NoFiles};
 use weft_vfs::{
     Caller, Credentials, ErrorKind, FileId, Ino, Kind, LinkDefinition, Options, RenameMode, Result, SetAttributes,
     SetXattr, ViewKind,
@@ -104,7 +104,7 @@ fn damage_is_an_error_where_it_is_and_never_an_end() {
     let volume = Volume::new();
     let file = volume.file("file.gz");
     let text: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
-    let packed = Network::parse("gzip").unwrap().apply(text.clone().into()).unwrap().to_vec();
+    let packed = Network::parse("gzip").unwrap().apply(text.clone().into(), &mut NoFiles).unwrap().to_vec();
     volume.write(file, 0, &packed[..packed.len() / 2]);
     for memo in [true, false] {
         let link = LinkDefinition { memo, ..definition(&["/file.gz"], "gzip -d") };
@@ -251,7 +251,7 @@ proptest! {
         let links: Vec<Ino> = (0..2 * NETWORKS.len()).map(link).collect();
         let whole = |content: &[u8], link: usize| {
             let network = NETWORKS[link / 2].replace("concat($1, $1)", "concat(identity, identity)");
-            Network::parse(&network).unwrap().apply(content.to_vec().into()).unwrap().to_vec()
+            Network::parse(&network).unwrap().apply(content.to_vec().into(), &mut NoFiles).unwrap().to_vec()
         };
         for step in steps {
             match step {
@@ -562,6 +562,83 @@ fn a_command_that_hangs_ends_in_time_and_disturbs_nothing_else() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| kind(volume.all(hangs)));
         assert_eq!(kind(volume.all(fails)), ErrorKind::Io);
+        assert_eq!(volume.all(file).unwrap(), b"abc\n");
+        assert_eq!(waits.join().unwrap(), ErrorKind::TimedOut);
+    });
+}
+
+/// A module that adds `by` to each byte, once it has done `first`.
+fn adding(by: u8, first: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module (memory (export "memory") 2)
+            (func (export "weft_input") (param i32) (result i32) (i32.const 1024))
+            (func (export "weft_advance") (param $len i32) (param $last i32) (result i64) (local $at i32)
+                {first}
+                (block $done (loop $next
+                    (br_if $done (i32.ge_u (local.get $at) (local.get $len)))
+                    (i32.store8 offset=1024 (local.get $at)
+                        (i32.add (i32.const {by}) (i32.load8_u offset=1024 (local.get $at))))
+                    (local.set $at (i32.add (local.get $at) (i32.const 1)))
+                    (br $next)))
+                (i64.or (i64.extend_i32_u (local.get $len)) (i64.const 4398046511104))))"#
+    );
+    wat::parse_str(text).expect("a module")
+}
+
+#[test]
+fn a_module_is_a_target_of_its_link() {
+    let volume = Volume::new();
+    let (file, module, back) = (volume.file("file"), volume.file("module"), volume.file("back"));
+    volume.write(file, 0, b"abc\n");
+    volume.write(module, 0, &adding(1, ""));
+    volume.write(back, 0, &adding(255, ""));
+    let targets = ["/file", "/module", "/back"];
+    let place = volume.link_of("place", &definition(&targets, "wasm -p -u 'wasm -p $3' $2"));
+    let stream = volume.link_of("stream", &definition(&targets, "wasm -u 'wasm $3' $2 | wasm -l $2"));
+    assert_eq!(volume.all(place).unwrap(), b"bcd\x0b");
+    assert_eq!(volume.all(stream).unwrap(), b"cde\x0c");
+    assert_eq!(volume.vfs.read(place, 1, 2).unwrap().to_vec(), b"cd");
+    // What is written through is undone by the other module.
+    volume.write(place, 4, b"EF");
+    assert_eq!(volume.all(file).unwrap(), b"abc\nDE");
+    // Another module is other content.
+    volume.write(module, 0, &adding(2, ""));
+    assert_eq!(volume.all(place).unwrap(), b"cde\x0cFG");
+    assert_eq!(volume.all(stream).unwrap(), b"efg\x0eHI");
+    // Who may not read the module may not read what it gives.
+    volume.change(module, SetAttributes { permissions: Some(0o600), ..SetAttributes::default() });
+    assert_eq!(volume.attributes(place).permissions, 0o600);
+    // A view of a directory has modules, too; a link of nothing but modules reads nothing.
+    let directory = volume.directory("d");
+    let inner = volume.make(directory, "inner", FILE);
+    volume.write(inner, 0, b"xyz");
+    let view = ViewKind::Directory { rename: None, only: Some("inner".into()) };
+    let view = LinkDefinition { view, ..definition(&["/module", "/d"], "wasm -p $1") };
+    let view = volume.vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &view).expect("made").ino;
+    assert_eq!(volume.all(volume.find(view, "inner").unwrap().ino).unwrap(), b"z{|");
+    assert!(definition(&["/module"], "wasm $1").check().is_err());
+}
+
+#[test]
+fn a_module_that_does_harm_does_it_to_its_link_alone() {
+    let volume = Volume::new();
+    let file = volume.file("file");
+    volume.write(file, 0, b"abc\n");
+    let link = |name: &str, network: &str, module: &[u8]| {
+        let path = format!("{name}.wasm");
+        volume.write(volume.file(&path), 0, module);
+        volume.link_of(name, &definition(&["/file", &format!("/{path}")], network))
+    };
+    let hangs = link("hangs", "wasm -p -t 1 $2", &adding(1, "(loop $again (br $again))"));
+    let traps = link("traps", "wasm -p $2", &adding(1, "(unreachable)"));
+    let lies = link("lies", "wasm -l $2", &adding(1, "(if (local.get $len) (then (return (i64.const 2))))"));
+    let is_none = link("is none", "wasm $2", b"no module");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| kind(volume.all(hangs)));
+        for bad in [traps, lies, is_none] {
+            assert_eq!(kind(volume.all(bad)), ErrorKind::Io);
+        }
+        assert_eq!(volume.attributes(lies).size, 4, "as long as it was said to be");
         assert_eq!(volume.all(file).unwrap(), b"abc\n");
         assert_eq!(waits.join().unwrap(), ErrorKind::TimedOut);
     });

@@ -1,0 +1,149 @@
+//! What all modules have in common: how they are compiled, once each, and the clock by which their time is up.
+
+use super::MEMORY_BYTES_MAX;
+use super::instance::Memories;
+use crate::stage::StageError;
+use parking_lot::{Condvar, Mutex};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+use std::time::Duration;
+use wasmtime::{Config, Engine, InstancePre, Linker, Module, PoolingAllocationConfig};
+
+/// How often modules are asked whether their time is up.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+
+/// Modules that are kept compiled, and how many bytes of them, as they were written.
+const MODULES_MAX: usize = 64;
+const MODULE_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of stack that a module may take.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Modules that run at once, at most: more than there are views that somebody may be in the middle of. Each takes address space, and memory as far as it uses some.
+const INSTANCES_MAX: u32 = 5000;
+
+/// Tables of a module, and entries of one, at most.
+const TABLES_MAX: u32 = 4;
+pub(super) const TABLE_MAX: usize = 20_000;
+
+/// Bytes of memory, of those that a module has begun to use, which the next one finds mapped.
+const RESIDENT_BYTES: usize = 256 << 10;
+
+static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(|| {
+    let mut config = Config::new();
+    config.epoch_interruption(true).max_wasm_stack(STACK_BYTES);
+    // The same of the same, on any machine: what it gives is kept.
+    config.cranelift_nan_canonicalization(true).wasm_relaxed_simd(false);
+    let mut places = PoolingAllocationConfig::new();
+    places.total_core_instances(INSTANCES_MAX).total_memories(INSTANCES_MAX).total_tables(INSTANCES_MAX);
+    places.max_tables_per_module(TABLES_MAX).table_elements(TABLE_MAX);
+    places.max_memory_size(MEMORY_BYTES_MAX).linear_memory_keep_resident(RESIDENT_BYTES);
+    let engine = Engine::new(config.clone().allocation_strategy(places));
+    // Where there is not so much address space, each gets its own when it begins.
+    engine.or_else(|_| Engine::new(&config)).map_err(|error| error.to_string())
+});
+
+/// How to run modules at all.
+pub(super) fn engine() -> Result<&'static Engine, StageError> {
+    ENGINE.as_ref().map_err(|error| StageError::data(format!("modules cannot be run here: {error}")))
+}
+
+/// Modules that were compiled, by the digests of what they were compiled from; the one used last comes last.
+static COMPILED: Mutex<Vec<Compiled>> = Mutex::new(Vec::new());
+
+struct Compiled {
+    digest: blake3::Hash,
+    bytes: usize,
+    /// None while it is compiled.
+    module: Arc<Mutex<Option<InstancePre<Memories>>>>,
+}
+
+/// The module that `bytes` are, of this digest.
+pub(super) fn module(digest: blake3::Hash, bytes: &[u8]) -> Result<InstancePre<Memories>, StageError> {
+    let place = {
+        let mut compiled = COMPILED.lock();
+        let known = compiled.iter().position(|known| known.digest == digest).map(|at| compiled.remove(at));
+        let entry = known.unwrap_or_else(|| Compiled { digest, bytes: bytes.len(), module: Arc::default() });
+        let place = entry.module.clone();
+        compiled.push(entry);
+        while compiled.len() > 1
+            && (compiled.len() > MODULES_MAX
+                || compiled.iter().map(|known| known.bytes).sum::<usize>() > MODULE_BYTES_MAX)
+        {
+            compiled.remove(0);
+        }
+        place
+    };
+    // Whoever wants the same one waits here, and nobody else.
+    let mut module = place.lock();
+    if let Some(module) = &*module {
+        return Ok(module.clone());
+    }
+    let engine = engine()?;
+    let compiled = Module::from_binary(engine, bytes)
+        .map_err(|error| StageError::data(format!("this is no WebAssembly module: {}", said(&error))))?;
+    let mut linker = Linker::new(engine);
+    // What it imports is not there; a module that never calls it may run.
+    let linked = linker.define_unknown_imports_as_traps(&compiled).and_then(|()| linker.instantiate_pre(&compiled));
+    let made = linked.map_err(|error| StageError::data(format!("it cannot be run: {}", said(&error))))?;
+    *module = Some(made.clone());
+    Ok(made)
+}
+
+/// What is wrong, in a line.
+pub(super) fn said(error: &wasmtime::Error) -> String {
+    error.root_cause().to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// Ticks as long as modules run.
+static CLOCK: LazyLock<Clock> = LazyLock::new(|| {
+    // Without it they would run for as long as they like; they are refused then.
+    let started = thread::Builder::new().name("weft-clock".into()).spawn(|| CLOCK.tick());
+    Clock { running: Mutex::new(0), changed: Condvar::new(), has_started: started.is_ok() }
+});
+
+struct Clock {
+    running: Mutex<usize>,
+    changed: Condvar,
+    has_started: bool,
+}
+
+impl Clock {
+    fn tick(&self) {
+        let mut running = self.running.lock();
+        loop {
+            while *running == 0 {
+                self.changed.wait(&mut running);
+            }
+            // Nobody tells it to end sooner.
+            let never = Condvar::new();
+            never.wait_for(&mut running, TICK);
+            if let Ok(engine) = engine() {
+                engine.increment_epoch();
+            }
+        }
+    }
+}
+
+/// A module runs as long as this is there.
+pub(super) struct Running(());
+
+impl Running {
+    pub(super) fn begin() -> Result<Running, StageError> {
+        if !CLOCK.has_started {
+            return Err(StageError::data("modules cannot be run here: there is no thread for their clock"));
+        }
+        let mut running = CLOCK.running.lock();
+        *running += 1;
+        if *running == 1 {
+            CLOCK.changed.notify_one();
+        }
+        Ok(Running(()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *CLOCK.running.lock() -= 1;
+    }
+}

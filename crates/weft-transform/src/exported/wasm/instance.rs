@@ -1,0 +1,258 @@
+//! A module that runs.
+
+use super::engine::{Running as Ticking, TABLE_MAX, TICK, engine, said};
+use crate::flow::{Input, Output};
+use crate::stage::{Progress, Running, StageError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use wasmtime::{InstancePre, Memory, ResourceLimiter, Store, Trap, TypedFunc, WasmParams, WasmResults};
+use weft_block::Buffer;
+
+/// Bytes that a module is given at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes of memory that all modules have together.
+const ALL_BYTES_MAX: usize = 2 << 30;
+static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of memory that one which waits has at most.
+const SMALL_BYTES: usize = 2 << 20;
+
+/// Time that a module may take in all.
+const ALL_TIME: Duration = Duration::from_hours(1);
+
+/// Bytes of what a module says of its failure.
+const SAID_BYTES: usize = 4096;
+
+/// Bits of what `weft_advance` gives, beside 30 of a length and 32 of a pointer.
+const AGAIN: u64 = 1 << 30;
+const ENDED: u64 = 1 << 31;
+const FAILED: u64 = u64::MAX;
+
+/// What a module may have, and what it must do.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    /// Time for one piece.
+    pub(super) call: Duration,
+    pub(super) memory_bytes: usize,
+    /// Whether it must give as many bytes as it takes.
+    pub(super) length: bool,
+}
+
+/// A module that runs, on one stream.
+pub(super) struct Instance {
+    store: Store<Memories>,
+    memory: Memory,
+    input: TypedFunc<u32, u32>,
+    advance: TypedFunc<(u32, u32), u64>,
+    message: Option<TypedFunc<(), u64>>,
+    bounds: Bounds,
+    left: Duration,
+    taken: u64,
+    given: u64,
+    /// It has more to give of what it took.
+    has_more: bool,
+}
+
+/// What it has taken of the memory for all.
+pub(super) struct Memories {
+    taken: usize,
+    max: usize,
+}
+
+impl ResourceLimiter for Memories {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        if self.taken + more > self.max {
+            return Ok(false);
+        }
+        let fits = |all: usize| all.checked_add(more).filter(|all| *all <= ALL_BYTES_MAX);
+        let taken = ALL_BYTES.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        self.taken += if taken { more } else { 0 };
+        Ok(taken)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_MAX)
+    }
+
+    fn memories(&self) -> usize {
+        1
+    }
+}
+
+impl Drop for Memories {
+    fn drop(&mut self) {
+        ALL_BYTES.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}
+
+impl Instance {
+    /// Begins to run `module` with `words`, each ended by a NUL.
+    pub(super) fn new(module: &InstancePre<Memories>, bounds: Bounds, words: &[u8]) -> Result<Instance, StageError> {
+        let mut store = Store::new(engine()?, Memories { taken: 0, max: bounds.memory_bytes });
+        store.limiter(|memories| memories);
+        let mut left = ALL_TIME;
+        let instance = timed(&mut store, bounds.call, &mut left, |store| module.instantiate(store))?;
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .ok_or_else(|| StageError::data("the module exports no 'memory'"))?;
+        let input = function(&instance, &mut store, "weft_input")?.ok_or_else(|| missing("weft_input"))?;
+        let advance = function(&instance, &mut store, "weft_advance")?.ok_or_else(|| missing("weft_advance"))?;
+        let message = function(&instance, &mut store, "weft_message")?;
+        let begin: Option<TypedFunc<u32, u32>> = function(&instance, &mut store, "weft_begin")?;
+        let (taken, given, has_more) = (0, 0, false);
+        let mut running = Instance { store, memory, input, advance, message, bounds, left, taken, given, has_more };
+        match begin {
+            None if words.is_empty() => {}
+            None => return Err(StageError::data("the module takes no arguments: it exports no 'weft_begin'")),
+            Some(begin) => {
+                let len = running.put(words)?;
+                if running.call(&begin, len)? != 0 {
+                    return Err(running.failure());
+                }
+            }
+        }
+        Ok(running)
+    }
+
+    fn call<P: WasmParams, R: WasmResults>(&mut self, of: &TypedFunc<P, R>, with: P) -> Result<R, StageError> {
+        timed(&mut self.store, self.bounds.call, &mut self.left, |store| of.call(store, with))
+    }
+
+    /// Whether it takes so little memory that it may wait for more to do.
+    pub(super) fn is_small(&self) -> bool {
+        self.store.data().taken <= SMALL_BYTES
+    }
+
+    /// Forgets what it took and gave; what the module remembers stays.
+    pub(super) fn reset(&mut self) {
+        (self.left, self.taken, self.given) = (ALL_TIME, 0, 0);
+    }
+
+    /// Has `bytes` lie where the module wants them, and tells how many they are.
+    fn put(&mut self, bytes: &[u8]) -> Result<u32, StageError> {
+        let len = u32::try_from(bytes.len()).map_err(|_| StageError::data("that is too much for a module"))?;
+        let input = self.input.clone();
+        let at = self.call(&input, len)?;
+        let memory = self.memory.data_mut(&mut self.store);
+        let place = range(at, len).and_then(|range| memory.get_mut(range));
+        place.ok_or_else(|| outside("weft_input", at, len))?.copy_from_slice(bytes);
+        Ok(len)
+    }
+
+    /// Has it do something with the `len` bytes that it was given.
+    fn step(&mut self, len: u32, is_last: bool, output: &mut Output) -> Result<Progress, StageError> {
+        let advance = self.advance.clone();
+        let given = self.call(&advance, (len, u32::from(is_last)))?;
+        if given == FAILED {
+            return Err(self.failure());
+        }
+        let (at, count) = places(given);
+        self.has_more = given & AGAIN != 0;
+        if self.has_more && count == 0 {
+            return Err(StageError::data("the module has more to give, and gave nothing"));
+        }
+        let memory = self.memory.data(&self.store);
+        let bytes = range(at, count).and_then(|range| memory.get(range));
+        let bytes = bytes.ok_or_else(|| outside("weft_advance", at, count))?;
+        self.given += u64::from(count);
+        let ends_early = given & ENDED != 0 && !is_last;
+        let has_ended = given & ENDED != 0 || is_last && !self.has_more;
+        if self.bounds.length && (ends_early || self.given > self.taken || has_ended && self.given < self.taken) {
+            let message = format!("it gave {} bytes for {}, and was said to keep length", self.given, self.taken);
+            return Err(StageError::data(message));
+        }
+        if !bytes.is_empty() {
+            output.push(Buffer::copy_of(bytes).freeze().whole());
+        }
+        Ok(if has_ended { Progress::Ended } else { Progress::HasMore })
+    }
+
+    /// What the module says of its failure.
+    fn failure(&mut self) -> StageError {
+        let said = self.message.clone().and_then(|message| {
+            let (at, count) = places(self.call(&message, ()).ok()?);
+            let bytes = self.memory.data(&self.store).get(range(at, count)?)?;
+            Some(String::from_utf8_lossy(&bytes[..bytes.len().min(SAID_BYTES)]).replace(char::is_control, " "))
+        });
+        StageError::data(said.unwrap_or_else(|| "the module has failed, and does not say why".into()))
+    }
+}
+
+impl Running for Instance {
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        while !output.is_full() {
+            let progress = if self.has_more {
+                self.step(0, false, output)?
+            } else if let Some(front) = input.front().cloned() {
+                let piece = &front[..front.len().min(PIECE_BYTES)];
+                let len = self.put(piece)?;
+                self.taken += u64::from(len);
+                let count = piece.len();
+                drop(front);
+                input.skip(count);
+                self.step(len, false, output)?
+            } else if input.has_ended() {
+                self.step(0, true, output)?
+            } else {
+                return Ok(Progress::NeedsInput);
+            };
+            if progress == Progress::Ended {
+                return Ok(progress);
+            }
+        }
+        Ok(Progress::HasMore)
+    }
+}
+
+/// Lets a module run until it is done, or its time is up.
+fn timed<T>(
+    store: &mut Store<Memories>,
+    call: Duration,
+    left: &mut Duration,
+    run: impl FnOnce(&mut Store<Memories>) -> wasmtime::Result<T>,
+) -> Result<T, StageError> {
+    let time = call.min(*left);
+    // Part of a tick has passed.
+    let ticks = time.as_millis().div_ceil(TICK.as_millis()) + 1;
+    store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
+    let _ticking = Ticking::begin()?;
+    let begun = Instant::now();
+    let done = run(store);
+    *left = left.saturating_sub(begun.elapsed());
+    done.map_err(|error| match error.downcast_ref::<Trap>() {
+        Some(Trap::Interrupt) => StageError::Idle(time),
+        _ => StageError::data(format!("the module was stopped: {}", said(&error))),
+    })
+}
+
+/// A function that the module may export.
+fn function<P: WasmParams, R: WasmResults>(
+    instance: &wasmtime::Instance,
+    store: &mut Store<Memories>,
+    name: &str,
+) -> Result<Option<TypedFunc<P, R>>, StageError> {
+    let Some(found) = instance.get_func(&mut *store, name) else { return Ok(None) };
+    let wrong = |error: wasmtime::Error| StageError::data(format!("'{name}' of the module: {}", said(&error)));
+    found.typed(&*store).map(Some).map_err(wrong)
+}
+
+fn missing(name: &str) -> StageError {
+    StageError::data(format!("the module exports no '{name}'"))
+}
+
+fn outside(of: &str, at: u32, len: u32) -> StageError {
+    StageError::data(format!("'{of}' of the module told of {len} bytes from {at} on, which are not in its memory"))
+}
+
+fn range(at: u32, len: u32) -> Option<std::ops::Range<usize>> {
+    let at = usize::try_from(at).ok()?;
+    Some(at..at.checked_add(usize::try_from(len).ok()?)?)
+}
+
+/// Where bytes lie that a module tells of, and how many they are.
+fn places(told: u64) -> (u32, u32) {
+    let [at, len] = [told >> 32, told & (AGAIN - 1)];
+    (u32::try_from(at).expect("32 bits"), u32::try_from(len).expect("30 bits"))
+}
