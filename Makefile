@@ -28,10 +28,11 @@ run: build
 packages:
 	tests/install-packages
 
-## tools      install the public test suites into target/tools
+## tools      install the public test suites, and compilers of the examples, into target/tools
 tools: cargo
 	@test -x $(TOOLS)/bin/pjdfstest || $(CARGO) install --quiet --locked --root $(TOOLS) pjdfstest@0.2.2
 	@test -x $(TOOLS)/bin/fsx || $(CARGO) install --quiet --locked --root $(TOOLS) fsx@0.3.2
+	@tests/install-languages $(TOOLS)
 
 ## test       install what the tests need, run them all, end with a summary
 test: packages tools build

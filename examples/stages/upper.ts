@@ -9,10 +9,10 @@ export function weft_input(wanted: u32): usize {
   return wanted <= SIZE ? buffer : 0;
 }
 
-export function weft_advance(len: u32, isLast: u32): u64 {
+export function weft_advance(input: usize, len: u32, isLast: u32): u64 {
   for (let at: u32 = 0; at < len; at++) {
-    const byte = load<u8>(buffer + at);
-    if (byte >= 97 && byte <= 122) store<u8>(buffer + at, byte - 32);
+    const byte = load<u8>(input + at);
+    if (byte >= 97 && byte <= 122) store<u8>(input + at, byte - 32);
   }
-  return ((buffer as u64) << 32) | (len as u64);
+  return ((input as u64) << 32) | (len as u64);
 }

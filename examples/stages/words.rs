@@ -24,7 +24,7 @@ extern "C" fn weft_input(wanted: u32) -> *mut u8 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn weft_advance(len: u32, is_last: u32) -> u64 {
+extern "C" fn weft_advance(_: *mut u8, len: u32, is_last: u32) -> u64 {
     STAGE.with_borrow_mut(|stage| {
         let Stage { input, output, is_in_word } = stage;
         output.clear();

@@ -52,9 +52,9 @@ impl Module {
         let text = format!(
             r#"(module (memory (export "memory") {pages}) (global $calls (mut i32) (i32.const 0))
             (func (export "weft_input") (param i32) (result i32) (i32.const {input}))
-            (func (export "weft_begin") (param i32) (result i32) (i32.const {begin}))
+            (func (export "weft_begin") (param i32 i32) (result i32) (i32.const {begin}))
             (func (export "weft_message") (result i64) (i64.const {message}))
-            (func (export "weft_advance") (param i32 i32) (result i64)
+            (func (export "weft_advance") (param i32 i32 i32) (result i64)
                 (global.set $calls (i32.add (global.get $calls) (i32.const 1))) {answers} (i64.const 0)))"#,
             pages = pages % 4,
         );

@@ -64,7 +64,9 @@ fn module(rest: &str) -> String {
 
 /// `weft_advance` that does `body`, in which $len and $last are what it is given.
 fn advancing(body: &str) -> String {
-    module(&format!(r#"(func (export "weft_advance") (param $len i32) (param $last i32) (result i64) {body})"#))
+    module(&format!(
+        r#"(func (export "weft_advance") (param $input i32) (param $len i32) (param $last i32) (result i64) {body})"#
+    ))
 }
 
 /// Its bytes back, as `flags` say.
@@ -74,10 +76,10 @@ fn giving_back(flags: u64) -> String {
 
 /// Adds to each byte the first argument's first byte.
 const ADDING: &str = r#"(global $by (mut i32) (i32.const 1))
-    (func (export "weft_begin") (param $len i32) (result i32)
+    (func (export "weft_begin") (param $input i32) (param $len i32) (result i32)
         (if (local.get $len) (then (global.set $by (i32.load8_u (i32.const 1024)))))
         (i32.const 0))
-    (func (export "weft_advance") (param $len i32) (param $last i32) (result i64) (local $at i32)
+    (func (export "weft_advance") (param $input i32) (param $len i32) (param $last i32) (result i64) (local $at i32)
         (block $done (loop $next
             (br_if $done (i32.ge_u (local.get $at) (local.get $len)))
             (i32.store8 offset=1024 (local.get $at)
@@ -138,7 +140,7 @@ fn what_a_module_may_not_do_is_an_error_that_says_so() {
         (
             "wasm $1",
             &module(
-                r#"(func (export "weft_advance") (param i32 i32) (result i64) (call 1 (local.get 0) (local.get 1)))"#,
+                r#"(func (export "weft_advance") (param i32 i32 i32) (result i64) (call 1 (local.get 0) (local.get 1) (local.get 2)))"#,
             ),
             "stack",
         ),
@@ -147,7 +149,7 @@ fn what_a_module_may_not_do_is_an_error_that_says_so() {
         assert!(said.contains(expected), "{network} {module}: {said}");
     }
     let outside = r#"(module (memory (export "memory") 1) (func (export "weft_input") (param i32) (result i32) (i32.const 65533))
-        (func (export "weft_advance") (param i32 i32) (result i64) (i64.const 0)))"#;
+        (func (export "weft_advance") (param i32 i32 i32) (result i64) (i64.const 0)))"#;
     assert!(failure("wasm $1", outside).to_string().contains("4 bytes from 65533 on"));
     let bytes = run_bytes("wasm $1", b"no module".to_vec(), b"a", 1).unwrap_err().to_string();
     assert!(bytes.contains("no WebAssembly module"), "{bytes}");
@@ -157,10 +159,10 @@ fn what_a_module_may_not_do_is_an_error_that_says_so() {
 fn a_module_says_why_it_fails() {
     let says = r#"(data (i32.const 8) "too\nodd")
         (func (export "weft_message") (result i64) (i64.const 0x00000008_00000007))
-        (func (export "weft_advance") (param i32 i32) (result i64) (i64.const -1))"#;
+        (func (export "weft_advance") (param i32 i32 i32) (result i64) (i64.const -1))"#;
     assert_eq!(failure("wasm $1", &module(says)).to_string(), "too odd");
-    let refuses = r#"(func (export "weft_begin") (param i32) (result i32) (i32.const 1))
-        (func (export "weft_advance") (param i32 i32) (result i64) (i64.const 0))"#;
+    let refuses = r#"(func (export "weft_begin") (param i32 i32) (result i32) (i32.const 1))
+        (func (export "weft_advance") (param i32 i32 i32) (result i64) (i64.const 0))"#;
     assert!(failure("wasm $1", &module(refuses)).to_string().contains("does not say why"));
 }
 
@@ -168,7 +170,7 @@ fn a_module_says_why_it_fails() {
 fn what_a_module_imports_is_not_there_and_need_not_be() {
     let imports = r#"(module (import "env" "abort" (func $abort)) (memory (export "memory") 1)
         (func (export "weft_input") (param i32) (result i32) (i32.const 0))
-        (func (export "weft_advance") (param i32 i32) (result i64) (if (local.get 1) (then (call $abort))) (i64.const 1)))"#;
+        (func (export "weft_advance") (param i32 i32 i32) (result i64) (if (local.get 2) (then (call $abort))) (i64.const 1)))"#;
     let said = match run("wasm $1", imports, b"abc", 1) {
         Err(RunError::Stage { source, .. }) => source.to_string(),
         other => panic!("{other:?}"),
@@ -236,7 +238,7 @@ proptest! {
         let text = format!(
             r#"(module (memory (export "memory") {pages}) (global $calls (mut i32) (i32.const 0))
             (func (export "weft_input") (param i32) (result i32) (i32.const {input}))
-            (func (export "weft_advance") (param i32 i32) (result i64)
+            (func (export "weft_advance") (param i32 i32 i32) (result i64)
                 (global.set $calls (i32.add (global.get $calls) (i32.const 1))) {answers} (i64.const 0)))"#
         );
         let network = if length { "wasm -l $1" } else { "wasm $1" };

@@ -572,7 +572,7 @@ fn adding(by: u8, first: &str) -> Vec<u8> {
     let text = format!(
         r#"(module (memory (export "memory") 2)
             (func (export "weft_input") (param i32) (result i32) (i32.const 1024))
-            (func (export "weft_advance") (param $len i32) (param $last i32) (result i64) (local $at i32)
+            (func (export "weft_advance") (param $input i32) (param $len i32) (param $last i32) (result i64) (local $at i32)
                 {first}
                 (block $done (loop $next
                     (br_if $done (i32.ge_u (local.get $at) (local.get $len)))

@@ -24,6 +24,9 @@ const ALL_TIME: Duration = Duration::from_hours(1);
 /// Bytes of what a module says of its failure.
 const SAID_BYTES: usize = 4096;
 
+/// No input.
+const NOTHING: (u32, u32) = (0, 0);
+
 /// Bits of what `weft_advance` gives, beside 30 of a length and 32 of a pointer.
 const AGAIN: u64 = 1 << 30;
 const ENDED: u64 = 1 << 31;
@@ -44,7 +47,7 @@ pub(super) struct Instance {
     store: Store<Memories>,
     memory: Memory,
     input: TypedFunc<u32, u32>,
-    advance: TypedFunc<(u32, u32), u64>,
+    advance: TypedFunc<(u32, u32, u32), u64>,
     message: Option<TypedFunc<(), u64>>,
     bounds: Bounds,
     left: Duration,
@@ -100,15 +103,15 @@ impl Instance {
         let input = function(&instance, &mut store, "weft_input")?.ok_or_else(|| missing("weft_input"))?;
         let advance = function(&instance, &mut store, "weft_advance")?.ok_or_else(|| missing("weft_advance"))?;
         let message = function(&instance, &mut store, "weft_message")?;
-        let begin: Option<TypedFunc<u32, u32>> = function(&instance, &mut store, "weft_begin")?;
+        let begin: Option<TypedFunc<(u32, u32), u32>> = function(&instance, &mut store, "weft_begin")?;
         let (taken, given, has_more) = (0, 0, false);
         let mut running = Instance { store, memory, input, advance, message, bounds, left, taken, given, has_more };
         match begin {
             None if words.is_empty() => {}
             None => return Err(StageError::data("the module takes no arguments: it exports no 'weft_begin'")),
             Some(begin) => {
-                let len = running.put(words)?;
-                if running.call(&begin, len)? != 0 {
+                let input = running.put(words)?;
+                if running.call(&begin, input)? != 0 {
                     return Err(running.failure());
                 }
             }
@@ -130,21 +133,21 @@ impl Instance {
         (self.left, self.taken, self.given) = (ALL_TIME, 0, 0);
     }
 
-    /// Has `bytes` lie where the module wants them, and tells how many they are.
-    fn put(&mut self, bytes: &[u8]) -> Result<u32, StageError> {
+    /// Has `bytes` lie where the module wants them, and tells where, and how many they are.
+    fn put(&mut self, bytes: &[u8]) -> Result<(u32, u32), StageError> {
         let len = u32::try_from(bytes.len()).map_err(|_| StageError::data("that is too much for a module"))?;
         let input = self.input.clone();
         let at = self.call(&input, len)?;
         let memory = self.memory.data_mut(&mut self.store);
         let place = range(at, len).and_then(|range| memory.get_mut(range));
         place.ok_or_else(|| outside("weft_input", at, len))?.copy_from_slice(bytes);
-        Ok(len)
+        Ok((at, len))
     }
 
-    /// Has it do something with the `len` bytes that it was given.
-    fn step(&mut self, len: u32, is_last: bool, output: &mut Output) -> Result<Progress, StageError> {
+    /// Has it do something with the bytes that it was given: where they lie, and how many they are.
+    fn step(&mut self, (input, len): (u32, u32), is_last: bool, output: &mut Output) -> Result<Progress, StageError> {
         let advance = self.advance.clone();
-        let given = self.call(&advance, (len, u32::from(is_last)))?;
+        let given = self.call(&advance, (input, len, u32::from(is_last)))?;
         if given == FAILED {
             return Err(self.failure());
         }
@@ -184,17 +187,17 @@ impl Running for Instance {
     fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
         while !output.is_full() {
             let progress = if self.has_more {
-                self.step(0, false, output)?
+                self.step(NOTHING, false, output)?
             } else if let Some(front) = input.front().cloned() {
                 let piece = &front[..front.len().min(PIECE_BYTES)];
-                let len = self.put(piece)?;
-                self.taken += u64::from(len);
+                let given = self.put(piece)?;
+                self.taken += piece.len() as u64;
                 let count = piece.len();
                 drop(front);
                 input.skip(count);
-                self.step(len, false, output)?
+                self.step(given, false, output)?
             } else if input.has_ended() {
-                self.step(0, true, output)?
+                self.step(NOTHING, true, output)?
             } else {
                 return Ok(Progress::NeedsInput);
             };
