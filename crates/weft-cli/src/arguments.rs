@@ -108,8 +108,11 @@ pub struct Link {
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...
-    #[arg(short, long, required_unless_present_any = ["show", "members"])]
+    #[arg(short, long, visible_alias = "read", required_unless_present_any = ["show", "members"])]
     pub network: Option<String>,
+    /// What is done to bytes that are written through it, instead of what undoes each stage; both networks must keep each byte in its place
+    #[arg(long, value_name = "NETWORK", conflicts_with_all = ["show", "members"])]
+    pub write: Option<String>,
     /// Make a view of a directory instead: whatever is in it is seen transformed, at any depth, as it is at the time
     #[arg(long, conflicts_with = "show")]
     pub dir: bool,
@@ -177,6 +180,9 @@ pub struct Run {
     /// Tell what the network is instead of running it: each stage, whether it keeps length and places, what undoes it
     #[arg(long)]
     pub show: bool,
+    /// The directory of the keys that stages name (encrypt and decrypt), as files of age-keygen that nobody else may read
+    #[arg(long, value_name = "DIR")]
+    pub keys: Option<PathBuf>,
     /// Files to read one after the other instead of the standard input; '-' stands for that
     pub files: Vec<PathBuf>,
 }
@@ -441,7 +447,11 @@ pub struct Open {
     /// Most bytes kept, in the volume, of what transformation links gave, until it is unmounted; 0 keeps nothing
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]
     pub memo: u64,
-    /// Whose transformation links may run code that their maker brings (the stage exec)
+    /// The directory of the keys that links may name (the stages encrypt and decrypt), as files of age-keygen that nobody else may read. Links that use
+    /// them are for the user who mounts the volume, and for the super-user
+    #[arg(long, value_name = "DIR")]
+    pub keys: Option<PathBuf>,
+    /// Whose transformation links may run code that their maker brings (the stages exec and wasm)
     #[arg(long, value_name = "WHOSE", default_value = "root")]
     pub exported_stages: Whose,
     /// Never move access times

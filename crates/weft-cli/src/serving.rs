@@ -4,11 +4,19 @@ use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::postgres::OpenOptions;
-use weft_vfs::{AtimePolicy, Exported, Options, Vfs};
+use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
+
+/// The keys in a directory, which are whoever's this process is.
+fn keys(directory: &PathBuf) -> Result<Keys> {
+    // The daemon works elsewhere.
+    let canonical = directory.canonicalize().with_context(|| format!("no keys in {}", directory.display()))?;
+    Ok(Keys { directory: canonical, uid: rustix::process::geteuid().as_raw() })
+}
 
 impl Open {
     /// How the volume is opened, with so many bytes of cached blocks if nobody says how many.
@@ -30,6 +38,7 @@ impl Open {
                 Whose::Root => Exported::Root,
                 Whose::Everybody => Exported::Everybody,
             },
+            keys: self.keys.as_ref().map(keys).transpose()?,
             atime: match (self.noatime, self.strictatime) {
                 (true, _) => AtimePolicy::Never,
                 (_, true) => AtimePolicy::Always,

@@ -3,7 +3,9 @@
 use crate::exported::{command, wasm};
 use crate::language::{Call, NetworkError};
 use crate::stage::Stage;
-use crate::stages::{archives, charsets, codecs, frames, hashes, maps, records, reversing, selecting, sorting, texts};
+use crate::stages::{
+    archives, charsets, codecs, encryption, frames, hashes, maps, records, reversing, selecting, sorting, texts,
+};
 
 /// A stage that networks can have.
 pub struct Entry {
@@ -78,6 +80,20 @@ pub const STAGES: &[Entry] = &[
         "subtract N from each byte",
         "Modulo 256; N is 1 unless given. Keeps length and place.",
         maps::decrement,
+    ),
+    entry(
+        "decrypt",
+        "decrypt KEY",
+        "decrypt what age or encrypt made",
+        "As age(1) -d with the key file called KEY, which lies where the keys of whoever mounts the volume do (--keys) and is for nobody else to read. Refuses what is damaged, cut off, or encrypted for others, by a passphrase or in armour. What it gives is never kept in the volume. Links with it are for whose keys these are to make, and the super-user.",
+        encryption::decrypt,
+    ),
+    entry(
+        "encrypt",
+        "encrypt KEY",
+        "encrypt for a key, as age does",
+        "A file of age(1) for the first key in the key file called KEY, as decrypt. The same bytes give the same file: who sees two can tell whether they hold the same. All is read before the first byte comes; more than 16 MiB go through a temporary file, encrypted.",
+        encryption::encrypt,
     ),
     entry(
         "exec",

@@ -12,6 +12,7 @@ mod exported;
 mod flow;
 mod fork;
 mod joins;
+mod keys;
 mod language;
 mod network;
 pub mod picture;
@@ -20,6 +21,7 @@ mod stage;
 mod stages;
 mod threaded;
 
+pub use keys::read_key;
 pub use language::NetworkError;
 pub use network::{Described, Network, NoFiles};
 pub use run::{Reading, Run, RunError, Source, Sources};

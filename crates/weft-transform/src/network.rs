@@ -102,7 +102,12 @@ impl Network {
 
     /// Whether a stage of it runs code of whoever wrote it, outside of this process.
     pub fn is_exported(&self) -> bool {
-        is_exported(&self.parts)
+        any(&self.parts, &|stage| stage.is_exported)
+    }
+
+    /// Whether a stage of it needs a key: what it gives is nobody's who may not use that.
+    pub fn has_keys(&self) -> bool {
+        any(&self.parts, &|stage| !stage.keys.is_empty())
     }
 
     /// What comes of `bytes`, all that there are; or any part of them, if it keeps places. `files` open those that it names.
@@ -165,10 +170,10 @@ impl Network {
     }
 }
 
-fn is_exported(parts: &[Part]) -> bool {
+fn any(parts: &[Part], is: &impl Fn(&Stage) -> bool) -> bool {
     parts.iter().any(|part| match part {
-        Part::Stage { stage, .. } => stage.is_exported,
-        Part::Join { branches, .. } => branches.iter().any(|branch| is_exported(branch)),
+        Part::Stage { stage, .. } => is(stage),
+        Part::Join { branches, .. } => branches.iter().any(|branch| any(branch, is)),
         Part::File { .. } => false,
     })
 }
@@ -186,6 +191,10 @@ impl Sources for Given<'_> {
 
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
         self.files.file(number)
+    }
+
+    fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
+        self.files.key(name)
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Stage {
     pub(crate) is_exported: bool,
     /// The files, counted from 0, that hold code which it runs.
     pub(crate) modules: Vec<usize>,
+    /// The keys that it needs, by name.
+    pub(crate) keys: Vec<String>,
     /// Begins to run.
     pub(crate) start: Box<Start>,
 }
@@ -71,6 +73,7 @@ impl Stage {
             is_heavy: false,
             is_exported: false,
             modules: Vec::new(),
+            keys: Vec::new(),
             start: Box::new(move |sources| Ok(Box::new(start(sources)?))),
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod archives;
 pub(crate) mod charsets;
 pub(crate) mod codecs;
+pub(crate) mod encryption;
 pub(crate) mod frames;
 pub(crate) mod hashes;
 pub(crate) mod lines;

@@ -492,3 +492,43 @@ fn commands_are_stages_and_what_becomes_of_them_is_told() {
     // It has no more than it needs.
     assert_eq!(text("exec 'echo $HOME$SECRET; pwd; ulimit -c; ulimit -v'").unwrap(), "\n/\n0\n2097152\n");
 }
+
+#[test]
+fn age_reads_what_was_encrypted_and_what_it_encrypts_is_read() {
+    /// Bytes, and a key called `key`.
+    struct WithKey(Vec<u8>, Vec<u8>);
+    impl Sources for WithKey {
+        fn input(&mut self) -> io::Result<Box<dyn Source>> {
+            Ok(Box::new(Pieces::new(&self.0, &[10_000])))
+        }
+
+        fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn key(&mut self, _: &str) -> io::Result<Vec<u8>> {
+            Ok(self.1.clone())
+        }
+    }
+    let run = |network: &str, input: &[u8], key: &[u8]| -> Vec<u8> {
+        let mut given = WithKey(input.to_vec(), key.to_vec());
+        let run = Run::start(&Network::parse(network).expect("a network"), &mut given).expect("begins");
+        run.flat_map(|rope| rope.expect("goes on").to_vec()).collect()
+    };
+    let Some(keys) = shell("age-keygen", b"").filter(|keys| !keys.is_empty()) else { return };
+    let Some(others) = shell("age-keygen", b"") else { return };
+    let place = tempfile::tempdir().expect("a directory");
+    let (mine, theirs) = (place.path().join("mine"), place.path().join("theirs"));
+    std::fs::write(&mine, &keys).expect("written");
+    std::fs::write(&theirs, &others).expect("written");
+    for bytes in nasty() {
+        let encrypted = run("encrypt key", &bytes, &keys);
+        assert!(shell(&format!("age -d -i {}", mine.display()), &encrypted).expect("there is age") == bytes);
+        // One of several who may read it.
+        let (theirs, mine) = (theirs.display(), mine.display());
+        let command = format!("age -r $(age-keygen -y {theirs}) -r $(age-keygen -y {mine})");
+        let encrypted = shell(&command, &bytes).expect("there is age");
+        assert!(run("decrypt key", &encrypted, &keys) == bytes);
+        assert!(run("decrypt key", &encrypted, &[others.clone(), keys.clone()].concat()) == bytes);
+    }
+}

@@ -47,7 +47,7 @@ pub use links::{LinkDefinition, LinkError, LinkOrder, ViewKind, is_unstored};
 pub use message::say;
 pub use observe::{Change, Observer};
 pub use operations::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST, ListedEntry, decode as decode_entries};
-pub use options::{AtimePolicy, Exported, Options};
+pub use options::{AtimePolicy, Exported, Keys, Options};
 pub use permission::Access;
 pub use stats::Stats;
 pub use user::{Changed, IfExists, User, verifier_attributes};

@@ -1,5 +1,6 @@
 //! How a volume is mounted: bounds of memory, intervals, policies.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of a mount; nothing here changes what the volume is.
@@ -23,6 +24,8 @@ pub struct Options {
     pub memo_bytes_max: u64,
     /// Whose links may run code of their own ([`weft_transform::Network::is_exported`]).
     pub exported: Exported,
+    /// Where the keys are that links may use, if they may use any.
+    pub keys: Option<Keys>,
     /// When reading moves the access time.
     pub atime: AtimePolicy,
     /// Refuse every change with `ReadOnly`.
@@ -43,6 +46,7 @@ impl Default for Options {
             read_ahead_bytes: 8 << 20,
             memo_bytes_max: 4 << 30,
             exported: Exported::Root,
+            keys: None,
             atime: AtimePolicy::Relative,
             read_only: false,
             background: true,
@@ -59,6 +63,22 @@ pub enum AtimePolicy {
     Never,
     /// Always (`strictatime`).
     Always,
+}
+
+/// Keys that lie outside of the volume, each in a file.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Whose they are: that user's links may use them, and the super-user's.
+    pub uid: u32,
+}
+
+impl Options {
+    /// Whether links of user `uid` may use keys.
+    pub(crate) fn gives_keys(&self, uid: u32) -> bool {
+        uid == 0 || self.keys.as_ref().is_some_and(|keys| keys.uid == uid)
+    }
 }
 
 /// Whose links may run code that their maker brings: it runs without privileges and with bounds, but it runs.

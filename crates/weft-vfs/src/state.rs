@@ -58,6 +58,8 @@ pub(crate) struct State {
     pub(crate) finished: u64,
     /// Whose links may run code of their own.
     pub(crate) exported: Exported,
+    /// Whose links may use keys, beside the super-user's.
+    pub(crate) keys_of: Option<u32>,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
@@ -102,6 +104,7 @@ impl State {
             logged: counters.op,
             finished: 0,
             exported: options.exported,
+            keys_of: options.keys.as_ref().map(|keys| keys.uid),
             watches: Watches::default(),
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),

@@ -37,6 +37,7 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
     let wanted = LinkDefinition {
         targets: Vec::new(),
         network: arguments.network.clone().unwrap_or_else(|| "identity".into()),
+        write: arguments.write.clone(),
         memo: arguments.memo == OnOff::On,
         fuse: !arguments.no_fuse,
         view: match (arguments.dir, arguments.members) {
@@ -59,6 +60,7 @@ fn checked(definition: LinkDefinition) -> Result<LinkDefinition> {
     match definition.check() {
         Ok(()) => Ok(definition),
         Err(LinkError::Network(error)) => usage(said(&definition.network, &error)),
+        Err(LinkError::Write(error)) => usage(said(definition.write.as_deref().unwrap_or_default(), &error)),
         Err(error) => usage(error.to_string()),
     }
 }
@@ -119,6 +121,9 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     if set == Err(Errno::PERM) && order.definition.is_exported() {
         bail!("whose links may run commands is for who mounts the volume to say ('weft mount --exported-stages')");
     }
+    if set == Err(Errno::PERM) && order.definition.has_keys() {
+        bail!("links that use keys are for whoever mounts the volume to make ('weft mount --keys')");
+    }
     set?;
     let made = directory.join(OsStr::from_bytes(&order.name));
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
@@ -174,7 +179,7 @@ fn find_itself(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Ino> {
 }
 
 fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
-    let LinkDefinition { targets, network: text, memo, fuse: _, view } = &order.definition;
+    let LinkDefinition { targets, network: text, write, memo, fuse: _, view } = &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
     let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
     if arguments.json {
@@ -191,8 +196,7 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
             ViewKind::Members => json!("members"),
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
-        let value =
-            json!({ "targets": shown, "network": text, "memo": memo, "stages": stages, "directory": directory });
+        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "stages": stages, "directory": directory });
         println!("{value:#}");
     } else if arguments.dot {
         print!("{}", picture::dot(&network, &shown));
@@ -200,7 +204,9 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
         print!("{}", picture::svg(&network, &shown));
     } else {
         shown.iter().for_each(|target| println!("target   {target}"));
-        println!("network  {text}\nmemo     {}", if *memo { "on" } else { "off" });
+        println!("network  {text}");
+        write.iter().for_each(|text| println!("write    {text}"));
+        println!("memo     {}", if *memo { "on" } else { "off" });
         match view {
             ViewKind::File => {}
             ViewKind::Members => println!("view     of the members of an archive"),

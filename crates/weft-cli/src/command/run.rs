@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, stdin, stdout};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_block::Rope;
 use weft_transform::{Described, Network, NetworkError, Reading, Run, RunError, Source, Sources};
@@ -37,9 +37,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if network.files() > arguments.files.len() {
         return usage(format!("the network reads file ${}, and {} were given", network.files(), arguments.files.len()));
     }
-    for rope in
-        Run::start(&network, &mut Given { files: &arguments.files, modules: network.modules() }).map_err(explained)?
-    {
+    let keys = arguments.keys.as_deref();
+    let mut given = Given { files: &arguments.files, modules: network.modules(), keys };
+    for rope in Run::start(&network, &mut given).map_err(explained)? {
         write_all(&rope.map_err(explained)?).context("cannot write to the standard output")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -77,6 +77,8 @@ struct Given<'a> {
     files: &'a [PathBuf],
     /// Those that hold code for the network.
     modules: &'a BTreeSet<usize>,
+    /// Where keys are.
+    keys: Option<&'a Path>,
 }
 
 impl Sources for Given<'_> {
@@ -92,6 +94,11 @@ impl Sources for Given<'_> {
 
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
         Ok(Box::new(Reading(Files { left: [self.files[number].clone()].into(), open: None })))
+    }
+
+    fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
+        let none = || io::Error::new(io::ErrorKind::NotFound, "name the directory of the keys with --keys");
+        weft_transform::read_key(self.keys.ok_or_else(none)?, name)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use regex::bytes::Regex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use weft_store::{Ino, Kind, Name};
 use weft_transform::{Keeps, Network, NetworkError};
@@ -24,6 +25,8 @@ pub struct LinkDefinition {
     pub targets: Vec<Vec<u8>>,
     /// What is made of that, in the language of [`weft_transform`].
     pub network: String,
+    /// What undoes that when it is written through, if it is not what the stages say of themselves.
+    pub write: Option<String>,
     /// Whether results are kept.
     pub memo: bool,
     /// Whether stages that change bytes one by one are made one, as [`Network::unfused`] tells.
@@ -66,6 +69,12 @@ pub enum LinkError {
     /// The network makes no sense.
     #[error("network: {0}")]
     Network(#[from] NetworkError),
+    /// What it is to be written by makes no sense.
+    #[error("network to write by: {0}")]
+    Write(#[source] NetworkError),
+    /// Only bytes in their places can be written.
+    #[error("a link can be written if it has one target, and both networks keep each byte in its place")]
+    Places,
     /// It reads a file that the link does not name.
     #[error("the network reads file ${wanted}, and {given} were given")]
     Files {
@@ -95,7 +104,9 @@ pub enum LinkError {
 pub(crate) struct Link {
     pub(crate) definition: LinkDefinition,
     pub(crate) network: Network,
-    /// Which of its targets is the first that holds no code for its network.
+    /// Which of its targets hold code for its networks.
+    pub(crate) modules: BTreeSet<usize>,
+    /// Which is the first that does not.
     pub(crate) data: usize,
     /// What it keeps of that, if there is no other.
     pub(crate) keeps: Keeps,
@@ -130,9 +141,9 @@ pub(crate) struct Part {
 impl Link {
     /// One that is like this, but of another definition that makes no difference to its network.
     pub(crate) fn like(&self, definition: LinkDefinition) -> Link {
-        let (network, inverse) = (self.network.clone(), self.inverse.clone());
+        let (network, inverse, modules) = (self.network.clone(), self.inverse.clone(), self.modules.clone());
         let Link { data, keeps, part, size, .. } = *self;
-        Link { definition, network, data, keeps, inverse, looks: None, part, size }
+        Link { definition, network, modules, data, keeps, inverse, looks: None, part, size }
     }
 }
 
@@ -168,14 +179,23 @@ impl LinkDefinition {
             return Err(LinkError::Target(String::from_utf8_lossy(bad).into_owned()));
         }
         let network = Network::parse(&self.network)?;
-        if network.files() > self.targets.len() {
-            return Err(LinkError::Files { wanted: network.files(), given: self.targets.len() });
+        let write = self.write.as_ref().map(|text| Network::parse(text).map_err(LinkError::Write)).transpose()?;
+        let files = [Some(&network), write.as_ref()].into_iter().flatten().map(Network::files).max().unwrap_or(0);
+        if files > self.targets.len() {
+            return Err(LinkError::Files { wanted: files, given: self.targets.len() });
         }
-        let data = self.targets.len() - network.modules().len();
+        let data = self.targets.len() - modules(&network, write.as_ref()).len();
+        if write.is_some_and(|write| !(write.keeps().place && network.keeps().place && data == 1)) {
+            return Err(LinkError::Places);
+        }
         if Looks::of(&self.view)?.is_some() && data != 1 {
             return Err(LinkError::Targets);
         }
-        if data == 0 || self.network.contains('\0') || self.encode().len() > BYTES_MAX {
+        if data == 0
+            || self.network.contains('\0')
+            || self.write.as_ref().is_some_and(|text| text.contains('\0'))
+            || self.encode().len() > BYTES_MAX
+        {
             return Err(LinkError::Size);
         }
         Ok(())
@@ -189,7 +209,16 @@ impl LinkDefinition {
 
     /// Whether it runs code of whoever makes it.
     pub fn is_exported(&self) -> bool {
-        Network::parse(&self.network).is_ok_and(|network| network.is_exported())
+        self.networks().any(|network| network.is_exported())
+    }
+
+    /// Whether it uses keys.
+    pub fn has_keys(&self) -> bool {
+        self.networks().any(|network| network.has_keys())
+    }
+
+    fn networks(&self) -> impl Iterator<Item = Network> {
+        [Some(&self.network), self.write.as_ref()].into_iter().flatten().filter_map(|text| Network::parse(text).ok())
     }
 
     /// As a row holds it: keys and values, each ended by a NUL. `target` comes once for each, in their order.
@@ -203,6 +232,7 @@ impl LinkDefinition {
         };
         self.targets.iter().for_each(|target| put("target", target));
         put("network", self.network.as_bytes());
+        self.write.iter().for_each(|text| put("write", text.as_bytes()));
         if !self.memo {
             put("memo", b"off");
         }
@@ -224,7 +254,7 @@ impl LinkDefinition {
     /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft may understand.
     pub fn decode(bytes: &[u8]) -> Option<LinkDefinition> {
         let (targets, network, view) = (Vec::new(), String::new(), ViewKind::File);
-        let mut definition = LinkDefinition { targets, network, memo: true, fuse: true, view };
+        let mut definition = LinkDefinition { targets, network, write: None, memo: true, fuse: true, view };
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).ok();
         let mut words = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let mut has_network = false;
@@ -236,6 +266,7 @@ impl LinkDefinition {
                     definition.network = text(value)?;
                     has_network = true;
                 }
+                (b"write", _) if definition.write.is_none() => definition.write = Some(text(value)?),
                 (b"memo", b"off") => definition.memo = false,
                 (b"fuse", b"off") => definition.fuse = false,
                 (b"view", b"members") => definition.view = ViewKind::Members,
@@ -272,7 +303,7 @@ impl LinkOrder {
 
 impl Vfs {
     /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`]; `Invalid` if [`LinkDefinition::check`] says what is wrong, `NotPermitted` if the
-    /// caller may make none that runs code of its own.
+    /// caller may make none that runs code of its own, or none that uses keys.
     pub fn make_link(
         &self,
         caller: Caller,
@@ -284,6 +315,9 @@ impl Vfs {
         let name = Name::new(name)?;
         definition.check().map_err(|_| ErrorKind::Invalid)?;
         if definition.is_exported() && !self.options.exported.allows(caller.uid) {
+            return Err(ErrorKind::NotPermitted.into());
+        }
+        if definition.has_keys() && !self.options.gives_keys(caller.uid) {
             return Err(ErrorKind::NotPermitted.into());
         }
         let target = definition.encode();
@@ -322,18 +356,28 @@ impl State {
     }
 }
 
+/// Which targets hold code for these networks.
+fn modules(network: &Network, write: Option<&Network>) -> BTreeSet<usize> {
+    network.modules().iter().chain(write.into_iter().flat_map(Network::modules)).copied().collect()
+}
+
 fn read(inode: &Inode) -> Option<Link> {
     let definition = LinkDefinition::decode(inode.row.inline.as_ref()?)?;
     let network = definition.parse()?;
-    if network.files() > definition.targets.len() {
+    let write = match &definition.write {
+        Some(text) => Some(Network::parse(text).ok()?),
+        None => None,
+    };
+    if network.files().max(write.as_ref().map_or(0, Network::files)) > definition.targets.len() {
         return None;
     }
-    let mut data = (0..definition.targets.len()).filter(|number| !network.modules().contains(number));
+    let modules = modules(&network, write.as_ref());
+    let mut data = (0..definition.targets.len()).filter(|number| !modules.contains(number));
     let (first, is_alone) = (data.next()?, data.next().is_none());
     let keeps = if is_alone { network.keeps() } else { Keeps::default() };
-    let inverse = network.inverse();
+    let inverse = write.or_else(|| network.inverse());
     let looks = Looks::of(&definition.view).ok()?;
-    Some(Link { definition, network, data: first, keeps, inverse, looks, part: None, size: None })
+    Some(Link { definition, network, modules, data: first, keeps, inverse, looks, part: None, size: None })
 }
 
 #[cfg(test)]
@@ -351,10 +395,10 @@ mod tests {
         #[test]
         fn a_definition_comes_back_and_nothing_else_is_read_as_one(
             targets in prop::collection::vec(prop::collection::vec(1u8.., 0..20), 1..4),
-            network in "[^\0]{0,30}", memo: bool, fuse: bool, view in view(), cut: prop::sample::Index,
+            network in "[^\0]{0,30}", write in prop::option::of("[^\0]{0,30}"), memo: bool, fuse: bool, view in view(), cut: prop::sample::Index,
         ) {
             let targets = targets.into_iter().map(|path| [&b"/"[..], &path].concat()).collect();
-            let definition = LinkDefinition { targets, network, memo, fuse, view };
+            let definition = LinkDefinition { targets, network, write, memo, fuse, view };
             let bytes = definition.encode();
             prop_assert_eq!(LinkDefinition::decode(&bytes), Some(definition.clone()));
             let order = LinkOrder { name: b"name".to_vec(), permissions: 0o640, definition: definition.clone() };
@@ -368,8 +412,16 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         let link = |targets: &[&str], network: &str| {
             let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-            LinkDefinition { targets, network: network.into(), memo: true, fuse: true, view: ViewKind::File }.check()
+            let network = network.into();
+            LinkDefinition { targets, network, write: None, memo: true, fuse: true, view: ViewKind::File }
         };
+        let written =
+            |network, write: &str| LinkDefinition { write: Some(write.into()), ..link(&["/a"], network) }.check();
+        let link = |targets: &[&str], network: &str| link(targets, network).check();
+        assert!(written("upper", "lower").is_ok());
+        assert!(matches!(written("upper", "nothing"), Err(LinkError::Write(_))));
+        assert!(matches!(written("upper", "gzip"), Err(LinkError::Places)));
+        assert!(matches!(written("rev", "upper"), Err(LinkError::Places)));
         assert!(link(&["/a"], "upper").is_ok());
         assert!(matches!(link(&["/a"], "nothing-of-the-kind"), Err(LinkError::Network(_))));
         assert!(matches!(link(&["a"], "upper"), Err(LinkError::Target(_))));

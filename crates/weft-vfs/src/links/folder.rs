@@ -140,16 +140,17 @@ impl State {
             _ => false,
         };
         let shows = names.only.as_ref().is_none_or(|only| only.is_match(name.as_bytes()));
-        let (targets, network) = if is_directory || shows {
+        let (targets, network, write) = if is_directory || shows {
             let mut targets = link.definition.targets.clone();
             targets[link.data] = target;
-            (targets, link.definition.network.clone())
+            (targets, link.definition.network.clone(), link.definition.write.clone())
         } else {
-            (vec![target], "identity".into())
+            (vec![target], "identity".into(), None)
         };
         let inner = LinkDefinition {
             targets,
             network,
+            write,
             memo: link.definition.memo,
             fuse: link.definition.fuse,
             view: if is_directory { link.definition.view.clone() } else { ViewKind::File },

@@ -322,7 +322,7 @@ impl State {
 
 /// A link to a member, of `size` bytes before what the view makes of it.
 fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Link> {
-    let Link { definition: view, data, .. } = view;
+    let Link { definition: view, data, modules, .. } = view;
     let is_plain = view.network == "identity";
     let network = if is_plain { unpack?.to_owned() } else { format!("{} | {}", unpack?, view.network) };
     let definition = LinkDefinition { network, view: ViewKind::File, ..view.clone() };
@@ -332,5 +332,15 @@ fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Li
     // The archive tells how long what is unpacked is.
     let size = (made.length).then_some(size);
     let keeps = Keeps { place: keeps.place, length: keeps.length };
-    Some(Link { definition, network, data: *data, keeps, inverse: None, looks: None, part: Some(part), size })
+    Some(Link {
+        definition,
+        network,
+        modules: modules.clone(),
+        data: *data,
+        keeps,
+        inverse: None,
+        looks: None,
+        part: Some(part),
+        size,
+    })
 }

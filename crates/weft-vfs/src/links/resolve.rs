@@ -40,6 +40,8 @@ pub(crate) struct Resolved {
     pub(crate) source: Version,
     /// Which content it has.
     pub(crate) version: Version,
+    /// Whether keys are needed to have it, so that it is to lie nowhere as it is.
+    pub(crate) is_secret: bool,
     /// What all this follows from.
     causes: Vec<Cause>,
     /// What the three classes may do with all targets at once, as permission bits.
@@ -149,9 +151,22 @@ impl State {
         if link.network.is_exported() && !is_unstored(ino) && !self.exported.allows(owner.uid) {
             return Err(ErrorKind::NotPermitted.into());
         }
+        if link.network.has_keys() && !is_unstored(ino) && owner.uid != 0 && self.keys_of != Some(owner.uid) {
+            return Err(ErrorKind::NotPermitted.into());
+        }
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
-        let mut resolved =
-            Resolved { targets, source, version, causes: Vec::new(), rights: 0o777, mtime, ctime, link: link.clone() };
+        let is_secret = link.network.has_keys();
+        let mut resolved = Resolved {
+            is_secret,
+            targets,
+            source,
+            version,
+            causes: Vec::new(),
+            rights: 0o777,
+            mtime,
+            ctime,
+            link: link.clone(),
+        };
         for (number, path) in link.definition.targets.iter().enumerate() {
             let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
             let (target, way) = self.walk(path, owner, &mut resolved.causes)?;
@@ -166,6 +181,7 @@ impl State {
                     }
                     let inner = self.resolve_at(target, depth + 1)?;
                     content.extend(inner.version);
+                    resolved.is_secret |= inner.is_secret;
                     resolved.causes.extend(inner.causes.iter().cloned());
                     let row = self.inode(target)?.row.clone();
                     let permissions = row.permissions & inner.permissions();

@@ -57,14 +57,21 @@ impl Targets {
 
 impl Sources for Targets {
     fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        let is_data = |(number, _): &(usize, &Ino)| !self.link.network.modules().contains(number);
+        let is_data = |(number, _): &(usize, &Ino)| !self.link.modules.contains(number);
         let data = self.inodes.iter().enumerate().filter(is_data).map(|(_, ino)| *ino).collect();
         Ok(self.open(data, self.part()))
     }
 
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        let part = if self.link.network.modules().contains(&number) { 0..u64::MAX } else { self.part() };
+        let part = if self.link.modules.contains(&number) { 0..u64::MAX } else { self.part() };
         Ok(self.open(vec![self.inodes[number]], part))
+    }
+
+    fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
+        let vfs = self.vfs.upgrade().ok_or_else(|| io::Error::other(TargetError::Changed))?;
+        let none =
+            || io::Error::new(io::ErrorKind::NotFound, "the volume was mounted without keys ('weft mount --keys')");
+        weft_transform::read_key(&vfs.options.keys.as_ref().ok_or_else(none)?.directory, name)
     }
 }
 

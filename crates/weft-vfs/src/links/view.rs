@@ -205,9 +205,9 @@ pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped
         None => ErrorKind::Io,
     };
     let is_data = matches!(error, RunError::Stage { source: StageError::Data(_), .. } | RunError::Before(_));
-    let path = vfs.path(targets.ino);
+    let (network, path) = (&targets.link.network, vfs.path(targets.ino));
     say(format_args!("the network of {} failed: {error}", String::from_utf8_lossy(&path)));
-    Stopped::Failed(Failure { kind, is_lasting: is_data && !targets.link.network.is_exported() })
+    Stopped::Failed(Failure { kind, is_lasting: is_data && !(network.is_exported() || network.has_keys()) })
 }
 
 impl Drop for View {

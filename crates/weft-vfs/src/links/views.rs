@@ -38,7 +38,9 @@ impl Views {
         let mut table = self.0.lock();
         let version = resolved.version;
         table.views.entry(version).or_insert_with(|| {
-            let keep = resolved.link.definition.memo && !vfs.options.read_only && vfs.options.memo_bytes_max > 0;
+            let may = resolved.link.definition.memo && !vfs.options.read_only && vfs.options.memo_bytes_max > 0;
+            // What was encrypted is not to lie in the volume as it was before.
+            let keep = may && !resolved.is_secret;
             let view = View::new(Targets::new(vfs.me.clone(), ino, resolved), keep);
             Entry { view: Arc::new(Mutex::new(view)), used: 0, kept_bytes: 0 }
         });

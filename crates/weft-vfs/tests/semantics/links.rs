@@ -11,7 +11,7 @@ use weft_vfs::{
 
 fn definition(targets: &[&str], network: &str) -> LinkDefinition {
     let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-    LinkDefinition { targets, network: network.into(), memo: true, fuse: true, view: ViewKind::File }
+    LinkDefinition { targets, network: network.into(), write: None, memo: true, fuse: true, view: ViewKind::File }
 }
 
 impl Volume {
@@ -642,6 +642,63 @@ fn a_module_that_does_harm_does_it_to_its_link_alone() {
         assert_eq!(volume.all(file).unwrap(), b"abc\n");
         assert_eq!(waits.join().unwrap(), ErrorKind::TimedOut);
     });
+}
+
+#[test]
+fn what_is_written_through_goes_by_its_own_network() {
+    let volume = Volume::new();
+    let file = volume.file("file");
+    volume.write(file, 0, b"abc");
+    let link = LinkDefinition { write: Some("lower".into()), ..definition(&["/file"], "upper") };
+    let link = volume.link_of("link", &link);
+    volume.write(link, 2, b"XyZ");
+    assert_eq!((volume.all(file).unwrap(), volume.all(link).unwrap()), (b"abxyz".to_vec(), b"ABXYZ".to_vec()));
+}
+
+#[test]
+fn keys_are_used_by_links_of_whoever_has_them_and_leave_nothing_in_the_volume() {
+    use std::os::unix::fs::PermissionsExt;
+    use weft_vfs::Keys;
+    let keys = tempfile::tempdir().expect("a directory");
+    let key = keys.path().join("mine");
+    // As age-keygen made it.
+    std::fs::write(&key, "AGE-SECRET-KEY-1RHD3LRLTW223Z0JPJ0T02WPZ8GG87QN8XH80RM74AEDYXV3HSSLQFY6XK0\n")
+        .expect("written");
+    let mode = |bits| std::fs::set_permissions(&key, std::fs::Permissions::from_mode(bits)).expect("set");
+    mode(0o600);
+    let keys = Some(Keys { directory: keys.path().to_owned(), uid: 1000 });
+    let volume = Volume::with(volume_options(), Options { keys, ..options() });
+    let file = volume.file("file");
+    volume.write(file, 0, b"for my eyes only");
+    let encrypted = volume.link("encrypted", "/file", "encrypt mine");
+    volume.link("again", "/encrypted", "decrypt mine");
+    let again = volume.find(Ino::ROOT, "again").unwrap().ino;
+    assert_eq!(volume.all(again).unwrap(), b"for my eyes only");
+    assert_eq!(volume.attributes(encrypted).size, volume.all(encrypted).unwrap().len() as u64);
+    // Any part of it, of however many runs, is part of the same.
+    let whole = volume.all(encrypted).unwrap();
+    assert_eq!(volume.vfs.read(encrypted, 100, 9).unwrap().to_vec(), whole[100..109]);
+    assert_eq!(volume.vfs.stats().memo_bytes, 0, "nothing that was encrypted lies in the volume otherwise");
+    let link = definition(&["/file"], "encrypt mine");
+    let make = |uid, name: &[u8]| {
+        let caller = Caller { uid, gid: uid, ..Caller::ROOT };
+        volume.vfs.make_link(caller, Ino::ROOT, name, 0o644, &link)
+    };
+    assert!(make(1000, b"theirs").is_ok());
+    assert_eq!(make(1001, b"of a stranger").unwrap_err().kind(), ErrorKind::NotPermitted);
+    // Who is given a link is given no key.
+    volume.change(encrypted, SetAttributes { uid: Some(1001), ..SetAttributes::default() });
+    assert_eq!(kind(volume.all(encrypted)), ErrorKind::NotPermitted);
+    volume.change(encrypted, SetAttributes { uid: Some(1000), ..SetAttributes::default() });
+    // A key that others could read is none.
+    mode(0o640);
+    volume.write(file, 0, b"F");
+    assert_eq!(kind(volume.all(encrypted)), ErrorKind::Io);
+    mode(0o600);
+    assert_eq!(volume.all(again).unwrap(), b"For my eyes only");
+    let without = Volume::new();
+    without.file("file");
+    assert_eq!(kind(without.all(without.link("link", "/file", "encrypt mine"))), ErrorKind::Io);
 }
 
 #[test]

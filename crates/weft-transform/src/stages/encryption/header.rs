@@ -1,0 +1,115 @@
+//! The header of a file of age: its key, for each who may read it, and a code that tells whether the header is what it was.
+
+use super::derived;
+use super::keys::Identity;
+use crate::stage::StageError;
+use chacha20poly1305::aead::Aead;
+use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
+use data_encoding::BASE64_NOPAD;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use std::io::{BufRead, Read};
+use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
+
+pub(super) const FILE_KEY_BYTES: usize = 16;
+pub(super) const NONCE_BYTES: usize = 16;
+
+/// How a file begins.
+const VERSION: &[u8] = b"age-encryption.org/v1\n";
+
+/// How a key for somebody begins; and, instead of that, the code.
+const STANZA: &[u8] = b"-> ";
+const END: &[u8] = b"---";
+
+const WRAPPED: &[u8] = b"age-encryption.org/v1/X25519";
+
+/// Longest line, and longest header.
+const LINE_BYTES_MAX: u64 = 4096;
+const BYTES_MAX: usize = 1 << 20;
+
+/// The header of a file with this key, for one recipient.
+pub(super) fn write(file_key: &[u8; FILE_KEY_BYTES], ephemeral: [u8; 32], recipient: &[u8; 32]) -> Vec<u8> {
+    let share = x25519(ephemeral, X25519_BASEPOINT_BYTES);
+    let wrapping = wrapping(&x25519(ephemeral, *recipient), &share, recipient);
+    let wrapped = wrapping.encrypt(&Nonce::default(), &file_key[..]).expect("short enough");
+    let mut header = VERSION.to_vec();
+    header.extend_from_slice(STANZA);
+    let body = format!("X25519 {}\n{}\n", BASE64_NOPAD.encode(&share), BASE64_NOPAD.encode(&wrapped));
+    header.extend_from_slice(body.as_bytes());
+    header.extend_from_slice(END);
+    let code = code(file_key, &header).finalize().into_bytes();
+    header.extend_from_slice(format!(" {}\n", BASE64_NOPAD.encode(&code)).as_bytes());
+    header
+}
+
+/// The key of the file that begins here, if one of `identities` may read it.
+pub(super) fn read(reader: &mut impl BufRead, identities: &[Identity]) -> Result<[u8; FILE_KEY_BYTES], StageError> {
+    let mut header = Vec::new();
+    if line(reader, &mut header)? != VERSION {
+        return Err(StageError::data("this was not encrypted by age: it begins otherwise"));
+    }
+    let mut file_key = None;
+    loop {
+        let read = line(reader, &mut header)?;
+        if let Some(rest) = read.strip_prefix(END) {
+            let found: [u8; FILE_KEY_BYTES] =
+                file_key.ok_or_else(|| StageError::data("this was encrypted for others: none of the keys opens it"))?;
+            header.truncate(header.len() - read.len() + END.len());
+            let told = rest.strip_prefix(b" ").and_then(|rest| rest.strip_suffix(b"\n"));
+            let told = told.and_then(|told| BASE64_NOPAD.decode(told).ok()).ok_or_else(malformed)?;
+            return match code(&found, &header).verify_slice(&told) {
+                Ok(()) => Ok(found),
+                Err(_) => Err(StageError::data("the header of the encrypted data is damaged")),
+            };
+        }
+        let stanza = read.strip_prefix(STANZA).and_then(|rest| rest.strip_suffix(b"\n")).ok_or_else(malformed)?;
+        let mut body = Vec::new();
+        loop {
+            // Lines of 64 characters; a shorter one is the last.
+            let line = line(reader, &mut header)?;
+            let text = line.strip_suffix(b"\n").filter(|text| text.len() <= 64).ok_or_else(malformed)?;
+            body.extend_from_slice(&BASE64_NOPAD.decode(text).map_err(|_| malformed())?);
+            if text.len() < 64 {
+                break;
+            }
+        }
+        if let (None, Some(share)) = (&file_key, stanza.strip_prefix(b"X25519 ")) {
+            let share = BASE64_NOPAD.decode(share).map_err(|_| malformed())?;
+            let share: [u8; 32] = share.try_into().map_err(|_| malformed())?;
+            file_key = identities.iter().find_map(|identity| unwrapped(identity, &share, &body));
+        }
+    }
+}
+
+/// The next line, with its end, which is added to `header`.
+fn line(reader: &mut impl BufRead, header: &mut Vec<u8>) -> Result<Vec<u8>, StageError> {
+    let mut line = Vec::new();
+    reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    header.extend_from_slice(&line);
+    if header.len() > BYTES_MAX { Err(malformed()) } else { Ok(line) }
+}
+
+fn malformed() -> StageError {
+    StageError::data("the header of the encrypted data is malformed, or cut off")
+}
+
+fn unwrapped(identity: &Identity, share: &[u8; 32], body: &[u8]) -> Option<[u8; FILE_KEY_BYTES]> {
+    let secret = x25519(identity.secret, *share);
+    // A share of low order would make a secret of everybody's.
+    if secret == [0; 32] || body.len() != FILE_KEY_BYTES + super::TAG_BYTES {
+        return None;
+    }
+    wrapping(&secret, share, &identity.recipient()).decrypt(&Nonce::default(), body).ok()?.try_into().ok()
+}
+
+fn wrapping(secret: &[u8; 32], share: &[u8; 32], recipient: &[u8; 32]) -> ChaCha20Poly1305 {
+    ChaCha20Poly1305::new(&Key::from(derived::<32>(secret, &[&share[..], recipient].concat(), WRAPPED)))
+}
+
+/// What tells whether `header` is what it was.
+fn code(file_key: &[u8; FILE_KEY_BYTES], header: &[u8]) -> Hmac<Sha256> {
+    let mut code = <Hmac<Sha256> as hmac::KeyInit>::new_from_slice(&derived::<32>(file_key, &[], b"header"))
+        .expect("of any length");
+    code.update(header);
+    code
+}
