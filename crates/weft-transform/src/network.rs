@@ -70,6 +70,18 @@ impl Network {
         &self.modules
     }
 
+    /// Whether it reads files by their numbers.
+    pub(crate) fn reads_files(&self) -> bool {
+        fn reads(parts: &[Part]) -> bool {
+            parts.iter().any(|part| match part {
+                Part::File { .. } => true,
+                Part::Join { branches, .. } => branches.iter().any(|branch| reads(branch)),
+                Part::Stage { .. } => false,
+            })
+        }
+        reads(&self.parts)
+    }
+
     /// Its stages in the order in which they were written.
     pub fn stages(&self) -> Vec<Described> {
         let mut described = Vec::new();

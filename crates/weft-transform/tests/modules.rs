@@ -115,6 +115,20 @@ fn a_module_may_give_more_or_fewer_bytes_and_end_early() {
         1,
     );
     assert_eq!(run("wasm $1", &twice, b"abcdef", 3).unwrap(), b"abcabcdefdef");
+    // The same, told once more of the end: 'last' stays, and what comes after is no second end.
+    let trailer = advancing(
+        "(if (i32.eqz (local.get $last)) (then (return (i64.const 0))))
+         (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+         (i32.store8 (i32.const 0) (i32.add (global.get $calls) (i32.const 48)))
+         (if (i32.lt_u (global.get $calls) (i32.const 3)) (then (return (i64.const 0x40000001))))
+         (i64.const 1)",
+    );
+    let trailer = trailer.replacen("(func", "(global $calls (mut i32) (i32.const 0)) (func", 1);
+    assert_eq!(run("wasm $1", &trailer, b"abcdef", 3).unwrap(), b"123");
+    // More at once than anybody takes at once.
+    let large = advancing("(if (local.get $last) (then (return (i64.const 0)))) (i64.const 0x20000)");
+    assert_eq!(run("wasm $1 | wc -c", &large, &[0; 10], 2).unwrap(), b"655360\n");
+    assert_eq!(run("wasm $1 | head -c 3", &large, &[0; 10], 2).unwrap(), [0; 3]);
     assert_eq!(run("wasm $1", &giving_back(1 << 31), b"abcdef", 4).unwrap(), b"abcd");
     assert_eq!(run("wasm $1", &advancing("(i64.const 0)"), b"abcdef", 4).unwrap(), b"");
 }
@@ -217,6 +231,7 @@ fn arguments_are_checked_when_the_network_is_read() {
     assert_eq!(error("wasm -m 0 $1"), "a module can have 1 to 1024 MiB, at byte 8");
     assert_eq!(error("grep $1"), "grep takes no file here; quote $1 if it is none, at byte 5");
     assert_eq!(error("wasm $1x"), "something follows the number of a file, at byte 7");
+    assert!(error("wasm -u '$9' $1").contains("takes no files but modules"));
     assert!(error("wasm -u 'nothing' $1").contains("what undoes it makes no sense"));
     let network = Network::parse("wasm -p -u 'wasm -p $3' $2 | concat(identity, wasm $4)").unwrap();
     assert_eq!(network.files(), 4);

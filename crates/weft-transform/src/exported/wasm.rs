@@ -16,6 +16,7 @@ use blake3::Hash;
 use instance::{Bounds, Instance};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Seconds that a module may take for a piece of at most 64 KiB, unless it is told otherwise; and the most it can be told.
@@ -30,8 +31,12 @@ const MEMORY_BYTES_MAX: usize = MEMORY_MIB_MAX << 20;
 /// Instances of a stage that wait for more, at most.
 const IDLE_MAX: usize = 2;
 
+/// Those of all stages.
+const ALL_IDLE_MAX: usize = 64;
+static IDLE: AtomicUsize = AtomicUsize::new(0);
+
 /// Longest module, in bytes.
-const MODULE_BYTES_MAX: usize = 16 << 20;
+const MODULE_BYTES_MAX: usize = 4 << 20;
 
 pub(crate) fn wasm(call: &Call) -> Result<Stage, NetworkError> {
     let mut arguments = Arguments::with_files(call, "lp", "mtu")?;
@@ -47,7 +52,11 @@ pub(crate) fn wasm(call: &Call) -> Result<Stage, NetworkError> {
     }
     let inverse = arguments.word('u').map(|word| {
         let wrong = |error| NetworkError::new(format!("what undoes it makes no sense: {error} of it"), word.at);
-        Ok((word.text.clone(), Network::parse(&word.text).map_err(wrong)?))
+        let network = Network::parse(&word.text).map_err(wrong)?;
+        if network.reads_files() {
+            return Err(NetworkError::new("what undoes it takes no files but modules", word.at));
+        }
+        Ok((word.text.clone(), network))
     });
     let inverse = inverse.transpose()?;
     let file = arguments.file("a file that holds a module")?;
@@ -81,8 +90,25 @@ impl Idle {
     /// One of the module with this digest, if there is any. Others are of no use any more.
     fn take(&self, digest: Hash) -> Option<Instance> {
         let mut idle = self.0.lock();
+        let before = idle.len();
         idle.retain(|(of, _)| *of == digest);
-        idle.pop().map(|(_, instance)| instance)
+        let taken = idle.pop().map(|(_, instance)| instance);
+        IDLE.fetch_sub(before - idle.len(), Ordering::Relaxed);
+        taken
+    }
+
+    fn put(&self, digest: Hash, instance: Instance) {
+        let mut idle = self.0.lock();
+        let fits = |all| Some(all + 1).filter(|all| *all <= ALL_IDLE_MAX);
+        if idle.len() < IDLE_MAX && IDLE.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
+            idle.push((digest, instance));
+        }
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        IDLE.fetch_sub(self.0.get_mut().len(), Ordering::Relaxed);
     }
 }
 
@@ -105,10 +131,7 @@ impl Running for Lent {
             let waits = self.instance.take().filter(Instance::is_small);
             if let (Some(idle), Some(mut instance)) = (&self.idle, waits) {
                 instance.reset();
-                let mut idle = idle.0.lock();
-                if idle.len() < IDLE_MAX {
-                    idle.push((self.digest, instance));
-                }
+                idle.put(self.digest, instance);
             }
         }
         progress

@@ -139,6 +139,16 @@ pub(crate) struct Part {
 }
 
 impl Link {
+    /// Whether it runs code of whoever made it.
+    pub(crate) fn is_exported(&self) -> bool {
+        self.network.is_exported() || self.inverse.as_ref().is_some_and(Network::is_exported)
+    }
+
+    /// Whether it uses keys.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.network.has_keys() || self.inverse.as_ref().is_some_and(Network::has_keys)
+    }
+
     /// One that is like this, but of another definition that makes no difference to its network.
     pub(crate) fn like(&self, definition: LinkDefinition) -> Link {
         let (network, inverse, modules) = (self.network.clone(), self.inverse.clone(), self.modules.clone());
@@ -217,8 +227,12 @@ impl LinkDefinition {
         self.networks().any(|network| network.has_keys())
     }
 
+    /// What it is read and written by.
     fn networks(&self) -> impl Iterator<Item = Network> {
-        [Some(&self.network), self.write.as_ref()].into_iter().flatten().filter_map(|text| Network::parse(text).ok())
+        let read = Network::parse(&self.network).ok();
+        let inverse = read.as_ref().and_then(Network::inverse);
+        let write = self.write.as_ref().and_then(|text| Network::parse(text).ok());
+        [read, inverse, write].into_iter().flatten()
     }
 
     /// As a row holds it: keys and values, each ended by a NUL. `target` comes once for each, in their order.
@@ -375,7 +389,8 @@ fn read(inode: &Inode) -> Option<Link> {
     let mut data = (0..definition.targets.len()).filter(|number| !modules.contains(number));
     let (first, is_alone) = (data.next()?, data.next().is_none());
     let keeps = if is_alone { network.keeps() } else { Keeps::default() };
-    let inverse = write.or_else(|| network.inverse());
+    // Whatever a row says, only bytes in their places are written.
+    let inverse = write.or_else(|| network.inverse()).filter(|inverse| inverse.keeps().place);
     let looks = Looks::of(&definition.view).ok()?;
     Some(Link { definition, network, modules, data: first, keeps, inverse, looks, part: None, size: None })
 }

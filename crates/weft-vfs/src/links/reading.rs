@@ -116,7 +116,14 @@ impl Vfs {
 
     /// Finds what is wanted, or computes a little.
     fn step(&self, view: &Mutex<View>, resolved: &Resolved, wanted: Wanted) -> Result<Step, Problem> {
-        let mut locked = view.lock();
+        let mut locked = match view.try_lock() {
+            Some(locked) => locked,
+            // Whoever has it may compute for long.
+            None => {
+                self.may_wait(Wait::Commit).map_err(|_| Problem::WouldBlock)?;
+                blocking::waiting(|| view.lock())
+            }
+        };
         let found = match wanted {
             Wanted::Bytes { offset, len } => locked.find(offset, len)?,
             Wanted::Length if locked.len().is_some() => Step::Here(Rope::new()),

@@ -148,14 +148,14 @@ impl State {
         let mut content = Vec::new();
         let (mtime, ctime) = (row.mtime, row.ctime);
         // Of an entry of a view it was asked whose the view is.
-        if link.network.is_exported() && !is_unstored(ino) && !self.exported.allows(owner.uid) {
+        if link.is_exported() && !is_unstored(ino) && !self.exported.allows(owner.uid) {
             return Err(ErrorKind::NotPermitted.into());
         }
-        if link.network.has_keys() && !is_unstored(ino) && owner.uid != 0 && self.keys_of != Some(owner.uid) {
+        if link.has_keys() && !is_unstored(ino) && owner.uid != 0 && self.keys_of != Some(owner.uid) {
             return Err(ErrorKind::NotPermitted.into());
         }
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
-        let is_secret = link.network.has_keys();
+        let is_secret = link.has_keys();
         let mut resolved = Resolved {
             is_secret,
             targets,
@@ -233,6 +233,15 @@ impl State {
         }
         let inner = self.resolve_at(target, depth + 1)?;
         self.length(target, &inner, depth + 1)
+    }
+
+    /// What tells the content of file or link `ino` from what it was before.
+    pub(super) fn content_of(&mut self, ino: Ino) -> Result<Version, Stop> {
+        let inode = self.inode(ino)?;
+        if inode.row.kind != Kind::Transformation {
+            return Ok(weft_digest::digest(&stamp(inode)));
+        }
+        Ok(self.resolve(ino)?.version)
     }
 
     /// Remembers how long the content of a version is.

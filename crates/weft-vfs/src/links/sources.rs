@@ -51,7 +51,7 @@ impl Targets {
     }
 
     fn open(&self, inodes: Vec<Ino>, part: Range<u64>) -> Box<dyn Source> {
-        Box::new(Files { targets: self.clone(), left: inodes.into_iter(), part, open: None })
+        Box::new(Files { targets: self.clone(), module: None, left: inodes.into_iter(), part, open: None })
     }
 }
 
@@ -63,8 +63,15 @@ impl Sources for Targets {
     }
 
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        let part = if self.link.modules.contains(&number) { 0..u64::MAX } else { self.part() };
-        Ok(self.open(vec![self.inodes[number]], part))
+        let ino = self.inodes[number];
+        if !self.link.modules.contains(&number) {
+            return Ok(self.open(vec![ino], self.part()));
+        }
+        let vfs = self.vfs.upgrade().ok_or_else(|| io::Error::other(TargetError::Changed))?;
+        let content =
+            vfs.run(|state| state.content_of(ino)).map_err(|error| io::Error::other(TargetError::from(error)))?;
+        let (targets, left) = (self.clone(), vec![ino].into_iter());
+        Ok(Box::new(Files { targets, module: Some((ino, content)), left, part: 0..u64::MAX, open: None }))
     }
 
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
@@ -79,6 +86,8 @@ impl Sources for Targets {
 struct Files {
     targets: Targets,
     left: std::vec::IntoIter<Ino>,
+    /// If it is a module, and what it was when it was opened: what else the link leads to may change meanwhile, as by who writes through it.
+    module: Option<(Ino, Version)>,
     /// Which of their bytes.
     part: Range<u64>,
     /// A file, and where in it; with what was read of it and not given yet.
@@ -100,7 +109,11 @@ impl Files {
             let vfs = self.targets.vfs.upgrade().ok_or(TargetError::Changed)?;
             let len = usize::try_from(self.part.end - *at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
             let rope = vfs.read(*ino, *at, len)?;
-            if !self.targets.are_the_same(&vfs) {
+            let is_the_same = match self.module {
+                Some((ino, content)) => vfs.run(|state| state.content_of(ino))? == content,
+                None => self.targets.are_the_same(&vfs),
+            };
+            if !is_the_same {
                 return Err(TargetError::Changed);
             }
             if rope.is_empty() {

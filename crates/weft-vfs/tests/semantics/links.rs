@@ -601,6 +601,10 @@ fn a_module_is_a_target_of_its_link() {
     // What is written through is undone by the other module.
     volume.write(place, 4, b"EF");
     assert_eq!(volume.all(file).unwrap(), b"abc\nDE");
+    // Past the end, too, where zeros are to be read.
+    volume.write(place, 8, b"E");
+    assert_eq!(volume.all(file).unwrap(), b"abc\nDE\xff\xffD");
+    volume.change(file, SetAttributes { size: Some(6), ..SetAttributes::default() });
     // Another module is other content.
     volume.write(module, 0, &adding(2, ""));
     assert_eq!(volume.all(place).unwrap(), b"cde\x0cFG");
@@ -645,6 +649,25 @@ fn a_module_that_does_harm_does_it_to_its_link_alone() {
 }
 
 #[test]
+fn what_undoes_a_network_runs_only_for_those_who_may_have_it() {
+    use weft_vfs::{Exported, Keys};
+    let keys = Some(Keys { directory: "/nonexistent".into(), uid: 1000 });
+    let volume = Volume::with(volume_options(), Options { exported: Exported::Everybody, keys, ..options() });
+    volume.write(volume.file("file"), 0, b"abc");
+    volume.write(volume.file("module"), 0, &adding(1, ""));
+    let stranger = Caller { uid: 1001, gid: 1001, ..Caller::ROOT };
+    for (network, write) in [("wasm -p -u 'decrypt mine' $2", None), ("upper", Some("decrypt mine"))] {
+        let write = write.map(str::to_owned);
+        let link = LinkDefinition { write, ..definition(&["/file", "/module"], network) };
+        assert!(volume.vfs.make_link(stranger, Ino::ROOT, b"theirs", 0o666, &link).is_err(), "{network}");
+    }
+    // What keeps no places is not written by, whoever says so.
+    let link = volume.link_of("link", &definition(&["/file", "/module"], "wasm -p -u 'exec cat' $2"));
+    assert_eq!(volume.attributes(link).permissions, 0o444);
+    assert_eq!(kind(volume.vfs.write(link, 0, b"x", false)), ErrorKind::AccessDenied);
+}
+
+#[test]
 fn what_is_written_through_goes_by_its_own_network() {
     let volume = Volume::new();
     let file = volume.file("file");
@@ -678,6 +701,8 @@ fn keys_are_used_by_links_of_whoever_has_them_and_leave_nothing_in_the_volume() 
     // Any part of it, of however many runs, is part of the same.
     let whole = volume.all(encrypted).unwrap();
     assert_eq!(volume.vfs.read(encrypted, 100, 9).unwrap().to_vec(), whole[100..109]);
+    let sorted = volume.link("sorted", "/again", "sort");
+    assert_eq!(volume.all(sorted).unwrap(), b"for my eyes only\n");
     assert_eq!(volume.vfs.stats().memo_bytes, 0, "nothing that was encrypted lies in the volume otherwise");
     let link = definition(&["/file"], "encrypt mine");
     let make = |uid, name: &[u8]| {

@@ -4,6 +4,7 @@ use super::MEMORY_BYTES_MAX;
 use super::instance::Memories;
 use crate::stage::StageError;
 use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
@@ -54,9 +55,12 @@ static COMPILED: Mutex<Vec<Compiled>> = Mutex::new(Vec::new());
 struct Compiled {
     digest: blake3::Hash,
     bytes: usize,
-    /// None while it is compiled.
-    module: Arc<Mutex<Option<InstancePre<Memories>>>>,
+    /// None while it is compiled; else the module, or why it is none.
+    module: Arc<Mutex<Option<Result<InstancePre<Memories>, String>>>>,
 }
+
+/// Compiling takes processors and memory: one module at a time does.
+static COMPILING: Mutex<()> = Mutex::new(());
 
 /// The module that `bytes` are, of this digest.
 pub(super) fn module(digest: blake3::Hash, bytes: &[u8]) -> Result<InstancePre<Memories>, StageError> {
@@ -76,18 +80,21 @@ pub(super) fn module(digest: blake3::Hash, bytes: &[u8]) -> Result<InstancePre<M
     };
     // Whoever wants the same one waits here, and nobody else.
     let mut module = place.lock();
-    if let Some(module) = &*module {
-        return Ok(module.clone());
-    }
     let engine = engine()?;
-    let compiled = Module::from_binary(engine, bytes)
-        .map_err(|error| StageError::data(format!("this is no WebAssembly module: {}", said(&error))))?;
+    let compiled = module.get_or_insert_with(|| {
+        let _one = COMPILING.lock();
+        compile(engine, bytes)
+    });
+    compiled.clone().map_err(StageError::Data)
+}
+
+fn compile(engine: &Engine, bytes: &[u8]) -> Result<InstancePre<Memories>, String> {
+    let module = Module::from_binary(engine, bytes)
+        .map_err(|error| format!("this is no WebAssembly module: {}", said(&error)))?;
     let mut linker = Linker::new(engine);
     // What it imports is not there; a module that never calls it may run.
-    let linked = linker.define_unknown_imports_as_traps(&compiled).and_then(|()| linker.instantiate_pre(&compiled));
-    let made = linked.map_err(|error| StageError::data(format!("it cannot be run: {}", said(&error))))?;
-    *module = Some(made.clone());
-    Ok(made)
+    let linked = linker.define_unknown_imports_as_traps(&module).and_then(|()| linker.instantiate_pre(&module));
+    linked.map_err(|error| format!("it cannot be run: {}", said(&error)))
 }
 
 /// What is wrong, in a line.
@@ -95,32 +102,49 @@ pub(super) fn said(error: &wasmtime::Error) -> String {
     error.root_cause().to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Ticks as long as modules run.
+/// Ticks as long as modules run, and for a while after that: whoever runs many need not wake it each time.
 static CLOCK: LazyLock<Clock> = LazyLock::new(|| {
     // Without it they would run for as long as they like; they are refused then.
     let started = thread::Builder::new().name("weft-clock".into()).spawn(|| CLOCK.tick());
-    Clock { running: Mutex::new(0), changed: Condvar::new(), has_started: started.is_ok() }
+    let (running, used, sleeps) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+    Clock { running, used, sleeps, lock: Mutex::new(()), changed: Condvar::new(), has_started: started.is_ok() }
 });
 
+/// Ticks without a module that runs, after which the clock sleeps.
+const IDLE_TICKS: u32 = 20;
+
 struct Clock {
-    running: Mutex<usize>,
+    /// Modules that run.
+    running: AtomicUsize,
+    /// One has run since the last tick.
+    used: AtomicBool,
+    /// It waits to be woken. Either it sees that one runs after it has said so, or that one sees it.
+    sleeps: AtomicBool,
+    lock: Mutex<()>,
     changed: Condvar,
     has_started: bool,
 }
 
 impl Clock {
     fn tick(&self) {
-        let mut running = self.running.lock();
+        let mut idle = 0;
+        let mut locked = self.lock.lock();
         loop {
-            while *running == 0 {
-                self.changed.wait(&mut running);
-            }
-            // Nobody tells it to end sooner.
-            let never = Condvar::new();
-            never.wait_for(&mut running, TICK);
+            self.changed.wait_for(&mut locked, TICK);
             if let Ok(engine) = engine() {
                 engine.increment_epoch();
             }
+            let is_idle = self.running.load(Ordering::SeqCst) == 0 && !self.used.swap(false, Ordering::SeqCst);
+            idle = if is_idle { idle + 1 } else { 0 };
+            if idle < IDLE_TICKS {
+                continue;
+            }
+            self.sleeps.store(true, Ordering::SeqCst);
+            while self.running.load(Ordering::SeqCst) == 0 && self.sleeps.load(Ordering::SeqCst) {
+                self.changed.wait(&mut locked);
+            }
+            self.sleeps.store(false, Ordering::SeqCst);
+            idle = 0;
         }
     }
 }
@@ -133,9 +157,11 @@ impl Running {
         if !CLOCK.has_started {
             return Err(StageError::data("modules cannot be run here: there is no thread for their clock"));
         }
-        let mut running = CLOCK.running.lock();
-        *running += 1;
-        if *running == 1 {
+        CLOCK.running.fetch_add(1, Ordering::SeqCst);
+        CLOCK.used.store(true, Ordering::SeqCst);
+        if CLOCK.sleeps.load(Ordering::SeqCst) {
+            let _locked = CLOCK.lock.lock();
+            CLOCK.sleeps.store(false, Ordering::SeqCst);
             CLOCK.changed.notify_one();
         }
         Ok(Running(()))
@@ -144,6 +170,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        *CLOCK.running.lock() -= 1;
+        CLOCK.running.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -3,6 +3,7 @@
 use super::engine::{Running as Ticking, TABLE_MAX, TICK, engine, said};
 use crate::flow::{Input, Output};
 use crate::stage::{Progress, Running, StageError};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wasmtime::{InstancePre, Memory, ResourceLimiter, Store, Trap, TypedFunc, WasmParams, WasmResults};
@@ -55,24 +56,44 @@ pub(super) struct Instance {
     given: u64,
     /// It has more to give of what it took.
     has_more: bool,
+    /// It was told that nothing comes any more.
+    was_last: bool,
+    /// It gives nothing beyond what waits.
+    has_ended: bool,
+    /// What it gave and nobody has taken yet: part of its memory.
+    waiting: Range<usize>,
 }
 
 /// What it has taken of the memory for all.
 pub(super) struct Memories {
     taken: usize,
     max: usize,
+    /// What it was granted last, and may not have got.
+    granted: usize,
 }
 
 impl ResourceLimiter for Memories {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let more = desired.saturating_sub(current);
-        if self.taken + more > self.max {
+        self.granted = 0;
+        if self.taken.saturating_add(more) > self.max {
             return Ok(false);
         }
         let fits = |all: usize| all.checked_add(more).filter(|all| *all <= ALL_BYTES_MAX);
-        let taken = ALL_BYTES.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
-        self.taken += if taken { more } else { 0 };
-        Ok(taken)
+        // What others take must not change what it gives, but end it.
+        ALL_BYTES
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .map_err(|_| wasmtime::Error::msg("all modules together take as much memory as they may"))?;
+        self.taken += more;
+        self.granted = more;
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
+        let granted = std::mem::take(&mut self.granted);
+        self.taken -= granted;
+        ALL_BYTES.fetch_sub(granted, Ordering::Relaxed);
+        Ok(())
     }
 
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
@@ -93,7 +114,7 @@ impl Drop for Memories {
 impl Instance {
     /// Begins to run `module` with `words`, each ended by a NUL.
     pub(super) fn new(module: &InstancePre<Memories>, bounds: Bounds, words: &[u8]) -> Result<Instance, StageError> {
-        let mut store = Store::new(engine()?, Memories { taken: 0, max: bounds.memory_bytes });
+        let mut store = Store::new(engine()?, Memories { taken: 0, max: bounds.memory_bytes, granted: 0 });
         store.limiter(|memories| memories);
         let mut left = ALL_TIME;
         let instance = timed(&mut store, bounds.call, &mut left, |store| module.instantiate(store))?;
@@ -104,8 +125,21 @@ impl Instance {
         let advance = function(&instance, &mut store, "weft_advance")?.ok_or_else(|| missing("weft_advance"))?;
         let message = function(&instance, &mut store, "weft_message")?;
         let begin: Option<TypedFunc<(u32, u32), u32>> = function(&instance, &mut store, "weft_begin")?;
-        let (taken, given, has_more) = (0, 0, false);
-        let mut running = Instance { store, memory, input, advance, message, bounds, left, taken, given, has_more };
+        let mut running = Instance {
+            store,
+            memory,
+            input,
+            advance,
+            message,
+            bounds,
+            left,
+            taken: 0,
+            given: 0,
+            has_more: false,
+            was_last: false,
+            has_ended: false,
+            waiting: 0..0,
+        };
         match begin {
             None if words.is_empty() => {}
             None => return Err(StageError::data("the module takes no arguments: it exports no 'weft_begin'")),
@@ -131,6 +165,7 @@ impl Instance {
     /// Forgets what it took and gave; what the module remembers stays.
     pub(super) fn reset(&mut self) {
         (self.left, self.taken, self.given) = (ALL_TIME, 0, 0);
+        (self.has_more, self.was_last, self.has_ended) = (false, false, false);
     }
 
     /// Has `bytes` lie where the module wants them, and tells where, and how many they are.
@@ -145,31 +180,41 @@ impl Instance {
     }
 
     /// Has it do something with the bytes that it was given: where they lie, and how many they are.
-    fn step(&mut self, (input, len): (u32, u32), is_last: bool, output: &mut Output) -> Result<Progress, StageError> {
+    fn step(&mut self, (input, len): (u32, u32)) -> Result<(), StageError> {
         let advance = self.advance.clone();
-        let given = self.call(&advance, (input, len, u32::from(is_last)))?;
+        let given = self.call(&advance, (input, len, u32::from(self.was_last)))?;
         if given == FAILED {
             return Err(self.failure());
         }
         let (at, count) = places(given);
-        self.has_more = given & AGAIN != 0;
+        let says_end = given & ENDED != 0;
+        self.has_more = given & AGAIN != 0 && !says_end;
+        self.has_ended = says_end || self.was_last && !self.has_more;
         if self.has_more && count == 0 {
             return Err(StageError::data("the module has more to give, and gave nothing"));
         }
-        let memory = self.memory.data(&self.store);
-        let bytes = range(at, count).and_then(|range| memory.get(range));
-        let bytes = bytes.ok_or_else(|| outside("weft_advance", at, count))?;
+        self.waiting = range(at, count)
+            .filter(|range| range.end <= self.memory.data_size(&self.store))
+            .ok_or_else(|| outside("weft_advance", at, count))?;
         self.given += u64::from(count);
-        let ends_early = given & ENDED != 0 && !is_last;
-        let has_ended = given & ENDED != 0 || is_last && !self.has_more;
-        if self.bounds.length && (ends_early || self.given > self.taken || has_ended && self.given < self.taken) {
+        let ends_early = self.has_ended && !self.was_last;
+        let gave_less = self.has_ended && self.given < self.taken;
+        if self.bounds.length && (ends_early || gave_less || self.given > self.taken) {
             let message = format!("it gave {} bytes for {}, and was said to keep length", self.given, self.taken);
             return Err(StageError::data(message));
         }
-        if !bytes.is_empty() {
-            output.push(Buffer::copy_of(bytes).freeze().whole());
+        Ok(())
+    }
+
+    /// Gives what waits, as far as there is room.
+    fn give(&mut self, output: &mut Output) {
+        while !self.waiting.is_empty() && !output.is_full() {
+            let start = self.waiting.start;
+            let end = self.waiting.end.min(start + PIECE_BYTES);
+            // It was in the memory, which only grows.
+            output.push(Buffer::copy_of(&self.memory.data(&self.store)[start..end]).freeze().whole());
+            self.waiting.start = end;
         }
-        Ok(if has_ended { Progress::Ended } else { Progress::HasMore })
     }
 
     /// What the module says of its failure.
@@ -185,9 +230,16 @@ impl Instance {
 
 impl Running for Instance {
     fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
-        while !output.is_full() {
-            let progress = if self.has_more {
-                self.step(NOTHING, false, output)?
+        loop {
+            self.give(output);
+            if !self.waiting.is_empty() || output.is_full() && !self.has_ended {
+                return Ok(Progress::HasMore);
+            }
+            if self.has_ended {
+                return Ok(Progress::Ended);
+            }
+            if self.has_more {
+                self.step(NOTHING)?;
             } else if let Some(front) = input.front().cloned() {
                 let piece = &front[..front.len().min(PIECE_BYTES)];
                 let given = self.put(piece)?;
@@ -195,17 +247,14 @@ impl Running for Instance {
                 let count = piece.len();
                 drop(front);
                 input.skip(count);
-                self.step(given, false, output)?
+                self.step(given)?;
             } else if input.has_ended() {
-                self.step(NOTHING, true, output)?
+                self.was_last = true;
+                self.step(NOTHING)?;
             } else {
                 return Ok(Progress::NeedsInput);
-            };
-            if progress == Progress::Ended {
-                return Ok(progress);
             }
         }
-        Ok(Progress::HasMore)
     }
 }
 
@@ -249,7 +298,7 @@ fn outside(of: &str, at: u32, len: u32) -> StageError {
     StageError::data(format!("'{of}' of the module told of {len} bytes from {at} on, which are not in its memory"))
 }
 
-fn range(at: u32, len: u32) -> Option<std::ops::Range<usize>> {
+fn range(at: u32, len: u32) -> Option<Range<usize>> {
     let at = usize::try_from(at).ok()?;
     Some(at..at.checked_add(usize::try_from(len).ok()?)?)
 }

@@ -73,10 +73,20 @@ pub(super) fn read(reader: &mut impl BufRead, identities: &[Identity]) -> Result
                 break;
             }
         }
-        if let (None, Some(share)) = (&file_key, stanza.strip_prefix(b"X25519 ")) {
-            let share = BASE64_NOPAD.decode(share).map_err(|_| malformed())?;
-            let share: [u8; 32] = share.try_into().map_err(|_| malformed())?;
-            file_key = identities.iter().find_map(|identity| unwrapped(identity, &share, &body));
+        let mut words = stanza.split(|byte| *byte == b' ');
+        if words.clone().any(|word| word.is_empty() || !word.iter().all(u8::is_ascii_graphic)) {
+            return Err(malformed());
+        }
+        match words.next() {
+            // What a passphrase opens is for nobody else.
+            Some(b"scrypt") => return Err(StageError::data("this was encrypted by a passphrase, which is no key")),
+            Some(b"X25519") => {
+                let (share, body) = x25519_stanza(words, &body).ok_or_else(malformed)?;
+                for identity in identities {
+                    file_key = file_key.or(unwrapped(identity, &share, body).ok_or_else(malformed)?);
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -93,13 +103,23 @@ fn malformed() -> StageError {
     StageError::data("the header of the encrypted data is malformed, or cut off")
 }
 
-fn unwrapped(identity: &Identity, share: &[u8; 32], body: &[u8]) -> Option<[u8; FILE_KEY_BYTES]> {
+/// What a key for an X25519 recipient is made of.
+fn x25519_stanza<'a>(
+    mut words: impl Iterator<Item = &'a [u8]>,
+    body: &[u8],
+) -> Option<([u8; 32], &[u8; FILE_KEY_BYTES + super::TAG_BYTES])> {
+    let share = BASE64_NOPAD.decode(words.next()?).ok()?.try_into().ok()?;
+    words.next().is_none().then_some((share, body.try_into().ok()?))
+}
+
+/// The key of the file, if it is for `identity`. None if the share is of low order, which would make a secret of everybody's.
+fn unwrapped(identity: &Identity, share: &[u8; 32], body: &[u8]) -> Option<Option<[u8; FILE_KEY_BYTES]>> {
     let secret = x25519(identity.secret, *share);
-    // A share of low order would make a secret of everybody's.
-    if secret == [0; 32] || body.len() != FILE_KEY_BYTES + super::TAG_BYTES {
+    if secret == [0; 32] {
         return None;
     }
-    wrapping(&secret, share, &identity.recipient()).decrypt(&Nonce::default(), body).ok()?.try_into().ok()
+    let wrapping = wrapping(&secret, share, &identity.recipient());
+    Some(wrapping.decrypt(&Nonce::default(), body).ok().and_then(|key| key.try_into().ok()))
 }
 
 fn wrapping(secret: &[u8; 32], share: &[u8; 32], recipient: &[u8; 32]) -> ChaCha20Poly1305 {

@@ -1,6 +1,8 @@
 //! Keys, as age-keygen(1) writes them: a line for each, comments begin with `#`.
 
 use crate::stage::StageError;
+use bech32::Bech32;
+use bech32::primitives::decode::CheckedHrpstring;
 use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
 
 /// What a key is called where it is written (Bech32, BIP 173).
@@ -27,10 +29,11 @@ pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Vec<Identity>, StageError
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let (prefix, secret) = bech32::decode(line).map_err(|_| wrong(number))?;
-        if prefix.as_str().to_ascii_lowercase() != PREFIX {
+        let parsed = CheckedHrpstring::new::<Bech32>(line).map_err(|_| wrong(number))?;
+        if !parsed.hrp().as_str().eq_ignore_ascii_case(PREFIX) {
             return Err(wrong(number));
         }
+        let secret: Vec<u8> = parsed.byte_iter().collect();
         identities.push(Identity { secret: secret.try_into().map_err(|_| wrong(number))? });
     }
     if identities.is_empty() { Err(StageError::data(format!("'{name}' holds no key"))) } else { Ok(identities) }
