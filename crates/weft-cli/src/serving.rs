@@ -4,7 +4,7 @@ use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
@@ -12,7 +12,7 @@ use weft_store::postgres::OpenOptions;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
 
 /// The keys in a directory, which are whoever's this process is.
-fn keys(directory: &PathBuf) -> Result<Keys> {
+fn keys(directory: &Path) -> Result<Keys> {
     // The daemon works elsewhere.
     let canonical = directory.canonicalize().with_context(|| format!("no keys in {}", directory.display()))?;
     Ok(Keys { directory: canonical, uid: rustix::process::geteuid().as_raw() })
@@ -38,7 +38,7 @@ impl Open {
                 Whose::Root => Exported::Root,
                 Whose::Everybody => Exported::Everybody,
             },
-            keys: self.keys.as_ref().map(keys).transpose()?,
+            keys: self.keys.as_deref().map(keys).transpose()?,
             atime: match (self.noatime, self.strictatime) {
                 (true, _) => AtimePolicy::Never,
                 (_, true) => AtimePolicy::Always,

@@ -148,10 +148,7 @@ impl State {
         let mut content = Vec::new();
         let (mtime, ctime) = (row.mtime, row.ctime);
         // Of an entry of a view it was asked whose the view is.
-        if link.is_exported() && !is_unstored(ino) && !self.exported.allows(owner.uid) {
-            return Err(ErrorKind::NotPermitted.into());
-        }
-        if link.has_keys() && !is_unstored(ino) && owner.uid != 0 && self.keys_of != Some(owner.uid) {
+        if !is_unstored(ino) && !self.may_have(&link, owner.uid) {
             return Err(ErrorKind::NotPermitted.into());
         }
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
@@ -233,6 +230,12 @@ impl State {
         }
         let inner = self.resolve_at(target, depth + 1)?;
         self.length(target, &inner, depth + 1)
+    }
+
+    /// Whether `link` runs no code and uses no keys but what user `uid` may have.
+    fn may_have(&self, link: &Link, uid: u32) -> bool {
+        let has_keys = uid == 0 || self.keys_of == Some(uid);
+        (!link.is_exported() || self.exported.allows(uid)) && (!link.has_keys() || has_keys)
     }
 
     /// What tells the content of file or link `ino` from what it was before.

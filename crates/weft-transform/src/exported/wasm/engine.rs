@@ -55,9 +55,12 @@ static COMPILED: Mutex<Vec<Compiled>> = Mutex::new(Vec::new());
 struct Compiled {
     digest: blake3::Hash,
     bytes: usize,
-    /// None while it is compiled; else the module, or why it is none.
-    module: Arc<Mutex<Option<Result<InstancePre<Memories>, String>>>>,
+    /// None while it is compiled.
+    module: Arc<Mutex<Option<Made>>>,
 }
+
+/// A module, or why it is none.
+type Made = Result<InstancePre<Memories>, String>;
 
 /// Compiling takes processors and memory: one module at a time does.
 static COMPILING: Mutex<()> = Mutex::new(());
@@ -88,7 +91,7 @@ pub(super) fn module(digest: blake3::Hash, bytes: &[u8]) -> Result<InstancePre<M
     compiled.clone().map_err(StageError::Data)
 }
 
-fn compile(engine: &Engine, bytes: &[u8]) -> Result<InstancePre<Memories>, String> {
+fn compile(engine: &Engine, bytes: &[u8]) -> Made {
     let module = Module::from_binary(engine, bytes)
         .map_err(|error| format!("this is no WebAssembly module: {}", said(&error)))?;
     let mut linker = Linker::new(engine);
