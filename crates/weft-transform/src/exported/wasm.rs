@@ -1,7 +1,7 @@
 //! WebAssembly modules as stages: code that reaches nothing but the bytes it is given, with bounds on its time and its memory.
 //!
-//! What a module exports is in docs/networks.md. It is given bytes by having them written into its memory, and gives others by saying where they lie in it:
-//! two copies, and none if it works where they lie. Whatever it says is looked at before it is believed.
+//! What a module exports is in docs/networks.md. It is given bytes by having them written into its memory, and gives others by saying where they lie in it,
+//! from where they are copied: once in, once out. Whatever it says is looked at before it is believed.
 
 mod engine;
 mod instance;
