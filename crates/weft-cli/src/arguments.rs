@@ -85,6 +85,11 @@ pub enum Command {
     /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head -100'; 'weft stages' lists them. They run in this
     /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise.
     Run(Run),
+    /// Name networks, in a volume, for use in others as '@name'
+    ///
+    /// A link is made of what the names stand for then; defining one anew changes no link. Works in a mounted volume, and in one that is not.
+    #[command(subcommand)]
+    Net(Net),
     /// List the stages that networks are made of, or tell exactly what one does
     Stages(Stages),
     /// Run the same work in several directories and compare
@@ -171,6 +176,9 @@ pub struct Run {
     /// The network
     #[arg(short, long)]
     pub network: String,
+    /// The volume whose named networks it may use, as '@name', or a path in one that is mounted
+    #[arg(long, value_name = "VOLUME")]
+    pub of: Option<OsString>,
     /// What undoes the network instead, if all of its stages can be undone
     #[arg(long)]
     pub inverse: bool,
@@ -185,6 +193,34 @@ pub struct Run {
     pub keys: Option<PathBuf>,
     /// Files to read one after the other instead of the standard input; '-' stands for that
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub enum Net {
+    /// Name a network, or give a name another one
+    Define {
+        /// Its name: letters, digits, '-' and '_'
+        name: String,
+        /// The network, which may name others
+        network: String,
+        /// The volume, or a path in one that is mounted
+        volume: OsString,
+    },
+    /// List the networks that a volume knows by name
+    List {
+        /// The volume, or a path in one that is mounted
+        volume: OsString,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget a network
+    Remove {
+        /// Its name
+        name: String,
+        /// The volume, or a path in one that is mounted
+        volume: OsString,
+    },
 }
 
 #[derive(Args)]

@@ -12,6 +12,7 @@ mod link;
 mod log;
 mod mount;
 mod mounted;
+mod net;
 mod pages;
 mod prove;
 mod run;
@@ -23,7 +24,7 @@ mod stats;
 mod transfer;
 mod umount;
 
-use crate::arguments::{Blocks, Command};
+use crate::arguments::{Blocks, Command, Net};
 use anyhow::Result;
 use std::fmt;
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Link(arguments) => link::run(&arguments),
+        Command::Net(arguments) => net::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Stages(arguments) => stages::run(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
@@ -83,6 +85,7 @@ impl Command {
             | Command::Verify(_)
             | Command::Stats(_)
             | Command::Run(_)
+            | Command::Net(Net::List { .. })
             | Command::Stages(_)
             | Command::Completions { .. }
             | Command::Man { dir: None } => true,

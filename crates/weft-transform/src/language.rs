@@ -3,6 +3,7 @@
 //! Words are as a shell has them: separated by blanks, `'…'` takes all as it is, `"…"` all but `\"` and `\\`, a backslash the character
 //! after it. Nothing is replaced in them.
 
+use crate::expand::is_name;
 use std::fmt;
 
 /// Longest network, in bytes; most stages in one; how deep parentheses may lie.
@@ -69,6 +70,8 @@ pub(crate) enum Element {
     Join { how: Word, branches: Vec<Vec<Element>> },
     /// What one of the files has, counted from 0.
     File { number: usize },
+    /// What another network is called, with the `@` before it.
+    Named(Word),
 }
 
 /// Reads the text of a network.
@@ -144,6 +147,9 @@ impl Parser<'_> {
         if self.peek() == Some('$') {
             return self.file(is_first);
         }
+        if self.peek() == Some('@') {
+            return self.named();
+        }
         let Some(name) = self.word()? else { return Err(NetworkError::new("a stage is missing", self.at)) };
         if self.peek() == Some('(') && !name.is_quoted {
             return self.join(name);
@@ -157,6 +163,26 @@ impl Parser<'_> {
                 None => return Ok(Element::Stage(Call { name, arguments })),
             }
         }
+    }
+
+    /// `@name`, by itself.
+    fn named(&mut self) -> Result<Element, NetworkError> {
+        let at = self.at;
+        self.next();
+        let len = self.rest().bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)).count();
+        if !is_name(&self.rest()[..len]) {
+            return Err(NetworkError::new(
+                "a network's name follows '@': letters, digits, '-' and '_', 64 at most",
+                at,
+            ));
+        }
+        self.at += len;
+        let end = self.at;
+        self.skip_blanks();
+        if self.peek().is_some_and(|next| !"|,)".contains(next)) {
+            return Err(NetworkError::new("a network that is named takes no arguments", self.at));
+        }
+        Ok(Element::Named(Word { text: self.text[at..end].into(), at, end, is_quoted: false, file: None }))
     }
 
     /// `$1`, by itself, which can only come first.
@@ -284,6 +310,7 @@ mod tests {
                     [&[call.name][..], &call.arguments].concat().into_iter().map(|word| word.text).collect()
                 }
                 Element::File { number } => vec![format!("file {number}")],
+                Element::Named(word) => vec![word.text],
                 Element::Join { how, branches } => {
                     [vec![how.text], branches.into_iter().map(|branch| format!("{:?}", of(branch))).collect()].concat()
                 }

@@ -8,6 +8,7 @@ mod ahead;
 pub mod archive;
 mod arguments;
 pub mod catalog;
+pub mod expand;
 mod exported;
 mod flow;
 mod fork;

@@ -141,6 +141,10 @@ impl Network {
                     shape = Shape::Unknown;
                     parts.push(Part::File { number });
                 }
+                Element::Named(word) => {
+                    let message = format!("there is no network '{}' here", word.text);
+                    return Err(NetworkError::new(message, word.at));
+                }
                 Element::Stage(call) => {
                     let stage = catalog::build(&call)?;
                     if stage.wants_text && shape == Shape::Binary {

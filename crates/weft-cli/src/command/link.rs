@@ -1,5 +1,6 @@
 //! `weft link`: makes transformation links, and tells of them.
 
+use super::net::{self, Names};
 use super::run::{said, show};
 use super::transfer::{Place, find, in_volume, names};
 use super::{mounted, usage};
@@ -55,8 +56,10 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A definition that makes sense; else it is said what does not.
-fn checked(definition: LinkDefinition) -> Result<LinkDefinition> {
+/// A definition that makes sense, with the networks that it names; else it is said what does not.
+fn checked(mut definition: LinkDefinition, names: &Names) -> Result<LinkDefinition> {
+    definition.network = net::expanded(&definition.network, names)?;
+    definition.write = definition.write.map(|text| net::expanded(&text, names)).transpose()?;
     match definition.check() {
         Ok(()) => Ok(definition),
         Err(LinkError::Network(error)) => usage(said(&definition.network, &error)),
@@ -80,10 +83,10 @@ fn make_within(
         let path = target.to_str().and_then(in_volume).map_or("", |(_, path)| path);
         wanted.targets.push([b"/", path.trim_start_matches('/').as_bytes()].concat());
     }
-    let definition = checked(wanted)?;
     let Place { opened, path } = Place::open(link.to_str().unwrap_or_default(), false)?;
     let made = || -> Result<()> {
         let vfs = &opened.vfs;
+        let definition = checked(wanted, &net::of_volume(vfs)?)?;
         for target in &definition.targets {
             find(vfs, &names(target)?)?;
         }
@@ -110,7 +113,10 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
             _ => bail!("{} is not in the same volume", target.display()),
         }
     }
-    let definition = checked(wanted)?;
+    let parent = link.parent().unwrap_or(&link);
+    let names_any = [Some(&wanted.network), wanted.write.as_ref()].into_iter().flatten().any(|text| text.contains('@'));
+    let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
+    let definition = checked(wanted, &names)?;
     let directory = link.parent().context("it is the root of the volume")?;
     // What is mounted within the volume would keep the order as it keeps any attribute.
     ensure!(std::fs::metadata(directory)?.dev() == device, not_there());

@@ -24,6 +24,12 @@ pub fn in_volume(path: &Path) -> Option<(PathBuf, u64)> {
     Some((mount.root.join(below), mount.device))
 }
 
+/// Where the root of the volume is seen that is mounted as `device`.
+pub fn root_of(device: u64) -> Option<PathBuf> {
+    let is_it = |mount: &Mount| mount.device == device && mount.root == Path::new("/");
+    mounts().into_iter().rfind(is_it).map(|mount| mount.directory)
+}
+
 /// The devices of all mounts of volumes.
 pub fn devices() -> Vec<u64> {
     mounts().into_iter().map(|mount| mount.device).collect()

@@ -1,6 +1,6 @@
 //! `weft run`: a network without a volume.
 
-use super::usage;
+use super::{net, usage};
 use crate::arguments::Run as Arguments;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
@@ -15,7 +15,8 @@ use weft_transform::{Described, Network, NetworkError, Reading, Run, RunError, S
 
 /// Runs a network on files or the standard input.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let text = &arguments.network;
+    let names = arguments.of.as_deref().map(net::all).transpose()?.unwrap_or_default();
+    let text = &net::expanded(&arguments.network, &names)?;
     let mut network = match Network::parse(text) {
         Ok(network) => network,
         Err(error) => return usage(said(text, &error)),

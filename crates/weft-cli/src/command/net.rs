@@ -1,0 +1,146 @@
+//! `weft net`: networks that a volume knows by name.
+//!
+//! They are extended attributes of its root, so that they go wherever the volume goes; a link that is made with one has its text.
+
+use super::run::said;
+use super::transfer::Place;
+use super::{mounted, usage};
+use crate::arguments::Net;
+use anyhow::{Context, Result, bail};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+use weft_transform::{Network, expand};
+use weft_vfs::{ErrorKind, Ino, SetXattr, Vfs};
+
+/// What the attributes are called, before the name.
+const PREFIX: &str = "user.weft.network.";
+
+/// The networks of a volume, by name.
+pub type Names = BTreeMap<String, String>;
+
+/// Defines, lists or removes named networks.
+pub fn run(arguments: &Net) -> Result<ExitCode> {
+    match arguments {
+        Net::Define { name, network, volume } => {
+            if !expand::is_name(name) {
+                return usage(format!("'{name}' is no name of a network: letters, digits, '-' and '_', 64 at most"));
+            }
+            let known = all(volume)?;
+            if let Err(error) = expand::check(network) {
+                return usage(said(network, &error));
+            }
+            expanded(network, &Names::from_iter(known.into_iter().filter(|(other, _)| other != name)))?;
+            set(volume, name, Some(network)).with_context(|| format!("cannot define '{name}'"))?;
+        }
+        Net::Remove { name, volume } => {
+            if !all(volume)?.contains_key(name) {
+                bail!("there is no network '{name}' in {}", volume.display());
+            }
+            set(volume, name, None).with_context(|| format!("cannot remove '{name}'"))?;
+        }
+        Net::List { volume, json } => {
+            let names = all(volume)?;
+            if *json {
+                println!("{:#}", json!(names));
+            } else {
+                names.iter().for_each(|(name, text)| println!("{name}\t{text}"));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `text` with the networks that it names, which must make sense then.
+pub fn expanded(text: &str, names: &Names) -> Result<String> {
+    let expanded = expand::expand(text, &|name| names.get(name).cloned());
+    match expanded.and_then(|expanded| Network::parse(&expanded).map(|_| expanded)) {
+        Ok(expanded) => Ok(expanded),
+        Err(error) => usage(said(text, &error)),
+    }
+}
+
+/// The networks of the volume that is mounted at or above `place`, or that it names.
+pub fn all(place: &OsStr) -> Result<Names> {
+    match root_above(place)? {
+        Some(root) => of_mount(&root),
+        None => within(place, true, of_volume),
+    }
+}
+
+/// The networks of a volume that is open.
+pub fn of_volume(vfs: &Vfs) -> Result<Names> {
+    let mut names = Names::new();
+    for attribute in vfs.xattr_names(Ino::ROOT)? {
+        let Some(name) = name(attribute.as_bytes()) else { continue };
+        names.extend(named(name, vfs.xattr(Ino::ROOT, attribute.as_bytes())?));
+    }
+    Ok(names)
+}
+
+fn of_mount(root: &Path) -> Result<Names> {
+    let mut list = vec![0; 64 << 10];
+    let len = rustix::fs::listxattr(root, &mut list[..])?;
+    let mut names = Names::new();
+    for attribute in list[..len].split(|byte| *byte == 0) {
+        let Some(name) = name(attribute) else { continue };
+        let mut value = vec![0; 64 << 10];
+        match rustix::fs::getxattr(root, OsStr::from_bytes(attribute), &mut value[..]) {
+            // It was removed meanwhile.
+            Err(Errno::NODATA) => {}
+            len => names.extend(named(name, value[..len?].to_vec())),
+        }
+    }
+    Ok(names)
+}
+
+fn name(attribute: &[u8]) -> Option<&str> {
+    std::str::from_utf8(attribute.strip_prefix(PREFIX.as_bytes())?).ok().filter(|name| expand::is_name(name))
+}
+
+/// Nothing if somebody has set it to what is no text.
+fn named(name: &str, value: Vec<u8>) -> Option<(String, String)> {
+    Some((name.to_owned(), String::from_utf8(value).ok()?))
+}
+
+/// Where the root of the volume is mounted that `place` lies in; none if it lies in none.
+fn root_above(place: &OsStr) -> Result<Option<std::path::PathBuf>> {
+    let Ok(path) = Path::new(place).canonicalize() else { return Ok(None) };
+    let Some((_, device)) = mounted::in_volume(&path) else { return Ok(None) };
+    let root = mounted::root_of(device);
+    Ok(Some(root.with_context(|| format!("the root of the volume of {} is not mounted", place.display()))?))
+}
+
+fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
+    let attribute = format!("{PREFIX}{name}");
+    if let Some(root) = root_above(place)? {
+        return Ok(match network {
+            Some(text) => rustix::fs::setxattr(&root, &attribute, text.as_bytes(), XattrFlags::empty()),
+            None => rustix::fs::removexattr(&root, &attribute),
+        }?);
+    }
+    within(place, false, |vfs| {
+        let attribute = attribute.as_bytes();
+        let done = match network {
+            Some(text) => vfs.set_xattr(Ino::ROOT, attribute, text.as_bytes(), SetXattr::Any, false),
+            None => vfs.remove_xattr(Ino::ROOT, attribute),
+        };
+        match done {
+            Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
+            done => Ok(done?),
+        }
+    })
+}
+
+/// Does something in a volume that is not mounted.
+fn within<T>(volume: &OsStr, read_only: bool, work: impl FnOnce(&Vfs) -> Result<T>) -> Result<T> {
+    let Place { opened, .. } = Place::open(volume.to_str().unwrap_or_default(), read_only)?;
+    let done = work(&opened.vfs);
+    opened.close()?;
+    done
+}
