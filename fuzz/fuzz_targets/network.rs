@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::io;
-use weft_fuzz::OUTPUT_BYTES_MAX;
-use weft_transform::{Network, Reading, Run, Source, Sources};
+use weft_fuzz::bytes_given;
+use weft_transform::{Network, Reading, Source, Sources};
 
 /// The same bytes for whoever asks.
 struct Given<'a>(&'a [u8]);
@@ -28,14 +28,5 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     let mut given = Given(bytes.get(end + 1..).unwrap_or_default());
-    let Ok(run) = Run::start(&network, &mut given) else { return };
-    let mut made = 0;
-    for rope in run {
-        let Ok(rope) = rope else { return };
-        made += rope.len();
-        // A few bytes may stand for very many.
-        if made > OUTPUT_BYTES_MAX {
-            return;
-        }
-    }
+    bytes_given(&network, &mut given);
 });

@@ -7,10 +7,23 @@ use std::path::Path;
 use std::sync::Arc;
 use weft_store::memory::MemoryStore;
 use weft_store::{BlockHome, Store, VolumeOptions};
+use weft_transform::{Network, Run, Sources};
 use weft_vfs::{ManualClock, Options, Vfs};
 
 /// Bytes that a network may make of its input before that is enough.
-pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// How many bytes `network` makes of what `sources` give; none if it fails, or if a few bytes stand for very many.
+pub fn bytes_given(network: &Network, sources: &mut dyn Sources) -> Option<usize> {
+    let mut made = 0;
+    for rope in Run::start(network, sources).ok()? {
+        made += rope.ok()?.len();
+        if made > OUTPUT_BYTES_MAX {
+            return None;
+        }
+    }
+    Some(made)
+}
 
 /// Small blocks, so that small inputs reach several.
 pub const BLOCK_BYTES: u32 = 4096;
