@@ -110,6 +110,7 @@ check: lint doc deny test
 ## install    the program, manual pages, completions and mount helpers below PREFIX
 install: build
 	install -D -m 755 $(WEFT) $(DESTDIR)$(PREFIX)/bin/weft
+	install -D -m 644 include/weft_stage.h $(DESTDIR)$(PREFIX)/include/weft_stage.h
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR) \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(WEFT) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
@@ -121,7 +122,7 @@ install: build
 
 ## uninstall  what install put there
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/weft $(DESTDIR)$(PREFIX)/share/man/man1/weft*.1 \
+	rm -f $(DESTDIR)$(PREFIX)/bin/weft $(DESTDIR)$(PREFIX)/include/weft_stage.h $(DESTDIR)$(PREFIX)/share/man/man1/weft*.1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish \
