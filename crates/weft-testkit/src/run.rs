@@ -47,8 +47,8 @@ pub struct Driver {
     means: Means,
     model: Model,
     inos: HashMap<NodeId, Ino>,
-    /// The model after each operation that changed something, by its number.
-    past: Vec<(OpNo, Model)>,
+    /// The models of which one must hold after each operation that changed something, by its number.
+    past: Vec<(OpNo, Vec<Model>)>,
     /// The last operation that a sync covered.
     synced: OpNo,
 }
@@ -70,7 +70,7 @@ impl Driver {
         let directory = tempfile::tempdir().expect("a directory");
         let clock = Arc::new(ManualClock::default());
         let vfs = open(&store, directory.path(), means, &clock).expect("opens");
-        let past = vec![(vfs.progress().0, Model::default())];
+        let past = vec![(vfs.progress().0, vec![Model::default()])];
         Driver {
             store,
             vfs,
@@ -190,10 +190,18 @@ impl Driver {
             return Err(format!("operations up to {} were synced, only {} are there", self.synced.0, op.0));
         }
         self.past.retain(|(past, _)| *past <= op);
-        let (_, model) = self.past.last().ok_or("no model of that time")?;
-        self.model = model.clone();
-        self.model.release_all();
-        self.compare().map_err(|error| format!("after operation {}: {error}", op.0))?;
+        let (_, models) = self.past.last().ok_or("no model of that time")?;
+        let mut result = Ok(());
+        for model in models.clone() {
+            self.model = model;
+            self.model.release_all();
+            result = self.compare();
+            if result.is_ok() {
+                break;
+            }
+        }
+        result.map_err(|error| format!("after operation {}: {error}", op.0))?;
+        self.past.last_mut().expect("just read").1 = vec![self.model.clone()];
         self.inos.clear();
         self.learn_inos(Ino::ROOT, ROOT);
         // An orphan that could not be deleted for a failure goes at the next mount.

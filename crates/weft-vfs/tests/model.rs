@@ -2,7 +2,8 @@
 //! tree must agree; after a crash the tree must be the model's at some operation not before the last sync.
 
 use proptest::prelude::*;
-use weft_testkit::{Driver, Means, Step, operations};
+use weft_testkit::{Driver, Means, Operation, Step, operations};
+use weft_vfs::Kind;
 
 fn agree(steps: &[Step], means: Means) -> Result<(), TestCaseError> {
     let mut driver = Driver::new(means);
@@ -42,4 +43,15 @@ proptest! {
     fn the_same_with_so_little_memory_and_log_that_operations_commit(steps in operations(80, true)) {
         agree(&steps, Means::SCARCE)?;
     }
+}
+
+/// A copy to where a block has begun already is made in two steps, and here what the first changes is committed by the second.
+#[test]
+fn a_copy_of_which_a_crash_leaves_the_first_step() {
+    let file = |name| Operation::Make { directory: 0, name, kind: Kind::File, permissions: 0 };
+    let content = Operation::Write { file: 0, offset: 4076, len: 21, byte: 0, kill_privileges: false };
+    let copy = Operation::Copy { from: (0, 4092), to: (1, 4092), len: 5 };
+    let crash = Step::Crash { survives: 0, torn: None };
+    let steps = [Step::Do(file(0)), Step::Do(content), Step::Sync, Step::Do(file(1)), Step::Do(copy), crash];
+    agree(&steps, Means::SCARCE).expect("agrees");
 }

@@ -1,10 +1,10 @@
 //! Does one operation to the volume and to the model.
 
-use super::Driver;
+use super::{BLOCK_BYTES, Driver};
 use crate::model::{Model, Node, NodeId};
 use crate::operations::Operation;
 use weft_vfs::{
-    Caller, Clock, ErrorKind, Holds, Ino, Kind, MakeNode, SetAttributes, SetTime, SetXattr, Timestamp, Vfs,
+    Caller, Clock, ErrorKind, Holds, Ino, Kind, MakeNode, OpNo, SetAttributes, SetTime, SetXattr, Timestamp, Vfs,
 };
 
 /// Who makes things: neither the root's owner nor group, so that inheriting shows.
@@ -55,6 +55,7 @@ impl Driver {
         let before = self.vfs.progress().0;
         let (met, kept) = (self.store.faults_met(), self.model.clone());
         self.model.now = self.clock.now();
+        let parts = self.parts(operation);
         let agreed = self.on_both(operation);
         let now = self.vfs.progress().0;
         if let Some((Err(ErrorKind::Io | ErrorKind::NoSpace), _)) = agreed
@@ -64,7 +65,10 @@ impl Driver {
             return if now == before { Ok(()) } else { Err(format!("{operation:?} failed but counts as done")) };
         }
         if now > before {
-            self.past.push((now, self.model.clone()));
+            if !parts.is_empty() {
+                self.past.extend((before.0 + 1..now.0).map(|between| (OpNo(between), parts.clone())));
+            }
+            self.past.push((now, vec![self.model.clone()]));
         }
         match agreed {
             Some((ours, theirs)) if ours != theirs => {
@@ -72,6 +76,19 @@ impl Driver {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What may be there when only a part of `operation` is: a copy is made in steps, which end where a block does.
+    fn parts(&self, operation: &Operation) -> Vec<Model> {
+        let Operation::Copy { from, to, len } = operation else { return Vec::new() };
+        let (Some((a, _)), Some((b, _))) = (self.file(from.0), self.file(to.0)) else { return Vec::new() };
+        let block = BLOCK_BYTES as usize;
+        let ends = (to.1 / block + 1..).map(|index| index * block).take_while(|end| *end < to.1 + len);
+        let copied = |end: usize| {
+            let mut model = self.model.clone();
+            model.copy((a, from.1), (b, to.1), end - to.1).ok().map(|_| model)
+        };
+        ends.filter_map(copied).collect()
     }
 
     /// What the volume and the model say of the operation; none if there is nothing to do it to.
