@@ -12,9 +12,14 @@ mod watched;
 use clap::Parser;
 use helper::Helper;
 use std::process::ExitCode;
+use weft_transform::worker;
 
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
+    if let Some(code) = worker::run_if_asked(&words) {
+        return code;
+    }
+    worker::set_program("/proc/self/exe".into());
     match helper::helper(&words) {
         Helper::No => {}
         Helper::Arguments(arguments) => words = arguments,

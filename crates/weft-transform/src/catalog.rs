@@ -1,6 +1,6 @@
 //! All native stages, with what they do in words.
 
-use crate::exported::{command, wasm};
+use crate::exported::{command, library, wasm};
 use crate::language::{Call, NetworkError};
 use crate::stage::Stage;
 use crate::stages::{
@@ -165,6 +165,13 @@ pub const STAGES: &[Entry] = &[
         "pick parts of a JSON value a line",
         "Of each line's value what lies at PATH, such as .name, .list[0].name, or . for all of it; null if nothing does; of several paths a list. -r: a string as it is, without quotes. As jq -c.",
         records::json_select,
+    ),
+    entry(
+        "library",
+        "library [-l | -p] [-m MIB] [-t SECONDS] [-u NETWORK] $FILE [ARGUMENT …]",
+        "a shared library of yours",
+        "FILE holds a library that exports what docs/networks.md tells of; it runs in a process of its own that can do nothing but compute, and needs a kernel with Landlock and seccomp. -l: it gives as many bytes as it takes. -p: each byte follows from the one at the same place alone. What gives more or fewer bytes then is an error. -u: what undoes it. It has 64 MiB of memory, or as many as -m says, and 10 seconds for a piece of 256 KiB, or as many as -t says. Links with it are for the super-user to make.",
+        library::library,
     ),
     entry(
         "lower",

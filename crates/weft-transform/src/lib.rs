@@ -22,6 +22,7 @@ mod stage;
 mod stages;
 mod threaded;
 
+pub use exported::library::worker;
 pub use keys::read_key;
 pub use language::NetworkError;
 pub use network::{Described, Network, NoFiles};

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// User and group that run for nobody in particular.
-const NOBODY: u32 = 65534;
+pub(super) const NOBODY: u32 = 65534;
 
 /// Bytes of memory and of files, seconds of a processor, open files.
 const LIMITS: [(Resource, u64); 5] = [
@@ -37,7 +37,8 @@ pub(super) fn confine(command: &mut Command) {
     }
 }
 
-fn restrict() -> io::Result<()> {
+/// Bounds what this process takes, for good, and ends it when what started it ends. Makes system calls and nothing else.
+pub(super) fn restrict() -> io::Result<()> {
     set_no_new_privs(true)?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     for (resource, limit) in LIMITS {

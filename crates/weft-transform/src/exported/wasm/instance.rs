@@ -1,16 +1,13 @@
 //! A module that runs.
 
-use super::engine::{Running as Ticking, TABLE_MAX, TICK, engine, said};
-use crate::flow::{Input, Output};
-use crate::stage::{Progress, Running, StageError};
+use super::engine::{Running, TABLE_MAX, TICK, engine, module, said};
+use crate::exported::code::{AGAIN, Bounds, Code, ENDED, FAILED, Given, failure};
+use crate::stage::StageError;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wasmtime::{InstancePre, Memory, ResourceLimiter, Store, Trap, TypedFunc, WasmParams, WasmResults};
 use weft_block::Buffer;
-
-/// Bytes that a module is given at once.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes of memory that all modules have together.
 const ALL_BYTES_MAX: usize = 2 << 30;
@@ -22,27 +19,6 @@ const SMALL_BYTES: usize = 2 << 20;
 /// Time that a module may take in all.
 const ALL_TIME: Duration = Duration::from_hours(1);
 
-/// Bytes of what a module says of its failure.
-const SAID_BYTES: usize = 4096;
-
-/// No input.
-const NOTHING: (u32, u32) = (0, 0);
-
-/// Bits of what `weft_advance` gives, beside 30 of a length and 32 of a pointer.
-const AGAIN: u64 = 1 << 30;
-const ENDED: u64 = 1 << 31;
-const FAILED: u64 = u64::MAX;
-
-/// What a module may have, and what it must do.
-#[derive(Clone, Copy)]
-pub(super) struct Bounds {
-    /// Time for one piece.
-    pub(super) call: Duration,
-    pub(super) memory_bytes: usize,
-    /// Whether it must give as many bytes as it takes.
-    pub(super) length: bool,
-}
-
 /// A module that runs, on one stream.
 pub(super) struct Instance {
     store: Store<Memories>,
@@ -52,16 +28,6 @@ pub(super) struct Instance {
     message: Option<TypedFunc<(), u64>>,
     bounds: Bounds,
     left: Duration,
-    taken: u64,
-    given: u64,
-    /// It has more to give of what it took.
-    has_more: bool,
-    /// It was told that nothing comes any more.
-    was_last: bool,
-    /// It gives nothing beyond what waits.
-    has_ended: bool,
-    /// What it gave and nobody has taken yet: part of its memory.
-    waiting: Range<usize>,
 }
 
 /// What it has taken of the memory for all.
@@ -125,21 +91,7 @@ impl Instance {
         let advance = function(&instance, &mut store, "weft_advance")?.ok_or_else(|| missing("weft_advance"))?;
         let message = function(&instance, &mut store, "weft_message")?;
         let begin: Option<TypedFunc<(u32, u32), u32>> = function(&instance, &mut store, "weft_begin")?;
-        let mut running = Instance {
-            store,
-            memory,
-            input,
-            advance,
-            message,
-            bounds,
-            left,
-            taken: 0,
-            given: 0,
-            has_more: false,
-            was_last: false,
-            has_ended: false,
-            waiting: 0..0,
-        };
+        let mut running = Instance { store, memory, input, advance, message, bounds, left };
         match begin {
             None if words.is_empty() => {}
             None => return Err(StageError::data("the module takes no arguments: it exports no 'weft_begin'")),
@@ -157,17 +109,6 @@ impl Instance {
         timed(&mut self.store, self.bounds.call, &mut self.left, |store| of.call(store, with))
     }
 
-    /// Whether it takes so little memory that it may wait for more to do.
-    pub(super) fn is_small(&self) -> bool {
-        self.store.data().taken <= SMALL_BYTES
-    }
-
-    /// Forgets what it took and gave; what the module remembers stays.
-    pub(super) fn reset(&mut self) {
-        (self.left, self.taken, self.given) = (ALL_TIME, 0, 0);
-        (self.has_more, self.was_last, self.has_ended) = (false, false, false);
-    }
-
     /// Has `bytes` lie where the module wants them, and tells where, and how many they are.
     fn put(&mut self, bytes: &[u8]) -> Result<(u32, u32), StageError> {
         let len = u32::try_from(bytes.len()).map_err(|_| StageError::data("that is too much for a module"))?;
@@ -179,82 +120,52 @@ impl Instance {
         Ok((at, len))
     }
 
-    /// Has it do something with the bytes that it was given: where they lie, and how many they are.
-    fn step(&mut self, (input, len): (u32, u32)) -> Result<(), StageError> {
+    /// What the module says of its failure.
+    fn failure(&mut self) -> StageError {
+        let told = self.message.clone().and_then(|message| self.call(&message, ()).ok());
+        let range = told.map(places).and_then(|(at, count)| range(at, count));
+        failure::<Instance>(range.and_then(|range| self.memory.data(&self.store).get(range)))
+    }
+}
+
+impl Code for Instance {
+    const NAME: &'static str = "module";
+    const BYTES_MAX: usize = 4 << 20;
+    const PIECE_BYTES: usize = 64 << 10;
+    const IDLE_MAX: usize = 2;
+    const ALL_IDLE_MAX: usize = 64;
+
+    fn idle() -> &'static AtomicUsize {
+        static IDLE: AtomicUsize = AtomicUsize::new(0);
+        &IDLE
+    }
+
+    fn begin(bytes: &[u8], digest: blake3::Hash, bounds: Bounds, words: &[u8]) -> Result<Instance, StageError> {
+        Instance::new(&module(digest, bytes)?, bounds, words)
+    }
+
+    fn advance(&mut self, input: &[u8], is_last: bool) -> Result<Given, StageError> {
+        let (input, len) = if input.is_empty() { (0, 0) } else { self.put(input)? };
         let advance = self.advance.clone();
-        let given = self.call(&advance, (input, len, u32::from(self.was_last)))?;
+        let given = self.call(&advance, (input, len, u32::from(is_last)))?;
         if given == FAILED {
             return Err(self.failure());
         }
         let (at, count) = places(given);
-        let says_end = given & ENDED != 0;
-        self.has_more = given & AGAIN != 0 && !says_end;
-        self.has_ended = says_end || self.was_last && !self.has_more;
-        if self.has_more && count == 0 {
-            return Err(StageError::data("the module has more to give, and gave nothing"));
-        }
-        self.waiting = range(at, count)
+        let range = range(at, count)
             .filter(|range| range.end <= self.memory.data_size(&self.store))
             .ok_or_else(|| outside("weft_advance", at, count))?;
-        self.given += u64::from(count);
-        let ends_early = self.has_ended && !self.was_last;
-        let gave_less = self.has_ended && self.given < self.taken;
-        if self.bounds.length && (ends_early || gave_less || self.given > self.taken) {
-            let message = format!("it gave {} bytes for {}, and was said to keep length", self.given, self.taken);
-            return Err(StageError::data(message));
-        }
-        Ok(())
+        Ok(Given { range, has_more: given & AGAIN != 0, has_ended: given & ENDED != 0 })
     }
 
-    /// Gives what waits, as far as there is room.
-    fn give(&mut self, output: &mut Output) {
-        while !self.waiting.is_empty() && !output.is_full() {
-            let start = self.waiting.start;
-            let end = self.waiting.end.min(start + PIECE_BYTES);
-            // It was in the memory, which only grows.
-            output.push(Buffer::copy_of(&self.memory.data(&self.store)[start..end]).freeze().whole());
-            self.waiting.start = end;
-        }
+    fn copy(&self, range: Range<usize>) -> Buffer {
+        // It was in the memory, which only grows.
+        Buffer::copy_of(&self.memory.data(&self.store)[range])
     }
 
-    /// What the module says of its failure.
-    fn failure(&mut self) -> StageError {
-        let said = self.message.clone().and_then(|message| {
-            let (at, count) = places(self.call(&message, ()).ok()?);
-            let bytes = self.memory.data(&self.store).get(range(at, count)?)?;
-            Some(String::from_utf8_lossy(&bytes[..bytes.len().min(SAID_BYTES)]).replace(char::is_control, " "))
-        });
-        StageError::data(said.unwrap_or_else(|| "the module has failed, and does not say why".into()))
-    }
-}
-
-impl Running for Instance {
-    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
-        loop {
-            self.give(output);
-            if !self.waiting.is_empty() || output.is_full() && !self.has_ended {
-                return Ok(Progress::HasMore);
-            }
-            if self.has_ended {
-                return Ok(Progress::Ended);
-            }
-            if self.has_more {
-                self.step(NOTHING)?;
-            } else if let Some(front) = input.front().cloned() {
-                let piece = &front[..front.len().min(PIECE_BYTES)];
-                let given = self.put(piece)?;
-                self.taken += piece.len() as u64;
-                let count = piece.len();
-                drop(front);
-                input.skip(count);
-                self.step(given)?;
-            } else if input.has_ended() {
-                self.was_last = true;
-                self.step(NOTHING)?;
-            } else {
-                return Ok(Progress::NeedsInput);
-            }
-        }
+    fn rest(&mut self) -> bool {
+        self.left = ALL_TIME;
+        self.store.data().taken <= SMALL_BYTES
     }
 }
 
@@ -269,7 +180,7 @@ fn timed<T>(
     // Part of a tick has passed.
     let ticks = time.as_millis().div_ceil(TICK.as_millis()) + 1;
     store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
-    let _ticking = Ticking::begin()?;
+    let _ticking = Running::begin()?;
     let begun = Instant::now();
     let done = run(store);
     *left = left.saturating_sub(begun.elapsed());

@@ -1,0 +1,73 @@
+//! Code that somebody brings, called again and again: what it must tell of itself, wherever it runs.
+
+use crate::stage::StageError;
+use blake3::Hash;
+use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+use weft_block::Buffer;
+
+/// What code may have, and what it must do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Time for one piece.
+    pub(super) call: Duration,
+    pub(super) memory_bytes: usize,
+    /// Whether it must give as many bytes as it takes.
+    pub(super) length: bool,
+    /// Whether each byte follows from the one at the same place alone, so that there is nothing to give at the end.
+    pub(super) place: bool,
+}
+
+/// What there is for what code took.
+pub(super) struct Given {
+    /// Where it lies, for [`Code::copy`]; of that it is a part, whatever the code has said.
+    pub(super) range: Range<usize>,
+    /// There is more of what it took.
+    pub(super) has_more: bool,
+    /// Nothing will come any more.
+    pub(super) has_ended: bool,
+}
+
+/// Bits of a number in which code tells what it gives, beside 30 of a length.
+pub(super) const AGAIN: u64 = 1 << 30;
+pub(super) const ENDED: u64 = 1 << 31;
+pub(super) const FAILED: u64 = u64::MAX;
+
+/// Bytes of what code says of its failure.
+const SAID_BYTES: usize = 4096;
+
+/// Code that runs, on one stream.
+pub(super) trait Code: Send + Sized + 'static {
+    /// What it is called.
+    const NAME: &'static str;
+    /// The longest that can be run, in bytes.
+    const BYTES_MAX: usize;
+    /// Bytes that it is given at once, at most.
+    const PIECE_BYTES: usize;
+    /// How many may wait for more to do, at most, of one stage and of all.
+    const IDLE_MAX: usize;
+    const ALL_IDLE_MAX: usize;
+
+    /// Those of all stages that wait.
+    fn idle() -> &'static AtomicUsize;
+
+    /// Begins to run what `bytes` are, of this digest, with `words`, each ended by a NUL.
+    fn begin(bytes: &[u8], digest: Hash, bounds: Bounds, words: &[u8]) -> Result<Self, StageError>;
+
+    /// Has it do something with `input`, at most [`Code::PIECE_BYTES`].
+    fn advance(&mut self, input: &[u8], is_last: bool) -> Result<Given, StageError>;
+
+    /// A copy of what was given; before the next call.
+    fn copy(&self, range: Range<usize>) -> Buffer;
+
+    /// Forgets what it took of its time. Tells whether it takes so little memory that it may wait for more to do.
+    fn rest(&mut self) -> bool;
+}
+
+/// What code says of its failure, if it does.
+pub(super) fn failure<C: Code>(said: Option<&[u8]>) -> StageError {
+    let text =
+        said.map(|said| String::from_utf8_lossy(&said[..said.len().min(SAID_BYTES)]).replace(char::is_control, " "));
+    StageError::data(text.unwrap_or_else(|| format!("the {} has failed, and does not say why", C::NAME)))
+}

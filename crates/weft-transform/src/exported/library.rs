@@ -1,0 +1,82 @@
+//! Shared libraries as stages: code of the machine itself, in processes that can do nothing but compute.
+//!
+//! A process of its own runs a library ([`worker`]), confined before any of its code runs ([`sandbox`]). It is given bytes in memory that it shares with this process
+//! ([`area`]) and says in messages of fixed length what it has done ([`message`]): a library has neither a way to hold this process up, beyond its time, nor to make it
+//! read anything but that memory.
+
+mod area;
+mod message;
+mod process;
+mod sandbox;
+mod started;
+pub mod worker;
+
+use super::code::{Bounds, Code, Given, failure};
+use super::file;
+use crate::language::{Call, NetworkError};
+use crate::stage::{Stage, StageError};
+use area::INPUT_BYTES;
+use blake3::Hash;
+use message::Reply;
+use process::Process;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use weft_block::Buffer;
+
+pub(crate) fn library(call: &Call) -> Result<Stage, NetworkError> {
+    file::stage::<Process>(call)
+}
+
+impl Code for Process {
+    const NAME: &'static str = "library";
+    const BYTES_MAX: usize = 16 << 20;
+    const PIECE_BYTES: usize = INPUT_BYTES;
+    const IDLE_MAX: usize = 2;
+    const ALL_IDLE_MAX: usize = 16;
+
+    fn idle() -> &'static AtomicUsize {
+        static IDLE: AtomicUsize = AtomicUsize::new(0);
+        &IDLE
+    }
+
+    fn begin(bytes: &[u8], digest: Hash, bounds: Bounds, words: &[u8]) -> Result<Process, StageError> {
+        let wanted = started::Wanted {
+            image: process::Image::of(bytes, digest)?,
+            memory_bytes: bounds.memory_bytes,
+            call: bounds.call,
+            words: Arc::from(words),
+        };
+        // Those that make each byte of one alone wait for more to do anyway.
+        let mut process = started::take(wanted, !bounds.place)?;
+        match process.reply()? {
+            Reply::Given { .. } => Ok(process),
+            Reply::Failed { range } => Err(process.failure(range)),
+        }
+    }
+
+    fn advance(&mut self, input: &[u8], is_last: bool) -> Result<Given, StageError> {
+        self.send(input, is_last)?;
+        match self.reply()? {
+            Reply::Given { range, has_more, has_ended } => Ok(Given { range, has_more, has_ended }),
+            Reply::Failed { range } => Err(self.failure(range)),
+        }
+    }
+
+    fn copy(&self, range: Range<usize>) -> Buffer {
+        self.area().copy(range)
+    }
+
+    fn rest(&mut self) -> bool {
+        self.forget_time();
+        true
+    }
+}
+
+impl Process {
+    /// What it says of its failure.
+    fn failure(&self, said: Range<usize>) -> StageError {
+        let said = (!said.is_empty()).then(|| self.area().copy(said));
+        failure::<Process>(said.as_deref())
+    }
+}

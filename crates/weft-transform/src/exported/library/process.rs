@@ -1,0 +1,178 @@
+//! A process that runs a library, as this process sees it.
+
+use super::area::{Area, INPUT_BYTES};
+use super::message::{BYTES, Order, Reply};
+use super::{started, worker};
+use crate::stage::StageError;
+use blake3::Hash;
+use parking_lot::Mutex;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time that a library may take in all, for one stream.
+const ALL_TIME: Duration = Duration::from_hours(1);
+
+/// Libraries that lie in memory, for processes that begin to run them.
+const IMAGES_MAX: usize = 8;
+static IMAGES: Mutex<Vec<Arc<Image>>> = Mutex::new(Vec::new());
+
+/// A library, in memory, where nothing changes it.
+pub(super) struct Image {
+    pub(super) digest: Hash,
+    file: File,
+}
+
+impl Image {
+    /// The one that `bytes` are, of this digest.
+    pub(super) fn of(bytes: &[u8], digest: Hash) -> Result<Arc<Image>, StageError> {
+        let mut images = IMAGES.lock();
+        let known = images.iter().position(|image| image.digest == digest).map(|at| images.remove(at));
+        let image = match known {
+            Some(image) => image,
+            None => Arc::new(Image::new(bytes, digest)?),
+        };
+        images.push(image.clone());
+        if images.len() > IMAGES_MAX {
+            images.remove(0);
+        }
+        Ok(image)
+    }
+
+    fn new(bytes: &[u8], digest: Hash) -> io::Result<Image> {
+        let mut file = File::from(memfd_create("weft-library", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        file.write_all(bytes)?;
+        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(Image { digest, file })
+    }
+}
+
+/// A process that runs a library. It ends when this goes.
+pub(super) struct Process {
+    /// None once it has been waited for.
+    child: Option<Child>,
+    socket: OwnedFd,
+    area: Area,
+    /// Its share of what all may have.
+    _share: started::Share,
+    /// Time for one order, and what is left of the time for all.
+    call: Duration,
+    left: Duration,
+    /// How long the socket waits at most.
+    waits: Duration,
+}
+
+impl Process {
+    /// Starts one. It answers when it has loaded the library, and the library has taken the arguments, or has failed at that.
+    pub(super) fn start(wanted: &started::Wanted, share: started::Share) -> Result<Process, StageError> {
+        let (area, theirs) = Area::new()?;
+        if wanted.words.len() > INPUT_BYTES {
+            return Err(StageError::data("that is too much for a library"));
+        }
+        area.put(0, &wanted.words);
+        let (socket, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(io::Error::from)?;
+        let program = worker::program().ok_or_else(|| StageError::data("this program cannot run libraries"))?;
+        let mut command = Command::new(program);
+        // What it does to confine itself it does once it runs: this process may have much memory, and another must not begin as a copy of that.
+        command.args([worker::WORD, &wanted.memory_bytes.to_string()]).env_clear().current_dir("/").process_group(0);
+        command
+            .stdin(Stdio::from(other))
+            .stdout(Stdio::from(theirs))
+            .stderr(Stdio::from(wanted.image.file.try_clone()?));
+        let child = command.spawn().map_err(|error| StageError::data(format!("cannot start a process: {error}")))?;
+        let mut process = Process {
+            child: Some(child),
+            socket,
+            area,
+            _share: share,
+            call: wanted.call,
+            left: ALL_TIME,
+            waits: Duration::ZERO,
+        };
+        process.order(wanted.words.len(), false)?;
+        Ok(process)
+    }
+
+    /// Gives it `input`, at most [`INPUT_BYTES`], to do something with. It answers.
+    pub(super) fn send(&mut self, input: &[u8], is_last: bool) -> Result<(), StageError> {
+        self.area.put(0, input);
+        self.order(input.len(), is_last)
+    }
+
+    fn order(&mut self, len: usize, is_last: bool) -> Result<(), StageError> {
+        let order = Order { len: u32::try_from(len).expect("fits into the area"), is_last };
+        match send(&self.socket, &order.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(_) => Ok(()),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(self.ended()),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// What it answers, within its time.
+    pub(super) fn reply(&mut self) -> Result<Reply, StageError> {
+        let time = self.call.min(self.left);
+        let begun = Instant::now();
+        let mut bytes = [0; BYTES];
+        let count = loop {
+            let left = time.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(StageError::Idle(time));
+            }
+            // A signal makes it wait anew. Each order has the same time but for the last ones of an hour.
+            if self.waits != time {
+                set_socket_timeout(&self.socket, Timeout::Recv, Some(time)).map_err(io::Error::from)?;
+                self.waits = time;
+            }
+            match recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
+                Ok((count, _)) => break count,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::CONNRESET) => break 0,
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+        };
+        self.left = self.left.saturating_sub(begun.elapsed());
+        match Reply::decode(&bytes[..count]) {
+            Some(reply) => Ok(reply),
+            None if count == 0 => Err(self.ended()),
+            None => Err(StageError::data("the library's process answers what makes no sense")),
+        }
+    }
+
+    /// Why it is there no more.
+    fn ended(&mut self) -> StageError {
+        let status = self.child.take().and_then(|mut child| {
+            // It may have closed its end only.
+            let _ = child.kill();
+            child.wait().ok()
+        });
+        let how = status.map(|status| status.to_string()).unwrap_or_default();
+        StageError::data(format!("the library's process has ended with {how}"))
+    }
+
+    pub(super) fn area(&self) -> &Area {
+        &self.area
+    }
+
+    pub(super) fn forget_time(&mut self) {
+        self.left = ALL_TIME;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended.
+            let _ = child.kill();
+            started::wait_for(child);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What a process that runs a library may do: compute, and answer who started it.
+//!
+//! Before the library is loaded the process loses its privileges, gets its bounds, can open files in the directories of libraries for reading and no others (Landlock),
+//! and has those system calls alone that loading takes (seccomp); once it is loaded, those that computing takes. Others fail with `EPERM`. A kernel that cannot do
+//! all of that runs no library.
+
+use crate::exported::confined::{NOBODY, restrict};
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, path_beneath_rules,
+};
+use libc::c_long;
+use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Uid, set_dumpable_behavior, setrlimit};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter,
+};
+use std::fmt::Display;
+use std::fs;
+
+/// Where libraries lie that other libraries need, and where it is written which these are.
+const LIBRARIES: [&str; 7] =
+    ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
+
+/// System calls that computing takes, and answering.
+const COMPUTING: [c_long; 22] = [
+    libc::SYS_brk,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_gettimeofday,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_read,
+    libc::SYS_restart_syscall,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_yield,
+    libc::SYS_sigaltstack,
+    libc::SYS_write,
+];
+
+/// System calls that loading takes besides: `openat` for reading alone, and `prctl` for what comes with a further filter.
+const LOADING: [c_long; 7] = [
+    libc::SYS_close,
+    libc::SYS_faccessat,
+    libc::SYS_fstat,
+    libc::SYS_lseek,
+    libc::SYS_newfstatat,
+    libc::SYS_pread64,
+    libc::SYS_seccomp,
+];
+
+/// Flags of `openat` of which none may be there.
+const WRITING: i32 = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
+
+/// Leaves this process what it needs to load a library, and this much memory beyond what it has.
+pub(super) fn before_loading(memory_bytes: usize) -> Result<(), String> {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: what Rust does to tell of a stack that is full takes more than there will be; the process just ends.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // Where memory runs out, this goes first. That it does not matter is no reason not to run.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    if rustix::process::geteuid().is_root() {
+        let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        let lost = set_thread_groups(&[]).and_then(|()| set_thread_res_gid(group, group, group));
+        lost.and_then(|()| set_thread_res_uid(user, user, user)).map_err(wrong("losing privileges"))?;
+    }
+    // After that, as a change of the user takes it back.
+    restrict().map_err(wrong("bounds"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(wrong("hiding memory"))?;
+    let bytes = address_space().ok_or("how much memory it has is not to be had")? + memory_bytes as u64;
+    for (resource, bytes) in [(Resource::As, bytes), (Resource::Fsize, 0)] {
+        setrlimit(resource, Rlimit { current: Some(bytes), maximum: Some(bytes) }).map_err(wrong("bounds"))?;
+    }
+    let access = AccessFs::from_all(ABI::V1);
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(access)
+        .and_then(Ruleset::create)
+        .and_then(|rules| rules.add_rules(path_beneath_rules(LIBRARIES, AccessFs::from_read(ABI::V1))))
+        .and_then(|rules| rules.restrict_self())
+        .map_err(wrong("Landlock"))?;
+    let reading = condition(2, SeccompCmpOp::MaskedEq(WRITING.cast_unsigned().into()), 0)?;
+    let privileges = condition(0, SeccompCmpOp::Eq, libc::PR_SET_NO_NEW_PRIVS.cast_unsigned().into())?;
+    let rules = COMPUTING.into_iter().chain(LOADING).map(|call| (call, Vec::new()));
+    allow(rules.chain([(libc::SYS_openat, vec![reading]), (libc::SYS_prctl, vec![privileges])]))
+}
+
+/// Leaves this process what it needs to compute.
+pub(super) fn after_loading() -> Result<(), String> {
+    allow(COMPUTING.map(|call| (call, Vec::new())))
+}
+
+/// Bytes of address space that this process has.
+fn address_space() -> Option<u64> {
+    let sizes = fs::read_to_string("/proc/self/statm").ok()?;
+    Some(sizes.split(' ').next()?.parse::<u64>().ok()? * rustix::param::page_size() as u64)
+}
+
+fn condition(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompRule, String> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is, value)
+        .and_then(|condition| SeccompRule::new(vec![condition]))
+        .map_err(wrong("seccomp"))
+}
+
+/// From now on nothing but these system calls.
+fn allow(rules: impl IntoIterator<Item = (c_long, Vec<SeccompRule>)>) -> Result<(), String> {
+    let (other, these) = (SeccompAction::Errno(libc::EPERM.cast_unsigned()), SeccompAction::Allow);
+    let machine = std::env::consts::ARCH.try_into().map_err(wrong("seccomp"))?;
+    let filter = SeccompFilter::new(rules.into_iter().collect(), other, these, machine);
+    let program: BpfProgram = filter.and_then(BpfProgram::try_from).map_err(wrong("seccomp"))?;
+    apply_filter(&program).map_err(wrong("seccomp"))
+}
+
+fn wrong<E: Display>(at: &'static str) -> impl Fn(E) -> String {
+    move |error| format!("libraries cannot be run here: {at}: {error}")
+}

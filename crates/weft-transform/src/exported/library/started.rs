@@ -1,0 +1,172 @@
+//! What starts processes that run libraries, and waits for them to end; and processes that were started before anybody wants them.
+//!
+//! One thread does both, as long as this process runs: when a thread ends, processes that it began are ended with it.
+
+use super::process::{Image, Process};
+use crate::stage::StageError;
+use parking_lot::Mutex;
+use std::process::Child;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Processes that run at once, at most, and bytes of memory that they may have together.
+const PROCESSES_MAX: usize = 128;
+const ALL_BYTES_MAX: usize = 8 << 30;
+
+/// Processes that were started before anybody wants them, at most, and how long they wait to be wanted.
+const SPARE_MAX: usize = 8;
+const SPARE_TIME: Duration = Duration::from_mins(1);
+
+/// What a process is to run.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub(super) image: Arc<Image>,
+    pub(super) memory_bytes: usize,
+    pub(super) call: Duration,
+    /// The arguments.
+    pub(super) words: Arc<[u8]>,
+}
+
+impl Wanted {
+    fn is_like(&self, other: &Wanted) -> bool {
+        self.image.digest == other.image.digest
+            && (self.memory_bytes, self.call, &self.words) == (other.memory_bytes, other.call, &other.words)
+    }
+}
+
+/// What one process has of what all may have.
+pub(super) struct Share {
+    memory_bytes: usize,
+}
+
+#[derive(Default)]
+struct All {
+    processes: usize,
+    memory_bytes: usize,
+}
+
+static ALL: Mutex<All> = Mutex::new(All { processes: 0, memory_bytes: 0 });
+
+impl Share {
+    fn of(memory_bytes: usize) -> Option<Share> {
+        let mut all = ALL.lock();
+        if all.processes == PROCESSES_MAX || all.memory_bytes + memory_bytes > ALL_BYTES_MAX {
+            return None;
+        }
+        all.processes += 1;
+        all.memory_bytes += memory_bytes;
+        Some(Share { memory_bytes })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut all = ALL.lock();
+        all.processes -= 1;
+        all.memory_bytes -= self.memory_bytes;
+    }
+}
+
+/// A process that nobody has wanted yet.
+struct Spare {
+    of: Wanted,
+    process: Process,
+    since: Instant,
+}
+
+static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
+
+enum Task {
+    /// Start one, and hand it over.
+    Start(Wanted, Share, SyncSender<Result<Process, StageError>>),
+    /// Start one that somebody will want.
+    Prepare(Wanted),
+    /// Wait for one that was killed.
+    Wait(Child),
+}
+
+static TASKS: LazyLock<Option<Sender<Task>>> = LazyLock::new(|| {
+    let (sender, receiver) = channel();
+    let begun = thread::Builder::new().name("weft-libraries".into()).spawn(move || work(&receiver));
+    begun.is_ok().then_some(sender)
+});
+
+/// A process that runs what is wanted, and answers when it is ready; with `goes_on`, another one like it will be wanted soon.
+pub(super) fn take(wanted: Wanted, goes_on: bool) -> Result<Process, StageError> {
+    let spare = {
+        let mut spare = SPARE.lock();
+        spare.iter().position(|spare| spare.of.is_like(&wanted)).map(|at| spare.swap_remove(at).process)
+    };
+    let tasks = TASKS.as_ref().ok_or_else(|| StageError::data("there is no thread to start processes"))?;
+    let stopped = || StageError::data("the thread that starts processes has ended");
+    let process = match spare {
+        Some(process) => process,
+        None => {
+            let share = Share::of(wanted.memory_bytes).or_else(|| {
+                // Whoever waits is worth less than who is wanted.
+                drop(std::mem::take(&mut *SPARE.lock()));
+                Share::of(wanted.memory_bytes)
+            });
+            let share = share.ok_or_else(|| {
+                let gib = ALL_BYTES_MAX >> 30;
+                StageError::data(format!(
+                    "there are {PROCESSES_MAX} processes of libraries already, or they may have {gib} GiB together"
+                ))
+            })?;
+            let (sender, receiver) = sync_channel(1);
+            tasks.send(Task::Start(wanted.clone(), share, sender)).map_err(|_| stopped())?;
+            receiver.recv().map_err(|_| stopped())??
+        }
+    };
+    if goes_on {
+        // Without one it only takes longer.
+        let _ = tasks.send(Task::Prepare(wanted));
+    }
+    Ok(process)
+}
+
+/// Waits, later, for a process that was killed.
+pub(super) fn wait_for(child: Child) {
+    let Some(tasks) = TASKS.as_ref() else { return };
+    if let Err(unsent) = tasks.send(Task::Wait(child))
+        && let Task::Wait(mut child) = unsent.0
+    {
+        let _ = child.wait();
+    }
+}
+
+fn work(tasks: &Receiver<Task>) {
+    loop {
+        match tasks.recv_timeout(SPARE_TIME / 4) {
+            Ok(Task::Start(wanted, share, to)) => {
+                // Whoever wanted it may be gone.
+                let _ = to.send(Process::start(&wanted, share));
+            }
+            Ok(Task::Prepare(wanted)) => prepare(wanted),
+            Ok(Task::Wait(mut child)) => {
+                let _ = child.wait();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        // They are dropped when nobody holds the lock any more: that is a task for this thread.
+        let old: Vec<Spare> = SPARE.lock().extract_if(.., |spare| spare.since.elapsed() > SPARE_TIME).collect();
+        drop(old);
+    }
+}
+
+fn prepare(wanted: Wanted) {
+    if SPARE.lock().iter().any(|spare| spare.of.is_like(&wanted)) {
+        return;
+    }
+    let process = Share::of(wanted.memory_bytes).and_then(|share| Process::start(&wanted, share).ok());
+    if let Some(process) = process {
+        let mut spare = SPARE.lock();
+        spare.push(Spare { of: wanted, process, since: Instant::now() });
+        let oldest = (spare.len() > SPARE_MAX).then(|| spare.remove(0));
+        drop(spare);
+        drop(oldest);
+    }
+}

@@ -1,0 +1,195 @@
+//! The process that runs a library. Any program that uses this crate and says so ([`set_program`]) can be it, if its `main` begins with [`run_if_asked`].
+//!
+//! It has three files: a socket, as standard input; the memory that it shares with who started it, as standard output; and the library, as standard error. It reads
+//! an order, does what it says, and answers, until nobody is there any more.
+
+use super::area::{Area, INPUT_BYTES};
+use super::message::{BYTES, Order, Reply};
+use super::sandbox;
+use crate::exported::code::{AGAIN, ENDED, FAILED};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
+use std::error::Error;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+/// The first argument of such a process.
+pub(super) const WORD: &str = "run-library";
+
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on `program` runs libraries. Without one there are none.
+pub fn set_program(program: PathBuf) {
+    // The first one stays.
+    let _ = PROGRAM.set(program);
+}
+
+pub(super) fn program() -> Option<&'static PathBuf> {
+    PROGRAM.get()
+}
+
+/// Runs a library, if these words, the program's name before them, ask for it: only as the first thing that a program does. Who types them has neither the socket nor
+/// the memory, and gets an error.
+pub fn run_if_asked(words: &[OsString]) -> Option<ExitCode> {
+    let [_, word, memory_bytes] = words else { return None };
+    if word != WORD {
+        return None;
+    }
+    let done = memory_bytes.to_str().and_then(|bytes| bytes.parse().ok()).map(run);
+    Some(if matches!(done, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A library tells in this what it gives: where it lies, and flags and how many bytes it is.
+#[repr(C)]
+struct Told {
+    at: *const u8,
+    told: u64,
+}
+
+type Begin = unsafe extern "C" fn(*mut u8, u32) -> u32;
+type Advance = unsafe extern "C" fn(*mut u8, u32, u32) -> Told;
+type Message = unsafe extern "C" fn() -> Told;
+
+/// A library that was loaded.
+struct Loaded<'a> {
+    area: &'a Area,
+    advance: Symbol<Advance>,
+    message: Option<Symbol<Message>>,
+    /// What it gave and was not passed on yet: where it lies, and what it told of it.
+    rest: Option<(*const u8, usize, u64)>,
+    _library: Library,
+}
+
+fn run(memory_bytes: usize) -> io::Result<()> {
+    // SAFETY: whoever started this process has given it these files, for this. Nothing else in it uses them: it has only begun.
+    let (socket, area, library) =
+        unsafe { (BorrowedFd::borrow_raw(0), OwnedFd::from_raw_fd(1), OwnedFd::from_raw_fd(2)) };
+    let area = {
+        let mapped = Area::of(&area)?;
+        drop(area);
+        mapped
+    };
+    // Whatever else this process may have is not for the library.
+    // SAFETY: nothing in this process uses other files yet.
+    unsafe { libc::close_range(3, u32::MAX, 0) };
+    let answer = |reply: &Reply| rustix::io::write(socket, &reply.encode());
+    let next = || -> io::Result<Option<Order>> {
+        let mut bytes = [0; BYTES];
+        let count = rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut bytes[..]))?;
+        Ok(Order::decode(&bytes[..count]))
+    };
+    let Some(order) = next()? else { return Ok(()) };
+    let begun = sandbox::before_loading(memory_bytes).and_then(|()| Loaded::load(&area)).and_then(|loaded| {
+        drop(library);
+        sandbox::after_loading().map(|()| loaded)
+    });
+    let mut loaded = match begun.and_then(|(mut loaded, begin)| loaded.begin(begin.as_ref(), order).map(|()| loaded)) {
+        Ok(loaded) => loaded,
+        Err(said) => {
+            answer(&failed(&area, said.as_bytes()))?;
+            return Ok(());
+        }
+    };
+    answer(&Reply::Given { range: 0..0, has_more: false, has_ended: false })?;
+    while let Some(order) = next()? {
+        let reply = loaded.step(order);
+        answer(&reply)?;
+    }
+    Ok(())
+}
+
+/// Has `said` lie behind what the library is given.
+fn failed(area: &Area, said: &[u8]) -> Reply {
+    let said = &said[..said.len().min(INPUT_BYTES)];
+    area.put(INPUT_BYTES, said);
+    Reply::Failed { range: INPUT_BYTES..INPUT_BYTES + said.len() }
+}
+
+impl<'a> Loaded<'a> {
+    /// Loads the library, and finds what it exports.
+    fn load(area: &'a Area) -> Result<(Loaded<'a>, Option<Symbol<Begin>>), String> {
+        // SAFETY: what a library does when it is loaded it does to this process, which has nothing to lose.
+        let library = unsafe { Library::open(Some("/proc/self/fd/2"), RTLD_NOW | RTLD_LOCAL) };
+        let said =
+            |error: &libloading::Error| error.source().map_or_else(|| error.to_string(), |source| source.to_string());
+        let library = library.map_err(|error| format!("this is no library that can be loaded: {}", said(&error)))?;
+        // SAFETY: whether the functions are what the header says is for the library to know: if they are not, this process fails, and nothing else.
+        let (begin, advance, message) = unsafe {
+            (library.get(b"weft_begin\0").ok(), library.get(b"weft_advance\0"), library.get(b"weft_message\0").ok())
+        };
+        let advance = advance.map_err(|_| "the library exports no 'weft_advance'")?;
+        Ok((Loaded { area, advance, message, rest: None, _library: library }, begin))
+    }
+
+    /// Has it take arguments.
+    fn begin(&mut self, begin: Option<&Symbol<Begin>>, order: Order) -> Result<(), String> {
+        match begin {
+            None if order.len == 0 => Ok(()),
+            None => Err("the library takes no arguments: it exports no 'weft_begin'".into()),
+            // SAFETY: as the header says; the area has so many bytes.
+            Some(begin) => match unsafe { begin(self.area.start(), order.len) } {
+                0 => Ok(()),
+                _ => Err(String::from_utf8_lossy(self.said().unwrap_or(NOTHING_SAID)).into_owned()),
+            },
+        }
+    }
+
+    fn step(&mut self, order: Order) -> Reply {
+        let (at, len, flags) = match self.rest.take() {
+            Some(rest) => rest,
+            None => {
+                // SAFETY: as the header says; the area has so many bytes.
+                let given = unsafe { (self.advance)(self.area.start(), order.len, order.is_last.into()) };
+                if given.told == FAILED {
+                    return self.said().map_or(Reply::Failed { range: 0..0 }, |said| failed(self.area, said));
+                }
+                (given.at, len_of(&given), given.told)
+            }
+        };
+        let (area, bytes) = (self.area.start().addr(), at.addr());
+        let in_place = bytes.checked_sub(area).filter(|at| *at <= INPUT_BYTES && len <= INPUT_BYTES - at);
+        let part = len.min(INPUT_BYTES);
+        let range = in_place.map_or(INPUT_BYTES..INPUT_BYTES + part, |at| at..at + len);
+        if in_place.is_none() {
+            // SAFETY: the library says that so many bytes lie there. If they do not, this process fails, and nothing else. They do not lie in the area, of which no other
+            // part is written to than one behind what libraries know of.
+            self.area.put(INPUT_BYTES, unsafe { slice(at, part) });
+        }
+        if in_place.is_none() && part < len {
+            // SAFETY: the bytes lie together.
+            self.rest = Some((unsafe { at.add(part) }, len - part, flags));
+            return Reply::Given { range, has_more: true, has_ended: false };
+        }
+        Reply::Given { range, has_more: flags & AGAIN != 0, has_ended: flags & ENDED != 0 }
+    }
+
+    /// Why it has failed, if it says.
+    fn said(&self) -> Option<&[u8]> {
+        // SAFETY: as the header says, and as above.
+        unsafe {
+            let told = self.message.as_ref()?();
+            (told.told != FAILED).then(|| slice(told.at, len_of(&told)))
+        }
+    }
+}
+
+/// What a failure is, of which nobody says more.
+const NOTHING_SAID: &[u8] = b"the library has failed, and does not say why";
+
+fn len_of(told: &Told) -> usize {
+    usize::try_from(told.told & (AGAIN - 1)).expect("30 bits")
+}
+
+/// # Safety
+///
+/// `len` bytes lie at `at`, or none are wanted.
+unsafe fn slice<'a>(at: *const u8, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's; and it is not null then.
+    unsafe { std::slice::from_raw_parts(at, len) }
+}
