@@ -3,6 +3,7 @@
 
 pub(crate) mod device;
 pub(crate) mod handshake;
+mod lookout;
 mod placement;
 mod proc_stat;
 pub(crate) mod scheduling;

@@ -27,6 +27,10 @@ pub trait Sources {
     fn input(&mut self) -> io::Result<Box<dyn Source>>;
     /// A file, counted from 0.
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>>;
+    /// What tells the content of such a file from what it was before, and from others, if that is known without reading it.
+    fn stamp(&mut self, _number: usize) -> io::Result<Option<[u8; 32]>> {
+        Ok(None)
+    }
     /// What the file has that holds the key called so, which is a name and no path.
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
         Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no key '{name}': there are none here")))

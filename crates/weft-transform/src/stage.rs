@@ -116,6 +116,9 @@ pub enum StageError {
     /// It has neither taken nor given anything for so long.
     #[error("it has done nothing for {} seconds", .0.as_secs())]
     Idle(Duration),
+    /// So much is running that it cannot begin now.
+    #[error("{0}")]
+    Busy(String),
     /// A file that it takes cannot be read.
     #[error("cannot read: {0}")]
     Source(#[source] io::Error),

@@ -25,6 +25,10 @@ pub enum Wait {
     Read,
     /// One short append to the intent log. It serves all who wait for one.
     Log,
+    /// A network that keeps places, in which code of others runs: mostly short, but nobody knows. It starts no threads that work for it alone.
+    Places,
+    /// Any other network.
+    Network,
     /// A commit, however much it holds.
     Commit,
 }

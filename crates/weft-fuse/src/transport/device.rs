@@ -5,6 +5,7 @@
 //! wait, requests queue in the kernel. Invariant: at most one thread has the role.
 
 use super::EndOnPanic;
+use super::lookout::Lookout;
 use super::placement::Follower;
 use super::scheduling::{Scheduling, Seat};
 use crate::dispatch::Server;
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::IoSlice;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -40,6 +42,28 @@ pub(crate) struct Device {
     roles: Mutex<Roles>,
     /// Signalled when the role is free or all is over.
     free: Condvar,
+    /// Gives the role away for a thread that takes long, and has not done so before.
+    lookout: Arc<Lookout>,
+}
+
+/// Whether a thread has the role.
+#[derive(Default)]
+struct Role {
+    held: Cell<bool>,
+    /// Since then the lookout may give it away.
+    watched: Cell<Option<NonZeroU64>>,
+}
+
+impl Role {
+    /// Whether it has it, now that nobody gives it away for it any more.
+    fn settle(&self, lookout: &Lookout) -> bool {
+        if let Some(beginning) = self.watched.take()
+            && !lookout.end(beginning)
+        {
+            self.held.set(false);
+        }
+        self.held.get()
+    }
 }
 
 #[derive(Default)]
@@ -60,7 +84,7 @@ enum Read {
 impl Device {
     pub(crate) fn new(file: Arc<File>, server: Arc<Server>, beside_rings: bool) -> Arc<Device> {
         let roles = Mutex::new(Roles::default());
-        Arc::new(Device { file, server, beside_rings, roles, free: Condvar::new() })
+        Arc::new(Device { file, server, beside_rings, roles, free: Condvar::new(), lookout: Lookout::new() })
     }
 
     /// Whether the mount is gone.
@@ -81,7 +105,7 @@ impl Device {
 
     fn serve(self: &Arc<Device>) {
         let _guard = EndOnPanic;
-        let role = Rc::new(Cell::new(false));
+        let role = Rc::new(Role::default());
         let scheduling = self.server.scheduling.as_ref();
         let seat = if self.beside_rings { None } else { scheduling.map(Scheduling::seat) };
         let beside = scheduling.filter(|_| self.beside_rings);
@@ -93,7 +117,7 @@ impl Device {
         let placement = if self.beside_rings { Placement::Free } else { self.server.options.placement };
         let mut follower = Follower::new(placement);
         while self.take_role(&role) {
-            while role.get() {
+            while role.settle(&self.lookout) {
                 match self.read(&mut buffer) {
                     Read::Request(len) => {
                         if let Some(seat) = &mut *seat.borrow_mut() {
@@ -141,22 +165,32 @@ impl Device {
         thread::sleep(FORGET_PERIOD);
     }
 
-    /// Before this thread waits, another takes over reading; neither it nor threads that help with a commit must
+    /// Before this thread waits, another takes over reading, or will if it takes long; neither it nor threads that help with a commit must
     /// inherit the idle policy.
-    fn install_hook(self: &Arc<Device>, role: Rc<Cell<bool>>, seat: Rc<RefCell<Option<Seat>>>) {
+    fn install_hook(self: &Arc<Device>, role: Rc<Role>, seat: Rc<RefCell<Option<Seat>>>) {
         let device = Arc::downgrade(self);
         set_hook(move |wait| {
             if wait == Wait::Rows {
                 // As if they were at hand: requests behind this one are likely to need the same ones.
                 return Answer::Wait;
             }
-            if let Some(seat) = &mut *seat.borrow_mut() {
+            if wait != Wait::Places
+                && let Some(seat) = &mut *seat.borrow_mut()
+            {
                 seat.be_ordinary();
             }
-            if role.replace(false)
-                && let Some(device) = device.upgrade()
-            {
-                device.give_role();
+            let Some(of) = device.upgrade() else { return Answer::Wait };
+            if !role.settle(&of.lookout) {
+                return Answer::Wait;
+            }
+            if matches!(wait, Wait::Places | Wait::Network) {
+                let device = device.clone();
+                let act = move || device.upgrade().iter().for_each(Device::give_role);
+                role.watched.set(of.lookout.begin(act));
+            }
+            if role.watched.get().is_none() {
+                role.held.set(false);
+                of.give_role();
             }
             Answer::Wait
         });
@@ -179,7 +213,7 @@ impl Device {
     }
 
     /// Waits for the role; false when all is over.
-    fn take_role(&self, role: &Cell<bool>) -> bool {
+    fn take_role(&self, role: &Role) -> bool {
         let mut roles = self.roles.lock();
         roles.spare += 1;
         while roles.reading && roles.ended.is_none() {
@@ -190,12 +224,12 @@ impl Device {
             return false;
         }
         roles.reading = true;
-        role.set(true);
+        role.held.set(true);
         true
     }
 
-    fn end(&self, role: &Cell<bool>, how: Result<(), Errno>) {
-        role.set(false);
+    fn end(&self, role: &Role, how: Result<(), Errno>) {
+        role.held.set(false);
         let mut roles = self.roles.lock();
         roles.reading = false;
         roles.ended = Some(how);
@@ -234,5 +268,11 @@ impl Device {
             Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::INTR) => {}
             Err(error) => weft_vfs::say(format_args!("the kernel refused a reply: {error}")),
         }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.lookout.stop();
     }
 }

@@ -92,6 +92,12 @@ struct Seen {
     quiet: u32,
 }
 
+/// Has the calling thread be an ordinary one, whatever the one was that started it.
+pub(super) fn be_ordinary() {
+    // If it cannot, the one that started it could not have been anything else.
+    let _ = policy::set(rustix::thread::gettid(), Policy::Ordinary);
+}
+
 impl Scheduling {
     /// Errors: no thread, or no permission to leave the idle policy again (without `CAP_SYS_NICE`).
     pub(crate) fn new() -> io::Result<Scheduling> {

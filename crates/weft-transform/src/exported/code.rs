@@ -1,9 +1,9 @@
 //! Code that somebody brings, called again and again: what it must tell of itself, wherever it runs.
 
+use super::idle::AllWaiting;
 use crate::stage::StageError;
 use blake3::Hash;
 use std::ops::Range;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use weft_block::Buffer;
 
@@ -45,12 +45,13 @@ pub(super) trait Code: Send + Sized + 'static {
     const BYTES_MAX: usize;
     /// Bytes that it is given at once, at most.
     const PIECE_BYTES: usize;
-    /// How many may wait for more to do, at most, of one stage and of all.
+    /// How many of all stages may wait for more to do, at most.
     const IDLE_MAX: usize;
-    const ALL_IDLE_MAX: usize;
+    /// About how long it takes to begin; zero if it is not worth waiting for one that is at work.
+    const BEGINNING: Duration;
 
     /// Those of all stages that wait.
-    fn idle() -> &'static AtomicUsize;
+    fn waiting() -> &'static AllWaiting<Self>;
 
     /// Begins to run what `bytes` are, of this digest, with `words`, each ended by a NUL.
     fn begin(bytes: &[u8], digest: Hash, bounds: Bounds, words: &[u8]) -> Result<Self, StageError>;

@@ -1,17 +1,14 @@
-//! Stages that are code in a file: their options, and instances that wait for more to do.
+//! Stages that are code in a file: their options, and how they begin.
 
 use super::code::{Bounds, Code};
+use super::idle::{Idle, Lent};
 use super::stream::Stream;
 use crate::arguments::Arguments;
-use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError};
 use crate::network::Network;
 use crate::run::Sources;
-use crate::stage::{Keeps, Progress, Running, Stage, StageError};
-use blake3::Hash;
-use parking_lot::Mutex;
+use crate::stage::{Keeps, Stage, StageError};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Seconds that code may take for a piece, unless it is told otherwise; and the most it can be told.
@@ -55,71 +52,24 @@ pub(super) fn stage<C: Code>(call: &Call) -> Result<Stage, NetworkError> {
     let bounds = Bounds { call: Duration::from_secs(seconds), memory_bytes: mib << 20, length: keeps.length, place };
     let undone = inverse.iter().flat_map(|(_, network)| network.modules().iter().copied());
     let modules = [file].into_iter().chain(undone).collect();
-    let idle = Arc::new(Idle::<C>(Mutex::default()));
+    let idle = Arc::new(Idle::<C>::new());
     let start = move |sources: &mut dyn Sources| {
-        let bytes = read::<C>(sources, file)?;
-        let digest = blake3::hash(&bytes);
-        let code = idle.take(digest).map_or_else(|| C::begin(&bytes, digest, bounds, &words), Ok)?;
-        Ok(Lent { stream: Some(Stream::new(code, bounds)), digest, idle: place.then(|| idle.clone()) })
+        let begin = |(digest, bytes): (blake3::Hash, Vec<u8>)| C::begin(&bytes, digest, bounds, &words);
+        if !place {
+            return Ok(Lent::own(Stream::new(begin(read::<C>(sources, file)?)?, bounds)));
+        }
+        if let Some(stamp) = sources.stamp(file).map_err(StageError::Source)? {
+            return idle.lend(stamp, bounds, || begin(read::<C>(sources, file)?));
+        }
+        let read = read::<C>(sources, file)?;
+        idle.lend(*read.0.as_bytes(), bounds, || begin(read))
     };
     let inverse = inverse.map(|(text, _)| text);
     Ok(Stage { keeps, inverse, modules, is_exported: true, ..Stage::reading(start) })
 }
 
-/// Instances that wait for other parts of what they work on: those that make each byte of one alone need not begin anew for each part.
-struct Idle<C: Code>(Mutex<Vec<(Hash, C)>>);
-
-impl<C: Code> Idle<C> {
-    /// One of the code with this digest, if there is any. Others are of no use any more.
-    fn take(&self, digest: Hash) -> Option<C> {
-        let mut idle = self.0.lock();
-        let before = idle.len();
-        idle.retain(|(of, _)| *of == digest);
-        let taken = idle.pop().map(|(_, code)| code);
-        C::idle().fetch_sub(before - idle.len(), Ordering::Relaxed);
-        taken
-    }
-
-    fn put(&self, digest: Hash, code: C) {
-        let mut idle = self.0.lock();
-        let fits = |all| Some(all + 1).filter(|all| *all <= C::ALL_IDLE_MAX);
-        if idle.len() < C::IDLE_MAX && C::idle().try_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
-            idle.push((digest, code));
-        }
-    }
-}
-
-impl<C: Code> Drop for Idle<C> {
-    fn drop(&mut self) {
-        C::idle().fetch_sub(self.0.get_mut().len(), Ordering::Relaxed);
-    }
-}
-
-/// Code that runs, and waits for more when it is done.
-struct Lent<C: Code> {
-    /// None once it has failed.
-    stream: Option<Stream<C>>,
-    digest: Hash,
-    /// Where it waits, if it may.
-    idle: Option<Arc<Idle<C>>>,
-}
-
-impl<C: Code> Running for Lent<C> {
-    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
-        let Some(stream) = &mut self.stream else { return Ok(Progress::Ended) };
-        let progress = stream.advance(input, output);
-        if matches!(progress, Err(_) | Ok(Progress::Ended)) {
-            let code = self.stream.take().filter(|_| progress.is_ok() && self.idle.is_some());
-            if let (Some(idle), Some(code)) = (&self.idle, code.and_then(Stream::into_code)) {
-                idle.put(self.digest, code);
-            }
-        }
-        progress
-    }
-}
-
-/// All of file `number`.
-fn read<C: Code>(sources: &mut dyn Sources, number: usize) -> Result<Vec<u8>, StageError> {
+/// All of file `number`, and its digest.
+fn read<C: Code>(sources: &mut dyn Sources, number: usize) -> Result<(blake3::Hash, Vec<u8>), StageError> {
     let mut source = sources.file(number).map_err(StageError::Source)?;
     let mut bytes = Vec::new();
     while let Some(slice) = source.next().map_err(StageError::Source)? {
@@ -128,5 +78,5 @@ fn read<C: Code>(sources: &mut dyn Sources, number: usize) -> Result<Vec<u8>, St
             return Err(StageError::data(format!("a {} has at most {} MiB", C::NAME, C::BYTES_MAX >> 20)));
         }
     }
-    Ok(bytes)
+    Ok((blake3::hash(&bytes), bytes))
 }

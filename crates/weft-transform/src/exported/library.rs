@@ -13,6 +13,7 @@ pub mod worker;
 
 use super::code::{Bounds, Code, Given, failure};
 use super::file;
+use super::idle::AllWaiting;
 use crate::language::{Call, NetworkError};
 use crate::stage::{Stage, StageError};
 use area::INPUT_BYTES;
@@ -21,7 +22,7 @@ use message::Reply;
 use process::Process;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 use weft_block::Buffer;
 
 pub(crate) fn library(call: &Call) -> Result<Stage, NetworkError> {
@@ -32,12 +33,12 @@ impl Code for Process {
     const NAME: &'static str = "library";
     const BYTES_MAX: usize = 16 << 20;
     const PIECE_BYTES: usize = INPUT_BYTES;
-    const IDLE_MAX: usize = 2;
-    const ALL_IDLE_MAX: usize = 16;
+    const IDLE_MAX: usize = 16;
+    const BEGINNING: Duration = Duration::from_millis(10);
 
-    fn idle() -> &'static AtomicUsize {
-        static IDLE: AtomicUsize = AtomicUsize::new(0);
-        &IDLE
+    fn waiting() -> &'static AllWaiting<Process> {
+        static WAITING: AllWaiting<Process> = AllWaiting::new(Vec::new());
+        &WAITING
     }
 
     fn begin(bytes: &[u8], digest: Hash, bounds: Bounds, words: &[u8]) -> Result<Process, StageError> {

@@ -66,7 +66,7 @@ impl Vfs {
     pub(super) fn applied(&self, network: &Network, bytes: Rope, files: &mut Targets) -> Result<Option<Rope>> {
         let applied = if network.is_exported() {
             // Nobody knows how long that takes.
-            self.may_wait(Wait::Commit)?;
+            self.may_wait(Wait::Places)?;
             blocking::waiting(|| network.apply(bytes, files))
         } else {
             network.apply(bytes, files)
@@ -74,8 +74,19 @@ impl Vfs {
         match applied.map_err(|error| stopped(self, files, &error)) {
             Ok(applied) => Ok(Some(applied)),
             Err(Stopped::Failed(failure)) => Err(failure.kind.into()),
+            Err(Stopped::Busy) => self.make_room(files.ino).map(|()| None),
             Err(Stopped::Changed | Stopped::NotKept) => Ok(None),
         }
+    }
+
+    /// Has others rest, so that the network of link `ino` can begin. `Io` if all are at work.
+    fn make_room(&self, ino: Ino) -> Result<()> {
+        if self.views.rest() {
+            return Ok(());
+        }
+        let path = self.path(ino);
+        say(format_args!("the network of {} cannot begin: others take too much", String::from_utf8_lossy(&path)));
+        Err(ErrorKind::Io.into())
     }
 
     /// None if that is not what the link leads to any more.
@@ -106,6 +117,7 @@ impl Vfs {
                     let error = failure.kind;
                     return if matches!(wanted, Wanted::Length) { Ok(Some(Rope::new())) } else { Err(error.into()) };
                 }
+                Err(Problem::Stopped(Stopped::Busy)) => self.make_room(ino)?,
                 Err(Problem::Stopped(Stopped::Changed)) => {
                     self.views.forget(&resolved.version);
                     return Ok(None);
@@ -120,7 +132,7 @@ impl Vfs {
             Some(locked) => locked,
             // Whoever has it may compute for long.
             None => {
-                self.may_wait(Wait::Commit).map_err(|_| Problem::WouldBlock)?;
+                self.may_wait(Wait::Network).map_err(|_| Problem::WouldBlock)?;
                 blocking::waiting(|| view.lock())
             }
         };
@@ -136,7 +148,7 @@ impl Vfs {
             return Ok(found);
         }
         // Half a step cannot be taken back.
-        self.may_wait(Wait::Commit).map_err(|_| Problem::WouldBlock)?;
+        self.may_wait(Wait::Network).map_err(|_| Problem::WouldBlock)?;
         let offset = if let Wanted::Bytes { offset, .. } = wanted { offset } else { u64::MAX };
         let advanced = blocking::waiting(|| locked.advance(self, offset));
         self.learn(&locked, resolved);

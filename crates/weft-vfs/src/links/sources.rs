@@ -74,6 +74,12 @@ impl Sources for Targets {
         Ok(Box::new(Files { targets, module: Some((ino, content)), left, part: 0..u64::MAX, open: None }))
     }
 
+    fn stamp(&mut self, number: usize) -> io::Result<Option<Version>> {
+        let vfs = self.vfs.upgrade().ok_or_else(|| io::Error::other(TargetError::Changed))?;
+        let content = vfs.run(|state| state.content_of(self.inodes[number]));
+        content.map(Some).map_err(|error| io::Error::other(TargetError::from(error)))
+    }
+
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
         let vfs = self.vfs.upgrade().ok_or_else(|| io::Error::other(TargetError::Changed))?;
         let none =

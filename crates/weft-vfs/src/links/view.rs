@@ -69,6 +69,8 @@ pub(super) enum Stopped {
     Changed,
     /// It cannot be kept. Nothing is lost, but where it was kept is given up.
     NotKept,
+    /// The network cannot begin now, as others take too much.
+    Busy,
     /// The network failed so, where the view now ends.
     Failed(Failure),
 }
@@ -87,6 +89,24 @@ impl View {
     /// One of which nothing is computed yet.
     pub(super) fn new(targets: Targets, wants_keeping: bool) -> View {
         View { targets, wants_keeping, kept: None, runs: Vec::new(), end: None }
+    }
+
+    /// Whether anything runs of which others may be short.
+    pub(super) fn has_exported(&self) -> bool {
+        self.targets.link.network.is_exported() && (self.is_being_kept() || !self.runs.is_empty())
+    }
+
+    fn is_being_kept(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.run.is_some())
+    }
+
+    /// Ends what runs, to be begun anew when somebody reads on.
+    pub(super) fn rest(&mut self) {
+        if self.is_being_kept() {
+            self.give_up();
+            self.wants_keeping = true;
+        }
+        self.runs.clear();
     }
 
     /// Bytes that it keeps.
@@ -198,6 +218,9 @@ impl View {
 
 /// Why a network has no more to tell, when it ended so. What is wrong with it is logged.
 pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped {
+    if matches!(error, RunError::Stage { source: StageError::Busy(_), .. }) {
+        return Stopped::Busy;
+    }
     let kind = match target_error(error) {
         Some(TargetError::Changed) => return Stopped::Changed,
         Some(TargetError::Vfs(error)) => error.kind(),

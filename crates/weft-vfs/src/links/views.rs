@@ -66,6 +66,20 @@ impl Views {
         has_room
     }
 
+    /// Ends what runs of views that nobody reads at this moment, of half of them, those used longest ago first. Tells whether anything did.
+    pub(super) fn rest(&self) -> bool {
+        let views: Vec<_> = {
+            let table = self.0.lock();
+            let of = |version| table.views.get(version).map(|entry| entry.view.clone());
+            table.by_use.values().filter_map(of).collect()
+        };
+        let mut running: Vec<_> = views.iter().filter_map(|view| view.try_lock()).collect();
+        running.retain(|view| view.has_exported());
+        let half = running.len().div_ceil(2);
+        running.iter_mut().take(half).for_each(|view| view.rest());
+        half > 0
+    }
+
     /// Forgets the view of `version`.
     pub(super) fn forget(&self, version: &Version) {
         let gone = self.0.lock().remove(version);

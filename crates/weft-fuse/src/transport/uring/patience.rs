@@ -44,9 +44,9 @@ impl Patience {
         let waits = match (self.stance.get(), wait) {
             // As if they were at hand: those behind are likely to need the same ones.
             (_, Wait::Rows) => return Answer::Wait,
-            (Stance::Never, _) | (Stance::Read, Wait::Log) | (Stance::Read | Stance::Short { .. }, Wait::Commit) => {
-                false
-            }
+            (Stance::Never, _)
+            | (Stance::Read, Wait::Log)
+            | (Stance::Read | Stance::Short { .. }, Wait::Places | Wait::Network | Wait::Commit) => false,
             (Stance::Short { alone }, Wait::Read) => alone,
             (Stance::Read, Wait::Read) | (Stance::Short { .. }, Wait::Log) | (Stance::Ever, _) => true,
         };

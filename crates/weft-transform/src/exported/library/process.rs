@@ -6,20 +6,29 @@ use super::{started, worker};
 use crate::stage::StageError;
 use blake3::Hash;
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// Time that a library may take in all, for one stream.
 const ALL_TIME: Duration = Duration::from_hours(1);
+
+/// What takes longer than this may run on another processor than who waits for it. So long the socket waits.
+const SOON: Duration = Duration::from_millis(1);
+
+/// Where this process may run.
+static PROCESSORS: LazyLock<CpuSet> = LazyLock::new(|| sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()));
 
 /// Libraries that lie in memory, for processes that begin to run them.
 const IMAGES_MAX: usize = 8;
@@ -66,8 +75,8 @@ pub(super) struct Process {
     /// Time for one order, and what is left of the time for all.
     call: Duration,
     left: Duration,
-    /// How long the socket waits at most.
-    waits: Duration,
+    /// The one processor that it is to run on, if it is.
+    processor: Option<usize>,
 }
 
 impl Process {
@@ -80,6 +89,7 @@ impl Process {
         area.put(0, &wanted.words);
         let (socket, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(io::Error::from)?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(SOON)).map_err(io::Error::from)?;
         let program = worker::program().ok_or_else(|| StageError::data("this program cannot run libraries"))?;
         let mut command = Command::new(program);
         // What it does to confine itself it does once it runs: this process may have much memory, and another must not begin as a copy of that.
@@ -96,7 +106,7 @@ impl Process {
             _share: share,
             call: wanted.call,
             left: ALL_TIME,
-            waits: Duration::ZERO,
+            processor: None,
         };
         process.order(wanted.words.len(), false)?;
         Ok(process)
@@ -110,11 +120,37 @@ impl Process {
 
     fn order(&mut self, len: usize, is_last: bool) -> Result<(), StageError> {
         let order = Order { len: u32::try_from(len).expect("fits into the area"), is_last };
+        self.come_near();
         match send(&self.socket, &order.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) => Ok(()),
             Err(Errno::PIPE | Errno::CONNRESET) => Err(self.ended()),
             Err(error) => Err(io::Error::from(error).into()),
         }
+    }
+
+    /// Has it run on the processor where this thread is. While it works this thread waits, so they do not need two; and waking one that sleeps takes longer than
+    /// most pieces do.
+    fn come_near(&mut self) {
+        let here = sched_getcpu();
+        if self.processor != Some(here) {
+            let mut processors = CpuSet::new();
+            processors.set(here);
+            self.run_on(&processors);
+            self.processor = Some(here);
+        }
+    }
+
+    /// Has it run where it can, as it takes long.
+    fn go_anywhere(&mut self) {
+        if self.processor.take().is_some() {
+            self.run_on(&PROCESSORS);
+        }
+    }
+
+    fn run_on(&self, processors: &CpuSet) {
+        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
+        // Where it cannot be said, it only takes longer.
+        let _ = pid.map(|pid| sched_setaffinity(Some(pid), processors));
     }
 
     /// What it answers, within its time.
@@ -123,27 +159,34 @@ impl Process {
         let begun = Instant::now();
         let mut bytes = [0; BYTES];
         let count = loop {
+            match recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
+                Ok((count, _)) => break count,
+                Err(Errno::CONNRESET) => break 0,
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+            // It takes longer than the socket waits.
+            self.go_anywhere();
             let left = time.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return Err(StageError::Idle(time));
             }
-            // A signal makes it wait anew. Each order has the same time but for the last ones of an hour.
-            if self.waits != time {
-                set_socket_timeout(&self.socket, Timeout::Recv, Some(time)).map_err(io::Error::from)?;
-                self.waits = time;
-            }
-            match recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
-                Ok((count, _)) => break count,
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::CONNRESET) => break 0,
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
+            self.wait(left)?;
         };
         self.left = self.left.saturating_sub(begun.elapsed());
         match Reply::decode(&bytes[..count]) {
             Some(reply) => Ok(reply),
             None if count == 0 => Err(self.ended()),
             None => Err(StageError::data("the library's process answers what makes no sense")),
+        }
+    }
+
+    /// Waits for an answer, or so long.
+    fn wait(&self, time: Duration) -> Result<(), StageError> {
+        let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(io::Error::from(error).into()),
         }
     }
 

@@ -3,6 +3,7 @@
 //! One thread does both, as long as this process runs: when a thread ends, processes that it began are ended with it.
 
 use super::process::{Image, Process};
+use crate::exported::be_ordinary;
 use crate::stage::StageError;
 use parking_lot::Mutex;
 use std::process::Child;
@@ -111,7 +112,7 @@ pub(super) fn take(wanted: Wanted, goes_on: bool) -> Result<Process, StageError>
             });
             let share = share.ok_or_else(|| {
                 let gib = ALL_BYTES_MAX >> 30;
-                StageError::data(format!(
+                StageError::Busy(format!(
                     "there are {PROCESSES_MAX} processes of libraries already, or they may have {gib} GiB together"
                 ))
             })?;
@@ -138,6 +139,7 @@ pub(super) fn wait_for(child: Child) {
 }
 
 fn work(tasks: &Receiver<Task>) {
+    be_ordinary();
     loop {
         match tasks.recv_timeout(SPARE_TIME / 4) {
             Ok(Task::Start(wanted, share, to)) => {

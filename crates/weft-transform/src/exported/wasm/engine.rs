@@ -2,6 +2,7 @@
 
 use super::MEMORY_BYTES_MAX;
 use super::instance::Memories;
+use crate::exported::be_ordinary;
 use crate::stage::StageError;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -130,6 +131,7 @@ struct Clock {
 
 impl Clock {
     fn tick(&self) {
+        be_ordinary();
         let mut idle = 0;
         let mut locked = self.lock.lock();
         loop {

@@ -2,6 +2,7 @@
 
 use super::engine::{Running, TABLE_MAX, TICK, engine, module, said};
 use crate::exported::code::{AGAIN, Bounds, Code, ENDED, FAILED, Given, failure};
+use crate::exported::idle::AllWaiting;
 use crate::stage::StageError;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -132,12 +133,12 @@ impl Code for Instance {
     const NAME: &'static str = "module";
     const BYTES_MAX: usize = 4 << 20;
     const PIECE_BYTES: usize = 64 << 10;
-    const IDLE_MAX: usize = 2;
-    const ALL_IDLE_MAX: usize = 64;
+    const IDLE_MAX: usize = 64;
+    const BEGINNING: Duration = Duration::ZERO;
 
-    fn idle() -> &'static AtomicUsize {
-        static IDLE: AtomicUsize = AtomicUsize::new(0);
-        &IDLE
+    fn waiting() -> &'static AllWaiting<Instance> {
+        static WAITING: AllWaiting<Instance> = AllWaiting::new(Vec::new());
+        &WAITING
     }
 
     fn begin(bytes: &[u8], digest: blake3::Hash, bounds: Bounds, words: &[u8]) -> Result<Instance, StageError> {

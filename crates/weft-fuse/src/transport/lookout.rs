@@ -1,0 +1,160 @@
+//! Notices when a thread takes long over a request.
+//!
+//! A network of stages is mostly done sooner than another thread could be woken on another processor, but nobody knows before. So a thread that begins with one says
+//! so, and goes on; if it is not back after a [`TICK`] or two, the lookout acts for it. Invariant: for each beginning either [`Lookout::end`] is true or the lookout
+//! has acted, and never both.
+
+use super::scheduling::be_ordinary;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Time between two looks.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Looks at nobody after which the lookout sleeps.
+const QUIET_TICKS: u32 = 20;
+
+/// Looks after one thread at a time.
+pub(super) struct Lookout {
+    /// The beginning of who is at work; 0 for nobody.
+    at_work: AtomicU64,
+    begun: AtomicU64,
+    /// It waits to be woken. Either it sees that somebody is at work after it has said so, or that one sees it.
+    sleeps: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    has_started: bool,
+    has_ended: bool,
+}
+
+impl Lookout {
+    pub(super) fn new() -> Arc<Lookout> {
+        Arc::new(Lookout {
+            at_work: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            sleeps: AtomicBool::new(true),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// The calling thread is at work from now on. None if nobody will look after it. The first one's `act` is called, on another thread, for whoever is not back
+    /// in time.
+    pub(super) fn begin(self: &Arc<Lookout>, act: impl Fn() + Send + 'static) -> Option<NonZeroU64> {
+        let beginning = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        self.at_work.store(beginning, Ordering::SeqCst);
+        if self.sleeps.load(Ordering::SeqCst) && !self.wake(act) {
+            self.at_work.store(0, Ordering::SeqCst);
+            return None;
+        }
+        NonZeroU64::new(beginning)
+    }
+
+    fn wake(self: &Arc<Lookout>, act: impl Fn() + Send + 'static) -> bool {
+        let mut state = self.state.lock();
+        if !state.has_started {
+            let lookout = self.clone();
+            let started = thread::Builder::new().name("weft-lookout".into()).spawn(move || lookout.look(act));
+            state.has_started = started.is_ok();
+        }
+        let looks = state.has_started && !state.has_ended;
+        if looks {
+            self.sleeps.store(false, Ordering::SeqCst);
+            self.changed.notify_one();
+        }
+        looks
+    }
+
+    /// The thread that began so is back. False if it was acted for.
+    pub(super) fn end(&self, beginning: NonZeroU64) -> bool {
+        self.at_work.compare_exchange(beginning.get(), 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Nobody is looked after any more.
+    pub(super) fn stop(&self) {
+        self.state.lock().has_ended = true;
+        self.changed.notify_one();
+    }
+
+    fn look(&self, act: impl Fn()) {
+        be_ordinary();
+        let (mut seen, mut counted, mut quiet) = (0, 0, 0);
+        let mut state = self.state.lock();
+        while !state.has_ended {
+            self.changed.wait_for(&mut state, TICK);
+            let now = self.at_work.load(Ordering::SeqCst);
+            if let (true, Some(beginning)) = (now == seen, NonZeroU64::new(now))
+                && self.end(beginning)
+            {
+                MutexGuard::unlocked(&mut state, &act);
+            }
+            seen = now;
+            let begun = self.begun.load(Ordering::SeqCst);
+            quiet = if begun == counted && now == 0 { quiet + 1 } else { 0 };
+            counted = begun;
+            if quiet < QUIET_TICKS {
+                continue;
+            }
+            self.sleeps.store(true, Ordering::SeqCst);
+            while self.at_work.load(Ordering::SeqCst) == 0 && self.sleeps.load(Ordering::SeqCst) && !state.has_ended {
+                self.changed.wait(&mut state);
+            }
+            self.sleeps.store(false, Ordering::SeqCst);
+            quiet = 0;
+        }
+        self.sleeps.store(true, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn whoever_is_not_back_is_acted_for_once_and_nobody_else() {
+        let lookout = Lookout::new();
+        let (acted, acts) = channel();
+        let act = move || acted.send(()).expect("somebody hears it");
+        for _ in 0..3 {
+            for _ in 0..1000 {
+                let beginning = lookout.begin(act.clone()).expect("a thread");
+                // It may have been taken off its processor for as long as that.
+                if !lookout.end(beginning) {
+                    acts.recv().expect("acted");
+                }
+            }
+            let beginning = lookout.begin(act.clone()).expect("a thread");
+            acts.recv().expect("acted");
+            assert!(!lookout.end(beginning));
+        }
+        lookout.stop();
+        assert!(acts.try_recv().is_err());
+    }
+
+    #[test]
+    fn it_wakes_from_its_sleep() {
+        let lookout = Lookout::new();
+        let (acted, acts) = channel();
+        let act = move || acted.send(()).expect("somebody hears it");
+        assert!(lookout.end(lookout.begin(act.clone()).expect("a thread")) || acts.recv().is_ok());
+        while !lookout.sleeps.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        assert!(lookout.begin(act.clone()).is_some());
+        acts.recv().expect("acted");
+        lookout.stop();
+        while !lookout.sleeps.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        assert!(lookout.begin(act).is_none());
+    }
+}
