@@ -487,7 +487,7 @@ pub struct Open {
     /// them are for the user who mounts the volume, and for the super-user
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
-    /// Whose transformation links may run code that their maker brings (the stages exec and wasm)
+    /// Whose transformation links may run code that their maker brings (the stages exec, wasm and library)
     #[arg(long, value_name = "WHOSE", default_value = "root")]
     pub exported_stages: Whose,
     /// Never move access times

@@ -100,6 +100,7 @@ pub(super) fn take(wanted: Wanted, goes_on: bool) -> Result<Process, StageError>
         let mut spare = SPARE.lock();
         spare.iter().position(|spare| spare.of.is_like(&wanted)).map(|at| spare.swap_remove(at).process)
     };
+    let was_ready = spare.is_some();
     let tasks = TASKS.as_ref().ok_or_else(|| StageError::data("there is no thread to start processes"))?;
     let stopped = || StageError::data("the thread that starts processes has ended");
     let process = match spare {
@@ -121,7 +122,7 @@ pub(super) fn take(wanted: Wanted, goes_on: bool) -> Result<Process, StageError>
             receiver.recv().map_err(|_| stopped())??
         }
     };
-    if goes_on {
+    if goes_on || was_ready {
         // Without one it only takes longer.
         let _ = tasks.send(Task::Prepare(wanted));
     }
