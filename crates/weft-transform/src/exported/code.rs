@@ -62,6 +62,11 @@ pub(super) trait Code: Send + Sized + 'static {
     /// A copy of what was given; before the next call.
     fn copy(&self, range: Range<usize>) -> Buffer;
 
+    /// Whether it can still be called, after it has waited.
+    fn is_there(&mut self) -> bool {
+        true
+    }
+
     /// Forgets what it took of its time. Tells whether it takes so little memory that it may wait for more to do.
     fn rest(&mut self) -> bool;
 }

@@ -77,9 +77,17 @@ impl<C: Code> Idle<C> {
     }
 
     fn take_waiting(&self, stamp: &Stamp) -> Option<C> {
-        let mut all = C::waiting().lock();
-        let at = all.iter().rposition(|waiting| waiting.stage == self.stage && waiting.stamp == *stamp)?;
-        Some(all.remove(at).code)
+        let is_wanted = |waiting: &Waiting<C>| waiting.stage == self.stage && waiting.stamp == *stamp;
+        loop {
+            let mut code = {
+                let mut all = C::waiting().lock();
+                let at = all.iter().rposition(is_wanted)?;
+                all.remove(at).code
+            };
+            if code.is_there() {
+                return Some(code);
+            }
+        }
     }
 
     /// One works no more; what is left of it, if anything, waits.

@@ -68,6 +68,11 @@ impl Code for Process {
         self.area().copy(range)
     }
 
+    fn is_there(&mut self) -> bool {
+        // Where memory runs out, it is the first to go.
+        !self.has_ended()
+    }
+
     fn rest(&mut self) -> bool {
         self.forget_time();
         true

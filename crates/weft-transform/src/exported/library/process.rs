@@ -201,6 +201,10 @@ impl Process {
         StageError::data(format!("the library's process has ended with {how}"))
     }
 
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
     pub(super) fn area(&self) -> &Area {
         &self.area
     }

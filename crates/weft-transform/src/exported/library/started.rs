@@ -98,8 +98,9 @@ static TASKS: LazyLock<Option<Sender<Task>>> = LazyLock::new(|| {
 pub(super) fn take(wanted: Wanted, goes_on: bool) -> Result<Process, StageError> {
     let spare = {
         let mut spare = SPARE.lock();
-        spare.iter().position(|spare| spare.of.is_like(&wanted)).map(|at| spare.swap_remove(at).process)
+        spare.iter().position(|spare| spare.of.is_like(&wanted)).map(|at| spare.remove(at).process)
     };
+    let spare = spare.and_then(|mut process| (!process.has_ended()).then_some(process));
     let was_ready = spare.is_some();
     let tasks = TASKS.as_ref().ok_or_else(|| StageError::data("there is no thread to start processes"))?;
     let stopped = || StageError::data("the thread that starts processes has ended");
