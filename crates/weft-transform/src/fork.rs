@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weft_block::{Buffer, Rope, Slice};
 
 /// Bytes that a reader may be behind in memory.
@@ -39,6 +40,8 @@ struct Reader {
     waiting: usize,
     /// Whether what it has not taken is to be read from the file.
     is_behind: bool,
+    /// Set by itself, and seen when more comes.
+    has_left: Arc<AtomicBool>,
     is_gone: bool,
 }
 
@@ -46,6 +49,7 @@ struct Reader {
 struct Handle {
     fork: Arc<Mutex<Fork>>,
     number: usize,
+    has_left: Arc<AtomicBool>,
 }
 
 /// `count` streams, each of which has all that `before` gives.
@@ -54,12 +58,15 @@ pub(crate) fn fork(before: Box<dyn Pull>, count: usize) -> Vec<Box<dyn Pull>> {
 }
 
 fn fork_within(memory_bytes: usize, before: Box<dyn Pull>, count: usize) -> Vec<Box<dyn Pull>> {
-    let reader = || Reader { at: 0, slices: VecDeque::new(), waiting: 0, is_behind: false, is_gone: false };
-    let readers = (0..count).map(|_| reader()).collect();
+    let left: Vec<Arc<AtomicBool>> = (0..count).map(|_| Arc::default()).collect();
+    let reader =
+        |has_left| Reader { at: 0, slices: VecDeque::new(), waiting: 0, is_behind: false, has_left, is_gone: false };
+    let readers = left.iter().cloned().map(reader).collect();
     let fork =
         Fork { before, readers, spilled: None, memory_bytes, len: 0, spilled_from: 0, has_ended: false, failed: None };
     let fork = Arc::new(Mutex::new(fork));
-    (0..count).map(|number| Box::new(Handle { fork: fork.clone(), number }) as Box<dyn Pull>).collect()
+    let handle = |(number, has_left)| Box::new(Handle { fork: fork.clone(), number, has_left }) as Box<dyn Pull>;
+    left.into_iter().enumerate().map(handle).collect()
 }
 
 impl Pull for Handle {
@@ -82,9 +89,11 @@ impl Pull for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let reader = &mut self.fork.lock().readers[self.number];
-        reader.is_gone = true;
-        reader.slices.clear();
+        self.has_left.store(true, Ordering::Relaxed);
+        // Whoever has it may read what this thread holds, so it is not waited for: what is kept here goes when more comes, or with the fork.
+        if let Some(mut fork) = self.fork.try_lock() {
+            fork.readers[self.number].slices.clear();
+        }
     }
 }
 
@@ -121,6 +130,12 @@ impl Fork {
 
     /// Gives `rope` to all.
     fn add(&mut self, rope: &Rope) -> io::Result<()> {
+        for reader in &mut self.readers {
+            if reader.has_left.load(Ordering::Relaxed) && !reader.is_gone {
+                reader.is_gone = true;
+                reader.slices.clear();
+            }
+        }
         let room = self.memory_bytes;
         let is_too_far = |reader: &Reader| !reader.is_gone && reader.waiting + rope.len() > room;
         if self.spilled.is_none() && self.readers.iter().any(is_too_far) {
@@ -212,5 +227,23 @@ mod tests {
                 prop_assert!(which == leaves && expected.starts_with(read) || *read == expected);
             }
         }
+    }
+
+    /// Gives something, and lets go of another reader of the same meanwhile.
+    struct LettingGo(Arc<Mutex<Option<Box<dyn Pull>>>>);
+
+    impl Pull for LettingGo {
+        fn pull(&mut self) -> Result<Option<Rope>, RunError> {
+            Ok(self.0.lock().take().map(|_| Rope::from(vec![1])))
+        }
+    }
+
+    #[test]
+    fn a_reader_leaves_while_the_stream_is_read() {
+        let other = Arc::new(Mutex::new(None));
+        let mut readers = fork(Box::new(LettingGo(other.clone())), 2);
+        *other.lock() = readers.pop();
+        assert_eq!(readers[0].pull().unwrap().map(|rope| rope.to_vec()), Some(vec![1]));
+        assert!(readers[0].pull().unwrap().is_none());
     }
 }

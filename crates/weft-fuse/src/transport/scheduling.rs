@@ -11,7 +11,7 @@
 //! nothing to do. The watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel
 //! tells. It also keeps what works in the background off the processors where requests come fast.
 //! Invariants: a thread makes sure that the watcher is awake before it takes the policy; threads inherit the
-//! policy, so nobody starts one before [`Seat::be_ordinary`].
+//! policy, so nobody starts one before [`Seat::be_ordinary`], or the new one begins with [`be_ordinary`].
 
 mod background;
 mod policy;

@@ -74,8 +74,7 @@ impl Code for Process {
     }
 
     fn rest(&mut self) -> bool {
-        self.forget_time();
-        true
+        self.forget_time()
     }
 }
 

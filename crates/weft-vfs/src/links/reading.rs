@@ -64,18 +64,25 @@ impl Vfs {
 
     /// What `network`, which keeps places, makes of `bytes`; none if what it runs besides is not what it was.
     pub(super) fn applied(&self, network: &Network, bytes: Rope, files: &mut Targets) -> Result<Option<Rope>> {
-        let applied = if network.is_exported() {
+        if network.is_exported() {
             // Nobody knows how long that takes.
             self.may_wait(Wait::Places)?;
-            blocking::waiting(|| network.apply(bytes, files))
-        } else {
-            network.apply(bytes, files)
-        };
-        match applied.map_err(|error| stopped(self, files, &error)) {
-            Ok(applied) => Ok(Some(applied)),
-            Err(Stopped::Failed(failure)) => Err(failure.kind.into()),
-            Err(Stopped::Busy) => self.make_room(files.ino).map(|()| None),
-            Err(Stopped::Changed | Stopped::NotKept) => Ok(None),
+        }
+        loop {
+            let applied = if network.is_exported() {
+                blocking::waiting(|| network.apply(bytes.clone(), files))
+            } else {
+                network.apply(bytes.clone(), files)
+            };
+            return match applied.map_err(|error| stopped(self, files, &error)) {
+                Ok(applied) => Ok(Some(applied)),
+                Err(Stopped::Failed(failure)) => Err(failure.kind.into()),
+                Err(Stopped::Busy) => {
+                    self.make_room(files.ino)?;
+                    continue;
+                }
+                Err(Stopped::Changed | Stopped::NotKept) => Ok(None),
+            };
         }
     }
 

@@ -100,13 +100,14 @@ impl View {
         self.kept.as_ref().is_some_and(|kept| kept.run.is_some())
     }
 
-    /// Ends what runs, to be begun anew when somebody reads on.
-    pub(super) fn rest(&mut self) {
-        if self.is_being_kept() {
+    /// Lets go of what runs, to be begun anew when somebody reads on: whoever drops it must hold no view.
+    pub(super) fn rest(&mut self) -> impl Send + use<> {
+        let run = self.kept.as_mut().and_then(|kept| kept.run.take());
+        if run.is_some() {
             self.give_up();
             self.wants_keeping = true;
         }
-        self.runs.clear();
+        (run, std::mem::take(&mut self.runs))
     }
 
     /// Bytes that it keeps.

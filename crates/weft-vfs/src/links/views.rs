@@ -15,7 +15,11 @@ const VIEWS_MAX: usize = 1024;
 
 /// The views of a volume.
 #[derive(Default)]
-pub(crate) struct Views(Mutex<Table>);
+pub(crate) struct Views {
+    table: Mutex<Table>,
+    /// One at a time looks for what can rest: while one does, views seem to be read.
+    resting: Mutex<()>,
+}
 
 #[derive(Default)]
 struct Table {
@@ -35,7 +39,7 @@ struct Entry {
 impl Views {
     /// The view of what link `ino` leads to.
     pub(super) fn get(&self, vfs: &Vfs, ino: Ino, resolved: &Resolved) -> Arc<Mutex<View>> {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         let version = resolved.version;
         table.views.entry(version).or_insert_with(|| {
             let may = resolved.link.definition.memo && !vfs.options.read_only && vfs.options.memo_bytes_max > 0;
@@ -55,7 +59,7 @@ impl Views {
     /// The view of `version` keeps `bytes` now. Others go until there is room for all; false if there is none for this one.
     pub(super) fn keeps(&self, vfs: &Vfs, version: &Version, bytes: u64) -> bool {
         let max = vfs.options.memo_bytes_max;
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         let Some(entry) = table.views.get_mut(version) else { return false };
         let before = std::mem::replace(&mut entry.kept_bytes, bytes);
         table.kept_bytes = table.kept_bytes - before + bytes;
@@ -68,33 +72,39 @@ impl Views {
 
     /// Ends what runs of views that nobody reads at this moment, of half of them, those used longest ago first. Tells whether anything did.
     pub(super) fn rest(&self) -> bool {
-        let views: Vec<_> = {
-            let table = self.0.lock();
-            let of = |version| table.views.get(version).map(|entry| entry.view.clone());
-            table.by_use.values().filter_map(of).collect()
+        let _one = self.resting.lock();
+        let idle: Vec<_> = {
+            let table = self.table.lock();
+            let of = |version| table.views.get(version).map(|entry| &entry.view);
+            // Whoever reads one has it, too.
+            table.by_use.values().filter_map(of).filter(|view| Arc::strong_count(view) == 1).cloned().collect()
         };
-        let mut running: Vec<_> = views.iter().filter_map(|view| view.try_lock()).collect();
-        running.retain(|view| view.has_exported());
+        let runs = |view: &&Arc<Mutex<View>>| view.try_lock().is_some_and(|view| view.has_exported());
+        let running: Vec<_> = idle.iter().filter(runs).collect();
         let half = running.len().div_ceil(2);
-        running.iter_mut().take(half).for_each(|view| view.rest());
+        for view in &running[..half] {
+            // Ending takes locks of its own, so it is done without this one.
+            let run = view.try_lock().map(|mut view| view.rest());
+            drop(run);
+        }
         half > 0
     }
 
     /// Forgets the view of `version`.
     pub(super) fn forget(&self, version: &Version) {
-        let gone = self.0.lock().remove(version);
+        let gone = self.table.lock().remove(version);
         drop(gone);
     }
 
     /// Forgets all, so that what they keep is free again. Tells whether any kept something.
     pub(crate) fn clear(&self) -> bool {
-        let table = std::mem::take(&mut *self.0.lock());
+        let table = std::mem::take(&mut *self.table.lock());
         table.kept_bytes > 0
     }
 
     /// Bytes that views keep.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        self.0.lock().kept_bytes
+        self.table.lock().kept_bytes
     }
 }
 

@@ -21,6 +21,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+/// Time after which a process is not used for another stream: in all it has an hour of a processor ([`crate::exported::confined`]).
+const USED_TIME: Duration = Duration::from_mins(30);
+
 /// Time that a library may take in all, for one stream.
 const ALL_TIME: Duration = Duration::from_hours(1);
 
@@ -28,7 +31,8 @@ const ALL_TIME: Duration = Duration::from_hours(1);
 const SOON: Duration = Duration::from_millis(1);
 
 /// Where this process may run.
-static PROCESSORS: LazyLock<CpuSet> = LazyLock::new(|| sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()));
+pub(super) static PROCESSORS: LazyLock<CpuSet> =
+    LazyLock::new(|| sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()));
 
 /// Libraries that lie in memory, for processes that begin to run them.
 const IMAGES_MAX: usize = 8;
@@ -47,7 +51,7 @@ impl Image {
         let known = images.iter().position(|image| image.digest == digest).map(|at| images.remove(at));
         let image = match known {
             Some(image) => image,
-            None => Arc::new(Image::new(bytes, digest)?),
+            None => Arc::new(Image::new(bytes, digest).map_err(unusable)?),
         };
         images.push(image.clone());
         if images.len() > IMAGES_MAX {
@@ -75,6 +79,8 @@ pub(super) struct Process {
     /// Time for one order, and what is left of the time for all.
     call: Duration,
     left: Duration,
+    /// What earlier streams have used of it.
+    used: Duration,
     /// The one processor that it is to run on, if it is.
     processor: Option<usize>,
 }
@@ -82,14 +88,14 @@ pub(super) struct Process {
 impl Process {
     /// Starts one. It answers when it has loaded the library, and the library has taken the arguments, or has failed at that.
     pub(super) fn start(wanted: &started::Wanted, share: started::Share) -> Result<Process, StageError> {
-        let (area, theirs) = Area::new()?;
+        let (area, theirs) = Area::new().map_err(unusable)?;
         if wanted.words.len() > INPUT_BYTES {
             return Err(StageError::data("that is too much for a library"));
         }
         area.put(0, &wanted.words);
-        let (socket, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(io::Error::from)?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(SOON)).map_err(io::Error::from)?;
+        let (socket, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(unusable)?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(SOON)).map_err(unusable)?;
         let program = worker::program().ok_or_else(|| StageError::data("this program cannot run libraries"))?;
         let mut command = Command::new(program);
         // What it does to confine itself it does once it runs: this process may have much memory, and another must not begin as a copy of that.
@@ -97,7 +103,7 @@ impl Process {
         command
             .stdin(Stdio::from(other))
             .stdout(Stdio::from(theirs))
-            .stderr(Stdio::from(wanted.image.file.try_clone()?));
+            .stderr(Stdio::from(wanted.image.file.try_clone().map_err(unusable)?));
         let child = command.spawn().map_err(|error| StageError::data(format!("cannot start a process: {error}")))?;
         let mut process = Process {
             child: Some(child),
@@ -106,6 +112,7 @@ impl Process {
             _share: share,
             call: wanted.call,
             left: ALL_TIME,
+            used: Duration::ZERO,
             processor: None,
         };
         process.order(wanted.words.len(), false)?;
@@ -124,7 +131,7 @@ impl Process {
         match send(&self.socket, &order.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) => Ok(()),
             Err(Errno::PIPE | Errno::CONNRESET) => Err(self.ended()),
-            Err(error) => Err(io::Error::from(error).into()),
+            Err(error) => Err(unusable(error)),
         }
     }
 
@@ -163,7 +170,7 @@ impl Process {
                 Ok((count, _)) => break count,
                 Err(Errno::CONNRESET) => break 0,
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
+                Err(error) => return Err(unusable(error)),
             }
             // It takes longer than the socket waits.
             self.go_anywhere();
@@ -186,7 +193,7 @@ impl Process {
         let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(io::Error::from(error).into()),
+            Err(error) => Err(unusable(error)),
         }
     }
 
@@ -209,8 +216,11 @@ impl Process {
         &self.area
     }
 
-    pub(super) fn forget_time(&mut self) {
+    /// Begins to count its time anew. False if it has had too much already.
+    pub(super) fn forget_time(&mut self) -> bool {
+        self.used += ALL_TIME.saturating_sub(self.left);
         self.left = ALL_TIME;
+        self.used < USED_TIME
     }
 }
 
@@ -222,4 +232,9 @@ impl Drop for Process {
             started::wait_for(child);
         }
     }
+}
+
+/// What is said of a failure of the system.
+fn unusable(error: impl Into<io::Error>) -> StageError {
+    StageError::data(format!("the process of a library cannot be used: {}", error.into()))
 }

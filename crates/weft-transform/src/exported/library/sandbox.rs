@@ -2,7 +2,8 @@
 //!
 //! Before the library is loaded the process loses its privileges, gets its bounds, can open files in the directories of libraries for reading and no others (Landlock),
 //! and has those system calls alone that loading takes (seccomp); once it is loaded, those that computing takes. Others fail with `EPERM`. A kernel that cannot do
-//! all of that runs no library.
+//! all of that runs no library. What holds against any library is what was done before it was loaded: one that is set on it can, while it is loaded, undo what comes
+//! after, and so keep the calls that loading takes.
 
 use crate::exported::confined::{NOBODY, restrict};
 use landlock::{
@@ -23,7 +24,7 @@ const LIBRARIES: [&str; 7] =
     ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
 /// System calls that computing takes, and answering.
-const COMPUTING: [c_long; 22] = [
+const COMPUTING: [c_long; 21] = [
     libc::SYS_brk,
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
@@ -34,7 +35,6 @@ const COMPUTING: [c_long; 22] = [
     libc::SYS_getrandom,
     libc::SYS_gettid,
     libc::SYS_gettimeofday,
-    libc::SYS_madvise,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,
@@ -49,15 +49,8 @@ const COMPUTING: [c_long; 22] = [
 ];
 
 /// System calls that loading takes besides: `openat` for reading alone, and `prctl` for what comes with a further filter.
-const LOADING: [c_long; 7] = [
-    libc::SYS_close,
-    libc::SYS_faccessat,
-    libc::SYS_fstat,
-    libc::SYS_lseek,
-    libc::SYS_newfstatat,
-    libc::SYS_pread64,
-    libc::SYS_seccomp,
-];
+const LOADING: [c_long; 6] =
+    [libc::SYS_close, libc::SYS_faccessat, libc::SYS_fstat, libc::SYS_lseek, libc::SYS_newfstatat, libc::SYS_pread64];
 
 /// Flags of `openat` of which none may be there.
 const WRITING: i32 = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
@@ -90,15 +83,24 @@ pub(super) fn before_loading(memory_bytes: usize) -> Result<(), String> {
         .and_then(|rules| rules.add_rules(path_beneath_rules(LIBRARIES, AccessFs::from_read(ABI::V1))))
         .and_then(|rules| rules.restrict_self())
         .map_err(wrong("Landlock"))?;
-    let reading = condition(2, SeccompCmpOp::MaskedEq(WRITING.cast_unsigned().into()), 0)?;
-    let privileges = condition(0, SeccompCmpOp::Eq, libc::PR_SET_NO_NEW_PRIVS.cast_unsigned().into())?;
-    let rules = COMPUTING.into_iter().chain(LOADING).map(|call| (call, Vec::new()));
-    allow(rules.chain([(libc::SYS_openat, vec![reading]), (libc::SYS_prctl, vec![privileges])]))
+    let reading = rule(&[(2, SeccompCmpOp::MaskedEq(WRITING.cast_unsigned().into()), 0)])?;
+    let privileges = rule(&[(0, SeccompCmpOp::Eq, libc::PR_SET_NO_NEW_PRIVS.cast_unsigned().into())])?;
+    let filters = rule(&[(0, SeccompCmpOp::Eq, libc::SECCOMP_SET_MODE_FILTER.into()), (1, SeccompCmpOp::Eq, 0)])?;
+    let rules = [(libc::SYS_openat, reading), (libc::SYS_prctl, privileges), (libc::SYS_seccomp, filters)];
+    let rules = rules.into_iter().map(|(call, rule)| (call, vec![rule]));
+    allow(computing()?.into_iter().chain(LOADING.map(|call| (call, Vec::new()))).chain(rules))
 }
 
 /// Leaves this process what it needs to compute.
 pub(super) fn after_loading() -> Result<(), String> {
-    allow(COMPUTING.map(|call| (call, Vec::new())))
+    allow(computing()?)
+}
+
+fn computing() -> Result<Vec<(c_long, Vec<SeccompRule>)>, String> {
+    // Memory that is shared stays: who finds it gone may not get other memory for it.
+    let advice = rule(&[(2, SeccompCmpOp::Ne, libc::MADV_REMOVE.cast_unsigned().into())])?;
+    let calls = COMPUTING.iter().map(|call| (*call, Vec::new()));
+    Ok(calls.chain([(libc::SYS_madvise, vec![advice])]).collect())
 }
 
 /// Bytes of address space that this process has.
@@ -107,10 +109,13 @@ fn address_space() -> Option<u64> {
     Some(sizes.split(' ').next()?.parse::<u64>().ok()? * rustix::param::page_size() as u64)
 }
 
-fn condition(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompRule, String> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is, value)
-        .and_then(|condition| SeccompRule::new(vec![condition]))
-        .map_err(wrong("seccomp"))
+/// That all of these arguments are so.
+fn rule(arguments: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, String> {
+    let condition = |(at, is, value): &(u8, SeccompCmpOp, u64)| {
+        SeccompCondition::new(*at, SeccompCmpArgLen::Dword, is.clone(), *value)
+    };
+    let conditions = arguments.iter().map(condition).collect::<Result<_, _>>();
+    conditions.and_then(SeccompRule::new).map_err(wrong("seccomp"))
 }
 
 /// From now on nothing but these system calls.

@@ -2,10 +2,12 @@
 //!
 //! One thread does both, as long as this process runs: when a thread ends, processes that it began are ended with it.
 
-use super::process::{Image, Process};
+use super::process::{Image, PROCESSORS, Process};
 use crate::exported::be_ordinary;
+use crate::exported::code::Code;
 use crate::stage::StageError;
 use parking_lot::Mutex;
+use rustix::thread::sched_setaffinity;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, LazyLock};
@@ -79,6 +81,9 @@ struct Spare {
 
 static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
 
+/// How often it is looked whether a process that was killed has ended.
+const ENDING_TIME: Duration = Duration::from_millis(50);
+
 enum Task {
     /// Start one, and hand it over.
     Start(Wanted, Share, SyncSender<Result<Process, StageError>>),
@@ -109,7 +114,9 @@ pub(super) fn take(wanted: Wanted, goes_on: bool) -> Result<Process, StageError>
         None => {
             let share = Share::of(wanted.memory_bytes).or_else(|| {
                 // Whoever waits is worth less than who is wanted.
-                drop(std::mem::take(&mut *SPARE.lock()));
+                let spare = std::mem::take(&mut *SPARE.lock());
+                let idle = std::mem::take(&mut *Process::waiting().lock());
+                drop((spare, idle));
                 Share::of(wanted.memory_bytes)
             });
             let share = share.ok_or_else(|| {
@@ -142,19 +149,22 @@ pub(super) fn wait_for(child: Child) {
 
 fn work(tasks: &Receiver<Task>) {
     be_ordinary();
+    // If it cannot be, it is only slower.
+    let _ = sched_setaffinity(None, &PROCESSORS);
+    let mut ending: Vec<Child> = Vec::new();
     loop {
-        match tasks.recv_timeout(SPARE_TIME / 4) {
+        let patience = if ending.is_empty() { SPARE_TIME / 4 } else { ENDING_TIME };
+        match tasks.recv_timeout(patience) {
             Ok(Task::Start(wanted, share, to)) => {
                 // Whoever wanted it may be gone.
                 let _ = to.send(Process::start(&wanted, share));
             }
             Ok(Task::Prepare(wanted)) => prepare(wanted),
-            Ok(Task::Wait(mut child)) => {
-                let _ = child.wait();
-            }
+            Ok(Task::Wait(child)) => ending.push(child),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+        ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         // They are dropped when nobody holds the lock any more: that is a task for this thread.
         let old: Vec<Spare> = SPARE.lock().extract_if(.., |spare| spare.since.elapsed() > SPARE_TIME).collect();
         drop(old);

@@ -5,6 +5,7 @@
 
 use super::area::{Area, INPUT_BYTES};
 use super::message::{BYTES, Order, Reply};
+use super::process::PROCESSORS;
 use super::sandbox;
 use crate::exported::code::{AGAIN, ENDED, FAILED};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
@@ -14,7 +15,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// The first argument of such a process.
 pub(super) const WORD: &str = "run-library";
@@ -25,6 +26,8 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 pub fn set_program(program: PathBuf) {
     // The first one stays.
     let _ = PROGRAM.set(program);
+    // Threads that begin later may be bound to few processors.
+    LazyLock::force(&PROCESSORS);
 }
 
 pub(super) fn program() -> Option<&'static PathBuf> {
@@ -74,7 +77,9 @@ fn run(memory_bytes: usize) -> io::Result<()> {
     };
     // Whatever else this process may have is not for the library.
     // SAFETY: nothing in this process uses other files yet.
-    unsafe { libc::close_range(3, u32::MAX, 0) };
+    if unsafe { libc::close_range(3, u32::MAX, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
     let answer = |reply: &Reply| rustix::io::write(socket, &reply.encode());
     let next = || -> io::Result<Option<Order>> {
         let mut bytes = [0; BYTES];
