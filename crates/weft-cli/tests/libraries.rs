@@ -1,38 +1,14 @@
 //! Shared libraries as stages: what they may do, and that nothing they do harms anybody else. They are compiled from C here.
 
+#[path = "../../weft-transform/tests/given/mod.rs"]
+mod given;
+
 use proptest::prelude::*;
-use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use weft_block::Slice;
-use weft_transform::{Network, Run, RunError, Source, Sources, StageError};
-
-/// Bytes in pieces, and a library as file $1.
-struct Given {
-    pieces: Vec<Vec<u8>>,
-    library: Vec<u8>,
-}
-
-struct Pieces(std::vec::IntoIter<Vec<u8>>);
-
-impl Source for Pieces {
-    fn next(&mut self) -> io::Result<Option<Slice>> {
-        Ok(self.0.next().map(Slice::from))
-    }
-}
-
-impl Sources for Given {
-    fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        Ok(Box::new(Pieces(self.pieces.clone().into_iter())))
-    }
-
-    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        assert_eq!(number, 0);
-        Ok(Box::new(Pieces(vec![self.library.clone()].into_iter())))
-    }
-}
+use weft_transform::{RunError, StageError};
 
 /// The library that `text` is, in C.
 fn compile(text: &str) -> Vec<u8> {
@@ -55,13 +31,7 @@ fn advancing(body: &str) -> String {
 
 fn run_bytes(network: &str, library: &[u8], input: &[u8], piece: usize) -> Result<Vec<u8>, RunError> {
     weft_transform::worker::set_program(env!("CARGO_BIN_EXE_weft").into());
-    let network = Network::parse(network).expect("a network");
-    let pieces = input.chunks(piece).map(<[u8]>::to_vec).collect();
-    let mut made = Vec::new();
-    for rope in Run::start(&network, &mut Given { pieces, library: library.to_vec() })? {
-        made.extend(rope?.to_vec());
-    }
-    Ok(made)
+    given::run_bytes(network, library, input, piece)
 }
 
 fn run(network: &str, library: &str, input: &[u8], piece: usize) -> Result<Vec<u8>, RunError> {

@@ -1,48 +1,14 @@
 //! WebAssembly modules as stages: what they may do, and that nothing they do harms anybody else.
 
+mod given;
+
+use given::run_bytes;
 use proptest::prelude::*;
-use std::io;
 use std::time::Duration;
-use weft_block::Slice;
-use weft_transform::{Network, Run, RunError, Source, Sources, StageError};
-
-/// Bytes in pieces, and then a module as file $1.
-struct Given {
-    pieces: Vec<Vec<u8>>,
-    module: Vec<u8>,
-}
-
-struct Pieces(std::vec::IntoIter<Vec<u8>>);
-
-impl Source for Pieces {
-    fn next(&mut self) -> io::Result<Option<Slice>> {
-        Ok(self.0.next().map(Slice::from))
-    }
-}
-
-impl Sources for Given {
-    fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        Ok(Box::new(Pieces(self.pieces.clone().into_iter())))
-    }
-
-    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        assert_eq!(number, 0);
-        Ok(Box::new(Pieces(vec![self.module.clone()].into_iter())))
-    }
-}
-
-fn run_bytes(network: &str, module: Vec<u8>, input: &[u8], piece: usize) -> Result<Vec<u8>, RunError> {
-    let network = Network::parse(network).expect("a network");
-    let pieces = input.chunks(piece).map(<[u8]>::to_vec).collect();
-    let mut made = Vec::new();
-    for rope in Run::start(&network, &mut Given { pieces, module })? {
-        made.extend(rope?.to_vec());
-    }
-    Ok(made)
-}
+use weft_transform::{Network, RunError, StageError};
 
 fn run(network: &str, module: &str, input: &[u8], piece: usize) -> Result<Vec<u8>, RunError> {
-    run_bytes(network, wat::parse_str(module).expect("a module"), input, piece)
+    run_bytes(network, &wat::parse_str(module).expect("a module"), input, piece)
 }
 
 /// What `module` fails with.
@@ -165,7 +131,7 @@ fn what_a_module_may_not_do_is_an_error_that_says_so() {
     let outside = r#"(module (memory (export "memory") 1) (func (export "weft_input") (param i32) (result i32) (i32.const 65533))
         (func (export "weft_advance") (param i32 i32 i32) (result i64) (i64.const 0)))"#;
     assert!(failure("wasm $1", outside).to_string().contains("4 bytes from 65533 on"));
-    let bytes = run_bytes("wasm $1", b"no module".to_vec(), b"a", 1).unwrap_err().to_string();
+    let bytes = run_bytes("wasm $1", b"no module", b"a", 1).unwrap_err().to_string();
     assert!(bytes.contains("no WebAssembly module"), "{bytes}");
 }
 
