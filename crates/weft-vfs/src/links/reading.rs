@@ -64,25 +64,26 @@ impl Vfs {
 
     /// What `network`, which keeps places, makes of `bytes`; none if what it runs besides is not what it was.
     pub(super) fn applied(&self, network: &Network, bytes: Rope, files: &mut Targets) -> Result<Option<Rope>> {
-        if network.is_exported() {
+        let apply =
+            |bytes, files: &mut Targets| network.apply(bytes, files).map_err(|error| stopped(self, files, &error));
+        let applied = if network.is_exported() {
             // Nobody knows how long that takes.
             self.may_wait(Wait::Places)?;
-        }
-        loop {
-            let applied = if network.is_exported() {
-                blocking::waiting(|| network.apply(bytes.clone(), files))
-            } else {
-                network.apply(bytes.clone(), files)
-            };
-            return match applied.map_err(|error| stopped(self, files, &error)) {
-                Ok(applied) => Ok(Some(applied)),
-                Err(Stopped::Failed(failure)) => Err(failure.kind.into()),
-                Err(Stopped::Busy) => {
-                    self.make_room(files.ino)?;
-                    continue;
+            loop {
+                // The bytes stay, to begin anew with.
+                match blocking::waiting(|| apply(bytes.clone(), files)) {
+                    Err(Stopped::Busy) => self.make_room(files.ino)?,
+                    applied => break applied,
                 }
-                Err(Stopped::Changed | Stopped::NotKept) => Ok(None),
-            };
+            }
+        } else {
+            // Native stages edit in place what nobody else has; they are never busy.
+            apply(bytes, files)
+        };
+        match applied {
+            Ok(applied) => Ok(Some(applied)),
+            Err(Stopped::Failed(failure)) => Err(failure.kind.into()),
+            Err(Stopped::Changed | Stopped::NotKept | Stopped::Busy) => Ok(None),
         }
     }
 

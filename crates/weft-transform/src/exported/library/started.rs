@@ -44,7 +44,6 @@ pub(super) struct Share {
     memory_bytes: usize,
 }
 
-#[derive(Default)]
 struct All {
     processes: usize,
     memory_bytes: usize,

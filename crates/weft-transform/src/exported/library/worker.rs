@@ -137,7 +137,7 @@ impl<'a> Loaded<'a> {
             // SAFETY: as the header says; the area has so many bytes.
             Some(begin) => match unsafe { begin(self.area.start(), order.len) } {
                 0 => Ok(()),
-                _ => Err(String::from_utf8_lossy(self.said().unwrap_or(NOTHING_SAID)).into_owned()),
+                _ => Err(String::from_utf8_lossy(self.said()).into_owned()),
             },
         }
     }
@@ -149,7 +149,7 @@ impl<'a> Loaded<'a> {
                 // SAFETY: as the header says; the area has so many bytes.
                 let given = unsafe { (self.advance)(self.area.start(), order.len, order.is_last.into()) };
                 if given.told == FAILED {
-                    return self.said().map_or(Reply::Failed { range: 0..0 }, |said| failed(self.area, said));
+                    return failed(self.area, self.said());
                 }
                 (given.at, len_of(&given), given.told)
             }
@@ -171,18 +171,16 @@ impl<'a> Loaded<'a> {
         Reply::Given { range, has_more: flags & AGAIN != 0, has_ended: flags & ENDED != 0 }
     }
 
-    /// Why it has failed, if it says.
-    fn said(&self) -> Option<&[u8]> {
+    /// Why it has failed; empty if it does not say.
+    fn said(&self) -> &[u8] {
+        let Some(message) = &self.message else { return &[] };
         // SAFETY: as the header says, and as above.
         unsafe {
-            let told = self.message.as_ref()?();
-            (told.told != FAILED).then(|| slice(told.at, len_of(&told)))
+            let told = message();
+            if told.told == FAILED { &[] } else { slice(told.at, len_of(&told)) }
         }
     }
 }
-
-/// What a failure is, of which nobody says more.
-const NOTHING_SAID: &[u8] = b"the library has failed, and does not say why";
 
 fn len_of(told: &Told) -> usize {
     usize::try_from(told.told & (AGAIN - 1)).expect("30 bits")
