@@ -77,8 +77,8 @@ pub enum Command {
     Stats(Stats),
     /// Make a transformation link: a file whose content is what a network of stages makes of other files
     ///
-    /// It follows its targets as they change, and is as readable as they are. It can be written where each stage can be undone and keeps each byte in
-    /// its place. Works in a mounted volume, and with VOLUME:PATH in one that is not.
+    /// It follows its targets as they change, and is as readable as they are. It can be written where each stage can be undone: at once if each keeps
+    /// every byte in its place, else as a whole when the writer closes it. Works in a mounted volume, and with VOLUME:PATH in one that is not.
     Link(Link),
     /// Transform bytes by a network of stages
     ///
@@ -115,7 +115,7 @@ pub struct Link {
     /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...
     #[arg(short, long, visible_alias = "read", required_unless_present_any = ["show", "members"])]
     pub network: Option<String>,
-    /// What is done to bytes that are written through it, instead of what undoes each stage; both networks must keep each byte in its place
+    /// What is done to bytes that are written through it, instead of what undoes each stage
     #[arg(long, value_name = "NETWORK", conflicts_with_all = ["show", "members"])]
     pub write: Option<String>,
     /// Make a view of a directory instead: whatever is in it is seen transformed, at any depth, as it is at the time
@@ -134,6 +134,10 @@ pub struct Link {
     /// Whether what it gives is kept, so that it is computed once
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub memo: OnOff,
+    /// Leave its length open, 0 for whoever asks, until somebody has read it to its end, if nothing tells it before: listing it then computes nothing.
+    /// Programs read it as they read files of /proc
+    #[arg(long, conflicts_with_all = ["show", "members"])]
+    pub lazy: bool,
     /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are one
     #[arg(long, conflicts_with = "show")]
     pub no_fuse: bool,

@@ -7,6 +7,7 @@ mod init;
 mod inodes;
 mod links;
 mod locks;
+mod opens;
 #[cfg(test)]
 mod tests;
 mod xattrs;
@@ -70,6 +71,8 @@ pub(crate) struct Server {
     notifier: OnceLock<Arc<Notifier>>,
     /// If the volume keeps the locks of programs.
     locks: Option<MountLocks>,
+    /// Whether the volume has links that want to know of opens.
+    opens: bool,
     links: Arc<Forgetting>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
@@ -84,6 +87,13 @@ impl Server {
         wakefulness: Option<Wakefulness>,
         scheduling: Option<Scheduling>,
     ) -> Server {
+        let opens = vfs.wants_opens().inspect_err(|error| {
+            weft_vfs::say(format_args!("cannot tell whether links want to know of opens: {error}"))
+        });
+        let opens = opens.unwrap_or(false);
+        if opens {
+            vfs.tells_of_opens();
+        }
         let locks = (options.locks == LockKeeper::Volume).then(|| MountLocks::new(vfs.clone()));
         Server {
             vfs,
@@ -92,6 +102,7 @@ impl Server {
             scheduling,
             notifier: OnceLock::new(),
             locks,
+            opens,
             links: Arc::default(),
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
@@ -199,7 +210,8 @@ impl Server {
             Opcode::Fallocate => self.fallocate(ino, body),
             Opcode::Lseek => self.lseek(ino, body, reply),
             Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy_file_range(opcode, ino, body, reply),
-            Opcode::Fsync | Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
+            Opcode::Fsync => self.fsync(ino, body),
+            Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
             Opcode::Statfs => Some(self.statfs(reply)),
             Opcode::Setxattr => self.setxattr(caller, ino, body),
             Opcode::Getxattr => self.getxattr(ino, body, reply),
@@ -207,7 +219,7 @@ impl Server {
             Opcode::Removexattr => self.removexattr(ino, body),
             Opcode::Readdir => self.readdir(ino, body, reply),
             Opcode::Readdirplus => self.readdirplus(caller, ino, body, reply),
-            Opcode::Open => Some(self.open(reply)),
+            Opcode::Open => self.open(ino, body, reply),
             Opcode::Flush => self.flush(ino, body),
             Opcode::Release => self.release(ino, body),
             Opcode::Releasedir | Opcode::Destroy => Some(Ok(())),

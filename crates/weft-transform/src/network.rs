@@ -71,7 +71,7 @@ impl Network {
     }
 
     /// Whether it reads files by their numbers.
-    pub(crate) fn reads_files(&self) -> bool {
+    pub fn reads_files(&self) -> bool {
         fn reads(parts: &[Part]) -> bool {
             parts.iter().any(|part| match part {
                 Part::File { .. } => true,

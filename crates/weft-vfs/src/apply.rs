@@ -11,7 +11,7 @@ pub(crate) use attributes::CAPABILITY;
 pub(crate) use content::taken;
 pub(crate) use entries::{ACCESS_ACL, DEFAULT_ACL};
 
-use crate::mutation::Mutation;
+use crate::mutation::{Mutation, Replacement};
 use crate::state::State;
 use crate::stop::Stop;
 
@@ -43,6 +43,15 @@ impl State {
                 self.know_lost(to.0, *lost)?;
                 self.apply_share(*from, *to, *count, *size)?;
                 self.apply_written(to.0, *lost, *time);
+                Ok(())
+            }
+            Mutation::Replace { ino, with, lost, time } => {
+                self.know_lost(*ino, *lost)?;
+                match with {
+                    Replacement::Bytes(bytes) => self.apply_replace(*ino, bytes)?,
+                    Replacement::ContentOf(from) => self.apply_replace_by(*ino, *from)?,
+                }
+                self.apply_written(*ino, *lost, *time);
                 Ok(())
             }
             Mutation::Xattr { ino, name, value, permissions, time } => {

@@ -3,7 +3,7 @@
 
 use crate::acl::Acl;
 use crate::journal::Journal;
-use crate::mutation::{Mutation, decode, encode};
+use crate::mutation::{Mutation, Replacement, decode, encode};
 use weft_store::Ino;
 
 /// Takes `bytes` as operations of the intent log. What decodes must encode to what decodes to the same.
@@ -39,7 +39,9 @@ fn fold(mutation: &mut Mutation<'_>, inodes: u64) {
         Mutation::Remove { parent, .. } => [Some(parent), None],
         Mutation::Rename { from, to, .. } => [Some(&mut from.0), Some(&mut to.0)],
         Mutation::Share { from, to, .. } => [Some(&mut from.0), Some(&mut to.0)],
+        Mutation::Replace { ino, with: Replacement::ContentOf(from), .. } => [Some(ino), Some(from)],
         Mutation::Attributes { ino, .. }
+        | Mutation::Replace { ino, .. }
         | Mutation::Write { ino, .. }
         | Mutation::Zero { ino, .. }
         | Mutation::Xattr { ino, .. } => [Some(ino), None],

@@ -9,8 +9,10 @@
 //! what could not be read without it.
 
 mod definition;
+mod drafts;
 mod folder;
 mod members;
+mod opening;
 mod reading;
 mod rename;
 mod resolve;
@@ -23,7 +25,9 @@ mod writing;
 
 pub(crate) use definition::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
+pub(crate) use drafts::Drafts;
 pub(crate) use members::Indexes;
+pub use opening::{OPENS, Opening};
 pub(crate) use resolve::Length;
 pub use unstored::is_unstored;
 pub(crate) use views::Views;

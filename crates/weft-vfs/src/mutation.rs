@@ -36,6 +36,8 @@ pub(crate) enum Mutation<'a> {
     Zero { ino: Ino, offset: u64, len: u64, size: u64, lost: Lost, time: Timestamp },
     /// `count` whole blocks of one file shared into another. Then the target's size set.
     Share { from: (Ino, u64), to: (Ino, u64), count: u64, size: u64, lost: Lost, time: Timestamp },
+    /// All content of a file made something else.
+    Replace { ino: Ino, with: Replacement<'a>, lost: Lost, time: Timestamp },
     /// An extended attribute set or removed, and permission bits that follow from it.
     Xattr { ino: Ino, name: Name, value: Option<Cow<'a, [u8]>>, permissions: Option<u32>, time: Timestamp },
 }
@@ -54,6 +56,7 @@ impl Mutation<'_> {
             | Mutation::Attributes { ino, .. }
             | Mutation::Write { ino, .. }
             | Mutation::Zero { ino, .. }
+            | Mutation::Replace { ino, .. }
             | Mutation::Xattr { ino, .. } => *ino,
         }
     }
@@ -76,9 +79,21 @@ impl Mutation<'_> {
                 let whole = range(from.1, *count) && range(to.1, *count) && range(0, *size);
                 known(&from.0) && known(&to.0) && whole
             }
-            Mutation::Xattr { ino, .. } => known(ino),
+            Mutation::Replace { ino, with: Replacement::Bytes(_), .. } | Mutation::Xattr { ino, .. } => known(ino),
+            Mutation::Replace { ino, with: Replacement::ContentOf(from), .. } => {
+                known(ino) && known(from) && ino != from
+            }
         }
     }
+}
+
+/// What the content of a file is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Replacement<'a> {
+    /// These bytes.
+    Bytes(Cow<'a, [u8]>),
+    /// What this other file holds: its blocks are shared.
+    ContentOf(Ino),
 }
 
 /// Privileges that a file loses when its content changes.

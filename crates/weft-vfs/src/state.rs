@@ -9,7 +9,7 @@ use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::journal::Journal;
-use crate::links::{Length, Version, Watches, is_unstored};
+use crate::links::{Drafts, Length, Version, Watches, is_unstored};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
@@ -60,6 +60,10 @@ pub(crate) struct State {
     pub(crate) exported: Exported,
     /// Whose links may use keys, beside the super-user's.
     pub(crate) keys_of: Option<u32>,
+    /// Whether the way in tells when files are opened and closed.
+    pub(crate) is_told_of_opens: bool,
+    /// What is being written to links that are written as a whole.
+    pub(crate) drafts: Drafts,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
@@ -105,6 +109,8 @@ impl State {
             finished: 0,
             exported: options.exported,
             keys_of: options.keys.as_ref().map(|keys| keys.uid),
+            is_told_of_opens: false,
+            drafts: Drafts::default(),
             watches: Watches::default(),
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),

@@ -57,7 +57,7 @@ impl State {
     }
 
     fn look(&mut self, ino: Ino) -> Result<Attributes, Stop> {
-        self.attributes(ino)
+        self.attributes_measured(ino)
     }
 }
 

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
-use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, Vfs, ViewKind};
+use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, OPENS, Vfs, ViewKind};
 
 /// Permission bits of a link that is made; its targets may take some away.
 fn permissions(definition: &LinkDefinition) -> u32 {
@@ -40,6 +40,7 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
         network: arguments.network.clone().unwrap_or_else(|| "identity".into()),
         write: arguments.write.clone(),
         memo: arguments.memo == OnOff::On,
+        lazy: arguments.lazy,
         fuse: !arguments.no_fuse,
         view: match (arguments.dir, arguments.members) {
             (true, _) => ViewKind::Directory { rename, only },
@@ -131,6 +132,13 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
         bail!("links that use keys are for whoever mounts the volume to make ('weft mount --keys')");
     }
     set?;
+    if order.definition.wants_opens() && !tells_of_opens(device) {
+        let lacks =
+            if order.definition.lazy { "its length is computed when it is asked for" } else { "it can only be read" };
+        eprintln!(
+            "weft: until the volume is mounted anew, {lacks}: only then the kernel tells of opening and closing files"
+        );
+    }
     let made = directory.join(OsStr::from_bytes(&order.name));
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
     if renamed.is_err() {
@@ -138,6 +146,14 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
         let _ = std::fs::remove_file(&made).or_else(|_| std::fs::remove_dir(&made));
     }
     Ok(renamed?)
+}
+
+/// Whether the daemon of a mount hears of files being opened and closed.
+fn tells_of_opens(device: u64) -> bool {
+    let Some(root) = mounted::root_of(device) else { return true };
+    let mut value = [0; 16];
+    let len = rustix::fs::getxattr(root, OsStr::from_bytes(OPENS), &mut value[..]);
+    len.is_ok_and(|len| &value[..len] == b"told")
 }
 
 fn umask() -> u32 {
@@ -185,7 +201,7 @@ fn find_itself(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Ino> {
 }
 
 fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
-    let LinkDefinition { targets, network: text, write, memo, fuse: _, view } = &order.definition;
+    let LinkDefinition { targets, network: text, write, memo, lazy, fuse: _, view } = &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
     let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
     if arguments.json {
@@ -202,7 +218,7 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
             ViewKind::Members => json!("members"),
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
-        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "stages": stages, "directory": directory });
+        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "lazy": lazy, "stages": stages, "directory": directory });
         println!("{value:#}");
     } else if arguments.dot {
         print!("{}", picture::dot(&network, &shown));
@@ -213,6 +229,7 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
         println!("network  {text}");
         write.iter().for_each(|text| println!("write    {text}"));
         println!("memo     {}", if *memo { "on" } else { "off" });
+        println!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
         match view {
             ViewKind::File => {}
             ViewKind::Members => println!("view     of the members of an archive"),

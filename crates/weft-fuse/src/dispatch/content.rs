@@ -1,26 +1,30 @@
 //! Requests about the content of files.
 
 use super::{Failure, Outcome, Server};
-use crate::protocol::flags::WRITE_KILL_SUIDGID;
+use crate::protocol::flags::{READ_LOCKOWNER, WRITE_KILL_SUIDGID};
 use crate::protocol::{Body, DATA_BYTES_MAX, Opcode, Reply};
 use weft_vfs::{AllocateMode, Ino, Privileges, Whence};
 
 impl Server {
     pub(super) fn read(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         body.skip(8)?;
-        let (offset, size) = (body.u64()?, body.u32()? as usize);
-        Some(
-            self.vfs
-                .read(ino, offset, size.min(DATA_BYTES_MAX))
-                .map_err(Failure::from)
-                .map(|data| reply.set_data(data)),
-        )
+        let (offset, size, flags) = (body.u64()?, body.u32()? as usize, body.u32()?);
+        let size = size.min(DATA_BYTES_MAX);
+        // To the page cache, what is missing in an answer is missing in the file.
+        let is_direct = self.opens && flags & READ_LOCKOWNER != 0;
+        let read = if is_direct { self.vfs.read_some(ino, offset, size) } else { self.vfs.read(ino, offset, size) };
+        Some(read.map_err(Failure::from).map(|data| reply.set_data(data)))
     }
 
     pub(super) fn write(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let (number, offset, size, flags) = (body.u64()?, body.u64()?, body.u32()?, body.u32()?);
         body.skip(8)?;
-        let (offset, size, flags) = (body.u64()?, body.u32()?, body.u32()?);
-        body.skip(16)?;
+        let appends = body.u32()?.cast_signed() & libc::O_APPEND != 0;
+        body.skip(4)?;
+        let offset = match self.place(ino, number, offset, appends) {
+            Ok(offset) => offset,
+            Err(failure) => return Some(Err(failure)),
+        };
         let data = body.bytes(size as usize)?;
         let kill = flags & WRITE_KILL_SUIDGID != 0;
         Some(self.vfs.write(ino, offset, data, kill).map_err(Failure::from).map(|privileges| {

@@ -4,7 +4,7 @@
 
 use super::{Failure, Outcome, Server};
 use crate::notify::Notifier;
-use crate::protocol::flags::{FOPEN_KEEP_CACHE, LK_FLOCK, RELEASE_FLOCK_UNLOCK};
+use crate::protocol::flags::LK_FLOCK;
 use crate::protocol::{Body, Header, Reply};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ impl MountLocks {
         MountLocks { client: vfs.locks().client(), vfs, waiting: Arc::default() }
     }
 
-    fn owner(&self, number: u64) -> LockOwner {
+    pub(super) fn owner(&self, number: u64) -> LockOwner {
         LockOwner { client: self.client, name: Arc::new(number.to_ne_bytes()) }
     }
 
@@ -68,39 +68,6 @@ pub(super) enum Patience {
 }
 
 impl Server {
-    /// Told of, so that the kernel tells when the file is closed.
-    pub(super) fn open(&self, reply: &mut Reply) -> Outcome {
-        if self.locks.is_none() {
-            // The kernel then keeps what it needs itself, and does not ask again.
-            return Err(Failure::Errno(libc::ENOSYS));
-        }
-        reply.u64(0);
-        reply.u32(FOPEN_KEEP_CACHE);
-        reply.u32(0);
-        Ok(())
-    }
-
-    /// A process has closed the file once: it holds no ranges of it any more (POSIX close()).
-    pub(super) fn flush(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
-        let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
-        body.skip(16)?;
-        let owner = locks.owner(body.u64()?);
-        self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
-        Some(Ok(()))
-    }
-
-    /// The file was closed for the last time.
-    pub(super) fn release(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
-        if let Some(locks) = &self.locks {
-            body.skip(12)?;
-            if body.u32()? & RELEASE_FLOCK_UNLOCK != 0 {
-                let owner = locks.owner(body.u64()?);
-                self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
-            }
-        }
-        Some(Ok(()))
-    }
-
     pub(super) fn getlk(&self, header: &Header, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
         let (request, _) = match locks.parse(header.unique, &mut body)? {

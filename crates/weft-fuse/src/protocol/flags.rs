@@ -43,8 +43,15 @@ pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// SETXATTR: setting this ACL clears set-group-id.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
+/// OPEN: nothing is read from the page cache, or written to it.
+pub(crate) const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// OPEN: what the page cache holds stays valid.
 pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
+/// OPEN: nobody needs to know of each close().
+pub(crate) const FOPEN_NOFLUSH: u32 = 1 << 5;
+
+/// READ: the program asks, and not the page cache.
+pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 
 /// GETLK, SETLK, SETLKW: flock(2), not fcntl().
 pub(crate) const LK_FLOCK: u32 = 1 << 0;

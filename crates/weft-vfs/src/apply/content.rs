@@ -134,6 +134,33 @@ impl State {
         self.dirty_bytes -= clean;
     }
 
+    /// Makes `bytes` all that file `ino` holds.
+    pub(super) fn apply_replace(&mut self, ino: Ino, bytes: &[u8]) -> Result<(), Stop> {
+        self.file(ino)?;
+        self.account_empty(ino);
+        // Of an empty file nothing has to be fetched.
+        self.apply_write(ino, 0, bytes)
+    }
+
+    /// Makes what file `from` holds all that file `ino` does.
+    pub(super) fn apply_replace_by(&mut self, ino: Ino, from: Ino) -> Result<(), Stop> {
+        let block_size = self.block_size();
+        let row = &self.file(from)?.row;
+        let (size, inline) = (row.size, row.inline.clone());
+        let count = size.div_ceil(block_size);
+        self.know_extents(from, 0..count)?;
+        if !self.file(from)?.data().dirty.is_empty() {
+            return Err(Miss::Commit.into());
+        }
+        self.file(ino)?;
+        self.account_empty(ino);
+        match inline {
+            Some(bytes) => self.apply_write(ino, 0, &bytes)?,
+            None => self.apply_share((from, 0), (ino, 0), count, size)?,
+        }
+        self.apply_size(ino, size)
+    }
+
     pub(super) fn apply_share(&mut self, from: (Ino, u64), to: (Ino, u64), count: u64, size: u64) -> Result<(), Stop> {
         let source = from.1..from.1 + count;
         let target = to.1..to.1 + count;

@@ -29,6 +29,8 @@ pub struct LinkDefinition {
     pub write: Option<String>,
     /// Whether results are kept.
     pub memo: bool,
+    /// Whether its length is left open as long as nobody has read it to its end, if nothing tells it; else it is computed as soon as somebody asks.
+    pub lazy: bool,
     /// Whether stages that change bytes one by one are made one, as [`Network::unfused`] tells.
     pub fuse: bool,
     /// What it looks like.
@@ -72,9 +74,11 @@ pub enum LinkError {
     /// What it is to be written by makes no sense.
     #[error("network to write by: {0}")]
     Write(#[source] NetworkError),
-    /// Only bytes in their places can be written.
-    #[error("a link can be written if it has one target, and both networks keep each byte in its place")]
-    Places,
+    /// Nothing tells what would have to be in which file.
+    #[error(
+        "a link can be written if it has one target beside code, and the network to write by gets all it reads from the writer"
+    )]
+    Written,
     /// It reads a file that the link does not name.
     #[error("the network reads file ${wanted}, and {given} were given")]
     Files {
@@ -110,7 +114,7 @@ pub(crate) struct Link {
     pub(crate) data: usize,
     /// What it keeps of that, if there is no other.
     pub(crate) keeps: Keeps,
-    /// What undoes it.
+    /// What undoes it, if it has no other data.
     pub(crate) inverse: Option<Network>,
     /// If it looks like a directory.
     pub(crate) looks: Option<Looks>,
@@ -129,6 +133,17 @@ pub(crate) enum Looks {
     Archive { within: Vec<u8> },
 }
 
+/// How something is written through a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// Not at all.
+    Not,
+    /// Each byte where it is in the target.
+    Places,
+    /// All of it anew, when who writes closes it.
+    Whole,
+}
+
 /// Part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
@@ -142,6 +157,16 @@ impl Link {
     /// Whether it runs code of whoever made it.
     pub(crate) fn is_exported(&self) -> bool {
         self.network.is_exported() || self.inverse.as_ref().is_some_and(Network::is_exported)
+    }
+
+    /// How it can be written, if what it leads to can.
+    pub(crate) fn writing(&self) -> Writing {
+        match &self.inverse {
+            Some(inverse) if self.looks.is_none() && self.part.is_none() => {
+                if self.keeps.place && inverse.keeps().place { Writing::Places } else { Writing::Whole }
+            }
+            _ => Writing::Not,
+        }
     }
 
     /// Whether it uses keys.
@@ -195,8 +220,8 @@ impl LinkDefinition {
             return Err(LinkError::Files { wanted: files, given: self.targets.len() });
         }
         let data = self.targets.len() - modules(&network, write.as_ref()).len();
-        if write.is_some_and(|write| !(write.keeps().place && network.keeps().place && data == 1)) {
-            return Err(LinkError::Places);
+        if write.is_some_and(|write| write.reads_files() || data != 1) {
+            return Err(LinkError::Written);
         }
         if Looks::of(&self.view)?.is_some() && data != 1 {
             return Err(LinkError::Targets);
@@ -220,6 +245,15 @@ impl LinkDefinition {
     /// Whether it runs code of whoever makes it.
     pub fn is_exported(&self) -> bool {
         self.networks().any(|network| network.is_exported())
+    }
+
+    /// Whether it is more to programs if the way in tells when they open it and close it.
+    pub fn wants_opens(&self) -> bool {
+        // What cannot be read makes no link.
+        let Some(network) = self.parse() else { return false };
+        let write = self.write.as_ref().and_then(|text| Network::parse(text).ok()).or_else(|| network.inverse());
+        let by_places = |write: &Network| write.keeps().place && network.keeps().place;
+        self.view != ViewKind::Members && (self.lazy || write.is_some_and(|write| !by_places(&write)))
     }
 
     /// Whether it uses keys.
@@ -250,6 +284,9 @@ impl LinkDefinition {
         if !self.memo {
             put("memo", b"off");
         }
+        if self.lazy {
+            put("lazy", b"on");
+        }
         if !self.fuse {
             put("fuse", b"off");
         }
@@ -268,7 +305,8 @@ impl LinkDefinition {
     /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft may understand.
     pub fn decode(bytes: &[u8]) -> Option<LinkDefinition> {
         let (targets, network, view) = (Vec::new(), String::new(), ViewKind::File);
-        let mut definition = LinkDefinition { targets, network, write: None, memo: true, fuse: true, view };
+        let mut definition =
+            LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view };
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).ok();
         let mut words = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let mut has_network = false;
@@ -282,6 +320,7 @@ impl LinkDefinition {
                 }
                 (b"write", _) if definition.write.is_none() => definition.write = Some(text(value)?),
                 (b"memo", b"off") => definition.memo = false,
+                (b"lazy", b"on") => definition.lazy = true,
                 (b"fuse", b"off") => definition.fuse = false,
                 (b"view", b"members") => definition.view = ViewKind::Members,
                 (b"view", b"directory") => definition.view = ViewKind::Directory { rename: None, only: None },
@@ -333,6 +372,9 @@ impl Vfs {
         }
         if definition.has_keys() && !self.options.gives_keys(caller.uid) {
             return Err(ErrorKind::NotPermitted.into());
+        }
+        if definition.wants_opens() {
+            self.want_opens()?;
         }
         let target = definition.encode();
         let node = MakeNode { kind: Kind::Transformation, permissions, umask: 0, rdev: 0 };
@@ -389,8 +431,7 @@ fn read(inode: &Inode) -> Option<Link> {
     let mut data = (0..definition.targets.len()).filter(|number| !modules.contains(number));
     let (first, is_alone) = (data.next()?, data.next().is_none());
     let keeps = if is_alone { network.keeps() } else { Keeps::default() };
-    // Whatever a row says, only bytes in their places are written.
-    let inverse = write.or_else(|| network.inverse()).filter(|inverse| inverse.keeps().place);
+    let inverse = write.or_else(|| network.inverse()).filter(|inverse| is_alone && !inverse.reads_files());
     let looks = Looks::of(&definition.view).ok()?;
     Some(Link { definition, network, modules, data: first, keeps, inverse, looks, part: None, size: None })
 }
@@ -410,10 +451,10 @@ mod tests {
         #[test]
         fn a_definition_comes_back_and_nothing_else_is_read_as_one(
             targets in prop::collection::vec(prop::collection::vec(1u8.., 0..20), 1..4),
-            network in "[^\0]{0,30}", write in prop::option::of("[^\0]{0,30}"), memo: bool, fuse: bool, view in view(), cut: prop::sample::Index,
+            network in "[^\0]{0,30}", write in prop::option::of("[^\0]{0,30}"), memo: bool, lazy: bool, fuse: bool, view in view(), cut: prop::sample::Index,
         ) {
             let targets = targets.into_iter().map(|path| [&b"/"[..], &path].concat()).collect();
-            let definition = LinkDefinition { targets, network, write, memo, fuse, view };
+            let definition = LinkDefinition { targets, network, write, memo, lazy, fuse, view };
             let bytes = definition.encode();
             prop_assert_eq!(LinkDefinition::decode(&bytes), Some(definition.clone()));
             let order = LinkOrder { name: b"name".to_vec(), permissions: 0o640, definition: definition.clone() };
@@ -428,15 +469,15 @@ mod tests {
         let link = |targets: &[&str], network: &str| {
             let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
             let network = network.into();
-            LinkDefinition { targets, network, write: None, memo: true, fuse: true, view: ViewKind::File }
+            LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view: ViewKind::File }
         };
         let written =
             |network, write: &str| LinkDefinition { write: Some(write.into()), ..link(&["/a"], network) }.check();
         let link = |targets: &[&str], network: &str| link(targets, network).check();
         assert!(written("upper", "lower").is_ok());
         assert!(matches!(written("upper", "nothing"), Err(LinkError::Write(_))));
-        assert!(matches!(written("upper", "gzip"), Err(LinkError::Places)));
-        assert!(matches!(written("rev", "upper"), Err(LinkError::Places)));
+        assert!(written("upper", "gzip").is_ok());
+        assert!(matches!(written("upper", "concat($1, lower)"), Err(LinkError::Written)));
         assert!(link(&["/a"], "upper").is_ok());
         assert!(matches!(link(&["/a"], "nothing-of-the-kind"), Err(LinkError::Network(_))));
         assert!(matches!(link(&["a"], "upper"), Err(LinkError::Target(_))));

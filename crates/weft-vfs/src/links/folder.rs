@@ -152,6 +152,7 @@ impl State {
             network,
             write,
             memo: link.definition.memo,
+            lazy: link.definition.lazy,
             fuse: link.definition.fuse,
             view: if is_directory { link.definition.view.clone() } else { ViewKind::File },
         };

@@ -1,10 +1,11 @@
 //! Reading links.
 
+use super::drafts::Content;
 use super::resolve::Resolved;
 use super::sources::Targets;
 use super::view::{Step, Stopped, View, stopped};
 use crate::blocking::{self, Wait};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::message::say;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
@@ -18,14 +19,48 @@ const ATTEMPTS: usize = 4;
 /// What is wanted of a view.
 #[derive(Clone, Copy)]
 enum Wanted {
-    Bytes { offset: u64, len: usize },
+    Bytes { offset: u64, len: usize, least: usize },
     Length,
 }
+
+/// What a draft of a link keeps of what the link gives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    All,
+    Nothing,
+}
+
+/// Bytes read at once into a draft.
+const DRAFT_BYTES: usize = 1 << 20;
 
 impl Vfs {
     /// As [`Vfs::read`], of link `ino`. As [`crate::state::State::resolve`], and `Io` if the network fails there.
     pub(crate) fn read_link(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
-        let rope = self.of_link(ino, Wanted::Bytes { offset, len })?;
+        self.read_least(ino, offset, len, len)
+    }
+
+    /// As [`Vfs::read`], but what a link gives comes as soon as there is any of it: there is more until nothing comes.
+    pub fn read_some(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
+        match self.run(|state| state.file(ino).map(|_| ())) {
+            Err(error) if error.kind() == ErrorKind::Transformed => self.read_least(ino, offset, len, len.min(1)),
+            _ => self.read(ino, offset, len),
+        }
+    }
+
+    fn read_least(&self, ino: Ino, offset: u64, len: usize, least: usize) -> Result<Rope> {
+        if let Some(draft) = self.draft(ino) {
+            let content = match draft.content.try_lock() {
+                Some(content) => content,
+                None => {
+                    self.may_wait(Wait::Network)?;
+                    blocking::waiting(|| draft.content.lock())
+                }
+            };
+            if let Some(content) = &*content {
+                return content.read(self, offset, len);
+            }
+        }
+        let rope = self.of_link(ino, Wanted::Bytes { offset, len, least })?;
         self.read_moves_atime(ino);
         Ok(rope)
     }
@@ -38,7 +73,7 @@ impl Vfs {
     fn of_link(&self, ino: Ino, wanted: Wanted) -> Result<Rope> {
         for _ in 0..ATTEMPTS {
             let resolved = self.run(|state| state.resolve(ino))?;
-            if let (true, Wanted::Bytes { offset, len }) = (resolved.link.keeps.place, wanted) {
+            if let (true, Wanted::Bytes { offset, len, .. }) = (resolved.link.keeps.place, wanted) {
                 let (start, len) = match resolved.link.part {
                     None => (0, len),
                     Some(part) => {
@@ -57,9 +92,50 @@ impl Vfs {
                 return Ok(rope);
             }
         }
+        Err(self.changes_too_fast(ino))
+    }
+
+    fn changes_too_fast(&self, ino: Ino) -> Error {
         let path = self.path(ino);
         say(format_args!("{} cannot be read: its targets change faster", String::from_utf8_lossy(&path)));
-        Err(ErrorKind::Io.into())
+        ErrorKind::Io.into()
+    }
+
+    /// What link `ino` gives, or nothing of it, to be written to.
+    pub(super) fn content_of_link(&self, ino: Ino, kept: Kept) -> Result<Content> {
+        for _ in 0..ATTEMPTS {
+            let resolved = self.run(|state| state.resolve(ino))?;
+            let mut content = Content::new(self, resolved.is_secret)?;
+            // What was never written to may make no sense to the network.
+            if kept == Kept::Nothing || self.attributes(resolved.data())?.size == 0 {
+                return Ok(content);
+            }
+            match self.copy_version(ino, &resolved, &mut content) {
+                Ok(true) => return Ok(content),
+                Ok(false) => content.end(self),
+                Err(error) => {
+                    content.end(self);
+                    return Err(error);
+                }
+            }
+        }
+        Err(self.changes_too_fast(ino))
+    }
+
+    /// False if that is not what the link leads to any more.
+    fn copy_version(&self, ino: Ino, resolved: &Resolved, to: &mut Content) -> Result<bool> {
+        let mut offset = 0;
+        loop {
+            let wanted = Wanted::Bytes { offset, len: DRAFT_BYTES, least: DRAFT_BYTES };
+            let Some(rope) = self.of_version(ino, resolved, wanted)? else { return Ok(false) };
+            if rope.is_empty() {
+                return Ok(true);
+            }
+            for slice in rope.slices() {
+                to.write(self, offset, slice)?;
+                offset += slice.len() as u64;
+            }
+        }
     }
 
     /// What `network`, which keeps places, makes of `bytes`; none if what it runs besides is not what it was.
@@ -88,7 +164,7 @@ impl Vfs {
     }
 
     /// Has others rest, so that the network of link `ino` can begin. `Io` if all are at work.
-    fn make_room(&self, ino: Ino) -> Result<()> {
+    pub(super) fn make_room(&self, ino: Ino) -> Result<()> {
         if self.views.rest() {
             return Ok(());
         }
@@ -104,7 +180,7 @@ impl Vfs {
             match self.step(&view, resolved, wanted) {
                 Ok(Step::Here(rope)) => return Ok(Some(rope)),
                 Ok(Step::InFile(file)) => {
-                    let Wanted::Bytes { offset, len } = wanted else { return Ok(Some(Rope::new())) };
+                    let Wanted::Bytes { offset, len, .. } = wanted else { return Ok(Some(Rope::new())) };
                     match self.read(file, offset, len) {
                         // It was given up meanwhile.
                         Err(error) if error.kind() == ErrorKind::Stale => {}
@@ -145,7 +221,7 @@ impl Vfs {
             }
         };
         let found = match wanted {
-            Wanted::Bytes { offset, len } => locked.find(offset, len)?,
+            Wanted::Bytes { offset, len, least } => locked.find(offset, len, least)?,
             Wanted::Length if locked.len().is_some() => Step::Here(Rope::new()),
             Wanted::Length => Step::Wanting,
         };

@@ -1,6 +1,7 @@
 //! What a link leads to, as the volume is now.
 
-use super::definition::Looks;
+use super::definition::{Looks, Writing};
+use super::drafts::Drafted;
 use super::is_unstored;
 use super::watch::Cause;
 use super::{Link, Version};
@@ -42,12 +43,22 @@ pub(crate) struct Resolved {
     pub(crate) version: Version,
     /// Whether keys are needed to have it, so that it is to lie nowhere as it is.
     pub(crate) is_secret: bool,
+    /// How it can be written.
+    pub(crate) writing: Writing,
     /// What all this follows from.
     causes: Vec<Cause>,
     /// What the three classes may do with all targets at once, as permission bits.
     rights: u32,
     mtime: Timestamp,
     ctime: Timestamp,
+}
+
+/// Whether a length is computed that nothing tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Always,
+    /// Unless the link leaves it open.
+    IfWanted,
 }
 
 /// Whose classes permission bits are about.
@@ -71,11 +82,17 @@ impl State {
     pub(crate) fn attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         let inode = self.inode(ino)?;
         if inode.row.kind == Kind::Transformation {
-            return self.link_attributes(ino);
+            return self.link_attributes(ino, Measure::IfWanted);
         }
         let attributes = inode.attributes();
         // It may be something else the next time.
         Ok(Attributes { computed: is_unstored(ino).then_some(1), ..attributes })
+    }
+
+    /// The same for those who read no file beyond its length, whatever the link says of itself.
+    pub(crate) fn attributes_measured(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        let is_link = self.inode(ino)?.row.kind == Kind::Transformation;
+        if is_link { self.link_attributes(ino, Measure::Always) } else { self.attributes(ino) }
     }
 
     /// The same of one that was just changed, so that there is no going back to fetch what is missing: a link of which something is, looks as
@@ -110,7 +127,7 @@ impl State {
         Ok(Attributes { kind: Kind::File, size: 1, allocated: 0, computed: Some(0), ..own })
     }
 
-    fn link_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+    fn link_attributes(&mut self, ino: Ino, measure: Measure) -> Result<Attributes, Stop> {
         let own = self.nowhere(ino)?;
         let resolved = match self.resolve(ino) {
             Ok(resolved) => resolved,
@@ -125,8 +142,17 @@ impl State {
             let size = if target.kind == Kind::Directory { target.size } else { 0 };
             return Ok(Attributes { size, permissions, mtime, ctime, ..own });
         }
-        let Length { bytes: size, failed } = self.length(ino, &resolved, 0)?;
         let (mtime, ctime) = (own.mtime.max(resolved.mtime), own.ctime.max(resolved.ctime));
+        if let Some(Drafted { size, mtime: written }) = self.drafts.get(ino).and_then(|draft| draft.now()) {
+            let mtime = mtime.max(written);
+            return Ok(Attributes { size, allocated: size, permissions, mtime, ctime, computed: Some(0), ..own });
+        }
+        let leaves_open = measure == Measure::IfWanted && self.leaves_open(&resolved);
+        let length = if leaves_open { self.length_told(&resolved, 0)? } else { Some(self.length(ino, &resolved, 0)?) };
+        let Some(Length { bytes: size, failed }) = length else {
+            // As other files of the system look that are made as they are read.
+            return Ok(Attributes { size: 0, allocated: 0, permissions, mtime, ctime, computed: Some(0), ..own });
+        };
         let (number, _) = resolved.version.split_first_chunk().expect("a digest is longer");
         // 0 is for what gives nothing, for now.
         let computed = Some(if failed.is_some() { 0 } else { u64::from_le_bytes(*number) | 1 });
@@ -153,8 +179,11 @@ impl State {
         }
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
         let is_secret = link.has_keys();
+        // Who writes all of it anew has to tell when that is done.
+        let writing = if self.is_told_of_opens { link.writing() } else { by_places_alone(link.writing()) };
         let mut resolved = Resolved {
             is_secret,
+            writing,
             targets,
             source,
             version,
@@ -179,6 +208,7 @@ impl State {
                     let inner = self.resolve_at(target, depth + 1)?;
                     content.extend(inner.version);
                     resolved.is_secret |= inner.is_secret;
+                    resolved.writing = through(resolved.writing, inner.writing);
                     resolved.causes.extend(inner.causes.iter().cloned());
                     let row = self.inode(target)?.row.clone();
                     let permissions = row.permissions & inner.permissions();
@@ -212,24 +242,43 @@ impl State {
         Ok(resolved)
     }
 
+    /// Whether the length of a link may be left open.
+    pub(super) fn leaves_open(&self, resolved: &Resolved) -> bool {
+        self.is_told_of_opens && resolved.link.definition.lazy
+    }
+
     /// How long the content of link `ino` is.
-    fn length(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Length, Stop> {
+    pub(super) fn length(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Length, Stop> {
+        match self.length_of(ino, resolved, depth)? {
+            Ok(length) => Ok(length),
+            Err(unknown) => Err(Miss::Length(unknown).into()),
+        }
+    }
+
+    /// The same, if it is known.
+    pub(super) fn length_told(&mut self, resolved: &Resolved, depth: usize) -> Result<Option<Length>, Stop> {
+        // Whose it is makes no difference if nobody computes it.
+        Ok(self.length_of(Ino::ROOT, resolved, depth)?.ok())
+    }
+
+    /// The same; else the link whose content has to be computed for that.
+    fn length_of(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Result<Length, Ino>, Stop> {
         let part = resolved.link.part.filter(|_| resolved.link.keeps.length).map(|part| part.len);
         if let Some(known) = resolved.link.size.or(part) {
-            return Ok(Length { bytes: known, failed: None });
+            return Ok(Ok(Length { bytes: known, failed: None }));
         }
         if !resolved.link.keeps.length {
             let known = self.lengths.get(&resolved.version).copied();
             let known = known.filter(|length| length.failed.is_none_or(|at| at.elapsed() < RETRY));
-            return known.ok_or_else(|| Miss::Length(ino).into());
+            return Ok(known.ok_or(ino));
         }
         let target = resolved.data();
         let inode = self.inode(target)?;
         if inode.row.kind == Kind::File {
-            return Ok(Length { bytes: inode.row.size, failed: None });
+            return Ok(Ok(Length { bytes: inode.row.size, failed: None }));
         }
         let inner = self.resolve_at(target, depth + 1)?;
-        self.length(target, &inner, depth + 1)
+        self.length_of(target, &inner, depth + 1)
     }
 
     /// Whether `link` runs no code and uses no keys but what user `uid` may have.
@@ -310,13 +359,21 @@ impl Resolved {
         // Who may read an archive may enter its directories, and run what is in them.
         let is_archive = self.link.part.is_some() || matches!(self.link.looks, Some(Looks::Archive { .. }));
         let rights = if is_archive { self.rights | (self.rights & READ) >> 2 } else { self.rights };
-        if self.is_writable() { rights } else { rights & !WRITE }
+        if self.writing == Writing::Not { rights & !WRITE } else { rights }
     }
+}
 
-    /// Whether it can be written through.
-    pub(super) fn is_writable(&self) -> bool {
-        self.link.looks.is_none() && self.link.part.is_none() && self.link.keeps.place && self.link.inverse.is_some()
+/// How a link can be written by way of one of which `inner` tells that.
+fn through(writing: Writing, inner: Writing) -> Writing {
+    match (writing, inner) {
+        (Writing::Not, _) | (_, Writing::Not) => Writing::Not,
+        (Writing::Places, Writing::Places) => Writing::Places,
+        _ => Writing::Whole,
     }
+}
+
+fn by_places_alone(writing: Writing) -> Writing {
+    if writing == Writing::Whole { Writing::Not } else { writing }
 }
 
 /// The names in `path`, the last first.

@@ -129,9 +129,9 @@ impl View {
         Some(Length { bytes: end.at + u64::from(end.error.is_some()), failed: may_pass.then(Instant::now) })
     }
 
-    /// Where `len` bytes from `offset` on are, if they were computed.
-    pub(super) fn find(&mut self, offset: u64, len: usize) -> Result<Step, Stopped> {
-        let wanted = offset.saturating_add(len as u64);
+    /// Where `len` bytes from `offset` on are, if `least` of them were computed.
+    pub(super) fn find(&mut self, offset: u64, len: usize, least: usize) -> Result<Step, Stopped> {
+        let (most, wanted) = (offset.saturating_add(len as u64), offset.saturating_add(least as u64));
         if let Some(End { at, error: Some(error) }) = self.end
             && wanted > at
         {
@@ -148,7 +148,7 @@ impl View {
         let is_there =
             |run: &&Passage| run.from <= offset && (wanted <= run.to || end.is_some_and(|end| run.to == end.at));
         Ok(match self.runs.iter().find(is_there) {
-            Some(run) => Step::Here(run.bytes(offset, wanted)),
+            Some(run) => Step::Here(run.bytes(offset, most)),
             None => Step::Wanting,
         })
     }

@@ -1,47 +1,232 @@
-//! Writing through links that keep each byte in its place and can be undone.
+//! Writing through links that can be undone: bytes in their places at once, else all of it when who writes is done.
 
+use super::definition::Writing;
+use super::drafts::{Content, Draft};
+use super::reading::Kept;
 use super::resolve::Resolved;
 use super::sources::Targets;
+use super::view::{Stopped, stopped};
 use crate::attributes::{Attributes, Privileges, SetAttributes};
+use crate::blocking::{self, Wait};
+use crate::caller::{Caller, MakeNode};
 use crate::error::{ErrorKind, Result};
+use crate::mutation::Replacement;
+use crate::observe::Change;
 use crate::volume::Vfs;
+use parking_lot::MutexGuard;
+use std::borrow::Cow;
+use std::io;
 use std::ops::Range;
-use weft_block::Rope;
-use weft_store::Ino;
-use weft_transform::Network;
+use std::sync::Arc;
+use weft_block::{Rope, Slice};
+use weft_store::{Ino, Kind};
+use weft_transform::{Network, Run, RunError, Source, Sources};
 
 /// Bytes filled at once.
 const FILL_BYTES: usize = 1 << 20;
 
+/// What is put into a target as a whole and is longer than this, is put into a file of its own first.
+const AT_ONCE_BYTES: usize = 1 << 20;
+
 impl Vfs {
-    /// As [`Vfs::write`], through link `ino` into its target. `AccessDenied` if that cannot be.
+    /// As [`Vfs::write`], through link `ino` into its target, or what is kept of it. `AccessDenied` if that cannot be.
     pub(crate) fn write_link(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
-        let resolved = self.writable_link(ino)?;
+        if let Some(draft) = self.draft(ino) {
+            let mut content = self.begun(ino, &draft, Kept::All)?;
+            let (content, now) = (content.as_mut().expect("it was begun"), self.now());
+            content.write(self, offset, data)?;
+            draft.written(content.len(self)?, now);
+            return Ok(Privileges::Kept);
+        }
+        let resolved = self.writable_in_places(ino)?;
         let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
         let target = resolved.data();
-        let mut files = Targets::new(self.me.clone(), ino, &resolved);
-        let size = self.attributes(target)?.size;
-        self.fill(target, inverse, &mut files, size..offset)?;
-        let bytes = self.undone(inverse, &mut files, data.to_vec())?;
-        self.write(target, offset, &bytes.contiguous(), kill_privileges)
+        // Those who keep copies of the target are told, which may take a while.
+        self.may_wait(Wait::Commit)?;
+        blocking::waiting(|| {
+            let mut files = Targets::new(self.me.clone(), ino, &resolved);
+            let size = self.attributes(target)?.size;
+            self.fill(target, inverse, &mut files, size..offset)?;
+            let bytes = self.undone(inverse, &mut files, data.to_vec())?;
+            let written = self.write(target, offset, &bytes.contiguous(), kill_privileges);
+            self.announce([Change::Content { ino: target, range: size.min(offset)..offset + data.len() as u64 }]);
+            written
+        })
     }
 
     /// As [`Vfs::set_attributes`]: size and times are those of what link `ino` leads to, the rest its own. `AccessDenied` if that cannot be.
     pub(crate) fn set_link_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
-        let resolved = self.writable_link(ino)?;
+        let resolved = self.run(|state| state.resolve(ino))?;
         let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
         let SetAttributes { permissions, uid, gid, .. } = changes;
         let own = SetAttributes { permissions, uid, gid, ..SetAttributes::default() };
         if own != SetAttributes::default() {
             self.set_attributes(ino, own)?;
         }
-        let target = resolved.data();
-        let mut files = Targets::new(self.me.clone(), ino, &resolved);
-        let size = self.attributes(target)?.size;
-        self.fill(target, inverse, &mut files, size..changes.size.unwrap_or(0))?;
-        let SetAttributes { size, atime, mtime, kill_privileges, .. } = changes;
-        self.set_attributes(target, SetAttributes { size, atime, mtime, kill_privileges, ..SetAttributes::default() })?;
+        match resolved.writing {
+            Writing::Not => return Err(ErrorKind::AccessDenied.into()),
+            Writing::Whole => self.set_draft_size(ino, changes.size)?,
+            Writing::Places => {
+                self.may_wait(Wait::Commit)?;
+                blocking::waiting(|| self.set_target_attributes(ino, &resolved, inverse, changes))?;
+            }
+        }
         self.attributes(ino)
+    }
+
+    fn set_target_attributes(
+        &self,
+        ino: Ino,
+        resolved: &Resolved,
+        inverse: &Network,
+        changes: SetAttributes,
+    ) -> Result<()> {
+        let target = resolved.data();
+        let mut files = Targets::new(self.me.clone(), ino, resolved);
+        let before = self.attributes(target)?.size;
+        self.fill(target, inverse, &mut files, before..changes.size.unwrap_or(0))?;
+        let SetAttributes { size, atime, mtime, kill_privileges, .. } = changes;
+        let set = SetAttributes { size, atime, mtime, kill_privileges, ..SetAttributes::default() };
+        self.set_attributes(target, set)?;
+        self.announce([Change::Content { ino: target, range: before.min(size.unwrap_or(before))..u64::MAX }]);
+        Ok(())
+    }
+
+    /// Cuts off what link `ino` gives, or adds zeros: for good when who has it open closes it, or at once if nobody has.
+    fn set_draft_size(&self, ino: Ino, size: Option<u64>) -> Result<()> {
+        let Some(size) = size else { return Ok(()) };
+        let kept = if size == 0 { Kept::Nothing } else { Kept::All };
+        let set = |draft: &Draft| {
+            let mut content = self.begun(ino, draft, kept)?;
+            let (content, now) = (content.as_mut().expect("it was begun"), self.now());
+            content.resize(self, size)?;
+            draft.written(size, now);
+            Ok(())
+        };
+        if let Some(draft) = self.draft(ino) {
+            return set(&draft);
+        }
+        self.may_wait(Wait::Network)?;
+        blocking::waiting(|| {
+            self.opened(ino, true)?;
+            let set = self.draft(ino).map_or(Ok(()), |draft| set(&draft)).and_then(|()| self.flush(ino));
+            self.closed(ino)?;
+            set
+        })
+    }
+
+    /// Where the next byte goes that is appended to link `ino`, if it is open to be written as a whole.
+    pub fn end_of_draft(&self, ino: Ino) -> Result<Option<u64>> {
+        let Some(draft) = self.draft(ino) else { return Ok(None) };
+        let content = self.begun(ino, &draft, Kept::All)?;
+        content.as_ref().map(|content| content.len(self)).transpose()
+    }
+
+    /// What is being written to link `ino` as a whole.
+    pub(super) fn draft(&self, ino: Ino) -> Option<Arc<Draft>> {
+        self.state.lock().drafts.get(ino).cloned()
+    }
+
+    /// What was written to link `ino`; if that is nothing yet, what it gives, or nothing of that.
+    fn begun<'a>(&self, ino: Ino, draft: &'a Draft, kept: Kept) -> Result<MutexGuard<'a, Option<Content>>> {
+        let mut content = match draft.content.try_lock() {
+            Some(content) => content,
+            None => {
+                self.may_wait(Wait::Network)?;
+                blocking::waiting(|| draft.content.lock())
+            }
+        };
+        if content.is_none() {
+            self.may_wait(Wait::Network)?;
+            *content = Some(blocking::waiting(|| self.content_of_link(ino, kept))?);
+        }
+        Ok(content)
+    }
+
+    /// Puts what was written to link `ino` into its target, if that does not have it.
+    pub(super) fn store_draft(&self, ino: Ino, draft: &Draft) -> Result<()> {
+        if !draft.is_new() {
+            return Ok(());
+        }
+        self.may_wait(Wait::Network)?;
+        blocking::waiting(|| {
+            let content = draft.content.lock();
+            if let Some(content) = content.as_ref().filter(|_| draft.is_new()) {
+                while !self.store(ino, content)? {
+                    self.make_room(ino)?;
+                }
+                draft.stored();
+            }
+            Ok(())
+        })
+    }
+
+    /// The same. False if the network cannot begin now, as others take too much.
+    fn store(&self, ino: Ino, content: &Content) -> Result<bool> {
+        let (mut link, mut from) = (ino, content.source(&self.me));
+        let (target, files) = loop {
+            let resolved = self.run(|state| state.resolve(link))?;
+            let inverse = resolved.link.inverse.as_ref().filter(|_| resolved.writing != Writing::Not);
+            let inverse = inverse.ok_or(ErrorKind::AccessDenied)?;
+            let mut files = Targets::new(self.me.clone(), link, &resolved);
+            let run = Run::start(inverse, &mut Undoing { written: Some(from), files: &mut files });
+            match run {
+                Ok(run) => from = Box::new(Undone { run, given: Vec::new().into_iter() }),
+                Err(error) => return self.not_stored(&files, &error),
+            }
+            let target = resolved.data();
+            if self.run(|state| Ok(state.inode(target)?.row.kind))? == Kind::File {
+                break (target, files);
+            }
+            link = target;
+        };
+        let mut made = None;
+        let stored = self.put_into(target, &mut *from, &mut made);
+        drop(from);
+        made.into_iter().for_each(|made| self.release(made, 1));
+        match stored {
+            Ok(()) => {
+                self.announce([Change::Content { ino: target, range: 0..u64::MAX }]);
+                Ok(true)
+            }
+            Err(NotStored::Run(error)) => self.not_stored(&files, &error),
+            Err(NotStored::Vfs(error)) => Err(error),
+        }
+    }
+
+    fn not_stored(&self, files: &Targets, error: &RunError) -> Result<bool> {
+        match stopped(self, files, error) {
+            Stopped::Busy => Ok(false),
+            Stopped::Failed(failure) => Err(failure.kind.into()),
+            // Code that it runs was replaced meanwhile.
+            Stopped::Changed | Stopped::NotKept => Err(ErrorKind::Io.into()),
+        }
+    }
+
+    /// Makes all that comes `from` there the content of file `target`, by way of a file without a name, `made` then, if it is much.
+    fn put_into(&self, target: Ino, from: &mut dyn Source, made: &mut Option<Ino>) -> Result<(), NotStored> {
+        let (mut bytes, mut len) = (Vec::new(), 0);
+        while let Some(slice) = from.next().map_err(NotStored::of)? {
+            match *made {
+                None if bytes.len() + slice.len() <= AT_ONCE_BYTES => bytes.extend_from_slice(&slice),
+                None => {
+                    let node = MakeNode { kind: Kind::File, permissions: 0, umask: 0, rdev: 0 };
+                    let file = self.make_unnamed(Caller::ROOT, Ino::ROOT, node)?.ino;
+                    *made = Some(file);
+                    self.write(file, 0, &bytes, false)?;
+                    self.write(file, bytes.len() as u64, &slice, false)?;
+                    len = (bytes.len() + slice.len()) as u64;
+                    bytes = Vec::new();
+                }
+                Some(file) => {
+                    self.write(file, len, &slice, false)?;
+                    len += slice.len() as u64;
+                }
+            }
+        }
+        let time = self.now();
+        let with = made.map_or(Replacement::Bytes(Cow::Owned(bytes)), Replacement::ContentOf);
+        Ok(self.change(|state| state.replace(target, &with, time))?)
     }
 
     /// Writes into `range` of `target`, which lies past its end, what reads as zeros through the link.
@@ -59,9 +244,9 @@ impl Vfs {
         Ok(())
     }
 
-    fn writable_link(&self, ino: Ino) -> Result<Resolved> {
+    fn writable_in_places(&self, ino: Ino) -> Result<Resolved> {
         let resolved = self.run(|state| state.resolve(ino))?;
-        if resolved.is_writable() { Ok(resolved) } else { Err(ErrorKind::AccessDenied.into()) }
+        if resolved.writing == Writing::Places { Ok(resolved) } else { Err(ErrorKind::AccessDenied.into()) }
     }
 
     /// What has to be in the target for `bytes` to be read through the link.
@@ -70,6 +255,76 @@ impl Vfs {
             Some(undone) => Ok(undone),
             // Code that it runs was replaced meanwhile.
             None => Err(ErrorKind::Io.into()),
+        }
+    }
+}
+
+/// Why something is not put into a target.
+enum NotStored {
+    Run(RunError),
+    Vfs(crate::error::Error),
+}
+
+impl NotStored {
+    /// Why nothing comes of a network, or of several one after the other: what the first one says that fails.
+    fn of(error: io::Error) -> NotStored {
+        match error.downcast::<RunError>() {
+            Ok(RunError::Source(before)) => NotStored::of(before),
+            Ok(error) => NotStored::Run(error),
+            Err(error) => match error.downcast() {
+                Ok(error) => NotStored::Vfs(error),
+                Err(error) => NotStored::Run(RunError::Source(error)),
+            },
+        }
+    }
+}
+
+impl From<crate::error::Error> for NotStored {
+    fn from(error: crate::error::Error) -> NotStored {
+        NotStored::Vfs(error)
+    }
+}
+
+/// What a network reads that undoes another: what was written to that one's link, and the code that it runs.
+struct Undoing<'a> {
+    written: Option<Box<dyn Source>>,
+    files: &'a mut Targets,
+}
+
+impl Sources for Undoing<'_> {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        self.written.take().ok_or_else(|| io::Error::other("it is read once"))
+    }
+
+    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
+        self.files.file(number)
+    }
+
+    fn stamp(&mut self, number: usize) -> io::Result<Option<[u8; 32]>> {
+        self.files.stamp(number)
+    }
+
+    fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
+        self.files.key(name)
+    }
+}
+
+/// What comes of a network, for another to read.
+struct Undone {
+    run: Run,
+    given: std::vec::IntoIter<Slice>,
+}
+
+impl Source for Undone {
+    fn next(&mut self) -> io::Result<Option<Slice>> {
+        loop {
+            if let Some(slice) = self.given.find(|slice| !slice.is_empty()) {
+                return Ok(Some(slice));
+            }
+            match self.run.next().transpose().map_err(io::Error::other)? {
+                Some(rope) => self.given = rope.slices().to_vec().into_iter(),
+                None => return Ok(None),
+            }
         }
     }
 }

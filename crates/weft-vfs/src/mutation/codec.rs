@@ -1,7 +1,7 @@
 //! Mutations as bytes for the intent log. Little endian, no padding; the layout is private to one mount
 //! and the next of the same format version. The decoder takes any bytes without harm.
 
-use super::{Lost, Mutation, NewInode, SetRow};
+use super::{Lost, Mutation, NewInode, Replacement, SetRow};
 use std::borrow::Cow;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 
@@ -65,6 +65,19 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
             out.option(value.as_ref(), |out, value| out.bytes(value));
             out.option(permissions.as_ref(), |out, bits| out.u32(*bits));
             out.name_and_time(name, *time);
+        }
+        Mutation::Replace { ino, with, lost, time } => {
+            out.u8(10);
+            out.u64(ino.0);
+            match with {
+                Replacement::Bytes(bytes) => out.option(Some(bytes), |out, bytes| out.bytes(bytes)),
+                Replacement::ContentOf(from) => {
+                    out.option(None::<()>, |_, ()| {});
+                    out.u64(from.0);
+                }
+            }
+            out.lost(*lost);
+            out.time(*time);
         }
     }
 }
@@ -229,6 +242,14 @@ impl<'a> Reader<'a> {
                 let name = Name::of_xattr(self.bytes()?).ok()?;
                 Mutation::Xattr { ino, name, value, permissions, time: self.time()? }
             }
+            10 => {
+                let (ino, bytes) = (self.ino()?, self.optional_bytes()?);
+                let with = match bytes {
+                    Some(bytes) => Replacement::Bytes(bytes),
+                    None => Replacement::ContentOf(self.ino()?),
+                };
+                Mutation::Replace { ino, with, lost: self.lost()?, time: self.time()? }
+            }
             _ => return None,
         })
     }
@@ -316,6 +337,8 @@ mod tests {
                 permissions: None,
                 time,
             },
+            Mutation::Replace { ino: Ino(3), with: Replacement::Bytes(Cow::Borrowed(b"new")), lost, time },
+            Mutation::Replace { ino: Ino(3), with: Replacement::ContentOf(Ino(4)), lost: Lost::default(), time },
         ]
     }
 

@@ -4,7 +4,7 @@ use super::attributes::SIZE_MAX;
 use crate::attributes::{AllocateMode, Privileges, Whence};
 use crate::data::FileData;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutation::Mutation;
+use crate::mutation::{Mutation, Replacement};
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
@@ -167,6 +167,22 @@ impl State {
         let data = Cow::Borrowed(data);
         self.perform(&Mutation::Write { ino, offset, data, lost, time })?;
         Ok(if lost.permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
+    }
+
+    /// Makes all that file `ino` holds something else, whole or not at all, whenever the volume crashes. As [`Vfs::write`].
+    pub(crate) fn replace(&mut self, ino: Ino, with: &Replacement<'_>, time: Timestamp) -> Result<(), Stop> {
+        let (bytes, rows) = match with {
+            Replacement::Bytes(bytes) => (bytes.len() as u64, bytes.len() as u64),
+            Replacement::ContentOf(from) => {
+                let row = &self.file(*from)?.row;
+                (row.allocated, ROW_BYTES * row.size.div_ceil(self.block_size()))
+            }
+        };
+        self.file(ino)?;
+        self.room(rows.min(self.dirty_bytes_max / 2) + ROW_BYTES)?;
+        self.may_grow(bytes, 0)?;
+        let lost = self.lost(ino, true)?;
+        self.perform(&Mutation::Replace { ino, with: with.clone(), lost, time })
     }
 
     /// Shares as many whole blocks as `len` bytes hold (the last may be cut by the source's end if the target

@@ -11,7 +11,15 @@ use weft_vfs::{
 
 fn definition(targets: &[&str], network: &str) -> LinkDefinition {
     let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-    LinkDefinition { targets, network: network.into(), write: None, memo: true, fuse: true, view: ViewKind::File }
+    LinkDefinition {
+        targets,
+        network: network.into(),
+        write: None,
+        memo: true,
+        lazy: false,
+        fuse: true,
+        view: ViewKind::File,
+    }
 }
 
 impl Volume {

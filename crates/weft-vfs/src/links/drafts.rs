@@ -1,0 +1,270 @@
+//! What programs write to links that are written as a whole, kept apart until they close them.
+//!
+//! A draft begins when somebody opens such a link to write, and ends when the last one who did has closed it. It holds nothing until something is
+//! written; then it is what all who read the link get. Its content lies in a file without a name or, if it is not to lie in the volume as it is, in memory.
+
+use crate::caller::{Caller, MakeNode};
+use crate::error::{ErrorKind, Result};
+use crate::volume::Vfs;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use weft_block::{Rope, Slice};
+use weft_store::{Ino, Kind, Timestamp};
+use weft_transform::Source;
+
+/// Most bytes that the drafts of a volume may hold in memory.
+const MEMORY_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// The drafts of a volume, by their links.
+#[derive(Default)]
+pub(crate) struct Drafts {
+    open: FxHashMap<Ino, Open>,
+    /// Bytes in memory.
+    held: Arc<AtomicU64>,
+}
+
+struct Open {
+    writers: usize,
+    draft: Arc<Draft>,
+}
+
+/// What is written to one link.
+#[derive(Default)]
+pub(crate) struct Draft {
+    /// How it looks, once something is written; taken while the volume's state is held, and never the other way round.
+    now: Mutex<Look>,
+    pub(super) content: Mutex<Option<Content>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Look {
+    drafted: Option<Drafted>,
+    /// Whether there is something that its target does not have.
+    is_new: bool,
+}
+
+/// How a link looks to which something is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Drafted {
+    pub(crate) size: u64,
+    pub(crate) mtime: Timestamp,
+}
+
+/// What a draft holds.
+pub(super) enum Content {
+    /// The content of a file without a name.
+    File(Ino),
+    /// These bytes.
+    Memory { bytes: Arc<Vec<u8>>, held: Arc<AtomicU64> },
+}
+
+/// What became of somebody's closing a link.
+pub(super) enum Closed {
+    /// It was the last one, and something is left to be stored.
+    Unstored(Arc<Draft>),
+    /// It was the last one.
+    Last(Arc<Draft>),
+    /// Others have it open, or nobody had.
+    Shared,
+}
+
+impl Drafts {
+    /// What is being written to `link`, by those who have it open to write.
+    pub(super) fn get(&self, link: Ino) -> Option<&Arc<Draft>> {
+        self.open.get(&link).map(|open| &open.draft)
+    }
+
+    /// Notes that one more has `link` open to write.
+    pub(super) fn opened(&mut self, link: Ino) {
+        self.open.entry(link).or_insert_with(|| Open { writers: 0, draft: Arc::default() }).writers += 1;
+    }
+
+    /// Notes that one has closed it, unless something is to be stored before, which is only said if `stores`.
+    pub(super) fn closed(&mut self, link: Ino, stores: bool) -> Closed {
+        let Some(open) = self.open.get_mut(&link) else { return Closed::Shared };
+        if open.writers > 1 {
+            open.writers -= 1;
+            return Closed::Shared;
+        }
+        if stores && open.draft.is_new() {
+            return Closed::Unstored(open.draft.clone());
+        }
+        self.open.remove(&link).map_or(Closed::Shared, |open| Closed::Last(open.draft))
+    }
+}
+
+impl Draft {
+    /// How the link looks; none as long as nothing is written.
+    pub(super) fn now(self: &Arc<Draft>) -> Option<Drafted> {
+        self.now.lock().drafted
+    }
+
+    /// Whether there is something that its target does not have.
+    pub(super) fn is_new(&self) -> bool {
+        self.now.lock().is_new
+    }
+
+    /// Notes that it was written to at `mtime`, and holds `size` bytes.
+    pub(super) fn written(&self, size: u64, mtime: Timestamp) {
+        *self.now.lock() = Look { drafted: Some(Drafted { size, mtime }), is_new: true };
+    }
+
+    /// Notes that its target has all of it.
+    pub(super) fn stored(&self) {
+        self.now.lock().is_new = false;
+    }
+}
+
+impl Content {
+    /// One without bytes, in memory if it `is_secret`.
+    pub(super) fn new(vfs: &Vfs, is_secret: bool) -> Result<Content> {
+        if is_secret {
+            let held = vfs.state.lock().drafts.held.clone();
+            return Ok(Content::Memory { bytes: Arc::default(), held });
+        }
+        let node = MakeNode { kind: Kind::File, permissions: 0, umask: 0, rdev: 0 };
+        Ok(Content::File(vfs.make_unnamed(Caller::ROOT, Ino::ROOT, node)?.ino))
+    }
+
+    pub(super) fn len(&self, vfs: &Vfs) -> Result<u64> {
+        match self {
+            Content::File(ino) => Ok(vfs.attributes(*ino)?.size),
+            Content::Memory { bytes, .. } => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// As [`Vfs::read`].
+    pub(super) fn read(&self, vfs: &Vfs, offset: u64, len: usize) -> Result<Rope> {
+        match self {
+            Content::File(ino) => vfs.read(*ino, offset, len),
+            Content::Memory { bytes, .. } => Ok(Rope::from(within(bytes, offset, len).to_vec())),
+        }
+    }
+
+    /// As [`Vfs::write`]. `NoSpace` if it would be too much in memory.
+    pub(super) fn write(&mut self, vfs: &Vfs, offset: u64, data: &[u8]) -> Result<()> {
+        match self {
+            Content::File(ino) => vfs.write(*ino, offset, data, false).map(|_| ()),
+            Content::Memory { bytes, .. } => {
+                let end = offset.saturating_add(data.len() as u64);
+                if end > bytes.len() as u64 {
+                    self.resize(vfs, end)?;
+                }
+                let Content::Memory { bytes, .. } = self else { return Ok(()) };
+                // It was made so long, so places in it are small numbers.
+                let start = usize::try_from(offset).map_err(|_| ErrorKind::NoSpace)?;
+                Arc::make_mut(bytes)[start..start + data.len()].copy_from_slice(data);
+                Ok(())
+            }
+        }
+    }
+
+    /// Cuts off or adds zeros. As [`Content::write`].
+    pub(super) fn resize(&mut self, vfs: &Vfs, size: u64) -> Result<()> {
+        match self {
+            Content::File(ino) => {
+                let changes = crate::SetAttributes { size: Some(size), ..Default::default() };
+                vfs.set_attributes(*ino, changes).map(|_| ())
+            }
+            Content::Memory { bytes, held } => {
+                let (before, wanted) = (bytes.len() as u64, usize::try_from(size).map_err(|_| ErrorKind::NoSpace)?);
+                let more = size.saturating_sub(before);
+                if held.fetch_add(more, Ordering::Relaxed).saturating_add(more) > MEMORY_BYTES_MAX {
+                    held.fetch_sub(more, Ordering::Relaxed);
+                    return Err(ErrorKind::NoSpace.into());
+                }
+                Arc::make_mut(bytes).resize(wanted, 0);
+                held.fetch_sub(before.saturating_sub(size), Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives it all, from the beginning, as it is now.
+    pub(super) fn source(&self, vfs: &Weak<Vfs>) -> Box<dyn Source> {
+        let from = match self {
+            Content::File(ino) => From::File(vfs.clone(), *ino),
+            Content::Memory { bytes, .. } => From::Memory(bytes.clone()),
+        };
+        Box::new(Reading { from, at: 0, read: Vec::new().into_iter() })
+    }
+
+    /// Lets go of what it holds.
+    pub(super) fn end(self, vfs: &Vfs) {
+        match self {
+            Content::File(ino) => vfs.release(ino, 1),
+            Content::Memory { bytes, held } => {
+                held.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The part of `bytes` from `offset` on, `len` of them at most.
+fn within(bytes: &[u8], offset: u64, len: usize) -> &[u8] {
+    let start = usize::try_from(offset).map_or(bytes.len(), |offset| offset.min(bytes.len()));
+    &bytes[start..bytes.len().min(start.saturating_add(len))]
+}
+
+enum From {
+    File(Weak<Vfs>, Ino),
+    Memory(Arc<Vec<u8>>),
+}
+
+/// Reads a draft from the beginning.
+struct Reading {
+    from: From,
+    at: u64,
+    /// What was read and not given yet.
+    read: std::vec::IntoIter<Slice>,
+}
+
+impl Source for Reading {
+    fn next(&mut self) -> io::Result<Option<Slice>> {
+        loop {
+            if let Some(slice) = self.read.find(|slice| !slice.is_empty()) {
+                return Ok(Some(slice));
+            }
+            let rope = match &self.from {
+                From::File(vfs, ino) => {
+                    let vfs = vfs.upgrade().ok_or_else(|| io::Error::other("the volume was closed"))?;
+                    vfs.read(*ino, self.at, READ_BYTES).map_err(io::Error::other)?
+                }
+                From::Memory(bytes) => Rope::from(within(bytes, self.at, READ_BYTES).to_vec()),
+            };
+            if rope.is_empty() {
+                return Ok(None);
+            }
+            self.at += rope.len() as u64;
+            self.read = rope.slices().to_vec().into_iter();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_one_to_close_is_told_what_is_left_to_store() {
+        let mut drafts = Drafts::default();
+        drafts.opened(Ino(7));
+        drafts.opened(Ino(7));
+        let draft = drafts.get(Ino(7)).expect("it is open").clone();
+        assert!(draft.now().is_none());
+        draft.written(3, Timestamp(1));
+        assert!(matches!(drafts.closed(Ino(7), true), Closed::Shared));
+        assert!(matches!(drafts.closed(Ino(7), true), Closed::Unstored(_)));
+        assert!(matches!(drafts.closed(Ino(7), true), Closed::Unstored(_)), "until it is stored, it is open");
+        draft.stored();
+        assert!(matches!(drafts.closed(Ino(7), true), Closed::Last(_)));
+        assert!(drafts.get(Ino(7)).is_none());
+        assert!(matches!(drafts.closed(Ino(7), true), Closed::Shared));
+    }
+}

@@ -1,0 +1,120 @@
+//! What programs do to links between opening and closing them: for ways in that tell of that, if asked to.
+//!
+//! It costs requests, so it is asked for only where a volume has links that want it: those that leave their length open, and those that are written as a whole. Whether
+//! there are any is an attribute of the volume's root, so that a mount knows it when it begins.
+
+use super::definition::Writing;
+use super::drafts::Closed;
+use crate::attributes::SetXattr;
+use crate::error::{ErrorKind, Result};
+use crate::message::say;
+use crate::observe::Change;
+use crate::stop::Stop;
+use crate::volume::Vfs;
+use weft_store::{Ino, Kind};
+
+/// The attribute of the root of a volume that has links which want to be told of. Whoever may set it may have it so without such links, or with them not.
+/// `told`: they are.
+pub const OPENS: &[u8] = b"user.weft.opens";
+
+/// How a file is read and written by one who has it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// As any.
+    Plain,
+    /// As long as nobody knows how long it is: until a read gives nothing.
+    Unmeasured,
+    /// It is written as a whole, which takes effect by [`Vfs::flush`].
+    Draft {
+        /// Whether its length was told before.
+        is_measured: bool,
+    },
+}
+
+impl Vfs {
+    /// Whether the volume has links that want to be told of.
+    pub fn wants_opens(&self) -> Result<bool> {
+        match self.xattr(Ino::ROOT, OPENS) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// From now on [`Vfs::opened`], [`Vfs::flush`] and [`Vfs::closed`] are called.
+    pub fn tells_of_opens(&self) {
+        self.state.lock().is_told_of_opens = true;
+    }
+
+    /// Notes that the volume has such links.
+    pub(super) fn want_opens(&self) -> Result<()> {
+        if self.wants_opens()? {
+            return Ok(());
+        }
+        self.set_xattr(Ino::ROOT, OPENS, b"1", SetXattr::Any, false)
+    }
+
+    /// A program has opened file `ino`. `AccessDenied` if it is a link that cannot be written, and the program `writes`.
+    pub fn opened(&self, ino: Ino, writes: bool) -> Result<Opening> {
+        self.run(|state| {
+            if state.inode(ino)?.row.kind != Kind::Transformation {
+                return Ok(Opening::Plain);
+            }
+            let resolved = match state.resolve(ino) {
+                // Who reads comes to hear of that.
+                Err(Stop::Fail(_)) if !writes => return Ok(Opening::Plain),
+                resolved => resolved?,
+            };
+            if resolved.link.looks.is_some() {
+                return Ok(Opening::Plain);
+            }
+            if writes && resolved.writing == Writing::Not {
+                return Err(ErrorKind::AccessDenied.into());
+            }
+            let is_open = state.leaves_open(&resolved) && state.length_told(&resolved, 0)?.is_none();
+            Ok(match (writes && resolved.writing == Writing::Whole, is_open) {
+                (true, is_open) => {
+                    state.drafts.opened(ino);
+                    Opening::Draft { is_measured: !is_open }
+                }
+                (false, true) => Opening::Unmeasured,
+                (false, false) => Opening::Plain,
+            })
+        })
+    }
+
+    /// Puts what was written to link `ino` as a whole into its target, if anything was: all of it, or nothing if that fails or the volume crashes. As
+    /// [`Vfs::write`]; `AccessDenied` if the link leads elsewhere now, `Io` or `TimedOut` if the network fails.
+    pub fn flush(&self, ino: Ino) -> Result<()> {
+        let draft = self.state.lock().drafts.get(ino).cloned();
+        draft.map_or(Ok(()), |draft| self.store_draft(ino, &draft))
+    }
+
+    /// A program has closed link `ino`, which was a draft to it ([`Opening::Draft`]). `WouldBlock`: it is to be told once more.
+    pub fn closed(&self, ino: Ino) -> Result<()> {
+        let mut stores = true;
+        loop {
+            let closed = self.state.lock().drafts.closed(ino, stores);
+            match closed {
+                Closed::Shared => return Ok(()),
+                Closed::Unstored(draft) => {
+                    let Err(error) = self.store_draft(ino, &draft) else { continue };
+                    if error.kind() == ErrorKind::WouldBlock {
+                        return Err(error);
+                    }
+                    let path = self.path(ino);
+                    say(format_args!("what was written to {} is lost: {error}", String::from_utf8_lossy(&path)));
+                    stores = false;
+                }
+                Closed::Last(draft) => {
+                    if let Some(content) = draft.content.lock().take() {
+                        content.end(self);
+                        // What is read now comes through the network again.
+                        self.announce([Change::Link { ino }]);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
