@@ -175,7 +175,8 @@ impl State {
             Replacement::Bytes(bytes) => (bytes.len() as u64, bytes.len() as u64),
             Replacement::ContentOf(from) => {
                 let row = &self.file(*from)?.row;
-                (row.allocated, ROW_BYTES * row.size.div_ceil(self.block_size()))
+                // Its blocks take no more room for being shared.
+                (0, ROW_BYTES * row.size.div_ceil(self.block_size()))
             }
         };
         self.file(ino)?;

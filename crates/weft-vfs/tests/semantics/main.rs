@@ -2,6 +2,7 @@
 
 mod access;
 mod content;
+mod drafts;
 mod limits;
 mod links;
 mod listing;
@@ -92,6 +93,10 @@ impl Volume {
     fn chmod(&self, ino: Ino, permissions: u32) {
         let changes = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
         self.vfs.set_attributes(ino, changes).expect("set");
+    }
+
+    fn clock_now(&self) -> weft_vfs::Timestamp {
+        weft_vfs::Clock::now(&*self.clock)
     }
 
     fn resize(&self, ino: Ino, size: u64) {

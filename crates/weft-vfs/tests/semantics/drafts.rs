@@ -1,0 +1,325 @@
+//! Links that are written as a whole, and those that leave their length open.
+
+use crate::{Volume, kind, options, volume_options};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use std::sync::Arc;
+use weft_store::VolumeOptions;
+use weft_transform::{Network, NoFiles};
+use weft_vfs::{
+    Caller, Change, Credentials, ErrorKind, FileId, Ino, Keys, LinkDefinition, OPENS, Observer, Opening, Options,
+    SetAttributes, ViewKind,
+};
+
+const DRAFT: Opening = Opening::Draft { is_measured: true };
+
+fn definition(target: &str, network: &str) -> LinkDefinition {
+    let (targets, network) = (vec![target.as_bytes().to_vec()], network.into());
+    LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view: ViewKind::File }
+}
+
+impl Volume {
+    /// A volume whose way in tells of opens.
+    fn told(volume: VolumeOptions, options: Options) -> Volume {
+        let volume = Volume::with(volume, options);
+        volume.vfs.tells_of_opens();
+        volume
+    }
+
+    fn draft_link(&self, name: &str, definition: &LinkDefinition) -> Ino {
+        self.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, definition).expect("made").ino
+    }
+
+    /// A file that holds `bytes` compressed, and a link that shows them.
+    fn compressed(&self, bytes: &[u8]) -> (Ino, Ino) {
+        let file = self.file("file.gz");
+        self.write(file, 0, &applied("gzip", bytes));
+        (file, self.draft_link("file", &definition("/file.gz", "gzip -d")))
+    }
+
+    fn all_of(&self, ino: Ino) -> Vec<u8> {
+        self.read(ino, 0, 16 << 20)
+    }
+}
+
+fn applied(network: &str, bytes: &[u8]) -> Vec<u8> {
+    Network::parse(network).expect("right").apply(bytes.to_vec().into(), &mut NoFiles).expect("applied").to_vec()
+}
+
+/// Bytes that no compression makes fewer.
+fn noise(len: usize) -> Vec<u8> {
+    let mut at = 7u64;
+    let mut next = || {
+        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (at >> 40) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn what_is_written_is_seen_at_once_through_the_link_and_in_the_target_when_it_is_closed() {
+    let volume = Volume::told(volume_options(), Options { memo_bytes_max: 0, ..options() });
+    let (file, link) = volume.compressed(b"one\n");
+    assert_eq!(volume.attributes(link).permissions, 0o644, "what the target allows");
+    let before = volume.all_of(file);
+    assert_eq!(volume.vfs.opened(link, true).expect("opened"), DRAFT);
+    assert_eq!(volume.vfs.opened(link, true).expect("opened"), DRAFT);
+    volume.clock.advance(5);
+    volume.write(link, 4, b"two\n");
+    volume.write(link, 1, b"N");
+    assert_eq!(volume.all_of(link), b"oNe\ntwo\n");
+    let seen = volume.attributes(link);
+    assert_eq!((seen.size, seen.mtime), (8, volume.clock_now()));
+    assert_eq!(volume.all_of(file), before);
+    volume.vfs.closed(link).expect("closed");
+    assert_eq!(volume.all_of(file), before, "another has it open");
+    volume.vfs.flush(link).expect("stored");
+    assert_eq!(applied("gzip -d", &volume.all_of(file)), b"oNe\ntwo\n");
+    volume.resize(link, 2);
+    volume.vfs.closed(link).expect("closed");
+    assert_eq!(applied("gzip -d", &volume.all_of(file)), b"oN");
+    assert_eq!(volume.all_of(link), b"oN");
+    volume.vfs.sync().expect("synced");
+    assert_eq!(volume.vfs.stats().inodes_used, 3, "the root and both");
+    assert_eq!(kind(volume.vfs.write(link, 0, b"x", false)), ErrorKind::AccessDenied, "nobody has it open");
+    volume.resize(link, 0);
+    assert_eq!(applied("gzip -d", &volume.all_of(file)), b"", "but truncate() needs nobody");
+    volume.vfs.close().expect("closed");
+}
+
+#[test]
+fn only_where_opens_are_told_of_a_link_can_be_written_as_a_whole() {
+    let mut volume = Volume::new();
+    let file = volume.file("file");
+    assert!(!volume.vfs.wants_opens().unwrap());
+    volume.draft_link("upper", &definition("/file", "upper"));
+    volume.draft_link("swapped", &definition("/file", "xor 7"));
+    assert!(!volume.vfs.wants_opens().unwrap(), "these need nobody to be told");
+    let link = volume.draft_link("unpacked", &definition("/file", "gzip -d"));
+    assert!(volume.vfs.wants_opens().unwrap());
+    assert_eq!(volume.attributes(link).permissions, 0o444);
+    assert_eq!(kind(volume.vfs.write(link, 0, b"x", false)), ErrorKind::AccessDenied);
+    let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    assert_eq!(kind(volume.vfs.set_attributes(link, empty)), ErrorKind::AccessDenied);
+    assert_eq!(volume.vfs.xattr(Ino::ROOT, OPENS).unwrap(), b"1");
+    volume.remount();
+    assert!(volume.vfs.wants_opens().unwrap());
+    volume.vfs.tells_of_opens();
+    assert_eq!(volume.vfs.xattr(Ino::ROOT, OPENS).unwrap(), b"told");
+    assert_eq!(volume.vfs.opened(link, true).unwrap(), DRAFT);
+    volume.write(link, 0, b"x");
+    volume.vfs.closed(link).unwrap();
+    assert_eq!(applied("gzip -d", &volume.all_of(file)), b"x", "nothing is nothing yet, not even compressed");
+    assert_eq!(volume.vfs.opened(file, true).unwrap(), Opening::Plain);
+    let counted = volume.draft_link("counted", &definition("/file", "wc"));
+    assert_eq!(kind(volume.vfs.opened(counted, true)), ErrorKind::AccessDenied);
+    assert_eq!(volume.vfs.opened(counted, false).unwrap(), Opening::Plain);
+}
+
+#[test]
+fn a_link_to_a_link_is_written_through_both_and_by_a_network_of_its_own_if_it_has_one() {
+    let volume = Volume::told(volume_options(), options());
+    let (file, _) = volume.compressed(b"abc");
+    let outer = volume.draft_link("outer", &definition("/file", "rot13"));
+    let write = Some("lower | tr x y".into());
+    let own = volume.draft_link("own", &LinkDefinition { write, ..definition("/outer", "upper | rev") });
+    for (link, network, written) in [(outer, "gzip -d | rot13", "new"), (own, "gzip -d | rot13", "MAX\n")] {
+        assert_eq!(volume.vfs.opened(link, true).unwrap(), DRAFT);
+        volume.resize(link, 0);
+        volume.write(link, 0, written.as_bytes());
+        volume.vfs.closed(link).unwrap();
+        let there = if link == own { "may\n" } else { "new" };
+        assert_eq!(applied(network, &volume.all_of(file)), there.as_bytes());
+    }
+    assert_eq!(volume.all_of(own), b"YAM\n");
+}
+
+#[test]
+fn much_is_stored_in_one_step_too_and_a_failure_leaves_what_was() {
+    let options = || Options { memo_bytes_max: 0, ..options() };
+    let volume = Volume::told(VolumeOptions { bytes_max: Some(8 << 20), ..volume_options() }, options());
+    let (file, link) = volume.compressed(b"old");
+    let (before, much) = (volume.all_of(file), noise(3 << 20));
+    assert_eq!(volume.vfs.opened(link, true).unwrap(), DRAFT);
+    volume.resize(link, 0);
+    much.chunks(1 << 20).enumerate().for_each(|(n, part)| volume.write(link, (n as u64) << 20, part));
+    let filler = volume.file("filler");
+    volume.write(filler, 0, &noise(4 << 20));
+    assert_eq!(kind(volume.vfs.flush(link)), ErrorKind::QuotaExceeded);
+    assert_eq!(volume.all_of(file), before);
+    assert_eq!(volume.all_of(link), much, "nothing is lost yet");
+    volume.resize(filler, 0);
+    volume.vfs.flush(link).expect("stored");
+    assert_eq!(applied("gzip -d", &volume.all_of(file)), much);
+    volume.vfs.closed(link).unwrap();
+    volume.vfs.sync().unwrap();
+    assert_eq!(volume.vfs.stats().inodes_used, 4, "no draft is left");
+    volume.vfs.close().unwrap();
+}
+
+#[test]
+fn what_is_encrypted_never_lies_in_the_volume_as_it_was() {
+    use std::os::unix::fs::PermissionsExt;
+    let keys = tempfile::tempdir().expect("a directory");
+    let key = keys.path().join("mine");
+    std::fs::write(&key, "AGE-SECRET-KEY-1RHD3LRLTW223Z0JPJ0T02WPZ8GG87QN8XH80RM74AEDYXV3HSSLQFY6XK0\n").expect("written");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("set");
+    let keys = Some(Keys { directory: keys.path().to_owned(), uid: 0 });
+    let volume = Volume::told(volume_options(), Options { keys, ..options() });
+    let file = volume.file("secret.age");
+    let link = volume.draft_link("secret", &definition("/secret.age", "decrypt mine"));
+    assert_eq!(volume.vfs.opened(link, true).unwrap(), DRAFT);
+    volume.write(link, 3, b"known");
+    assert_eq!((volume.vfs.stats().inodes_used, volume.all_of(link)), (3, b"\0\0\0known".to_vec()));
+    volume.resize(link, 6);
+    volume.vfs.closed(link).unwrap();
+    assert!(volume.all_of(file).starts_with(b"age-encryption.org/v1\n"));
+    assert_eq!(volume.all_of(link), b"\0\0\0kno");
+    volume.vfs.sync().unwrap();
+    assert_eq!(volume.vfs.stats().inodes_used, 3);
+}
+
+#[test]
+fn who_leaves_its_length_open_computes_nothing_for_those_who_list_it() {
+    let volume = Volume::told(volume_options(), options());
+    let file = volume.file("file");
+    volume.write(file, 0, &b"line\n".repeat(1000));
+    let lazy = |network| LinkDefinition { lazy: true, ..definition("/file", network) };
+    let link = volume.draft_link("numbered", &lazy("nl"));
+    assert_eq!(volume.attributes(link).size, 0);
+    assert_eq!(volume.vfs.opened(link, false).unwrap(), Opening::Unmeasured);
+    let some = volume.vfs.read_some(link, 0, 1 << 20).unwrap();
+    assert!(!some.is_empty());
+    let mut len = some.len();
+    while let more @ 1.. = volume.vfs.read_some(link, len as u64, 1 << 20).unwrap().len() {
+        len += more;
+    }
+    assert_eq!(volume.attributes(link).size, len as u64, "somebody has read it to its end");
+    assert_eq!(volume.vfs.opened(link, false).unwrap(), Opening::Plain);
+    // What is known anyway is told.
+    assert_eq!(volume.attributes(volume.draft_link("upper", &lazy("upper"))).size, 5000);
+    // Others than programs of a mount know no end but the length.
+    let link = volume.draft_link("counted", &lazy("wc -l"));
+    let seen = volume.attributes(link);
+    assert_eq!(seen.size, 0);
+    let root = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+    let file = FileId { ino: link, generation: seen.generation };
+    assert_eq!(volume.vfs.user(&root).attributes(file).unwrap().size, 5);
+    // Who writes it goes on from where it ends.
+    let packed = volume.file("packed.gz");
+    volume.write(packed, 0, &applied("gzip", b"one"));
+    let lazy = LinkDefinition { lazy: true, ..definition("/packed.gz", "gzip -d") };
+    let link = volume.draft_link("packed", &lazy);
+    assert_eq!(volume.vfs.opened(link, true).unwrap(), Opening::Draft { is_measured: false });
+    let end = volume.vfs.end_of_draft(link).unwrap().expect("it is one");
+    volume.write(link, end, b", two");
+    volume.vfs.closed(link).unwrap();
+    assert_eq!(volume.all_of(link), b"one, two");
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<Change>>);
+
+impl Observer for Told {
+    fn changed(&self, change: &Change) {
+        self.0.lock().push(change.clone());
+    }
+}
+
+#[test]
+fn those_who_keep_copies_of_a_target_are_told_when_it_is_written_through_a_link() {
+    let volume = Volume::told(volume_options(), options());
+    let file = volume.file("file");
+    volume.write(file, 0, b"0123456789");
+    let turned = volume.draft_link("turned", &definition("/file", "rot13"));
+    let rest = volume.draft_link("packed", &definition("/file", "base64"));
+    let told: Arc<dyn Observer> = Arc::new(Told::default());
+    let content = Arc::new(Told::default());
+    let observer: Arc<dyn Observer> = content.clone();
+    volume.vfs.observe(&told);
+    volume.vfs.observe(&observer);
+    volume.vfs.hold(file);
+    let ranges = || {
+        let changes = std::mem::take(&mut *content.0.lock());
+        let of_file = |change| match change {
+            Change::Content { ino, range } if ino == file => Some(range),
+            _ => None,
+        };
+        changes.into_iter().filter_map(of_file).collect::<Vec<_>>()
+    };
+    volume.write(turned, 3, b"xyz");
+    assert_eq!(ranges(), [3..6]);
+    volume.resize(turned, 4);
+    assert_eq!(ranges(), [4..u64::MAX]);
+    volume.write(turned, 8, b"a");
+    assert_eq!(ranges(), [4..9]);
+    volume.vfs.opened(rest, true).unwrap();
+    volume.resize(rest, 0);
+    volume.write(rest, 0, b"QUJD\n");
+    assert_eq!(ranges(), []);
+    volume.vfs.closed(rest).unwrap();
+    assert_eq!(ranges(), [0..u64::MAX]);
+    assert_eq!(volume.all_of(file), b"ABC");
+}
+
+/// What somebody does who writes to a link.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u16, u16),
+    Cut(u16),
+    Flush,
+    Commit,
+    Sync,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0u16..9000, 1u16..9000).prop_map(|(at, len)| Step::Write(at, len)),
+        1 => (0u16..9000).prop_map(Step::Cut),
+        3 => Just(Step::Flush),
+        2 => Just(Step::Commit),
+        1 => Just(Step::Sync),
+    ];
+    prop::collection::vec(step, 1..20)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn after_any_crash_a_target_is_as_one_who_wrote_through_its_link_left_it(steps in steps(), survives: u8) {
+        let mut volume = Volume::told(volume_options(), options());
+        let (file, link) = volume.compressed(b"first");
+        volume.vfs.sync().expect("synced");
+        volume.vfs.opened(link, true).expect("opened");
+        let (mut stored, mut synced, mut now) = (vec![b"first".to_vec()], 0, b"first".to_vec());
+        for (number, step) in steps.iter().enumerate() {
+            match step {
+                Step::Write(at, len) => {
+                    let (at, data) = (usize::from(*at), noise(usize::from(*len) + number)[number..].to_vec());
+                    now.resize(now.len().max(at + data.len()), 0);
+                    now[at..at + data.len()].copy_from_slice(&data);
+                    volume.write(link, at as u64, &data);
+                }
+                Step::Cut(size) => {
+                    now.resize(usize::from(*size), 0);
+                    volume.resize(link, u64::from(*size));
+                }
+                Step::Flush => {
+                    volume.vfs.flush(link).expect("stored");
+                    stored.push(now.clone());
+                }
+                Step::Commit => volume.vfs.commit().expect("committed"),
+                Step::Sync => {
+                    volume.vfs.sync().expect("synced");
+                    synced = stored.len() - 1;
+                }
+            }
+            prop_assert_eq!(volume.all_of(link), now.clone());
+        }
+        volume.store.crash(survives);
+        volume.reopen(options());
+        let left = applied("gzip -d", &volume.all_of(file));
+        prop_assert!(stored[synced..].contains(&left), "neither what was synced nor anything later");
+        prop_assert_eq!(volume.vfs.stats().inodes_used, 3, "a draft outlived its writer");
+    }
+}
