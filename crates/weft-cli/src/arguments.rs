@@ -85,9 +85,10 @@ pub enum Command {
     /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head -100'; 'weft stages' lists them. They run in this
     /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise.
     Run(Run),
-    /// Name networks, in a volume, for use in others as '@name'
+    /// Name networks, in a volume, for use in others as '@name'; or push them onto files that are in use
     ///
-    /// A link is made of what the names stand for then; defining one anew changes no link. Works in a mounted volume, and in one that is not.
+    /// A link is made of what the names stand for then; defining one anew changes no link. Works in a mounted volume, and in one that is not. What is pushed
+    /// stands between a file and those who use it until it is popped, or the volume is unmounted.
     #[command(subcommand)]
     Net(Net),
     /// List the stages that networks are made of, or tell exactly what one does
@@ -218,6 +219,34 @@ pub enum Net {
         #[arg(long)]
         json: bool,
     },
+    /// Put a network between a file of a mounted volume and those who use it
+    ///
+    /// By its path: for everybody who uses it by this mount, also those who have it open; as its owner, or root. With --fd: for those alone who share that open
+    /// file, from then on past the page cache; the volume must be mounted with --opens, or have links that want that, and the network must leave the length
+    /// as it is. What is written goes back through what undoes the network, if that can be.
+    Push {
+        #[command(flatten)]
+        file: OpenFile,
+        /// The network; it reads the file
+        #[arg(short, long)]
+        network: String,
+        /// A file of the volume with code that the network runs: $2 for the first, and so on
+        #[arg(long, value_name = "FILE")]
+        code: Vec<OsString>,
+    },
+    /// Take away the network that was pushed last
+    Pop {
+        #[command(flatten)]
+        file: OpenFile,
+    },
+    /// Tell which networks are pushed, the last first
+    Show {
+        #[command(flatten)]
+        file: OpenFile,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Forget a network
     Remove {
         /// Its name
@@ -225,6 +254,20 @@ pub enum Net {
         /// The volume, or a path in one that is mounted
         volume: OsString,
     },
+}
+
+/// A file that is in use.
+#[derive(Args)]
+pub struct OpenFile {
+    /// The file, for everybody
+    #[arg(required_unless_present = "fd")]
+    pub path: Option<PathBuf>,
+    /// What is open as this number, alone: as of a shell that has run 'exec 3<file'
+    #[arg(long, value_name = "NUMBER", conflicts_with = "path")]
+    pub fd: Option<i32>,
+    /// With --fd: in this process
+    #[arg(long, requires = "fd")]
+    pub pid: Option<i32>,
 }
 
 #[derive(Args)]
@@ -422,7 +465,7 @@ pub struct Mount {
     /// The directory to mount it at
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
-    /// allow_other, writeback, keep-awake, no-idle-policy, and commit-interval, dirty-max, metadata-cache, block-cache,
+    /// allow_other, writeback, keep-awake, no-idle-policy, opens, and commit-interval, dirty-max, metadata-cache, block-cache,
     /// read-ahead, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
@@ -453,6 +496,10 @@ pub struct Mount {
     /// faster where processors are slow to wake
     #[arg(long)]
     pub no_idle_policy: bool,
+    /// Have the kernel tell of each open and close, which costs requests, even if no link of the volume wants that (one with --lazy, or one that is
+    /// written as a whole): for 'weft net push --fd', and for such links to be made without mounting again
+    #[arg(long)]
+    pub opens: bool,
     #[command(flatten)]
     pub served: Served,
     /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of

@@ -8,6 +8,7 @@ mod inodes;
 mod links;
 mod locks;
 mod opens;
+mod pushed;
 #[cfg(test)]
 mod tests;
 mod xattrs;
@@ -73,6 +74,8 @@ pub(crate) struct Server {
     locks: Option<MountLocks>,
     /// Whether the volume has links that want to know of opens.
     opens: bool,
+    /// How often something was opened.
+    opened: AtomicU64,
     links: Arc<Forgetting>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
@@ -90,7 +93,7 @@ impl Server {
         let opens = vfs.wants_opens().inspect_err(|error| {
             weft_vfs::say(format_args!("cannot tell whether links want to know of opens: {error}"))
         });
-        let opens = opens.unwrap_or(false);
+        let opens = options.opens || opens.unwrap_or(false);
         if opens {
             vfs.tells_of_opens();
         }
@@ -103,6 +106,7 @@ impl Server {
             notifier: OnceLock::new(),
             locks,
             opens,
+            opened: AtomicU64::new(1),
             links: Arc::default(),
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
@@ -235,7 +239,7 @@ impl Server {
                 reply.cancel();
                 Some(Ok(()))
             }
-            Opcode::Ioctl => Some(Err(Failure::Errno(libc::ENOTTY))),
+            Opcode::Ioctl => self.ioctl(caller, ino, body, reply),
             // It would tell the time of creation, at the price of a request for each inode a program looks at.
             Opcode::Statx => Some(Err(Failure::Errno(libc::ENOSYS))),
             // The kernel then does these itself: they need no state here.

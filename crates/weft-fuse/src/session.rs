@@ -34,6 +34,8 @@ pub struct SessionOptions {
     pub idle_policy: bool,
     /// Who keeps the locks of programs.
     pub locks: LockKeeper,
+    /// Whether the kernel tells of opens even if no link of the volume wants that ([`weft_vfs::OPENS`]). Costs requests for each open and close.
+    pub opens: bool,
 }
 
 impl Default for SessionOptions {
@@ -46,6 +48,7 @@ impl Default for SessionOptions {
             keep_awake: false,
             idle_policy: true,
             locks: LockKeeper::Kernel,
+            opens: false,
         }
     }
 }

@@ -163,7 +163,7 @@ fn umask() -> u32 {
 }
 
 /// `path` from the root of the system, without symbolic links or `..` on the way to its last name.
-fn resolved(path: &Path) -> Result<PathBuf> {
+pub fn resolved(path: &Path) -> Result<PathBuf> {
     let Some(Component::Normal(name)) = path.components().next_back() else { return Ok(path.canonicalize()?) };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let parent = parent.canonicalize().with_context(|| format!("there is no directory {}", parent.display()))?;

@@ -101,6 +101,7 @@ fn session_options(arguments: &Mount) -> Result<SessionOptions> {
         writeback: arguments.writeback,
         keep_awake: arguments.keep_awake,
         idle_policy: !arguments.no_idle_policy,
+        opens: arguments.opens,
         // Those of clients must count for programs here, and the other way round.
         locks: if arguments.served.portmap { LockKeeper::Volume } else { LockKeeper::Kernel },
         ..SessionOptions::default()

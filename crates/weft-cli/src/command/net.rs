@@ -1,6 +1,8 @@
-//! `weft net`: networks that a volume knows by name.
+//! `weft net`: networks that a volume knows by name, and those on files that are in use.
 //!
-//! They are extended attributes of its root, so that they go wherever the volume goes; a link that is made with one has its text.
+//! The former are extended attributes of its root, so that they go wherever the volume goes; a link that is made with one has its text.
+
+mod pushed;
 
 use super::run::said;
 use super::transfer::Place;
@@ -24,7 +26,7 @@ const PREFIX: &str = "user.weft.network.";
 /// The networks of a volume, by name.
 pub type Names = BTreeMap<String, String>;
 
-/// Defines, lists or removes named networks.
+/// Defines, lists or removes named networks; pushes networks onto files, and pops them.
 pub fn run(arguments: &Net) -> Result<ExitCode> {
     match arguments {
         Net::Define { name, network, volume } => {
@@ -44,6 +46,11 @@ pub fn run(arguments: &Net) -> Result<ExitCode> {
             }
             set(volume, name, None).with_context(|| format!("cannot remove '{name}'"))?;
         }
+        Net::Push { file, network, code } => {
+            pushed::push(file, network, code).with_context(|| format!("cannot push '{network}'"))?;
+        }
+        Net::Pop { file } => pushed::pop(file).context("cannot pop")?,
+        Net::Show { file, json } => pushed::show(file, *json).context("cannot tell what is pushed")?,
         Net::List { volume, json } => {
             let names = all(volume)?;
             if *json {

@@ -1,33 +1,37 @@
 //! Requests about the content of files.
 
 use super::{Failure, Outcome, Server};
-use crate::protocol::flags::{READ_LOCKOWNER, WRITE_KILL_SUIDGID};
+use super::opens::Opened;
+use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID};
 use crate::protocol::{Body, DATA_BYTES_MAX, Opcode, Reply};
 use weft_vfs::{AllocateMode, Ino, Privileges, Whence};
 
 impl Server {
     pub(super) fn read(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        body.skip(8)?;
+        let opened = Opened(body.u64()?);
         let (offset, size, flags) = (body.u64()?, body.u32()? as usize, body.u32()?);
         let size = size.min(DATA_BYTES_MAX);
         // To the page cache, what is missing in an answer is missing in the file.
         let is_direct = self.opens && flags & READ_LOCKOWNER != 0;
-        let read = if is_direct { self.vfs.read_some(ino, offset, size) } else { self.vfs.read(ino, offset, size) };
+        let seen = self.seen(ino, opened, is_direct);
+        let read = if is_direct { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) };
         Some(read.map_err(Failure::from).map(|data| reply.set_data(data)))
     }
 
     pub(super) fn write(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let (number, offset, size, flags) = (body.u64()?, body.u64()?, body.u32()?, body.u32()?);
+        let opened = Opened(body.u64()?);
+        let (offset, size, flags) = (body.u64()?, body.u32()?, body.u32()?);
         body.skip(8)?;
         let appends = body.u32()?.cast_signed() & libc::O_APPEND != 0;
         body.skip(4)?;
-        let offset = match self.place(ino, number, offset, appends) {
+        let seen = self.seen(ino, opened, flags & WRITE_CACHE == 0);
+        let offset = match self.place(seen, opened, offset, appends) {
             Ok(offset) => offset,
             Err(failure) => return Some(Err(failure)),
         };
         let data = body.bytes(size as usize)?;
         let kill = flags & WRITE_KILL_SUIDGID != 0;
-        Some(self.vfs.write(ino, offset, data, kill).map_err(Failure::from).map(|privileges| {
+        Some(self.vfs.write(seen, offset, data, kill).map_err(Failure::from).map(|privileges| {
             if privileges == Privileges::Dropped {
                 self.attributes_changed(ino);
             }
@@ -49,6 +53,9 @@ impl Server {
             f if f == libc::FALLOC_FL_ZERO_RANGE | keep => AllocateMode::ZeroRangeKeepSize,
             _ => return Some(Err(Failure::Errno(libc::EOPNOTSUPP))),
         };
+        if self.vfs.seen(ino, None) != ino {
+            return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
+        }
         // It may have taken set-user-id away; such calls are rare enough to always say so.
         let allocated = self.vfs.allocate(ino, offset, len, mode).map_err(Failure::from);
         Some(allocated.map(|()| self.attributes_changed(ino)))
@@ -67,7 +74,8 @@ impl Server {
             libc::SEEK_HOLE => Whence::Hole,
             _ => return Some(Err(Failure::Errno(libc::EINVAL))),
         };
-        Some(self.vfs.seek(ino, offset, whence).map_err(Failure::from).map(|found| reply.u64(found)))
+        let seen = self.vfs.seen(ino, None);
+        Some(self.vfs.seek(seen, offset, whence).map_err(Failure::from).map(|found| reply.u64(found)))
     }
 
     pub(super) fn copy_file_range(
@@ -82,6 +90,10 @@ impl Server {
         let to = Ino(body.u64()?);
         body.skip(8)?;
         let (to, len) = ((to, body.u64()?), body.u64()?);
+        if self.vfs.seen(ino, None) != ino || self.vfs.seen(to.0, None) != to.0 {
+            // Whoever asked copies what is seen, by reading and writing.
+            return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
+        }
         // The older reply holds 32 bits.
         let len = if opcode == Opcode::CopyFileRange { len.min(1 << 30) } else { len };
         Some(self.vfs.copy_range(from, to, len).map_err(Failure::from).map(|copied| {

@@ -61,8 +61,9 @@ impl Server {
         for (entry, attributes) in listed {
             let before = reply.len();
             if !full {
-                match &attributes {
+                match attributes.map(|attributes| self.vfs.seen_attributes(attributes)).transpose()? {
                     Some(attributes) => {
+                        let attributes = &attributes;
                         reply.entry_out(attributes, self.links.valid(&self.vfs, attributes, self.options.valid))
                     }
                     // The kernel asks when somebody wants to know.

@@ -8,7 +8,7 @@ use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode};
 
 impl Server {
     fn reply_entry(&self, result: weft_vfs::Result<Attributes>, reply: &mut Reply) -> Outcome {
-        let attributes = result?;
+        let attributes = self.vfs.seen_attributes(result?)?;
         reply.entry_out(&attributes, self.links.valid(&self.vfs, &attributes, self.options.valid));
         Ok(())
     }

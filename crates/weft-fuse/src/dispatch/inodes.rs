@@ -29,6 +29,7 @@ impl Server {
             self.links.settle(&self.vfs, ino)?;
             attributes = self.vfs.attributes(ino)?;
         }
+        let attributes = self.vfs.seen_attributes(attributes)?;
         self.reply_attributes(&attributes, reply);
         Ok(())
     }
@@ -58,8 +59,20 @@ impl Server {
             mtime: time(fattr::MTIME, fattr::MTIME_NOW, mtime, mtime_nanos),
             kill_privileges: has(fattr::KILL_SUIDGID),
         };
-        let set = self.vfs.set_attributes(ino, changes).map_err(Failure::from);
-        Some(set.map(|attributes| self.reply_attributes(&attributes, reply)))
+        let seen = self.vfs.seen(ino, None);
+        let set = if seen == ino { self.vfs.set_attributes(ino, changes) } else { self.set_seen(ino, seen, changes) };
+        Some(set.map_err(Failure::from).map(|attributes| self.reply_attributes(&attributes, reply)))
+    }
+
+    /// Sets the size of what `ino` is seen as, and the rest of `ino` itself.
+    fn set_seen(&self, ino: Ino, seen: Ino, changes: SetAttributes) -> weft_vfs::Result<Attributes> {
+        let (size, kill_privileges) = (changes.size, changes.kill_privileges);
+        if size.is_some() {
+            self.vfs.set_attributes(seen, SetAttributes { size, kill_privileges, ..SetAttributes::default() })?;
+        }
+        let rest = SetAttributes { size: None, ..changes };
+        let set = if size.is_some() { self.vfs.attributes(ino)? } else { self.vfs.set_attributes(ino, rest)? };
+        self.vfs.seen_attributes(set)
     }
 
     fn reply_attributes(&self, attributes: &Attributes, reply: &mut Reply) {

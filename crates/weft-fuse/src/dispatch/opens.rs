@@ -3,11 +3,35 @@
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, RELEASE_FLOCK_UNLOCK};
 use crate::protocol::{Body, Reply};
+use std::sync::atomic::Ordering;
 use weft_vfs::locks::{LockKind, LockRange};
 use weft_vfs::{Ino, Opening};
 
-/// The number by which the kernel names what was opened, when that is to be written as a whole; else it is 0.
-const DRAFT: u64 = 1;
+/// The number by which the kernel names what was opened: one of its own each time, and what follows from how it was. 0 if nobody asks.
+#[derive(Clone, Copy)]
+pub(super) struct Opened(pub(super) u64);
+
+impl Opened {
+    /// It is written as a whole.
+    const DRAFT: u64 = 1;
+    /// Nothing goes by way of the page cache.
+    const DIRECT: u64 = 2;
+    /// Numbers are multiples of this.
+    const UNIT: u64 = 4;
+
+    fn is_draft(self) -> bool {
+        self.0 & Opened::DRAFT != 0
+    }
+
+    pub(super) fn is_direct(self) -> bool {
+        self.0 & Opened::DIRECT != 0
+    }
+
+    /// Whether it was told of when it was opened.
+    pub(super) fn is_told(self) -> bool {
+        self.0 >= Opened::UNIT
+    }
+}
 
 impl Server {
     /// Whether the kernel is to tell of opens.
@@ -21,20 +45,22 @@ impl Server {
             return Some(Err(Failure::Errno(libc::ENOSYS)));
         }
         let writes = body.u32()?.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY;
-        let opening = if self.opens { self.vfs.opened(ino, writes) } else { Ok(Opening::Plain) };
+        let seen = self.vfs.seen(ino, None);
+        let opening = if self.opens { self.vfs.opened(seen, writes) } else { Ok(Opening::Plain) };
         let opening = match opening {
             Ok(opening) => opening,
             Err(error) => return Some(Err(error.into())),
         };
         // Closing one is told once, not by each process, where nothing follows from that.
         let noflush = if self.locks.is_some() { 0 } else { FOPEN_NOFLUSH };
-        let (number, flags) = match opening {
+        let (how, flags) = match opening {
             Opening::Plain => (0, FOPEN_KEEP_CACHE | noflush),
-            Opening::Unmeasured => (0, FOPEN_DIRECT_IO | noflush),
-            Opening::Draft { is_measured: true } => (DRAFT, FOPEN_KEEP_CACHE),
-            Opening::Draft { is_measured: false } => (DRAFT, FOPEN_DIRECT_IO),
+            Opening::Unmeasured => (Opened::DIRECT, FOPEN_DIRECT_IO | noflush),
+            Opening::Draft { is_measured: true } => (Opened::DRAFT, FOPEN_KEEP_CACHE),
+            Opening::Draft { is_measured: false } => (Opened::DRAFT | Opened::DIRECT, FOPEN_DIRECT_IO),
         };
-        reply.u64(number);
+        let number = self.opened.fetch_add(1, Ordering::Relaxed) * Opened::UNIT;
+        reply.u64(number | how);
         reply.u32(flags);
         reply.u32(0);
         Some(Ok(()))
@@ -45,18 +71,18 @@ impl Server {
         if !self.wants_opens() {
             return Some(Err(Failure::Errno(libc::ENOSYS)));
         }
-        let number = body.u64()?;
+        let opened = Opened(body.u64()?);
         body.skip(8)?;
         if let Some(locks) = &self.locks {
             let owner = locks.owner(body.u64()?);
             self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
         }
-        Some(self.stored(ino, number))
+        Some(self.stored(ino, opened))
     }
 
     /// The file was closed for the last time.
     pub(super) fn release(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
-        let number = body.u64()?;
+        let opened = Opened(body.u64()?);
         body.skip(4)?;
         if let Some(locks) = &self.locks
             && body.u32()? & RELEASE_FLOCK_UNLOCK != 0
@@ -64,24 +90,35 @@ impl Server {
             let owner = locks.owner(body.u64()?);
             self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
         }
-        Some(if number == DRAFT { self.vfs.closed(ino).map_err(Failure::from) } else { Ok(()) })
+        if opened.is_draft()
+            && let Err(error) = self.vfs.closed(self.vfs.seen(ino, None))
+        {
+            return Some(Err(error.into()));
+        }
+        self.vfs.pop_all(ino, opened.0);
+        Some(Ok(()))
     }
 
     pub(super) fn fsync(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
-        let number = body.u64()?;
-        Some(self.stored(ino, number).and_then(|()| self.vfs.sync().map_err(Failure::from)))
+        let opened = Opened(body.u64()?);
+        Some(self.stored(ino, opened).and_then(|()| self.vfs.sync().map_err(Failure::from)))
     }
 
-    /// What was written to what was opened as `number` is where it belongs.
-    fn stored(&self, ino: Ino, number: u64) -> Outcome {
-        if number == DRAFT { self.vfs.flush(ino).map_err(Failure::from) } else { Ok(()) }
+    /// What was written to what was opened is where it belongs.
+    fn stored(&self, ino: Ino, opened: Opened) -> Outcome {
+        if opened.is_draft() { self.vfs.flush(self.vfs.seen(ino, None)).map_err(Failure::from) } else { Ok(()) }
     }
 
-    /// Where bytes go that a program writes at `offset` of what was opened as `number`, or `appends`: the kernel may not know where a draft ends.
-    pub(super) fn place(&self, ino: Ino, number: u64, offset: u64, appends: bool) -> Result<u64, Failure> {
-        if number != DRAFT || !appends {
+    /// What a program reads or writes in `ino`, of which it is the page cache that asks unless it `is_direct`.
+    pub(super) fn seen(&self, ino: Ino, opened: Opened, is_direct: bool) -> Ino {
+        self.vfs.seen(ino, (is_direct && opened.is_told()).then_some(opened.0))
+    }
+
+    /// Where bytes go that a program writes at `offset` of `seen`, or `appends`: the kernel may not know where a draft ends.
+    pub(super) fn place(&self, seen: Ino, opened: Opened, offset: u64, appends: bool) -> Result<u64, Failure> {
+        if !opened.is_draft() || !appends {
             return Ok(offset);
         }
-        Ok(self.vfs.end_of_draft(ino)?.unwrap_or(offset))
+        Ok(self.vfs.end_of_draft(seen)?.unwrap_or(offset))
     }
 }

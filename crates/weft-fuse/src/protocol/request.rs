@@ -63,6 +63,11 @@ pub(crate) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
+    /// Bytes that are arguments of their own.
+    pub(crate) fn new(bytes: &'a [u8]) -> Body<'a> {
+        Body { bytes, then: None }
+    }
+
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.bytes.split_first_chunk::<N>()?;
         self.bytes = rest;

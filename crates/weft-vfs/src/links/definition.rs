@@ -122,6 +122,8 @@ pub(crate) struct Link {
     pub(crate) part: Option<Part>,
     /// How long what it gives is, if that is known.
     pub(crate) size: Option<u64>,
+    /// What it reads as its data, whatever the path of that says.
+    pub(crate) of: Option<Ino>,
 }
 
 /// What a link that looks like a directory shows.
@@ -177,8 +179,8 @@ impl Link {
     /// One that is like this, but of another definition that makes no difference to its network.
     pub(crate) fn like(&self, definition: LinkDefinition) -> Link {
         let (network, inverse, modules) = (self.network.clone(), self.inverse.clone(), self.modules.clone());
-        let Link { data, keeps, part, size, .. } = *self;
-        Link { definition, network, modules, data, keeps, inverse, looks: None, part, size }
+        let Link { data, keeps, part, size, of, .. } = *self;
+        Link { definition, network, modules, data, keeps, inverse, looks: None, part, size, of }
     }
 }
 
@@ -417,7 +419,8 @@ fn modules(network: &Network, write: Option<&Network>) -> BTreeSet<usize> {
     network.modules().iter().chain(write.into_iter().flat_map(Network::modules)).copied().collect()
 }
 
-fn read(inode: &Inode) -> Option<Link> {
+/// The link that a row tells of.
+pub(super) fn read(inode: &Inode) -> Option<Link> {
     let definition = LinkDefinition::decode(inode.row.inline.as_ref()?)?;
     let network = definition.parse()?;
     let write = match &definition.write {
@@ -433,7 +436,7 @@ fn read(inode: &Inode) -> Option<Link> {
     let keeps = if is_alone { network.keeps() } else { Keeps::default() };
     let inverse = write.or_else(|| network.inverse()).filter(|inverse| is_alone && !inverse.reads_files());
     let looks = Looks::of(&definition.view).ok()?;
-    Some(Link { definition, network, modules, data: first, keeps, inverse, looks, part: None, size: None })
+    Some(Link { definition, network, modules, data: first, keeps, inverse, looks, part: None, size: None, of: None })
 }
 
 #[cfg(test)]

@@ -342,5 +342,6 @@ fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Li
         looks: None,
         part: Some(part),
         size,
+        of: None,
     })
 }

@@ -195,7 +195,10 @@ impl State {
         };
         for (number, path) in link.definition.targets.iter().enumerate() {
             let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
-            let (target, way) = self.walk(path, owner, &mut resolved.causes)?;
+            let (target, way) = match link.of {
+                Some(target) if number == link.data => (target, 0o777),
+                _ => self.walk(path, owner, &mut resolved.causes)?,
+            };
             resolved.causes.push((target, None));
             let kind = self.inode(target)?.row.kind;
             let (times, rights) = match kind {

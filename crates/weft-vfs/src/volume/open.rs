@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
 use crate::journal;
-use crate::links::{Indexes, Views};
+use crate::links::{Indexes, Stacks, Views};
 use crate::locks::Locks;
 use crate::mutation;
 use crate::observe::Observers;
@@ -66,6 +66,7 @@ impl Vfs {
             locks: Locks::default(),
             views: Views::default(),
             indexes: Indexes::default(),
+            stacks: Stacks::default(),
             me: me.clone(),
         });
         vfs.recover(&records)?;

@@ -63,6 +63,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "placement" => arguments.placement = value.into(),
             "writeback" => arguments.writeback = true,
             "keep-awake" => arguments.keep_awake = true,
+            "opens" => arguments.opens = true,
             "no-idle-policy" => arguments.no_idle_policy = true,
             "log" => arguments.log = Some(value.into()),
             "remount" => return usage("a mounted volume keeps its options; unmount it and mount it again".into()),

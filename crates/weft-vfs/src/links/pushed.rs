@@ -1,0 +1,205 @@
+//! Networks that stand between a file and those who use it, for as long as somebody wants: pushed onto what is there, and popped, as modules of a stream are.
+//!
+//! Each is a link that is in memory alone, made of the file or of the one pushed before it. A way in asks what a file is seen as ([`Vfs::seen`]), and works
+//! on that; whoever names the file within the volume (links, digests, other ways in) means the file itself.
+
+use super::definition::{self, Link, LinkDefinition, ViewKind};
+use super::unstored::unstored_number;
+use crate::attributes::Attributes;
+use crate::caller::Caller;
+use crate::blocking::{self, Wait};
+use crate::error::{ErrorKind, Result};
+use crate::inode::Inode;
+use crate::observe::Change;
+use crate::volume::Vfs;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use weft_block::Slice;
+use weft_store::{Ino, InodeRow, Kind};
+
+/// Networks on one file, for one scope.
+const PUSHED_MAX: usize = 8;
+
+/// Who sees a file through what is pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// All who use it, but those for whom something is pushed alone.
+    Everybody,
+    /// Those who share what was opened as this number, which the way in gives once.
+    Opened(u64),
+}
+
+/// What is pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// The network. It reads the file alone, and the code that it runs.
+    pub network: String,
+    /// Paths in the volume of that code, which are $2 and so on.
+    pub code: Vec<Vec<u8>>,
+    /// Whether it may change how long the file seems.
+    pub may_resize: bool,
+}
+
+/// What is pushed onto the files of a volume.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    stacks: Mutex<FxHashMap<(Ino, Scope), Vec<Ino>>>,
+    /// How many there are.
+    count: AtomicUsize,
+    /// Networks pushed so far.
+    pushed: AtomicU64,
+}
+
+impl Vfs {
+    /// What file `ino` is seen as by one who has it open as `number`, or by anybody.
+    pub fn seen(&self, ino: Ino, number: Option<u64>) -> Ino {
+        if self.stacks.count.load(Ordering::Acquire) == 0 {
+            return ino;
+        }
+        let stacks = self.stacks.stacks.lock();
+        let own = number.and_then(|number| stacks.get(&(ino, Scope::Opened(number))));
+        let stack = own.or_else(|| stacks.get(&(ino, Scope::Everybody)));
+        stack.and_then(|stack| stack.last()).copied().unwrap_or(ino)
+    }
+
+    /// `attributes` of a file as everybody sees it.
+    pub fn seen_attributes(&self, attributes: Attributes) -> Result<Attributes> {
+        let seen = self.seen(attributes.ino, None);
+        if seen == attributes.ino {
+            return Ok(attributes);
+        }
+        let as_seen = self.attributes(seen)?;
+        // It may be popped at any time.
+        Ok(Attributes { ino: attributes.ino, nlink: attributes.nlink, computed: Some(0), ..as_seen })
+    }
+
+    /// Pushes a network onto file `ino`. `Invalid` if it is no file or the network makes no sense there, `NotPermitted` if it is not `caller`'s file to
+    /// change for everybody, or if that user may have no such network, `NotSupported` if it changes the length and may not, `Loop` if there are too many,
+    /// `NotSynchronized` if somebody is writing all of it anew; and as reading the code.
+    pub fn push(&self, caller: Caller, ino: Ino, scope: Scope, pushed: &Pushed) -> Result<()> {
+        let definition = self.pushable(caller, ino, scope, pushed)?;
+        self.may_wait(Wait::Commit)?;
+        let below = self.below(ino, scope)?;
+        let number = self.stacks.pushed.fetch_add(1, Ordering::Relaxed);
+        let link = unstored_number(ino, format!("pushed/{number}").as_bytes());
+        self.run(|state| {
+            let row = state.inode(ino)?.row.clone();
+            let inline = Some(Slice::from(definition.encode()));
+            let kind = Kind::Transformation;
+            let mut inode = Inode::loaded(InodeRow { ino: link, kind, inline, has_xattrs: false, ..row });
+            let made = definition::read(&inode).ok_or(ErrorKind::Invalid)?;
+            inode.link = Some(Arc::new(Link { of: Some(below), ..made }));
+            state.put_unstored(inode);
+            Ok(())
+        })?;
+        self.hold(link);
+        // Whether the code is there, and may be run.
+        if let Err(error) = self.run(|state| state.resolve(link)) {
+            self.release(link, 1);
+            return Err(error);
+        }
+        let mut stacks = self.stacks.stacks.lock();
+        let stack = stacks.entry((ino, scope)).or_insert_with(|| {
+            self.stacks.count.fetch_add(1, Ordering::Release);
+            Vec::new()
+        });
+        stack.push(link);
+        drop(stacks);
+        self.looks_different(ino, scope);
+        Ok(())
+    }
+
+    /// What is to be pushed, as a link is made of it.
+    fn pushable(&self, caller: Caller, ino: Ino, scope: Scope, pushed: &Pushed) -> Result<LinkDefinition> {
+        let attributes = self.attributes(ino)?;
+        if attributes.kind != Kind::File {
+            return Err(ErrorKind::Invalid.into());
+        }
+        let mut targets = vec![b"/".to_vec()];
+        targets.extend(pushed.code.iter().cloned());
+        let (network, view) = (pushed.network.clone(), ViewKind::File);
+        let definition = LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view };
+        definition.check().map_err(|_| ErrorKind::Invalid)?;
+        let network = definition.parse().ok_or(ErrorKind::Invalid)?;
+        if network.reads_files() || network.modules().contains(&0) {
+            return Err(ErrorKind::Invalid.into());
+        }
+        let is_own = caller.uid == 0 || caller.uid == attributes.uid;
+        let wants_own = scope == Scope::Everybody || !pushed.code.is_empty();
+        let may_export = !definition.is_exported() || self.options.exported.allows(caller.uid);
+        let may_use_keys = !definition.has_keys() || self.options.gives_keys(caller.uid);
+        if wants_own && !is_own || !may_export || !may_use_keys {
+            return Err(ErrorKind::NotPermitted.into());
+        }
+        if !pushed.may_resize && !network.keeps().length {
+            return Err(ErrorKind::NotSupported.into());
+        }
+        Ok(definition)
+    }
+
+    /// What the next network is pushed onto.
+    fn below(&self, ino: Ino, scope: Scope) -> Result<Ino> {
+        let stacks = self.stacks.stacks.lock();
+        let stack = stacks.get(&(ino, scope)).map_or(&[][..], Vec::as_slice);
+        if stack.len() >= PUSHED_MAX {
+            return Err(ErrorKind::Loop.into());
+        }
+        let below = stack.last().copied().unwrap_or(ino);
+        if scope == Scope::Everybody && self.draft(below).is_some() {
+            return Err(ErrorKind::NotSynchronized.into());
+        }
+        Ok(below)
+    }
+
+    /// Pops the network that was pushed last. `Invalid` if there is none, `NotPermitted` and `NotSynchronized` as [`Vfs::push`].
+    pub fn pop(&self, caller: Caller, ino: Ino, scope: Scope) -> Result<()> {
+        let owner = self.attributes(ino)?.uid;
+        if scope == Scope::Everybody && caller.uid != 0 && caller.uid != owner {
+            return Err(ErrorKind::NotPermitted.into());
+        }
+        self.may_wait(Wait::Commit)?;
+        let mut stacks = self.stacks.stacks.lock();
+        let stack = stacks.get_mut(&(ino, scope)).ok_or(ErrorKind::Invalid)?;
+        let top = *stack.last().ok_or(ErrorKind::Invalid)?;
+        if self.draft(top).is_some() {
+            return Err(ErrorKind::NotSynchronized.into());
+        }
+        stack.pop();
+        if stack.is_empty() {
+            stacks.remove(&(ino, scope));
+            self.stacks.count.fetch_sub(1, Ordering::Release);
+        }
+        drop(stacks);
+        self.release(top, 1);
+        self.looks_different(ino, scope);
+        Ok(())
+    }
+
+    /// The networks that were pushed onto file `ino`, the last first.
+    pub fn pushed(&self, ino: Ino, scope: Scope) -> Result<Vec<String>> {
+        let stack = self.stacks.stacks.lock().get(&(ino, scope)).cloned().unwrap_or_default();
+        let network = |link: &Ino| self.run(|state| Ok(state.link_of(*link)?.definition.network.clone()));
+        stack.iter().rev().map(network).collect()
+    }
+
+    /// What was opened as `number` is closed for good: whatever was pushed for it goes.
+    pub fn pop_all(&self, ino: Ino, number: u64) {
+        if self.stacks.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let gone = self.stacks.stacks.lock().remove(&(ino, Scope::Opened(number)));
+        if let Some(stack) = gone {
+            self.stacks.count.fetch_sub(1, Ordering::Release);
+            stack.into_iter().for_each(|link| self.release(link, 1));
+        }
+    }
+
+    /// Has those forget what they keep of file `ino` who see something else now.
+    fn looks_different(&self, ino: Ino, scope: Scope) {
+        if scope == Scope::Everybody {
+            blocking::waiting(|| self.announce([Change::Content { ino, range: 0..u64::MAX }]));
+        }
+    }
+}
