@@ -37,6 +37,11 @@ impl Notifier {
         self.inode_changed(ino, ALL);
     }
 
+    /// The same of the content in `range`.
+    pub(crate) fn range_changed(&self, ino: Ino, range: &Range<u64>) {
+        self.inode_changed(ino, signed(range));
+    }
+
     /// The kernel must ask for the attributes of `ino` again, and for its content from a byte on, so many of them.
     fn inode_changed(&self, ino: Ino, (offset, len): (i64, i64)) {
         let mut notice = Vec::with_capacity(24);
@@ -90,7 +95,7 @@ impl Observer for Notifier {
             Change::Content { ino, range } => self.inode_changed(*ino, signed(range)),
             Change::Attributes { ino } => self.attributes_changed(*ino),
             // See `dispatch::links`.
-            Change::Link { .. } => {}
+            Change::Link { .. } | Change::Target { .. } => {}
             Change::Entry { parent, name } => {
                 self.entry_changed(*parent, name.as_bytes());
                 self.inode_changed(*parent, ALL);

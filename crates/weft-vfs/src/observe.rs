@@ -16,6 +16,13 @@ pub enum Change {
         /// From which byte up to which, at most.
         range: Range<u64>,
     },
+    /// Bytes of a file, and its attributes, by way of a transformation link that led there.
+    Target {
+        /// The file.
+        ino: Ino,
+        /// From which byte up to which, at most.
+        range: Range<u64>,
+    },
     /// Attributes of an inode; its content is what it was.
     Attributes {
         /// The inode.
@@ -37,7 +44,8 @@ pub enum Change {
 
 /// Who wants to know of changes that did not come through it.
 pub trait Observer: Send + Sync {
-    /// `change` has been made. Called without locks, by whoever made it, before that is answered. What is said of links must not be waited for.
+    /// `change` has been made. Called without locks, by whoever made it, before that is answered. What is said of links must not be waited for, and what is
+    /// said of targets not for ever: whoever has what is to be forgotten in hand may wait for this answer.
     fn changed(&self, change: &Change);
 }
 
@@ -70,6 +78,7 @@ impl Vfs {
         }
         for change in changes {
             let (Change::Content { ino, .. }
+            | Change::Target { ino, .. }
             | Change::Attributes { ino }
             | Change::Link { ino }
             | Change::Entry { parent: ino, .. }) = change;

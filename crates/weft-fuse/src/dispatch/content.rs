@@ -1,7 +1,7 @@
 //! Requests about the content of files.
 
-use super::{Failure, Outcome, Server};
 use super::opens::Opened;
+use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID};
 use crate::protocol::{Body, DATA_BYTES_MAX, Opcode, Reply};
 use weft_vfs::{AllocateMode, Ino, Privileges, Whence};

@@ -7,6 +7,7 @@
 use crate::notify::Notifier;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ const ON_THE_WAY: Duration = Duration::from_millis(10);
 /// Threads that tell the kernel to forget content.
 const THREADS: usize = 4;
 
-/// The links that the kernel is about to forget the content of.
+/// The links, and the files that were written by way of links, of which the kernel is about to forget content.
 #[derive(Default)]
 pub(super) struct Forgetting {
     /// How often each is yet to be told of.
@@ -45,7 +46,7 @@ struct Jobs {
 
 #[derive(Default)]
 struct Queue {
-    now: VecDeque<Ino>,
+    now: VecDeque<Job>,
     /// What is to be told once more, in the order of when.
     later: VecDeque<(Instant, Ino)>,
     has_ended: bool,
@@ -53,8 +54,12 @@ struct Queue {
 
 /// What a thread is to tell.
 enum Job {
-    Now(Ino),
+    /// All content of a link.
+    Link(Ino),
+    /// The same, once more.
     Again(Ino),
+    /// Some of the content of a file.
+    Target(Ino, Range<u64>),
 }
 
 impl Jobs {
@@ -65,8 +70,8 @@ impl Jobs {
             if queue.has_ended {
                 return None;
             }
-            if let Some(ino) = queue.now.pop_front() {
-                return Some(Job::Now(ino));
+            if let Some(job) = queue.now.pop_front() {
+                return Some(job);
             }
             match queue.later.front().copied() {
                 Some((when, ino)) if when <= Instant::now() => {
@@ -113,11 +118,15 @@ impl Forgetting {
     pub(super) fn settle(&self, vfs: &Vfs, ino: Ino) -> Result<()> {
         if self.pending.lock().contains_key(&ino) {
             vfs.may_wait(Wait::Commit)?;
-            let until = Instant::now() + PATIENCE;
-            let mut pending = self.pending.lock();
-            while pending.contains_key(&ino) && !self.done.wait_until(&mut pending, until).timed_out() {}
+            self.wait(ino);
         }
         Ok(())
+    }
+
+    fn wait(&self, ino: Ino) {
+        let until = Instant::now() + PATIENCE;
+        let mut pending = self.pending.lock();
+        while pending.contains_key(&ino) && !self.done.wait_until(&mut pending, until).timed_out() {}
     }
 
     /// How long the kernel may keep `attributes`, and the name by which it has found what has them; of what is no link for `valid`.
@@ -150,12 +159,21 @@ impl Forgetting {
 
 impl Observer for Forgetting {
     fn changed(&self, change: &Change) {
-        let Change::Link { ino } = change else { return };
+        let (ino, job) = match change {
+            Change::Link { ino } => (*ino, Job::Link(*ino)),
+            Change::Target { ino, range } => (*ino, Job::Target(*ino, range.clone())),
+            _ => return,
+        };
+        let waits = matches!(job, Job::Target(..));
         let Some((notifier, jobs)) = self.notices.get() else { return };
-        *self.pending.lock().entry(*ino).or_default() += 1;
-        notifier.attributes_changed(*ino);
-        jobs.queue.lock().now.push_back(*ino);
+        *self.pending.lock().entry(ino).or_default() += 1;
+        notifier.attributes_changed(ino);
+        jobs.queue.lock().now.push_back(job);
         jobs.more.notify_one();
+        // Whoever wrote by way of a link may read what it led to at once, without asking for attributes before.
+        if waits {
+            self.wait(ino);
+        }
     }
 }
 
@@ -172,7 +190,12 @@ impl Drop for Forgetting {
 fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier) {
     while let Some(job) = jobs.next() {
         match job {
-            Job::Now(ino) => {
+            Job::Target(ino, range) => {
+                notifier.range_changed(ino, &range);
+                let Some(links) = links.upgrade() else { return };
+                links.told(ino);
+            }
+            Job::Link(ino) => {
                 notifier.content_changed(ino);
                 let Some(links) = links.upgrade() else { return };
                 links.told(ino);

@@ -6,8 +6,8 @@
 use super::definition::{self, Link, LinkDefinition, ViewKind};
 use super::unstored::unstored_number;
 use crate::attributes::Attributes;
-use crate::caller::Caller;
 use crate::blocking::{self, Wait};
+use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
 use crate::inode::Inode;
 use crate::observe::Change;
@@ -199,7 +199,7 @@ impl Vfs {
     /// Has those forget what they keep of file `ino` who see something else now.
     fn looks_different(&self, ino: Ino, scope: Scope) {
         if scope == Scope::Everybody {
-            blocking::waiting(|| self.announce([Change::Content { ino, range: 0..u64::MAX }]));
+            blocking::waiting(|| self.announce([Change::Target { ino, range: 0..u64::MAX }]));
         }
     }
 }

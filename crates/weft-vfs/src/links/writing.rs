@@ -49,7 +49,7 @@ impl Vfs {
             self.fill(target, inverse, &mut files, size..offset)?;
             let bytes = self.undone(inverse, &mut files, data.to_vec())?;
             let written = self.write(target, offset, &bytes.contiguous(), kill_privileges);
-            self.announce([Change::Content { ino: target, range: size.min(offset)..offset + data.len() as u64 }]);
+            self.target_changed(&resolved, size.min(offset)..offset + data.len() as u64);
             written
         })
     }
@@ -88,8 +88,16 @@ impl Vfs {
         let SetAttributes { size, atime, mtime, kill_privileges, .. } = changes;
         let set = SetAttributes { size, atime, mtime, kill_privileges, ..SetAttributes::default() };
         self.set_attributes(target, set)?;
-        self.announce([Change::Content { ino: target, range: before.min(size.unwrap_or(before))..u64::MAX }]);
+        self.target_changed(resolved, before.min(size.unwrap_or(before))..u64::MAX);
         Ok(())
+    }
+
+    /// Tells those who keep copies of the target of a link that was written through.
+    fn target_changed(&self, resolved: &Resolved, range: Range<u64>) {
+        // Who writes to a file onto which something is pushed has its pages in hand, and they are what is seen of it.
+        if resolved.link.of.is_none() {
+            self.announce([Change::Target { ino: resolved.data(), range }]);
+        }
     }
 
     /// Cuts off what link `ino` gives, or adds zeros: for good when who has it open closes it, or at once if nobody has.
@@ -164,7 +172,7 @@ impl Vfs {
     /// The same. False if the network cannot begin now, as others take too much.
     fn store(&self, ino: Ino, content: &Content) -> Result<bool> {
         let (mut link, mut from) = (ino, content.source(&self.me));
-        let (target, files) = loop {
+        let (target, resolved, files) = loop {
             let resolved = self.run(|state| state.resolve(link))?;
             let inverse = resolved.link.inverse.as_ref().filter(|_| resolved.writing != Writing::Not);
             let inverse = inverse.ok_or(ErrorKind::AccessDenied)?;
@@ -176,7 +184,7 @@ impl Vfs {
             }
             let target = resolved.data();
             if self.run(|state| Ok(state.inode(target)?.row.kind))? == Kind::File {
-                break (target, files);
+                break (target, resolved, files);
             }
             link = target;
         };
@@ -186,7 +194,7 @@ impl Vfs {
         made.into_iter().for_each(|made| self.release(made, 1));
         match stored {
             Ok(()) => {
-                self.announce([Change::Content { ino: target, range: 0..u64::MAX }]);
+                self.target_changed(&resolved, 0..u64::MAX);
                 Ok(true)
             }
             Err(NotStored::Run(error)) => self.not_stored(&files, &error),

@@ -162,7 +162,8 @@ fn what_is_encrypted_never_lies_in_the_volume_as_it_was() {
     use std::os::unix::fs::PermissionsExt;
     let keys = tempfile::tempdir().expect("a directory");
     let key = keys.path().join("mine");
-    std::fs::write(&key, "AGE-SECRET-KEY-1RHD3LRLTW223Z0JPJ0T02WPZ8GG87QN8XH80RM74AEDYXV3HSSLQFY6XK0\n").expect("written");
+    std::fs::write(&key, "AGE-SECRET-KEY-1RHD3LRLTW223Z0JPJ0T02WPZ8GG87QN8XH80RM74AEDYXV3HSSLQFY6XK0\n")
+        .expect("written");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("set");
     let keys = Some(Keys { directory: keys.path().to_owned(), uid: 0 });
     let volume = Volume::told(volume_options(), Options { keys, ..options() });
@@ -242,7 +243,7 @@ fn those_who_keep_copies_of_a_target_are_told_when_it_is_written_through_a_link(
     let ranges = || {
         let changes = std::mem::take(&mut *content.0.lock());
         let of_file = |change| match change {
-            Change::Content { ino, range } if ino == file => Some(range),
+            Change::Target { ino, range } if ino == file => Some(range),
             _ => None,
         };
         changes.into_iter().filter_map(of_file).collect::<Vec<_>>()
