@@ -112,7 +112,7 @@ fn stage(
     arguments.end()?;
     let name = &call.name.text;
     if arguments.has('d') {
-        return Ok(Stage { wants_text: true, inverse: None, ..Stage::new(decode) });
+        return Ok(Stage { wants_text: true, inverse: Some(name.clone()), ..Stage::new(decode) });
     }
     Ok(Stage { gives: |_| Shape::Text, inverse: Some(format!("{name} -d")), ..Stage::new(encode) })
 }
