@@ -23,6 +23,8 @@ use crate::transport::scheduling::Scheduling;
 use crate::wakefulness::Wakefulness;
 use links::Forgetting;
 use locks::{MountLocks, Patience};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs};
@@ -76,6 +78,8 @@ pub(crate) struct Server {
     opens: bool,
     /// How often something was opened.
     opened: AtomicU64,
+    /// What is open to be written as a whole, by those numbers.
+    drafts: Mutex<HashMap<u64, Ino>>,
     links: Arc<Forgetting>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
@@ -107,6 +111,7 @@ impl Server {
             locks,
             opens,
             opened: AtomicU64::new(1),
+            drafts: Mutex::default(),
             links: Arc::default(),
             over_rings: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; 64],
@@ -214,7 +219,7 @@ impl Server {
             Opcode::Fallocate => self.fallocate(ino, body),
             Opcode::Lseek => self.lseek(ino, body, reply),
             Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy_file_range(opcode, ino, body, reply),
-            Opcode::Fsync => self.fsync(ino, body),
+            Opcode::Fsync => self.fsync(body),
             Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
             Opcode::Statfs => Some(self.statfs(reply)),
             Opcode::Setxattr => self.setxattr(caller, ino, body),

@@ -70,6 +70,16 @@ impl Vfs {
         }
     }
 
+    /// `change`, for those who see files through what is pushed onto them: there nobody knows which bytes follow from which.
+    fn as_seen(&self, mut change: Change) -> Change {
+        if let Change::Content { ino, range } | Change::Target { ino, range } = &mut change
+            && self.seen(*ino, None) != *ino
+        {
+            *range = 0..u64::MAX;
+        }
+        change
+    }
+
     /// Tells of `changes`, of which only those are looked at that concern inodes somebody holds.
     pub(crate) fn announce(&self, changes: impl IntoIterator<Item = Change>) {
         let observers: Vec<_> = self.observers.0.read().iter().filter_map(Weak::upgrade).collect();
@@ -77,6 +87,7 @@ impl Vfs {
             return;
         }
         for change in changes {
+            let change = self.as_seen(change);
             let (Change::Content { ino, .. }
             | Change::Target { ino, .. }
             | Change::Attributes { ino }

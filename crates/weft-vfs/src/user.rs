@@ -170,6 +170,7 @@ impl User<'_> {
         });
         let changed = match changed {
             Err(error) if error.kind() == ErrorKind::Transformed => {
+                self.vfs.refuse_drafts(file.ino)?;
                 self.through(file, || self.vfs.set_attributes(file.ino, permitted).map(|_| ()))?
             }
             changed => changed?,
@@ -207,6 +208,7 @@ impl User<'_> {
         });
         let changed = match changed {
             Err(error) if error.kind() == ErrorKind::Transformed => {
+                self.vfs.refuse_drafts(file.ino)?;
                 self.through(file, || self.vfs.write(file.ino, offset, data, !self.who.is_root()).map(|_| ()))?
             }
             changed => changed?,

@@ -2,7 +2,7 @@
 
 use super::opens::Opened;
 use super::{Failure, Outcome, Server};
-use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID};
+use crate::protocol::flags::{READ_LOCKOWNER, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER};
 use crate::protocol::{Body, DATA_BYTES_MAX, Opcode, Reply};
 use weft_vfs::{AllocateMode, Ino, Privileges, Whence};
 
@@ -12,9 +12,9 @@ impl Server {
         let (offset, size, flags) = (body.u64()?, body.u32()? as usize, body.u32()?);
         let size = size.min(DATA_BYTES_MAX);
         // To the page cache, what is missing in an answer is missing in the file.
-        let is_direct = self.opens && flags & READ_LOCKOWNER != 0;
-        let seen = self.seen(ino, opened, is_direct);
-        let read = if is_direct { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) };
+        let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
+        let read =
+            if opened.is_direct() { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) };
         Some(read.map_err(Failure::from).map(|data| reply.set_data(data)))
     }
 
@@ -24,7 +24,7 @@ impl Server {
         body.skip(8)?;
         let appends = body.u32()?.cast_signed() & libc::O_APPEND != 0;
         body.skip(4)?;
-        let seen = self.seen(ino, opened, flags & WRITE_CACHE == 0);
+        let seen = self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
         let offset = match self.place(seen, opened, offset, appends) {
             Ok(offset) => offset,
             Err(failure) => return Some(Err(failure)),
@@ -41,7 +41,7 @@ impl Server {
     }
 
     pub(super) fn fallocate(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
-        body.skip(8)?;
+        let opened = Opened(body.u64()?);
         let (offset, len) = (body.u64()?, body.u64()?);
         let flags = body.u32()?.cast_signed();
         let keep = libc::FALLOC_FL_KEEP_SIZE;
@@ -53,7 +53,7 @@ impl Server {
             f if f == libc::FALLOC_FL_ZERO_RANGE | keep => AllocateMode::ZeroRangeKeepSize,
             _ => return Some(Err(Failure::Errno(libc::EOPNOTSUPP))),
         };
-        if self.vfs.seen(ino, None) != ino {
+        if self.seen(ino, opened, true) != ino {
             return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
         }
         // It may have taken set-user-id away; such calls are rare enough to always say so.
@@ -85,12 +85,12 @@ impl Server {
         mut body: Body<'_>,
         reply: &mut Reply,
     ) -> Option<Outcome> {
-        body.skip(8)?;
+        let opened = Opened(body.u64()?);
         let from = (ino, body.u64()?);
         let to = Ino(body.u64()?);
-        body.skip(8)?;
+        let opened_to = Opened(body.u64()?);
         let (to, len) = ((to, body.u64()?), body.u64()?);
-        if self.vfs.seen(ino, None) != ino || self.vfs.seen(to.0, None) != to.0 {
+        if self.seen(ino, opened, true) != ino || self.seen(to.0, opened_to, true) != to.0 {
             // Whoever asked copies what is seen, by reading and writing.
             return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
         }

@@ -61,7 +61,7 @@ impl Server {
         for (entry, attributes) in listed {
             let before = reply.len();
             if !full {
-                match attributes.map(|attributes| self.vfs.seen_attributes(attributes)).transpose()? {
+                match attributes.map(|attributes| self.vfs.seen_roughly(attributes)) {
                     Some(attributes) => {
                         let attributes = &attributes;
                         reply.entry_out(attributes, self.links.valid(&self.vfs, attributes, self.options.valid))

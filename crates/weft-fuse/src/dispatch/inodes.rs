@@ -70,9 +70,13 @@ impl Server {
         if size.is_some() {
             self.vfs.set_attributes(seen, SetAttributes { size, kill_privileges, ..SetAttributes::default() })?;
         }
-        let rest = SetAttributes { size: None, ..changes };
-        let set = if size.is_some() { self.vfs.attributes(ino)? } else { self.vfs.set_attributes(ino, rest)? };
-        self.vfs.seen_attributes(set)
+        let rest = SetAttributes { size: None, kill_privileges: false, ..changes };
+        let set = if rest == SetAttributes::default() {
+            self.vfs.attributes(ino)?
+        } else {
+            self.vfs.set_attributes(ino, rest)?
+        };
+        Ok(self.vfs.seen_roughly(set))
     }
 
     fn reply_attributes(&self, attributes: &Attributes, reply: &mut Reply) {

@@ -8,6 +8,7 @@ use crate::notify::Notifier;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,7 +60,7 @@ enum Job {
     /// The same, once more.
     Again(Ino),
     /// Some of the content of a file.
-    Target(Ino, Range<u64>),
+    Target(Ino, Range<u64>, Arc<AtomicBool>),
 }
 
 impl Jobs {
@@ -118,15 +119,16 @@ impl Forgetting {
     pub(super) fn settle(&self, vfs: &Vfs, ino: Ino) -> Result<()> {
         if self.pending.lock().contains_key(&ino) {
             vfs.may_wait(Wait::Commit)?;
-            self.wait(ino);
+            self.wait(|pending| !pending.contains_key(&ino));
         }
         Ok(())
     }
 
-    fn wait(&self, ino: Ino) {
+    /// Waits until it `is_done`, but not for ever.
+    fn wait(&self, is_done: impl Fn(&HashMap<Ino, usize>) -> bool) {
         let until = Instant::now() + PATIENCE;
         let mut pending = self.pending.lock();
-        while pending.contains_key(&ino) && !self.done.wait_until(&mut pending, until).timed_out() {}
+        while !is_done(&pending) && !self.done.wait_until(&mut pending, until).timed_out() {}
     }
 
     /// How long the kernel may keep `attributes`, and the name by which it has found what has them; of what is no link for `valid`.
@@ -159,9 +161,10 @@ impl Forgetting {
 
 impl Observer for Forgetting {
     fn changed(&self, change: &Change) {
+        let told = Arc::new(AtomicBool::new(false));
         let (ino, job) = match change {
             Change::Link { ino } => (*ino, Job::Link(*ino)),
-            Change::Target { ino, range } => (*ino, Job::Target(*ino, range.clone())),
+            Change::Target { ino, range } => (*ino, Job::Target(*ino, range.clone(), told.clone())),
             _ => return,
         };
         let waits = matches!(job, Job::Target(..));
@@ -172,7 +175,7 @@ impl Observer for Forgetting {
         jobs.more.notify_one();
         // Whoever wrote by way of a link may read what it led to at once, without asking for attributes before.
         if waits {
-            self.wait(ino);
+            self.wait(|_| told.load(Ordering::Relaxed));
         }
     }
 }
@@ -190,9 +193,10 @@ impl Drop for Forgetting {
 fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier) {
     while let Some(job) = jobs.next() {
         match job {
-            Job::Target(ino, range) => {
+            Job::Target(ino, range, told) => {
                 notifier.range_changed(ino, &range);
                 let Some(links) = links.upgrade() else { return };
+                told.store(true, Ordering::Relaxed);
                 links.told(ino);
             }
             Job::Link(ino) => {

@@ -45,9 +45,7 @@ impl Server {
             return Some(Err(Failure::Errno(libc::ENOSYS)));
         }
         let writes = body.u32()?.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY;
-        let seen = self.vfs.seen(ino, None);
-        let opening = if self.opens { self.vfs.opened(seen, writes) } else { Ok(Opening::Plain) };
-        let opening = match opening {
+        let (seen, opening) = match self.opening(ino, writes) {
             Ok(opening) => opening,
             Err(error) => return Some(Err(error.into())),
         };
@@ -60,10 +58,26 @@ impl Server {
             Opening::Draft { is_measured: false } => (Opened::DRAFT | Opened::DIRECT, FOPEN_DIRECT_IO),
         };
         let number = self.opened.fetch_add(1, Ordering::Relaxed) * Opened::UNIT;
+        if matches!(opening, Opening::Draft { .. }) {
+            self.drafts.lock().insert(number | how, seen);
+        }
         reply.u64(number | how);
         reply.u32(flags);
         reply.u32(0);
         Some(Ok(()))
+    }
+
+    /// What `ino` is seen as, and how that is opened.
+    fn opening(&self, ino: Ino, writes: bool) -> weft_vfs::Result<(Ino, Opening)> {
+        loop {
+            let seen = self.vfs.seen(ino, None);
+            let opening = if self.opens { self.vfs.opened(seen, writes)? } else { Opening::Plain };
+            if !matches!(opening, Opening::Draft { .. }) || self.vfs.seen(ino, None) == seen {
+                return Ok((seen, opening));
+            }
+            // Something was pushed or popped meanwhile; nothing was written.
+            self.vfs.closed(seen)?;
+        }
     }
 
     /// A process has closed the file once: it holds no ranges of it any more (POSIX close()).
@@ -77,7 +91,7 @@ impl Server {
             let owner = locks.owner(body.u64()?);
             self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
         }
-        Some(self.stored(ino, opened))
+        Some(self.stored(opened))
     }
 
     /// The file was closed for the last time.
@@ -90,23 +104,28 @@ impl Server {
             let owner = locks.owner(body.u64()?);
             self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
         }
-        if opened.is_draft()
-            && let Err(error) = self.vfs.closed(self.vfs.seen(ino, None))
-        {
+        let draft = self.draft(opened);
+        if let Some(Err(error)) = draft.map(|draft| self.vfs.closed(draft)) {
             return Some(Err(error.into()));
         }
+        self.drafts.lock().remove(&opened.0);
         self.vfs.pop_all(ino, opened.0);
         Some(Ok(()))
     }
 
-    pub(super) fn fsync(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn fsync(&self, mut body: Body<'_>) -> Option<Outcome> {
         let opened = Opened(body.u64()?);
-        Some(self.stored(ino, opened).and_then(|()| self.vfs.sync().map_err(Failure::from)))
+        Some(self.stored(opened).and_then(|()| self.vfs.sync().map_err(Failure::from)))
     }
 
     /// What was written to what was opened is where it belongs.
-    fn stored(&self, ino: Ino, opened: Opened) -> Outcome {
-        if opened.is_draft() { self.vfs.flush(self.vfs.seen(ino, None)).map_err(Failure::from) } else { Ok(()) }
+    fn stored(&self, opened: Opened) -> Outcome {
+        self.draft(opened).map_or(Ok(()), |draft| self.vfs.flush(draft).map_err(Failure::from))
+    }
+
+    /// The link that was opened to be written as a whole, if that is what it was opened for.
+    fn draft(&self, opened: Opened) -> Option<Ino> {
+        opened.is_draft().then(|| self.drafts.lock().get(&opened.0).copied()).flatten()
     }
 
     /// What a program reads or writes in `ino`, of which it is the page cache that asks unless it `is_direct`.

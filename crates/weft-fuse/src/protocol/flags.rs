@@ -37,8 +37,8 @@ pub(crate) mod fattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// WRITE: the page cache asks, for whoever it was.
-pub(crate) const WRITE_CACHE: u32 = 1 << 0;
+/// WRITE: the program asks, and not the page cache.
+pub(crate) const WRITE_LOCKOWNER: u32 = 1 << 1;
 
 /// WRITE: the writer may not keep set-user-id and set-group-id.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;

@@ -27,6 +27,8 @@ pub(crate) struct Drafts {
     open: FxHashMap<Ino, Open>,
     /// Bytes in memory.
     held: Arc<AtomicU64>,
+    /// How often anything was written to any, so that no number is given twice.
+    changes: Arc<AtomicU64>,
 }
 
 struct Open {
@@ -39,7 +41,22 @@ struct Open {
 pub(crate) struct Draft {
     /// How it looks, once something is written; taken while the volume's state is held, and never the other way round.
     now: Mutex<Look>,
-    pub(super) content: Mutex<Option<Content>>,
+    pub(super) content: Mutex<Written>,
+    all_changes: Arc<AtomicU64>,
+    /// The file that it is to be the content of, as the link led there when it was opened.
+    pub(super) target: Option<Ino>,
+}
+
+/// What a draft holds.
+#[derive(Default)]
+pub(super) enum Written {
+    /// Nothing: nobody has written.
+    #[default]
+    Nothing,
+    /// This.
+    Here(Content),
+    /// It has ended: whoever still has it is late.
+    Ended,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -47,6 +64,8 @@ struct Look {
     drafted: Option<Drafted>,
     /// Whether there is something that its target does not have.
     is_new: bool,
+    /// What tells its content from what it was before, and from that of others; 0 if nothing is written.
+    change: u64,
 }
 
 /// How a link looks to which something is written.
@@ -56,7 +75,7 @@ pub(crate) struct Drafted {
     pub(crate) mtime: Timestamp,
 }
 
-/// What a draft holds.
+/// The content of a draft.
 pub(super) enum Content {
     /// The content of a file without a name.
     File(Ino),
@@ -80,9 +99,16 @@ impl Drafts {
         self.open.get(&link).map(|open| &open.draft)
     }
 
-    /// Notes that one more has `link` open to write.
-    pub(super) fn opened(&mut self, link: Ino) {
-        self.open.entry(link).or_insert_with(|| Open { writers: 0, draft: Arc::default() }).writers += 1;
+    /// Notes that one more has `link` open to write, which leads to file `target`.
+    pub(super) fn opened(&mut self, link: Ino, target: Ino) {
+        let (target, all_changes) = (Some(target), self.changes.clone());
+        let new = || Open { writers: 0, draft: Arc::new(Draft { target, all_changes, ..Draft::default() }) };
+        self.open.entry(link).or_insert_with(new).writers += 1;
+    }
+
+    /// The links that somebody has open to write.
+    pub(super) fn links(&self) -> Vec<Ino> {
+        self.open.keys().copied().collect()
     }
 
     /// Notes that one has closed it, unless something is to be stored before, which is only said if `stores`.
@@ -112,7 +138,13 @@ impl Draft {
 
     /// Notes that it was written to at `mtime`, and holds `size` bytes.
     pub(super) fn written(&self, size: u64, mtime: Timestamp) {
-        *self.now.lock() = Look { drafted: Some(Drafted { size, mtime }), is_new: true };
+        let change = self.all_changes.fetch_add(1, Ordering::Relaxed) + 1;
+        *self.now.lock() = Look { drafted: Some(Drafted { size, mtime }), is_new: true, change };
+    }
+
+    /// What tells its content from what it was before, and from that of any other; 0 if nothing is written.
+    pub(super) fn change(&self) -> u64 {
+        self.now.lock().change
     }
 
     /// Notes that its target has all of it.
@@ -254,8 +286,8 @@ mod tests {
     #[test]
     fn the_last_one_to_close_is_told_what_is_left_to_store() {
         let mut drafts = Drafts::default();
-        drafts.opened(Ino(7));
-        drafts.opened(Ino(7));
+        drafts.opened(Ino(7), Ino(3));
+        drafts.opened(Ino(7), Ino(3));
         let draft = drafts.get(Ino(7)).expect("it is open").clone();
         assert!(draft.now().is_none());
         draft.written(3, Timestamp(1));

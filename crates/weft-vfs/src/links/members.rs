@@ -266,7 +266,7 @@ impl Seek for Archive<'_> {
             SeekFrom::Start(at) => at,
             SeekFrom::Current(by) => self.at.checked_add_signed(by).ok_or_else(beyond)?,
             SeekFrom::End(by) => {
-                let attributes = self.vfs.attributes(self.ino);
+                let attributes = self.vfs.run(|state| state.attributes_measured(self.ino));
                 let size = attributes.map_err(|error| io::Error::from_raw_os_error(error.errno()))?.size;
                 size.checked_add_signed(by).ok_or_else(beyond)?
             }

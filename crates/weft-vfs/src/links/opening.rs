@@ -4,7 +4,7 @@
 //! there are any is an attribute of the volume's root, so that a mount knows it when it begins.
 
 use super::definition::Writing;
-use super::drafts::Closed;
+use super::drafts::{Closed, Written};
 use crate::attributes::SetXattr;
 use crate::error::{ErrorKind, Result};
 use crate::message::say;
@@ -71,10 +71,11 @@ impl Vfs {
             if writes && resolved.writing == Writing::Not {
                 return Err(ErrorKind::AccessDenied.into());
             }
-            let is_open = state.leaves_open(&resolved) && state.length_told(&resolved, 0)?.is_none();
+            let is_open = state.leaves_open(&resolved) && state.length_told(ino, &resolved, 0)?.is_none();
             Ok(match (writes && resolved.writing == Writing::Whole, is_open) {
                 (true, is_open) => {
-                    state.drafts.opened(ino);
+                    let target = state.base_of(ino)?;
+                    state.drafts.opened(ino, target);
                     Opening::Draft { is_measured: !is_open }
                 }
                 (false, true) => Opening::Unmeasured,
@@ -88,6 +89,23 @@ impl Vfs {
     pub fn flush(&self, ino: Ino) -> Result<()> {
         let draft = self.state.lock().drafts.get(ino).cloned();
         draft.map_or(Ok(()), |draft| self.store_draft(ino, &draft))
+    }
+
+    /// Stores what is open to be written when the volume is closed.
+    pub(crate) fn store_drafts(&self) {
+        let links = self.state.lock().drafts.links();
+        for ino in links {
+            if let Err(error) = self.flush(ino) {
+                let path = self.path(ino);
+                say(format_args!("what was written to {} is lost: {error}", String::from_utf8_lossy(&path)));
+            }
+        }
+    }
+
+    /// `AccessDenied` if link `ino` is written as a whole: for those of whom nobody tells when they open and close it.
+    pub(crate) fn refuse_drafts(&self, ino: Ino) -> Result<()> {
+        let writing = self.run(|state| Ok(state.resolve(ino)?.writing))?;
+        if writing == Writing::Whole { Err(ErrorKind::AccessDenied.into()) } else { Ok(()) }
     }
 
     /// A program has closed link `ino`, which was a draft to it ([`Opening::Draft`]). `WouldBlock`: it is to be told once more.
@@ -107,10 +125,12 @@ impl Vfs {
                     stores = false;
                 }
                 Closed::Last(draft) => {
-                    if let Some(content) = draft.content.lock().take() {
+                    let written = std::mem::replace(&mut *draft.content.lock(), Written::Ended);
+                    if let Written::Here(content) = written {
                         content.end(self);
                         // What is read now comes through the network again.
-                        self.announce([Change::Link { ino }]);
+                        self.draft_changed(ino);
+                        self.announce([Change::Link { ino: self.pushed_onto(ino).unwrap_or(ino) }]);
                     }
                     return Ok(());
                 }

@@ -4,7 +4,7 @@
 //! on that; whoever names the file within the volume (links, digests, other ways in) means the file itself.
 
 use super::definition::{self, Link, LinkDefinition, ViewKind};
-use super::unstored::unstored_number;
+use super::unstored::{is_unstored, unstored_number};
 use crate::attributes::Attributes;
 use crate::blocking::{self, Wait};
 use crate::caller::Caller;
@@ -64,15 +64,39 @@ impl Vfs {
         stack.and_then(|stack| stack.last()).copied().unwrap_or(ino)
     }
 
-    /// `attributes` of a file as everybody sees it.
+    /// `attributes` of a file as everybody sees it. `WouldBlock`.
     pub fn seen_attributes(&self, attributes: Attributes) -> Result<Attributes> {
         let seen = self.seen(attributes.ino, None);
         if seen == attributes.ino {
             return Ok(attributes);
         }
-        let as_seen = self.attributes(seen)?;
-        // It may be popped at any time.
-        Ok(Attributes { ino: attributes.ino, nlink: attributes.nlink, computed: Some(0), ..as_seen })
+        match self.attributes(seen) {
+            Ok(as_seen) => Ok(as_everybody(attributes, &as_seen)),
+            // It was popped just now.
+            Err(error) if error.kind() == ErrorKind::Stale => Ok(attributes),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same of one of which it is enough to tell at once what is known: its length is 0 until somebody asks for it.
+    pub fn seen_roughly(&self, attributes: Attributes) -> Attributes {
+        let seen = self.seen(attributes.ino, None);
+        if seen == attributes.ino {
+            return attributes;
+        }
+        let as_seen = self.state.lock().attributes_at_once(seen);
+        as_everybody(attributes, &as_seen.unwrap_or(Attributes { size: 0, ..attributes }))
+    }
+
+    /// The file onto which `link` is pushed for everybody, if that is what it is.
+    pub(super) fn pushed_onto(&self, link: Ino) -> Option<Ino> {
+        if !is_unstored(link) || self.stacks.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let stacks = self.stacks.stacks.lock();
+        let is_it =
+            |((_, scope), stack): &(&(Ino, Scope), &Vec<Ino>)| *scope == Scope::Everybody && stack.contains(&link);
+        stacks.iter().find(is_it).map(|((ino, _), _)| *ino)
     }
 
     /// Pushes a network onto file `ino`. `Invalid` if it is no file or the network makes no sense there, `NotPermitted` if it is not `caller`'s file to
@@ -88,26 +112,47 @@ impl Vfs {
             let row = state.inode(ino)?.row.clone();
             let inline = Some(Slice::from(definition.encode()));
             let kind = Kind::Transformation;
-            let mut inode = Inode::loaded(InodeRow { ino: link, kind, inline, has_xattrs: false, ..row });
+            let permissions = 0o7777;
+            let mut inode = Inode::loaded(InodeRow { ino: link, kind, permissions, inline, has_xattrs: false, ..row });
             let made = definition::read(&inode).ok_or(ErrorKind::Invalid)?;
             inode.link = Some(Arc::new(Link { of: Some(below), ..made }));
             state.put_unstored(inode);
             Ok(())
         })?;
         self.hold(link);
-        // Whether the code is there, and may be run.
-        if let Err(error) = self.run(|state| state.resolve(link)) {
+        if let Err(error) = self.may_run(caller, link).and_then(|()| {
+            // What programs have written, and the kernel not passed on yet, was written to what they saw.
+            self.looks_different(ino, scope);
+            self.put_on(ino, scope, below, link)
+        }) {
             self.release(link, 1);
             return Err(error);
         }
+        self.looks_different(ino, scope);
+        Ok(())
+    }
+
+    /// Whether the code is there that `link` runs, and `caller` may read it. Who may not is told no more.
+    fn may_run(&self, caller: Caller, link: Ino) -> Result<()> {
+        match self.run(|state| state.resolve(link)) {
+            resolved if caller.uid == 0 => resolved.map(|_| ()),
+            Ok(resolved) if resolved.owner_may_read() => Ok(()),
+            _ => Err(ErrorKind::AccessDenied.into()),
+        }
+    }
+
+    /// Puts `link` on a stack, if that is still the one it was made for.
+    fn put_on(&self, ino: Ino, scope: Scope, below: Ino, link: Ino) -> Result<()> {
         let mut stacks = self.stacks.stacks.lock();
+        let top = stacks.get(&(ino, scope)).and_then(|stack| stack.last()).copied().unwrap_or(ino);
+        if top != below || scope == Scope::Everybody && self.draft(top).is_some() {
+            return Err(ErrorKind::NotSynchronized.into());
+        }
         let stack = stacks.entry((ino, scope)).or_insert_with(|| {
             self.stacks.count.fetch_add(1, Ordering::Release);
             Vec::new()
         });
         stack.push(link);
-        drop(stacks);
-        self.looks_different(ino, scope);
         Ok(())
     }
 
@@ -123,7 +168,8 @@ impl Vfs {
         let definition = LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view };
         definition.check().map_err(|_| ErrorKind::Invalid)?;
         let network = definition.parse().ok_or(ErrorKind::Invalid)?;
-        if network.reads_files() || network.modules().contains(&0) {
+        // Whatever else it named would be read as data.
+        if network.reads_files() || !network.modules().iter().copied().eq(1..=pushed.code.len()) {
             return Err(ErrorKind::Invalid.into());
         }
         let is_own = caller.uid == 0 || caller.uid == attributes.uid;
@@ -160,6 +206,7 @@ impl Vfs {
             return Err(ErrorKind::NotPermitted.into());
         }
         self.may_wait(Wait::Commit)?;
+        self.looks_different(ino, scope);
         let mut stacks = self.stacks.stacks.lock();
         let stack = stacks.get_mut(&(ino, scope)).ok_or(ErrorKind::Invalid)?;
         let top = *stack.last().ok_or(ErrorKind::Invalid)?;
@@ -196,10 +243,24 @@ impl Vfs {
         }
     }
 
-    /// Has those forget what they keep of file `ino` who see something else now.
+    /// Has those forget what they keep of file `ino` who see something else now, and pass on what they were to write.
     fn looks_different(&self, ino: Ino, scope: Scope) {
         if scope == Scope::Everybody {
             blocking::waiting(|| self.announce([Change::Target { ino, range: 0..u64::MAX }]));
         }
+    }
+}
+
+/// Of a file the attributes that it has as everybody sees it, through a link that looks so.
+fn as_everybody(file: Attributes, seen: &Attributes) -> Attributes {
+    let permissions = file.permissions & (seen.permissions | 0o7000);
+    // It may be popped at any time.
+    Attributes {
+        size: seen.size,
+        allocated: seen.allocated,
+        permissions,
+        computed: Some(0),
+        mtime: file.mtime.max(seen.mtime),
+        ..file
     }
 }

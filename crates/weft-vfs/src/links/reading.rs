@@ -1,16 +1,17 @@
 //! Reading links.
 
-use super::drafts::Content;
-use super::resolve::Resolved;
+use super::drafts::{Content, Written};
+use super::resolve::{READ, Resolved};
 use super::sources::Targets;
 use super::view::{Step, Stopped, View, stopped};
 use crate::blocking::{self, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::say;
+use crate::state::State;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use weft_block::Rope;
-use weft_store::Ino;
+use weft_store::{Ino, Kind};
 use weft_transform::Network;
 
 /// How often a view is begun anew whose targets change while it is computed.
@@ -56,7 +57,7 @@ impl Vfs {
                     blocking::waiting(|| draft.content.lock())
                 }
             };
-            if let Some(content) = &*content {
+            if let Written::Here(content) = &*content {
                 return content.read(self, offset, len);
             }
         }
@@ -73,6 +74,9 @@ impl Vfs {
     fn of_link(&self, ino: Ino, wanted: Wanted) -> Result<Rope> {
         for _ in 0..ATTEMPTS {
             let resolved = self.run(|state| state.resolve(ino))?;
+            if matches!(wanted, Wanted::Bytes { .. }) && !resolved.lets_anybody(READ) {
+                return Err(ErrorKind::AccessDenied.into());
+            }
             if let (true, Wanted::Bytes { offset, len, .. }) = (resolved.link.keeps.place, wanted) {
                 let (start, len) = match resolved.link.part {
                     None => (0, len),
@@ -107,7 +111,11 @@ impl Vfs {
             let resolved = self.run(|state| state.resolve(ino))?;
             let mut content = Content::new(self, resolved.is_secret)?;
             // What was never written to may make no sense to the network.
-            if kept == Kept::Nothing || self.attributes(resolved.data())?.size == 0 {
+            let is_empty = |state: &mut State| {
+                let row = &state.inode(resolved.data())?.row;
+                Ok(row.kind == Kind::File && row.size == 0)
+            };
+            if kept == Kept::Nothing || self.run(is_empty)? {
                 return Ok(content);
             }
             match self.copy_version(ino, &resolved, &mut content) {

@@ -28,8 +28,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const LENGTHS_MAX: usize = 1 << 16;
 
 /// Rights of all three classes.
-const READ: u32 = 0o444;
-const WRITE: u32 = 0o222;
+pub(super) const READ: u32 = 0o444;
+pub(super) const WRITE: u32 = 0o222;
 const SEARCH: u32 = 0o111;
 
 /// What a link leads to.
@@ -56,6 +56,7 @@ pub(crate) struct Resolved {
 /// Whether a length is computed that nothing tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Measure {
+    Never,
     Always,
     /// Unless the link leaves it open.
     IfWanted,
@@ -92,7 +93,25 @@ impl State {
     /// The same for those who read no file beyond its length, whatever the link says of itself.
     pub(crate) fn attributes_measured(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         let is_link = self.inode(ino)?.row.kind == Kind::Transformation;
-        if is_link { self.link_attributes(ino, Measure::Always) } else { self.attributes(ino) }
+        if !is_link {
+            return self.attributes(ino);
+        }
+        let attributes = self.link_attributes(ino, Measure::Always)?;
+        Ok(Attributes { permissions: attributes.permissions & self.bits_without_opens(ino)?, ..attributes })
+    }
+
+    /// The permission bits that link `ino` can have for those of whom nobody tells when they open it and close it.
+    fn bits_without_opens(&mut self, ino: Ino) -> Result<u32, Stop> {
+        match self.resolve(ino) {
+            Ok(resolved) if resolved.writing == Writing::Whole => Ok(0o777 & !WRITE),
+            Ok(_) | Err(Stop::Fail(_)) => Ok(0o7777),
+            Err(miss) => Err(miss),
+        }
+    }
+
+    /// The same of link `ino`, without computing anything: 0 is a length that is not known.
+    pub(super) fn attributes_at_once(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        self.link_attributes(ino, Measure::Never)
     }
 
     /// The same of one that was just changed, so that there is no going back to fetch what is missing: a link of which something is, looks as
@@ -104,7 +123,7 @@ impl State {
         }
     }
 
-    /// Permission bits of inode `ino`, as programs see them.
+    /// Permission bits of inode `ino`, as those see them of whom nobody tells when they open files: programs of a mount are checked by the kernel.
     pub(crate) fn permission_bits(&mut self, ino: Ino) -> Result<u32, Stop> {
         let row = &self.inode(ino)?.row;
         let (kind, own) = (row.kind, row.permissions);
@@ -112,7 +131,7 @@ impl State {
             return Ok(own);
         }
         match self.resolve(ino) {
-            Ok(resolved) => Ok(own & resolved.permissions()),
+            Ok(resolved) => Ok(own & resolved.permissions() & self.bits_without_opens(ino)?),
             Err(Stop::Fail(_)) => Ok(own),
             Err(miss) => Err(miss),
         }
@@ -147,8 +166,13 @@ impl State {
             let mtime = mtime.max(written);
             return Ok(Attributes { size, allocated: size, permissions, mtime, ctime, computed: Some(0), ..own });
         }
-        let leaves_open = measure == Measure::IfWanted && self.leaves_open(&resolved);
-        let length = if leaves_open { self.length_told(&resolved, 0)? } else { Some(self.length(ino, &resolved, 0)?) };
+        let leaves_open = match measure {
+            Measure::Never => true,
+            Measure::Always => false,
+            Measure::IfWanted => self.leaves_open(&resolved),
+        };
+        let length =
+            if leaves_open { self.length_told(ino, &resolved, 0)? } else { Some(self.length(ino, &resolved, 0)?) };
         let Some(Length { bytes: size, failed }) = length else {
             // As other files of the system look that are made as they are read.
             return Ok(Attributes { size: 0, allocated: 0, permissions, mtime, ctime, computed: Some(0), ..own });
@@ -194,39 +218,14 @@ impl State {
             link: link.clone(),
         };
         for (number, path) in link.definition.targets.iter().enumerate() {
-            let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
             let (target, way) = match link.of {
                 Some(target) if number == link.data => (target, 0o777),
                 _ => self.walk(path, owner, &mut resolved.causes)?,
             };
             resolved.causes.push((target, None));
-            let kind = self.inode(target)?.row.kind;
-            let (times, rights) = match kind {
-                Kind::Transformation => {
-                    match (wants_directory, self.link_of(target)?.looks.is_some()) {
-                        (false, true) => return Err(ErrorKind::IsDirectory.into()),
-                        (true, false) => return Err(ErrorKind::NotDirectory.into()),
-                        _ => {}
-                    }
-                    let inner = self.resolve_at(target, depth + 1)?;
-                    content.extend(inner.version);
-                    resolved.is_secret |= inner.is_secret;
-                    resolved.writing = through(resolved.writing, inner.writing);
-                    resolved.causes.extend(inner.causes.iter().cloned());
-                    let row = self.inode(target)?.row.clone();
-                    let permissions = row.permissions & inner.permissions();
-                    ((inner.mtime, inner.ctime), rights(&InodeRow { permissions, ..row }, false, owner))
-                }
-                Kind::Directory if !wants_directory => return Err(ErrorKind::IsDirectory.into()),
-                Kind::File if wants_directory => return Err(ErrorKind::NotDirectory.into()),
-                Kind::File | Kind::Directory => {
-                    content.extend(stamp(self.inode(target)?));
-                    let has_acl = self.has_acl(target)?;
-                    let row = &self.inode(target)?.row;
-                    ((row.mtime, row.ctime), rights(row, has_acl, owner))
-                }
-                _ => return Err(ErrorKind::Invalid.into()),
-            };
+            let (times, rights) = self.reach(&mut resolved, &mut content, (number, target), owner, depth)?;
+            // Who uses the file onto which it is pushed has opened that.
+            let rights = if link.of == Some(target) { 0o777 } else { rights };
             resolved.rights &= way & rights;
             resolved.mtime = resolved.mtime.max(times.0);
             resolved.ctime = resolved.ctime.max(times.1);
@@ -241,8 +240,53 @@ impl State {
             content.extend([part.start, part.len].into_iter().flat_map(u64::to_le_bytes));
         }
         content.extend(link.definition.network.as_bytes());
+        // What is written to it and not in its target yet.
+        content.extend(self.drafts.get(ino).map_or(0, |draft| draft.change()).to_le_bytes());
         resolved.version = weft_digest::digest(&content);
         Ok(resolved)
+    }
+
+    /// Adds to `resolved` what follows from one of its targets, and to `content` what tells which content that has; gives its times and what the
+    /// classes of `owner` may do with it.
+    fn reach(
+        &mut self,
+        resolved: &mut Resolved,
+        content: &mut Vec<u8>,
+        (number, target): (usize, Ino),
+        owner: Owner,
+        depth: usize,
+    ) -> Result<((Timestamp, Timestamp), u32), Stop> {
+        let link = resolved.link.clone();
+        let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
+        let kind = self.inode(target)?.row.kind;
+        match kind {
+            Kind::Transformation => {
+                match (wants_directory, self.link_of(target)?.looks.is_some()) {
+                    (false, true) => return Err(ErrorKind::IsDirectory.into()),
+                    (true, false) => return Err(ErrorKind::NotDirectory.into()),
+                    _ => {}
+                }
+                let inner = self.resolve_at(target, depth + 1)?;
+                content.extend(inner.version);
+                resolved.is_secret |= inner.is_secret;
+                if number == link.data {
+                    resolved.writing = through(resolved.writing, inner.writing);
+                }
+                resolved.causes.extend(inner.causes.iter().cloned());
+                let row = self.inode(target)?.row.clone();
+                let permissions = row.permissions & inner.permissions();
+                Ok(((inner.mtime, inner.ctime), rights(&InodeRow { permissions, ..row }, false, owner)))
+            }
+            Kind::Directory if !wants_directory => Err(ErrorKind::IsDirectory.into()),
+            Kind::File if wants_directory => Err(ErrorKind::NotDirectory.into()),
+            Kind::File | Kind::Directory => {
+                content.extend(stamp(self.inode(target)?));
+                let has_acl = self.has_acl(target)?;
+                let row = &self.inode(target)?.row;
+                Ok(((row.mtime, row.ctime), rights(row, has_acl, owner)))
+            }
+            _ => Err(ErrorKind::Invalid.into()),
+        }
     }
 
     /// Whether the length of a link may be left open.
@@ -259,15 +303,28 @@ impl State {
     }
 
     /// The same, if it is known.
-    pub(super) fn length_told(&mut self, resolved: &Resolved, depth: usize) -> Result<Option<Length>, Stop> {
-        // Whose it is makes no difference if nobody computes it.
-        Ok(self.length_of(Ino::ROOT, resolved, depth)?.ok())
+    pub(super) fn length_told(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Option<Length>, Stop> {
+        Ok(self.length_of(ino, resolved, depth)?.ok())
+    }
+
+    /// The file that link `ino` leads to in the end.
+    pub(super) fn base_of(&mut self, ino: Ino) -> Result<Ino, Stop> {
+        let mut at = ino;
+        // As deep as links are resolved.
+        for _ in 0..=DEPTH_MAX {
+            if self.inode(at)?.row.kind != Kind::Transformation {
+                return Ok(at);
+            }
+            at = self.resolve(at)?.data();
+        }
+        Err(ErrorKind::Loop.into())
     }
 
     /// The same; else the link whose content has to be computed for that.
     fn length_of(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Result<Length, Ino>, Stop> {
         let part = resolved.link.part.filter(|_| resolved.link.keeps.length).map(|part| part.len);
-        if let Some(known) = resolved.link.size.or(part) {
+        let drafted = self.drafts.get(ino).and_then(|draft| draft.now()).map(|drafted| drafted.size);
+        if let Some(known) = drafted.or(resolved.link.size).or(part) {
             return Ok(Ok(Length { bytes: known, failed: None }));
         }
         if !resolved.link.keeps.length {
@@ -355,6 +412,16 @@ impl Resolved {
     /// The first target that holds no code for the network, and the only one of a link that keeps anything of it, or looks like a directory.
     pub(super) fn data(&self) -> Ino {
         self.targets[self.link.data]
+    }
+
+    /// Whether the link's owner may read all that it leads to.
+    pub(super) fn owner_may_read(&self) -> bool {
+        self.rights & 0o400 != 0
+    }
+
+    /// Whether anybody at all may do so with it by way of the link: if not, neither may who opened the link when it led elsewhere.
+    pub(super) fn lets_anybody(&self, rights: u32) -> bool {
+        self.rights & rights != 0
     }
 
     /// The permission bits that a link to it can have.

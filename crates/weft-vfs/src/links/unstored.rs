@@ -40,7 +40,8 @@ impl State {
 
     /// Attributes of `ino`, for `caller`, who may hold it now.
     pub(super) fn give_unstored(&mut self, caller: Caller, ino: Ino) -> Result<Attributes, Stop> {
-        let attributes = self.attributes(ino)?;
+        let is_told = caller.holds == Holds::Counted;
+        let attributes = if is_told { self.attributes(ino) } else { self.attributes_measured(ino) }?;
         self.hold(caller, ino);
         if caller.holds == Holds::None {
             self.unheld(ino);

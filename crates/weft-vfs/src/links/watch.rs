@@ -80,7 +80,8 @@ impl Watches {
         }
     }
 
-    fn changed(&mut self, cause: Cause) {
+    /// Notes that `cause` is not what it was.
+    pub(super) fn changed(&mut self, cause: Cause) {
         for link in self.dependents.get(&cause).cloned().unwrap_or_default() {
             self.forget(link);
             self.outdated.push(link);
@@ -107,7 +108,8 @@ impl Vfs {
     /// Tells those who asked of links that are outdated.
     pub(crate) fn announce_outdated(&self, links: Vec<Ino>) {
         if !links.is_empty() {
-            self.announce_to_all(links.into_iter().map(|ino| Change::Link { ino }));
+            let seen = |ino| self.pushed_onto(ino).unwrap_or(ino);
+            self.announce_to_all(links.into_iter().map(|ino| Change::Link { ino: seen(ino) }));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Writing through links that can be undone: bytes in their places at once, else all of it when who writes is done.
 
 use super::definition::Writing;
-use super::drafts::{Content, Draft};
+use super::drafts::{Content, Draft, Written};
+use super::opening::Opening;
 use super::reading::Kept;
-use super::resolve::Resolved;
+use super::resolve::{Resolved, WRITE};
 use super::sources::Targets;
 use super::view::{Stopped, stopped};
 use crate::attributes::{Attributes, Privileges, SetAttributes};
@@ -32,13 +33,13 @@ impl Vfs {
     /// As [`Vfs::write`], through link `ino` into its target, or what is kept of it. `AccessDenied` if that cannot be.
     pub(crate) fn write_link(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
         if let Some(draft) = self.draft(ino) {
-            let mut content = self.begun(ino, &draft, Kept::All)?;
-            let (content, now) = (content.as_mut().expect("it was begun"), self.now());
-            content.write(self, offset, data)?;
-            draft.written(content.len(self)?, now);
+            self.edit_draft(ino, &draft, Kept::All, |content| content.write(self, offset, data))?;
             return Ok(Privileges::Kept);
         }
         let resolved = self.writable_in_places(ino)?;
+        if !resolved.lets_anybody(WRITE) {
+            return Err(ErrorKind::AccessDenied.into());
+        }
         let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
         let target = resolved.data();
         // Those who keep copies of the target are told, which may take a while.
@@ -104,19 +105,16 @@ impl Vfs {
     fn set_draft_size(&self, ino: Ino, size: Option<u64>) -> Result<()> {
         let Some(size) = size else { return Ok(()) };
         let kept = if size == 0 { Kept::Nothing } else { Kept::All };
-        let set = |draft: &Draft| {
-            let mut content = self.begun(ino, draft, kept)?;
-            let (content, now) = (content.as_mut().expect("it was begun"), self.now());
-            content.resize(self, size)?;
-            draft.written(size, now);
-            Ok(())
-        };
+        let set = |draft: &Draft| self.edit_draft(ino, draft, kept, |content| content.resize(self, size));
         if let Some(draft) = self.draft(ino) {
             return set(&draft);
         }
         self.may_wait(Wait::Network)?;
         blocking::waiting(|| {
-            self.opened(ino, true)?;
+            if !matches!(self.opened(ino, true)?, Opening::Draft { .. }) {
+                // It leads elsewhere now.
+                return Err(ErrorKind::AccessDenied.into());
+            }
             let set = self.draft(ino).map_or(Ok(()), |draft| set(&draft)).and_then(|()| self.flush(ino));
             self.closed(ino)?;
             set
@@ -126,8 +124,10 @@ impl Vfs {
     /// Where the next byte goes that is appended to link `ino`, if it is open to be written as a whole.
     pub fn end_of_draft(&self, ino: Ino) -> Result<Option<u64>> {
         let Some(draft) = self.draft(ino) else { return Ok(None) };
-        let content = self.begun(ino, &draft, Kept::All)?;
-        content.as_ref().map(|content| content.len(self)).transpose()
+        match &*self.begun(ino, &draft, Kept::All)? {
+            Written::Here(content) => content.len(self).map(Some),
+            Written::Nothing | Written::Ended => Err(ErrorKind::NotSynchronized.into()),
+        }
     }
 
     /// What is being written to link `ino` as a whole.
@@ -135,8 +135,34 @@ impl Vfs {
         self.state.lock().drafts.get(ino).cloned()
     }
 
+    /// Changes what was written to link `ino`. As [`Vfs::write`], and `NotSynchronized` if the last one has closed it meanwhile who had it open.
+    fn edit_draft(
+        &self,
+        ino: Ino,
+        draft: &Draft,
+        kept: Kept,
+        edit: impl FnOnce(&mut Content) -> Result<()>,
+    ) -> Result<()> {
+        let mut written = self.begun(ino, draft, kept)?;
+        let Written::Here(content) = &mut *written else { return Err(ErrorKind::NotSynchronized.into()) };
+        edit(content)?;
+        draft.written(content.len(self)?, self.now());
+        drop(written);
+        self.draft_changed(ino);
+        Ok(())
+    }
+
+    /// Tells of links that follow from link `ino`, to which something is written.
+    pub(super) fn draft_changed(&self, ino: Ino) {
+        let mut state = self.state.lock();
+        state.watches.changed((ino, None));
+        let outdated = state.watches.take_outdated();
+        drop(state);
+        self.announce_outdated(outdated);
+    }
+
     /// What was written to link `ino`; if that is nothing yet, what it gives, or nothing of that.
-    fn begun<'a>(&self, ino: Ino, draft: &'a Draft, kept: Kept) -> Result<MutexGuard<'a, Option<Content>>> {
+    fn begun<'a>(&self, ino: Ino, draft: &'a Draft, kept: Kept) -> Result<MutexGuard<'a, Written>> {
         let mut content = match draft.content.try_lock() {
             Some(content) => content,
             None => {
@@ -144,9 +170,9 @@ impl Vfs {
                 blocking::waiting(|| draft.content.lock())
             }
         };
-        if content.is_none() {
+        if matches!(*content, Written::Nothing) {
             self.may_wait(Wait::Network)?;
-            *content = Some(blocking::waiting(|| self.content_of_link(ino, kept))?);
+            *content = Written::Here(blocking::waiting(|| self.content_of_link(ino, kept))?);
         }
         Ok(content)
     }
@@ -158,9 +184,11 @@ impl Vfs {
         }
         self.may_wait(Wait::Network)?;
         blocking::waiting(|| {
-            let content = draft.content.lock();
-            if let Some(content) = content.as_ref().filter(|_| draft.is_new()) {
-                while !self.store(ino, content)? {
+            let written = draft.content.lock();
+            if let Written::Here(content) = &*written
+                && draft.is_new()
+            {
+                while !self.store(ino, draft, content)? {
                     self.make_room(ino)?;
                 }
                 draft.stored();
@@ -170,7 +198,7 @@ impl Vfs {
     }
 
     /// The same. False if the network cannot begin now, as others take too much.
-    fn store(&self, ino: Ino, content: &Content) -> Result<bool> {
+    fn store(&self, ino: Ino, draft: &Draft, content: &Content) -> Result<bool> {
         let (mut link, mut from) = (ino, content.source(&self.me));
         let (target, resolved, files) = loop {
             let resolved = self.run(|state| state.resolve(link))?;
@@ -188,6 +216,10 @@ impl Vfs {
             }
             link = target;
         };
+        // Who opened it was let write what it led to then.
+        if draft.target != Some(target) {
+            return Err(ErrorKind::AccessDenied.into());
+        }
         let mut made = None;
         let stored = self.put_into(target, &mut *from, &mut made);
         drop(from);

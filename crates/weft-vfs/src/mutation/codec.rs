@@ -69,13 +69,7 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
         Mutation::Replace { ino, with, lost, time } => {
             out.u8(10);
             out.u64(ino.0);
-            match with {
-                Replacement::Bytes(bytes) => out.option(Some(bytes), |out, bytes| out.bytes(bytes)),
-                Replacement::ContentOf(from) => {
-                    out.option(None::<()>, |_, ()| {});
-                    out.u64(from.0);
-                }
-            }
+            out.replacement(with);
             out.lost(*lost);
             out.time(*time);
         }
@@ -119,6 +113,15 @@ impl Writer<'_> {
     fn lost(&mut self, lost: Lost) {
         self.option(lost.permissions, Self::u32);
         self.u8(u8::from(lost.capability));
+    }
+    fn replacement(&mut self, with: &Replacement<'_>) {
+        match with {
+            Replacement::Bytes(bytes) => self.option(Some(bytes), |out, bytes| out.bytes(bytes)),
+            Replacement::ContentOf(from) => {
+                self.option(None::<()>, |_, ()| {});
+                self.u64(from.0);
+            }
+        }
     }
     fn new_inode(&mut self, inode: &NewInode<'_>) {
         self.u64(inode.ino.0);

@@ -140,6 +140,9 @@ impl Vfs {
     /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then keeps
     /// what it has in memory, and closing may be tried again.
     pub fn close(&self) -> Result<()> {
+        if !self.options.read_only {
+            self.store_drafts();
+        }
         self.views.clear();
         if !self.options.read_only {
             let target = {

@@ -8,7 +8,7 @@ use weft_store::VolumeOptions;
 use weft_transform::{Network, NoFiles};
 use weft_vfs::{
     Caller, Change, Credentials, ErrorKind, FileId, Ino, Keys, LinkDefinition, OPENS, Observer, Opening, Options,
-    SetAttributes, ViewKind,
+    Pushed, Scope, SetAttributes, ViewKind,
 };
 
 const DRAFT: Opening = Opening::Draft { is_measured: true };
@@ -243,23 +243,23 @@ fn those_who_keep_copies_of_a_target_are_told_when_it_is_written_through_a_link(
     let ranges = || {
         let changes = std::mem::take(&mut *content.0.lock());
         let of_file = |change| match change {
-            Change::Target { ino, range } if ino == file => Some(range),
+            Change::Target { ino, range } if ino == file => Some((range.start, range.end)),
             _ => None,
         };
         changes.into_iter().filter_map(of_file).collect::<Vec<_>>()
     };
     volume.write(turned, 3, b"xyz");
-    assert_eq!(ranges(), [3..6]);
+    assert_eq!(ranges(), [(3, 6)]);
     volume.resize(turned, 4);
-    assert_eq!(ranges(), [4..u64::MAX]);
+    assert_eq!(ranges(), [(4, u64::MAX)]);
     volume.write(turned, 8, b"a");
-    assert_eq!(ranges(), [4..9]);
+    assert_eq!(ranges(), [(4, 9)]);
     volume.vfs.opened(rest, true).unwrap();
     volume.resize(rest, 0);
     volume.write(rest, 0, b"QUJD\n");
     assert_eq!(ranges(), []);
     volume.vfs.closed(rest).unwrap();
-    assert_eq!(ranges(), [0..u64::MAX]);
+    assert_eq!(ranges(), [(0, u64::MAX)]);
     assert_eq!(volume.all_of(file), b"ABC");
 }
 
@@ -323,4 +323,178 @@ proptest! {
         prop_assert!(stored[synced..].contains(&left), "neither what was synced nor anything later");
         prop_assert_eq!(volume.vfs.stats().inodes_used, 3, "a draft outlived its writer");
     }
+}
+
+#[test]
+fn a_draft_goes_where_the_link_led_when_it_was_opened_or_nowhere() {
+    let volume = Volume::told(volume_options(), options());
+    let (mine, others) = (volume.file("mine"), volume.file("others"));
+    volume.write(others, 0, b"precious");
+    let way = |name: &str, to: &str| volume.vfs.make_symlink(Caller::ROOT, Ino::ROOT, name.as_bytes(), to.as_bytes());
+    way("way", "mine").unwrap();
+    let link = volume.draft_link("link", &definition("/way", "gzip -d"));
+    volume.vfs.opened(link, true).unwrap();
+    volume.write(link, 0, b"new");
+    volume.vfs.unlink(Ino::ROOT, b"way").unwrap();
+    way("way", "others").unwrap();
+    assert_eq!(kind(volume.vfs.flush(link)), ErrorKind::AccessDenied);
+    volume.vfs.closed(link).unwrap();
+    assert_eq!((volume.all_of(mine), volume.all_of(others)), (Vec::new(), b"precious".to_vec()));
+}
+
+#[test]
+fn who_opened_a_link_does_not_get_at_what_it_leads_to_later() {
+    let volume = Volume::new();
+    let alice = Caller { uid: 7, gid: 7, ..Caller::ROOT };
+    let secret = volume.file("secret");
+    volume.write(secret, 0, b"secret");
+    volume.chmod(secret, 0o600);
+    let link = volume.vfs.make_link(alice, Ino::ROOT, b"link", 0o666, &definition("/secret", "rot13")).unwrap().ino;
+    assert_eq!(kind(volume.vfs.read(link, 0, 10)), ErrorKind::AccessDenied);
+    assert_eq!(kind(volume.vfs.write(link, 0, b"x", false)), ErrorKind::AccessDenied);
+    volume.chmod(secret, 0o644);
+    assert_eq!(volume.read(link, 0, 10), b"frperg");
+    assert_eq!(kind(volume.vfs.write(link, 0, b"x", false)), ErrorKind::AccessDenied);
+}
+
+#[test]
+fn what_stands_on_a_draft_follows_it_and_nothing_of_it_is_kept() {
+    let volume = Volume::told(volume_options(), options());
+    let (_, link) = volume.compressed(b"stored");
+    let (count, turned) = (
+        volume.draft_link("count", &definition("/file", "wc -c")),
+        volume.draft_link("turned", &LinkDefinition { lazy: true, ..definition("/file", "rot13") }),
+    );
+    assert_eq!(volume.all_of(count), b"6\n");
+    volume.vfs.opened(link, true).unwrap();
+    volume.write(link, 6, b" more");
+    assert_eq!((volume.all_of(count), volume.attributes(turned).size), (b"11\n".to_vec(), 11));
+    volume.write(link, 11, b" and more");
+    assert_eq!((volume.all_of(count), volume.attributes(turned).size), (b"20\n".to_vec(), 20));
+    // The target becomes what it cannot be.
+    volume.vfs.rename((Ino::ROOT, b"file.gz"), (Ino::ROOT, b"elsewhere"), weft_vfs::RenameMode::Replace).unwrap();
+    volume.vfs.closed(link).unwrap();
+    volume.vfs.rename((Ino::ROOT, b"elsewhere"), (Ino::ROOT, b"file.gz"), weft_vfs::RenameMode::Replace).unwrap();
+    assert_eq!(volume.all_of(count), b"6\n");
+    // What leaves its length open is no empty file.
+    let lazy = LinkDefinition { lazy: true, ..definition("/file.gz", "gzip -d | nl | rev | rev") };
+    volume.draft_link("numbered", &lazy);
+    let last = volume.draft_link("last", &LinkDefinition { write: Some("gzip".into()), ..definition("/lazy", "rev") });
+    volume.draft_link("lazy", &LinkDefinition { lazy: true, ..definition("/file.gz", "gzip -d") });
+    volume.vfs.opened(last, true).unwrap();
+    volume.write(last, 6, b"!");
+    assert_eq!(volume.all_of(last), b"derots!");
+    volume.vfs.closed(last).unwrap();
+}
+
+#[test]
+fn others_than_programs_of_a_mount_write_no_drafts() {
+    let volume = Volume::told(volume_options(), options());
+    let (file, link) = volume.compressed(b"stored");
+    let before = volume.all_of(file);
+    let root = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+    let (user, seen) = (volume.vfs.user(&root), volume.attributes(link));
+    let id = FileId { ino: link, generation: seen.generation };
+    let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    assert_eq!(user.attributes(id).unwrap().permissions, 0o444);
+    for _ in 0..2 {
+        assert_eq!(kind(user.set_attributes(id, empty, |_| true)), ErrorKind::AccessDenied);
+        assert_eq!(kind(user.write(id, 0, b"x")), ErrorKind::AccessDenied);
+        // Not even while somebody has it open who may.
+        volume.vfs.opened(link, true).unwrap();
+    }
+    assert_eq!((volume.all_of(file), volume.all_of(link)), (before, b"stored".to_vec()));
+}
+
+fn pushed(network: &str, code: &[&str]) -> Pushed {
+    let code = code.iter().map(|path| path.as_bytes().to_vec()).collect();
+    Pushed { network: network.into(), code, may_resize: true }
+}
+
+#[test]
+fn a_network_that_is_pushed_reads_the_file_alone_and_is_for_its_owner_to_push() {
+    let volume = Volume::told(volume_options(), options());
+    let alice = Caller { uid: 7, gid: 7, ..Caller::ROOT };
+    let (own, secret) = (volume.vfs.make(alice, Ino::ROOT, b"own", crate::FILE).unwrap().ino, volume.file("secret"));
+    volume.write(secret, 0, b"secret");
+    volume.chmod(secret, 0o600);
+    volume.write(own, 0, b"own");
+    let push = |caller, ino, scope, network, code: &[&str]| volume.vfs.push(caller, ino, scope, &pushed(network, code));
+    for scope in [Scope::Everybody, Scope::Opened(4)] {
+        assert_eq!(kind(push(alice, own, scope, "identity", &["/secret"])), ErrorKind::Invalid);
+        assert_eq!(kind(push(alice, own, scope, "concat($1, $2)", &["/secret"])), ErrorKind::Invalid);
+        assert_eq!(kind(push(alice, own, scope, "wasm $2", &["/secret"])), ErrorKind::NotPermitted);
+        assert_eq!(kind(push(alice, own, scope, "decrypt mine", &[])), ErrorKind::NotPermitted);
+        assert_eq!(kind(push(alice, Ino::ROOT, scope, "upper", &[])), ErrorKind::Invalid);
+    }
+    assert_eq!(kind(push(alice, secret, Scope::Everybody, "upper", &[])), ErrorKind::NotPermitted);
+    push(alice, secret, Scope::Opened(8), "upper", &[]).expect("whoever has it open");
+    let seen = |ino, number| volume.all_of(volume.vfs.seen(ino, number));
+    assert_eq!(
+        (seen(secret, Some(8)), seen(secret, Some(4)), seen(secret, None)),
+        (b"SECRET".to_vec(), b"secret".to_vec(), b"secret".to_vec())
+    );
+    volume.vfs.pop_all(secret, 8);
+    assert_eq!(seen(secret, Some(8)), b"secret");
+    let small = Pushed { may_resize: false, ..pushed("gzip", &[]) };
+    assert_eq!(kind(volume.vfs.push(alice, own, Scope::Opened(8), &small)), ErrorKind::NotSupported);
+}
+
+#[test]
+fn what_is_pushed_for_everybody_is_what_they_see_and_the_file_stays_what_it_is() {
+    let volume = Volume::told(volume_options(), options());
+    let file = volume.file("file");
+    volume.write(file, 0, b"text\n");
+    let link = volume.draft_link("link", &definition("/file", "rev"));
+    let push = |network| volume.vfs.push(Caller::ROOT, file, Scope::Everybody, &pushed(network, &[])).unwrap();
+    let pop = || volume.vfs.pop(Caller::ROOT, file, Scope::Everybody);
+    let seen = || volume.all_of(volume.vfs.seen(file, None));
+    let attributes = || volume.vfs.seen_attributes(volume.attributes(file)).unwrap();
+    push("upper");
+    push("wc -c");
+    assert_eq!(
+        (seen(), volume.all_of(file), volume.all_of(link)),
+        (b"5\n".to_vec(), b"text\n".to_vec(), b"txet\n".to_vec())
+    );
+    assert_eq!((attributes().ino, attributes().size, attributes().permissions), (file, 2, 0o444));
+    assert_eq!(volume.vfs.pushed(file, Scope::Everybody).unwrap(), ["wc -c", "upper"]);
+    pop().unwrap();
+    pop().unwrap();
+    assert_eq!(kind(pop()), ErrorKind::Invalid);
+    push("rot13");
+    // What is done to the file itself is seen at once.
+    volume.chmod(file, 0o640);
+    let owned = SetAttributes { uid: Some(7), ..SetAttributes::default() };
+    volume.vfs.set_attributes(file, owned).unwrap();
+    assert_eq!((attributes().permissions, attributes().uid), (0o640, 7));
+    volume.write(volume.vfs.seen(file, None), 5, b"zber");
+    assert_eq!((seen(), volume.all_of(file)), (b"grkg\nzber".to_vec(), b"text\nmore".to_vec()));
+    push("base64");
+    let top = volume.vfs.seen(file, None);
+    assert_eq!(volume.vfs.opened(top, true).unwrap(), DRAFT);
+    assert_eq!(kind(pop()), ErrorKind::NotSynchronized);
+    volume.resize(top, 0);
+    volume.write(top, 0, b"bmV3\n");
+    volume.vfs.closed(top).unwrap();
+    assert_eq!(volume.all_of(file), b"arj");
+    (2..8).for_each(|_| push("identity"));
+    let more = volume.vfs.push(Caller::ROOT, file, Scope::Everybody, &pushed("upper", &[]));
+    assert_eq!(kind(more), ErrorKind::Loop);
+    (0..8).for_each(|_| pop().unwrap());
+    assert_eq!((volume.vfs.seen(file, None), seen()), (file, b"arj".to_vec()));
+}
+
+#[test]
+fn who_pushes_code_must_be_let_read_it_and_is_told_no_more() {
+    let exported = Options { exported: weft_vfs::Exported::Everybody, ..options() };
+    let volume = Volume::told(volume_options(), exported);
+    let alice = Caller { uid: 7, gid: 7, ..Caller::ROOT };
+    let own = volume.vfs.make(alice, Ino::ROOT, b"own", crate::FILE).unwrap().ino;
+    let code = volume.file("code");
+    volume.chmod(code, 0o600);
+    let push = |path: &str| volume.vfs.push(alice, own, Scope::Everybody, &pushed("wasm $2", &[path]));
+    assert_eq!(kind(push("/code")), ErrorKind::AccessDenied);
+    assert_eq!(kind(push("/nothing")), ErrorKind::AccessDenied);
+    volume.chmod(code, 0o644);
+    push("/code").expect("everybody may read it");
 }
