@@ -9,11 +9,13 @@
 
 mod block;
 mod buffer;
+mod copies;
 mod memory;
 pub mod pool;
 mod rope;
 
 pub use block::{Block, Slice};
 pub use buffer::Buffer;
+pub use copies::{bytes_copied, copied};
 pub use memory::{ALIGNED_MIN, ALIGNMENT};
 pub use rope::Rope;

@@ -92,6 +92,7 @@ impl Memory {
 
     /// Adds `bytes` at the end.
     pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        crate::copied(bytes.len());
         self.reserve(bytes.len());
         match self {
             Memory::Heap(heap) => heap.all.extend_from_slice(bytes),

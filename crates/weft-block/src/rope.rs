@@ -67,6 +67,7 @@ impl Rope {
 
     /// A copy of the bytes in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
+        crate::copied(self.len);
         let mut bytes = Vec::with_capacity(self.len);
         for slice in &self.slices {
             bytes.extend_from_slice(slice);

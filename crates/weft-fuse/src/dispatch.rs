@@ -83,6 +83,8 @@ pub(crate) struct Server {
     links: Arc<Forgetting>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
+    /// Bytes of content given to the kernel, which copies them.
+    bytes_given: AtomicU64,
     /// Requests by opcode.
     counts: [AtomicU64; 64],
 }
@@ -114,6 +116,7 @@ impl Server {
             drafts: Mutex::default(),
             links: Arc::default(),
             over_rings: AtomicBool::new(false),
+            bytes_given: AtomicU64::new(0),
             counts: [const { AtomicU64::new(0) }; 64],
         }
     }
@@ -170,6 +173,9 @@ impl Server {
             }
         };
         self.counts[opcode as usize].fetch_add(1, Ordering::Relaxed);
+        if !reply.data().is_empty() {
+            self.bytes_given.fetch_add(reply.data().len() as u64, Ordering::Relaxed);
+        }
         reply.finish(header.unique, errno);
         Served::Done
     }

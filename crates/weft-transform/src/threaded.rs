@@ -199,6 +199,7 @@ impl Read for Reader {
         let bytes = self.fill_buf()?;
         let count = bytes.len().min(buffer.len());
         buffer[..count].copy_from_slice(&bytes[..count]);
+        weft_block::copied(count);
         self.consume(count);
         Ok(count)
     }

@@ -37,6 +37,8 @@ pub struct Stats {
     pub bytes_read: u64,
     /// Bytes written by operations.
     pub bytes_written: u64,
+    /// Bytes copied from one memory of this process into another.
+    pub bytes_copied: u64,
     /// Inodes in the volume.
     pub inodes_used: u64,
     /// Bytes stored in the volume.

@@ -78,6 +78,11 @@ fn print(stats: &Value) {
         show(number("bytes_written"))
     );
     println!(
+        "copies      {} from memory to memory, {} given to the kernel",
+        show(number("bytes_copied")),
+        show(stats["bytes_given"].as_u64().unwrap_or(0))
+    );
+    println!(
         "commits     {} made, {} failed, {} syncs by the log alone",
         number("commits"),
         number("commits_failed"),

@@ -78,6 +78,7 @@ impl Server {
             "transport": if self.over_rings.load(Ordering::Relaxed) { "io_uring" } else { "device" },
             "placement": self.options.placement.to_string(),
             "volume": self.vfs.stats(),
+            "bytes_given": self.bytes_given.load(Ordering::Relaxed),
             "requests": requests,
         });
         stats.to_string()

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use weft_block::{Rope, Slice};
+use weft_block::{Buffer, Rope, Slice};
 use weft_store::{Ino, Kind, Timestamp};
 use weft_transform::Source;
 
@@ -175,7 +175,9 @@ impl Content {
     pub(super) fn read(&self, vfs: &Vfs, offset: u64, len: usize) -> Result<Rope> {
         match self {
             Content::File(ino) => vfs.read(*ino, offset, len),
-            Content::Memory { bytes, .. } => Ok(Rope::from(within(bytes, offset, len).to_vec())),
+            Content::Memory { bytes, .. } => {
+                Ok(Rope::from(Buffer::copy_of(within(bytes, offset, len)).freeze().whole()))
+            }
         }
     }
 
@@ -268,7 +270,7 @@ impl Source for Reading {
                     let vfs = vfs.upgrade().ok_or_else(|| io::Error::other("the volume was closed"))?;
                     vfs.read(*ino, self.at, READ_BYTES).map_err(io::Error::other)?
                 }
-                From::Memory(bytes) => Rope::from(within(bytes, self.at, READ_BYTES).to_vec()),
+                From::Memory(bytes) => Rope::from(Buffer::copy_of(within(bytes, self.at, READ_BYTES)).freeze().whole()),
             };
             if rope.is_empty() {
                 return Ok(None);

@@ -63,6 +63,7 @@ impl Vfs {
             log_appends: count(&self.log_appends),
             bytes_read: count(&self.bytes_read),
             bytes_written: state.bytes_written,
+            bytes_copied: weft_block::bytes_copied(),
             inodes_used: state.counters.inodes_used,
             bytes_used: state.counters.bytes_used,
             held_inodes: state.holds.len() as u64,

@@ -98,6 +98,7 @@ impl Entry {
         let mut at = small.len();
         let payload = self.payload_mut();
         payload[..at].copy_from_slice(small);
+        weft_block::copied(data.len());
         for slice in data.slices() {
             payload[at..at + slice.len()].copy_from_slice(slice);
             at += slice.len();
