@@ -8,8 +8,8 @@ pub struct Arguments {
     /// Directories to compare; the first is what the others are compared to
     #[arg(value_name = "NAME=DIRECTORY", required = true)]
     pub directories: Vec<String>,
-    /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++, and those that hash everything
-    /// at each close or ask for kept digests), or `list` to see them
+    /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++, `networks`, which reads links in a volume and
+    /// pipelines elsewhere, and those that hash everything at each close or ask for kept digests), or `list` to see them
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub work: Vec<String>,
     /// Files in experiments that count files; several numbers, separated by commas, to see whether rates stay flat

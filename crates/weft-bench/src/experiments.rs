@@ -5,6 +5,7 @@ mod bonnie;
 mod copies;
 mod eager;
 mod files;
+mod networks;
 mod stream;
 mod trees;
 
@@ -92,11 +93,12 @@ const ALL: &[Experiment] = &[
     data("rewrite-eager", "closes/s", None, eager::rewrite),
     data("rewrite-kept", "closes/s", None, eager::rewrite_kept),
     Experiment { name: "copy-delete", kind: Kind::Rates { parts: copies::PARTS, run: copies::run }, counts: false },
+    Experiment { name: "networks", kind: Kind::Rates { parts: networks::PARTS, run: networks::run }, counts: false },
     Experiment { name: "bonnie", kind: Kind::Rates { parts: bonnie::PARTS, run: bonnie::run }, counts: false },
 ];
 
 /// Those that are run only by their names.
-const APART: [&str; 5] = ["bonnie", "copy-delete", "create-eager", "rewrite-eager", "rewrite-kept"];
+const APART: [&str; 6] = ["bonnie", "copy-delete", "create-eager", "networks", "rewrite-eager", "rewrite-kept"];
 
 /// The experiments named.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {

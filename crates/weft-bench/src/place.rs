@@ -58,14 +58,20 @@ impl Place {
 
     /// The process that serves it: the one given, or what a Weft mount tells of itself.
     pub(crate) fn daemon_pid(&self) -> Option<String> {
-        self.daemon_pid.clone().or_else(|| {
-            let mut stats = vec![0; 1 << 16];
-            // The root of the mount has the attribute; the directory given need not be it.
-            let len =
-                self.work.ancestors().find_map(|at| rustix::fs::getxattr(at, "user.weft.stats", &mut stats).ok())?;
-            let stats: serde_json::Value = serde_json::from_slice(&stats[..len]).ok()?;
-            Some(stats["pid"].as_u64()?.to_string())
-        })
+        self.daemon_pid.clone().or_else(|| Some(self.stats()?["pid"].as_u64()?.to_string()))
+    }
+
+    /// Whether it lies in a mounted volume of Weft.
+    pub(crate) fn is_volume(&self) -> bool {
+        self.stats().is_some()
+    }
+
+    /// What the daemon of a volume tells of itself.
+    fn stats(&self) -> Option<serde_json::Value> {
+        let mut stats = vec![0; 1 << 16];
+        // The root of the mount has the attribute; the directory given need not be it.
+        let len = self.work.ancestors().find_map(|at| rustix::fs::getxattr(at, "user.weft.stats", &mut stats).ok())?;
+        serde_json::from_slice(&stats[..len]).ok()
     }
 
     /// Kind of the file system, from the mount that holds it.

@@ -2,6 +2,7 @@
 
 use crate::language::{NetworkError, Word};
 use crate::run::{Pull, RunError};
+use crate::stage::{Shape, Wants};
 use crate::stages::lines::{LINE_BYTES_MAX, too_long};
 use memchr::memchr;
 use std::collections::VecDeque;
@@ -44,8 +45,21 @@ impl Join {
         })
     }
 
-    pub(crate) fn wants_text(self) -> bool {
-        self != Join::Concat
+    /// What it works on.
+    pub(crate) fn wants(self) -> Wants {
+        if self == Join::Concat { Wants::Bytes } else { Wants::Lines }
+    }
+
+    /// What comes of branches of these shapes.
+    pub(crate) fn gives(self, branches: &[Shape]) -> Shape {
+        let all = branches.first().filter(|first| branches.iter().all(|shape| shape == *first));
+        match (self, all) {
+            (Join::Zip, _) => Shape::Text,
+            (Join::Interleave | Join::Merge, all) => all.map_or(Shape::Text, |shape| shape.lines()),
+            // Lines of one follow those of another, if those end with one.
+            (Join::Concat, Some(Shape::Records)) => Shape::Records,
+            (Join::Concat, _) => Shape::Unknown,
+        }
     }
 
     /// What comes of `branches`.

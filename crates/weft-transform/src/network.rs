@@ -4,7 +4,7 @@ use crate::catalog;
 use crate::joins::Join;
 use crate::language::{self, Element, NetworkError};
 use crate::run::{Run, RunError, Source, Sources};
-use crate::stage::{Keeps, Shape, Stage};
+use crate::stage::{Keeps, Shape, Stage, Wants};
 use crate::stages::maps;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ pub struct Network {
     parts: Vec<Part>,
     files: usize,
     modules: BTreeSet<usize>,
+    gives: Shape,
     /// Whether neighbours that only change bytes one by one are made one.
     fuses: bool,
 }
@@ -48,8 +49,9 @@ pub struct Described {
 impl Network {
     /// Reads and checks the text of a network.
     pub fn parse(text: &str) -> Result<Network, NetworkError> {
-        let mut network = Network { parts: Vec::new(), files: 0, modules: BTreeSet::new(), fuses: true };
-        (network.parts, _) = network.check(text, language::parse(text)?, Shape::Unknown)?;
+        let mut network =
+            Network { parts: Vec::new(), files: 0, modules: BTreeSet::new(), gives: Shape::Unknown, fuses: true };
+        (network.parts, network.gives) = network.check(text, language::parse(text)?, Shape::Unknown)?;
         Ok(network)
     }
 
@@ -58,6 +60,11 @@ impl Network {
     pub fn unfused(mut self) -> Network {
         self.fuses = false;
         self
+    }
+
+    /// What comes of it, as far as that is known before it runs.
+    pub fn gives(&self) -> Shape {
+        self.gives
     }
 
     /// How many files it reads by their numbers, at least.
@@ -147,9 +154,7 @@ impl Network {
                 }
                 Element::Stage(call) => {
                     let stage = catalog::build(&call)?;
-                    if stage.wants_text && shape == Shape::Binary {
-                        return Err(no_text(&call.name.text, call.name.at));
-                    }
+                    refuse(stage.wants, shape, &call.name.text, call.name.at)?;
                     shape = (stage.gives)(shape);
                     for number in &stage.modules {
                         self.files = (number + 1).max(self.files);
@@ -159,15 +164,14 @@ impl Network {
                 }
                 Element::Join { how, branches } => {
                     let join = Join::named(&how)?;
-                    let mut checked = Vec::new();
+                    let (mut checked, mut given) = (Vec::new(), Vec::new());
                     for branch in branches {
                         let (parts, gives) = self.check(text, branch, shape)?;
-                        if join.wants_text() && gives == Shape::Binary {
-                            return Err(no_text(&how.text, how.at));
-                        }
+                        refuse(join.wants(), gives, &how.text, how.at)?;
                         checked.push(parts);
+                        given.push(gives);
                     }
-                    shape = if join.wants_text() { Shape::Text } else { Shape::Unknown };
+                    shape = join.gives(&given);
                     parts.push(Part::Join { join, branches: checked });
                 }
             }
@@ -239,8 +243,9 @@ impl Source for Slices {
     }
 }
 
-fn no_text(name: &str, at: usize) -> NetworkError {
-    NetworkError::new(format!("{name} works on text, and what it gets is compressed"), at)
+/// Says so if bytes of `shape` are surely not what `name` works on.
+fn refuse(wants: Wants, shape: Shape, name: &str, at: usize) -> Result<(), NetworkError> {
+    wants.refuses(shape).map_or(Ok(()), |why| Err(NetworkError::new(format!("{name} {why}"), at)))
 }
 
 fn describe(parts: &[Part], depth: usize, described: &mut Vec<Described>) {

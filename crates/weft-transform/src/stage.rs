@@ -7,15 +7,62 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// What bytes are like.
+/// What bytes are like, as far as that is known before any are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Nobody knows: what a file holds, or what was compressed.
     Unknown,
     /// Lines of text.
     Text,
+    /// Lines of text that are a JSON value each.
+    Records,
+    /// Lines of text that are surely none: digests, base64.
+    Encoded,
     /// Surely no text: compressed.
     Binary,
+}
+
+impl Shape {
+    /// What whole lines of it are, some of them or in another order.
+    pub(crate) fn lines(self) -> Shape {
+        match self {
+            Shape::Records | Shape::Encoded => self,
+            Shape::Unknown | Shape::Text | Shape::Binary => Shape::Text,
+        }
+    }
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Unknown => "bytes",
+            Shape::Text | Shape::Encoded => "lines",
+            Shape::Records => "records",
+            Shape::Binary => "compressed bytes",
+        }
+    }
+}
+
+/// What a stage can work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// Any bytes.
+    Bytes,
+    /// Lines of text.
+    Lines,
+    /// Lines of JSON.
+    Records,
+}
+
+impl Wants {
+    /// Why bytes of `shape` are surely not that.
+    pub(crate) fn refuses(self, shape: Shape) -> Option<&'static str> {
+        match (self, shape) {
+            (Wants::Lines, Shape::Binary) => Some("works on text, and what it gets is compressed"),
+            (Wants::Records, Shape::Binary) => Some("works on lines of JSON, and what it gets is compressed"),
+            (Wants::Records, Shape::Encoded) => Some("works on lines of JSON, and what it gets is a digest or encoded"),
+            _ => None,
+        }
+    }
 }
 
 /// What a stage leaves as it was, so that more can be done with its results than to read them from front to back.
@@ -29,8 +76,8 @@ pub struct Keeps {
 
 /// A stage of a network, with its arguments: what it does is known and checked, nothing runs yet.
 pub(crate) struct Stage {
-    /// Whether it works on lines of text, so that what is surely none is refused before it is read.
-    pub(crate) wants_text: bool,
+    /// What it works on: what is surely something else is refused before it is read.
+    pub(crate) wants: Wants,
     /// What comes of bytes of a shape.
     pub(crate) gives: fn(Shape) -> Shape,
     /// What it leaves as it was.
@@ -65,7 +112,7 @@ impl Stage {
         start: impl Fn(&mut dyn Sources) -> Result<R, StageError> + Send + Sync + 'static,
     ) -> Stage {
         Stage {
-            wants_text: false,
+            wants: Wants::Bytes,
             gives: |_| Shape::Unknown,
             keeps: Keeps::default(),
             inverse: None,
@@ -80,7 +127,17 @@ impl Stage {
 
     /// One that makes text of text.
     pub(crate) fn of_text<R: Running + 'static>(start: impl Fn() -> R + Send + Sync + 'static) -> Stage {
-        Stage { wants_text: true, gives: |_| Shape::Text, ..Stage::new(start) }
+        Stage { wants: Wants::Lines, gives: |_| Shape::Text, ..Stage::new(start) }
+    }
+
+    /// One that gives lines of those that it gets, as they are.
+    pub(crate) fn of_lines<R: Running + 'static>(start: impl Fn() -> R + Send + Sync + 'static) -> Stage {
+        Stage { gives: Shape::lines, ..Stage::of_text(start) }
+    }
+
+    /// One that makes text of lines of JSON.
+    pub(crate) fn of_records<R: Running + 'static>(start: impl Fn() -> R + Send + Sync + 'static) -> Stage {
+        Stage { wants: Wants::Records, ..Stage::of_text(start) }
     }
 }
 

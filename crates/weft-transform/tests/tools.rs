@@ -455,6 +455,18 @@ fn networks_that_make_no_sense_are_refused_with_the_place() {
     let error = |text: &str| Network::parse(text).expect_err("refused").to_string();
     assert_eq!(error("cat"), "there is no stage 'cat' ('weft stages' lists them), at byte 0");
     assert_eq!(error("zstd | grep x"), "grep works on text, and what it gets is compressed, at byte 7");
+    assert_eq!(
+        error("csv-json | xz | json-select .a"),
+        "json-select works on lines of JSON, and what it gets is compressed, at byte 16"
+    );
+    assert_eq!(
+        error("csv-json | sha256 | json-format"),
+        "json-format works on lines of JSON, and what it gets is a digest or encoded, at byte 20"
+    );
+    assert_eq!(
+        error("merge(base64, hex) | json-csv"),
+        "json-csv works on lines of JSON, and what it gets is a digest or encoded, at byte 21"
+    );
     assert_eq!(error("upper | increment 300"), "'300' is not a number from 0 to 255, at byte 18");
     assert!(error("grep '('").ends_with("at byte 5") && error("grep '('").contains("is no regular expression"));
     assert_eq!(error("zstd -20"), "zstd has levels from 1 to 19, at byte 5");
@@ -466,6 +478,20 @@ fn networks_that_make_no_sense_are_refused_with_the_place() {
     assert_eq!(error("tee(sort, wc) | sort"), "'sort' joins nothing: concat, interleave, merge and zip do, at byte 16");
     assert!(Network::parse("concat(sort, wc)").expect("a network").inverse().is_none());
     assert!(Network::parse("zstd | xz | base64 | grep a").is_ok());
+    let gives = |text: &str| Network::parse(text).expect("a network").gives().name();
+    assert_eq!(
+        (gives("csv-json | sort | grep a | uniq | head -3"), gives("csv-json | cut -b 1-3")),
+        ("records", "lines")
+    );
+    assert_eq!((gives("merge(csv-json, json-format -c)"), gives("zip(csv-json, csv-json)")), ("records", "lines"));
+    assert_eq!(
+        (gives("json-select .a"), gives("json-select .a .b"), gives("json-select -r .a")),
+        ("records", "records", "lines")
+    );
+    assert_eq!(
+        (gives("gzip"), gives("gzip | gzip -d"), gives("csv-json | rev | tac")),
+        ("compressed bytes", "bytes", "lines")
+    );
     assert!(Network::parse("grep a").expect("a network").inverse().is_none());
 }
 

@@ -218,7 +218,7 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
             ViewKind::Members => json!("members"),
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
-        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "lazy": lazy, "stages": stages, "directory": directory });
+        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "lazy": lazy, "gives": network.gives().name(), "stages": stages, "directory": directory });
         println!("{value:#}");
     } else if arguments.dot {
         print!("{}", picture::dot(&network, &shown));

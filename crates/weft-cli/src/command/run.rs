@@ -71,6 +71,7 @@ pub(super) fn show(network: &Network) {
         let indent = "    ".repeat(depth);
         println!("{indent}{text}\n{indent}    keeps {keeps}; undone by {inverse}");
     }
+    println!("gives {}", network.gives().name());
 }
 
 /// The files that were named.

@@ -51,7 +51,7 @@ impl<H: Hash> Running for Hashing<H> {
 
 fn stage<H: Hash + 'static>(call: &Call, hash: fn() -> H) -> Result<Stage, NetworkError> {
     Arguments::read(call, "", "")?.end()?;
-    Ok(Stage { gives: |_| Shape::Text, ..Stage::new(move || Hashing(hash())) })
+    Ok(Stage { gives: |_| Shape::Encoded, ..Stage::new(move || Hashing(hash())) })
 }
 
 pub(crate) fn blake3(call: &Call) -> Result<Stage, NetworkError> {

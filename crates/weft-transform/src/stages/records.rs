@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError, Word};
-use crate::stage::{Stage, StageError};
+use crate::stage::{Shape, Stage, StageError};
 use crate::stages::lines::{LINE_BYTES_MAX, too_long};
 use crate::threaded::{Reader, Threaded, Writer};
 use serde_json::{Map, Value};
@@ -22,7 +22,8 @@ pub(crate) fn csv_json(call: &Call) -> Result<Stage, NetworkError> {
     let arguments = Arguments::read(call, "", "d")?;
     let delimiter = delimiter(&arguments)?;
     arguments.end()?;
-    Ok(Stage::of_text(move || Threaded::new(move |reader, writer| from_csv(delimiter, reader, writer))))
+    let start = move || Threaded::new(move |reader, writer| from_csv(delimiter, reader, writer));
+    Ok(Stage { gives: |_| Shape::Records, ..Stage::of_text(start) })
 }
 
 fn from_csv(delimiter: u8, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
@@ -48,7 +49,7 @@ pub(crate) fn json_csv(call: &Call) -> Result<Stage, NetworkError> {
         let names = names.clone();
         Threaded::new(move |reader, writer| to_csv(delimiter, names, reader, writer))
     };
-    Ok(Stage::of_text(start))
+    Ok(Stage::of_records(start))
 }
 
 fn to_csv(delimiter: u8, mut names: Vec<String>, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
@@ -92,7 +93,8 @@ pub(crate) fn json_select(call: &Call) -> Result<Stage, NetworkError> {
         let paths = paths.clone();
         Threaded::new(move |reader, writer| select(&paths, is_raw, reader, writer))
     };
-    Ok(Stage::of_text(start))
+    let gives: fn(Shape) -> Shape = if is_raw { |_| Shape::Text } else { |_| Shape::Records };
+    Ok(Stage { gives, ..Stage::of_records(start) })
 }
 
 /// A step into a value.
@@ -151,7 +153,9 @@ pub(crate) fn json_format(call: &Call) -> Result<Stage, NetworkError> {
     let arguments = Arguments::read(call, "c", "")?;
     arguments.end()?;
     let is_compact = arguments.has('c');
-    Ok(Stage::of_text(move || Threaded::new(move |reader, writer| format(is_compact, reader, writer))))
+    let gives: fn(Shape) -> Shape = if is_compact { |_| Shape::Records } else { |_| Shape::Text };
+    let start = move || Threaded::new(move |reader, writer| format(is_compact, reader, writer));
+    Ok(Stage { gives, ..Stage::of_records(start) })
 }
 
 fn format(is_compact: bool, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {

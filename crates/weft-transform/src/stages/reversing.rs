@@ -112,7 +112,7 @@ impl Running for Tac {
 pub(crate) fn tac(call: &Call) -> Result<Stage, NetworkError> {
     Arguments::read(call, "", "")?.end()?;
     let keeps = Keeps { length: true, place: false };
-    Ok(Stage { keeps, ..Stage::of_text(|| Tac::new(MEMORY_BYTES)) })
+    Ok(Stage { keeps, ..Stage::of_lines(|| Tac::new(MEMORY_BYTES)) })
 }
 
 /// rev.

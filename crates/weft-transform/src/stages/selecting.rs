@@ -78,7 +78,7 @@ pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
     let (inverts, counts, left) = (arguments.has('v'), arguments.has('c'), arguments.value('m', "a number")?);
     arguments.end()?;
     let grep = Grep { pattern, literal, inverts, left, counted: counts.then_some(0) };
-    Ok(Stage::of_text(move || ByLine::new(grep.clone())))
+    Ok(Stage::of_lines(move || ByLine::new(grep.clone())))
 }
 
 /// How much head and tail keep.
@@ -280,7 +280,8 @@ pub(crate) fn uniq(call: &Call) -> Result<Stage, NetworkError> {
         (false, false) => None,
     };
     let uniq = Uniq { counts: arguments.has('c'), only, last: Vec::new(), count: 0 };
-    Ok(Stage::of_text(move || ByLine::new(uniq.clone())))
+    let gives = if uniq.counts { |_| Shape::Text } else { Shape::lines };
+    Ok(Stage { gives, ..Stage::of_text(move || ByLine::new(uniq.clone())) })
 }
 
 /// cut: which fields or bytes, as ranges that ascend and do not meet.

@@ -387,7 +387,7 @@ pub(crate) fn sort(call: &Call) -> Result<Stage, NetworkError> {
     let arguments = Arguments::read(call, "rnu", "")?;
     arguments.end()?;
     let order = Order { reverse: arguments.has('r'), numeric: arguments.has('n'), unique: arguments.has('u') };
-    Ok(Stage { is_heavy: true, ..Stage::of_text(move || Sorting::new(order, MEMORY_BYTES, RUNS_MAX)) })
+    Ok(Stage { is_heavy: true, ..Stage::of_lines(move || Sorting::new(order, MEMORY_BYTES, RUNS_MAX)) })
 }
 
 #[cfg(test)]

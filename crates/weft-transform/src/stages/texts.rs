@@ -3,7 +3,7 @@
 use crate::arguments::Arguments;
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError};
-use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use crate::stage::{Progress, Running, Shape, Stage, StageError, Wants};
 use data_encoding::{BASE64, Encoding, HEXLOWER, HEXLOWER_PERMISSIVE};
 
 /// Bytes in a line of base64: 57 give 76 characters, as base64(1) has it.
@@ -112,9 +112,9 @@ fn stage(
     arguments.end()?;
     let name = &call.name.text;
     if arguments.has('d') {
-        return Ok(Stage { wants_text: true, inverse: Some(name.clone()), ..Stage::new(decode) });
+        return Ok(Stage { wants: Wants::Lines, inverse: Some(name.clone()), ..Stage::new(decode) });
     }
-    Ok(Stage { gives: |_| Shape::Text, inverse: Some(format!("{name} -d")), ..Stage::new(encode) })
+    Ok(Stage { gives: |_| Shape::Encoded, inverse: Some(format!("{name} -d")), ..Stage::new(encode) })
 }
 
 pub(crate) fn base64(call: &Call) -> Result<Stage, NetworkError> {
