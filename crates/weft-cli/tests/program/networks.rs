@@ -74,7 +74,8 @@ fn stages_are_listed_and_told_of() {
     let expected =
         "merge\n    keeps nothing; undone by nothing\n    upper\n        keeps length and places; undone by nothing\n";
     assert!(
-        shown.starts_with(expected) && shown.ends_with("gzip\n    keeps nothing; undone by 'gzip -d'\n"),
+        shown.starts_with(expected)
+            && shown.ends_with("gzip\n    keeps nothing; undone by 'gzip -d'\ngives compressed bytes\n"),
         "{shown}"
     );
 }
