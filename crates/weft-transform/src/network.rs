@@ -124,6 +124,11 @@ impl Network {
         any(&self.parts, &|stage| stage.is_exported)
     }
 
+    /// Whether it gives the same of the same wherever it runs: what commands give follows from the machine, too.
+    pub fn is_repeatable(&self) -> bool {
+        !any(&self.parts, &|stage| !stage.is_repeatable)
+    }
+
     /// Whether a stage of it needs a key: what it gives is nobody's who may not use that.
     pub fn has_keys(&self) -> bool {
         any(&self.parts, &|stage| !stage.keys.is_empty())

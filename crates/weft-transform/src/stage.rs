@@ -90,6 +90,8 @@ pub(crate) struct Stage {
     pub(crate) is_heavy: bool,
     /// Whether it is code that nobody has to trust, run outside of this process: who may have that is a matter of permission.
     pub(crate) is_exported: bool,
+    /// Whether it gives the same of the same wherever it runs.
+    pub(crate) is_repeatable: bool,
     /// The files, counted from 0, that hold code which it runs.
     pub(crate) modules: Vec<usize>,
     /// The keys that it needs, by name.
@@ -119,6 +121,7 @@ impl Stage {
             byte_map: None,
             is_heavy: false,
             is_exported: false,
+            is_repeatable: true,
             modules: Vec::new(),
             keys: Vec::new(),
             start: Box::new(move |sources| Ok(Box::new(start(sources)?))),

@@ -1,7 +1,7 @@
 //! What a volume keeps for protocols, so that it is known after a restart and to another daemon: secrets that they sign with,
 //! clients that must hear of a restart.
 //!
-//! They are extended attributes of the root under names that no caller can ask for. Whoever can read the database can read them.
+//! They are extended attributes, most of them of the root, under names that no caller can ask for. Whoever can read the database can read them.
 
 use crate::error::{ErrorKind, Result};
 use crate::mutation::Mutation;
@@ -20,8 +20,23 @@ pub type Secret = [u8; 32];
 impl Vfs {
     /// What is kept by `name`.
     pub fn kept(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.kept_of(Ino::ROOT, name)
+    }
+
+    /// The same, with `ino` instead of the root.
+    pub(crate) fn kept_of(&self, ino: Ino, name: &str) -> Result<Option<Vec<u8>>> {
         let name = attribute(name)?;
-        self.run(|state| state.kept(&name))
+        self.run(|state| state.kept(ino, &name))
+    }
+
+    /// Keeps `value` by `name`, with `ino` instead of the root.
+    pub(crate) fn keep_of(&self, ino: Ino, name: &str, value: &[u8]) -> Result<()> {
+        let name = attribute(name)?;
+        self.change(|state| {
+            state.room(2 * ROW_BYTES)?;
+            state.xattrs(ino)?;
+            self.put(state, ino, &name, Some(value))
+        })
     }
 
     /// All that is kept by names that begin with `prefix`, with the rest of their names.
@@ -39,7 +54,11 @@ impl Vfs {
         let name = attribute(name)?;
         self.change(|state| {
             state.room(2 * ROW_BYTES)?;
-            if state.kept(&name)?.as_deref() == value { Ok(()) } else { self.put(state, &name, value) }
+            if state.kept(Ino::ROOT, &name)?.as_deref() == value {
+                Ok(())
+            } else {
+                self.put(state, Ino::ROOT, &name, value)
+            }
         })
     }
 
@@ -56,31 +75,25 @@ impl Vfs {
         let name = attribute(&secret(name))?;
         let kept = self.change(|state| {
             state.room(2 * ROW_BYTES)?;
-            if let Some(kept) = state.kept(&name)?.and_then(|value| value.try_into().ok()) {
+            if let Some(kept) = state.kept(Ino::ROOT, &name)?.and_then(|value| value.try_into().ok()) {
                 return Ok(kept);
             }
-            self.put(state, &name, Some(&fresh))?;
+            self.put(state, Ino::ROOT, &name, Some(&fresh))?;
             Ok(fresh)
         })?;
         self.sync()?;
         Ok(kept)
     }
 
-    fn put(&self, state: &mut State, name: &Name, value: Option<&[u8]>) -> Result<(), Stop> {
+    fn put(&self, state: &mut State, ino: Ino, name: &Name, value: Option<&[u8]>) -> Result<(), Stop> {
         let value = value.map(Cow::Borrowed);
-        state.perform(&Mutation::Xattr {
-            ino: Ino::ROOT,
-            name: name.clone(),
-            value,
-            permissions: None,
-            time: self.now(),
-        })
+        state.perform(&Mutation::Xattr { ino, name: name.clone(), value, permissions: None, time: self.now() })
     }
 }
 
 impl State {
-    fn kept(&mut self, name: &Name) -> Result<Option<Vec<u8>>, Stop> {
-        Ok(self.xattrs(Ino::ROOT)?.map.get(name).cloned())
+    fn kept(&mut self, ino: Ino, name: &Name) -> Result<Option<Vec<u8>>, Stop> {
+        Ok(self.xattrs(ino)?.map.get(name).cloned())
     }
 }
 

@@ -3,7 +3,7 @@
 //! To whoever uses it a link is a regular file. Its row holds its [`LinkDefinition`] where a symbolic link has its target. What it leads to is looked
 //! at anew by each operation ([`resolve`]): that gives its times, its rights, and a [`Version`] that is another one as soon as the content may be.
 //! Links that keep each byte in its place are read and written by what lies at the same place of their target. Of others, the results are
-//! computed from the beginning on and kept, by version, as blocks of a file without a name ([`view`], [`views`]).
+//! computed from the beginning on and kept, by version, as blocks of a file without a name ([`view`], [`views`]), and beyond the mount by digests ([`memo`]).
 //!
 //! Rights: those of a link are at most those of its targets and of the directories on the way to them, so that nobody reads through a link
 //! what could not be read without it.
@@ -12,11 +12,13 @@ mod definition;
 mod drafts;
 mod folder;
 mod members;
+mod memo;
 mod opening;
 mod pushed;
 mod reading;
 mod rename;
 mod resolve;
+mod shown;
 mod sources;
 mod unstored;
 mod view;
@@ -32,6 +34,7 @@ pub use opening::{OPENS, Opening};
 pub(crate) use pushed::Stacks;
 pub use pushed::{Pushed, Scope};
 pub(crate) use resolve::Length;
+pub(crate) use shown::Shown;
 pub use unstored::is_unstored;
 pub(crate) use views::Views;
 pub(crate) use watch::Watches;

@@ -9,7 +9,7 @@ use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::journal::Journal;
-use crate::links::{Drafts, Length, Version, Watches, is_unstored};
+use crate::links::{Drafts, Length, Shown, Version, Watches, is_unstored};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(crate) is_told_of_opens: bool,
     /// What is being written to links that are written as a whole.
     pub(crate) drafts: Drafts,
+    /// What names show in views that have to be read for that.
+    pub(crate) shown: Shown,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
@@ -111,6 +113,7 @@ impl State {
             keys_of: options.keys.as_ref().map(|keys| keys.uid),
             is_told_of_opens: false,
             drafts: Drafts::default(),
+            shown: Shown::default(),
             watches: Watches::default(),
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),
@@ -220,7 +223,9 @@ impl State {
 
     /// Notes that a directory, which is in memory, gained or lost an entry.
     pub(crate) fn touch_directory(&mut self, ino: Ino, entries: i64, time: Timestamp) {
+        let now = self.counters.op.next();
         let inode = self.inodes.get(&ino).expect("a changed directory is in memory");
+        inode.content = now;
         inode.row.size = inode.row.size.saturating_add_signed(entries);
         inode.row.mtime = time;
         inode.row.ctime = time;

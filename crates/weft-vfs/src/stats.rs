@@ -25,6 +25,10 @@ pub struct Stats {
     pub block_bytes: u64,
     /// Bytes kept of what transformation links give.
     pub memo_bytes: u64,
+    /// Results of networks that were begun to be computed.
+    pub results_computed: u64,
+    /// Results of networks that were kept of something that was the same.
+    pub results_found: u64,
     /// Bytes of changes not yet committed.
     pub dirty_bytes: u64,
     /// Commits made.

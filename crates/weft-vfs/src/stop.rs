@@ -17,6 +17,8 @@ pub(crate) enum Miss {
     Xattrs(Ino),
     /// How long what this transformation link gives is.
     Length(Ino),
+    /// What this name shows in this view, which has to be read for that.
+    Shown(Ino, Name),
     /// Room for more dirty data.
     Room,
     /// A commit of what is dirty.

@@ -171,6 +171,7 @@ impl Vfs {
                 self.make_space()
             }
             Miss::Length(ino) => self.measure_link(*ino),
+            Miss::Shown(view, name) => self.look_into(*view, name),
             Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => {
                 self.may_read_rows()?;
                 self.load(miss)

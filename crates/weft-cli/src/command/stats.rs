@@ -94,7 +94,12 @@ fn print(stats: &Value) {
         show(number("metadata_bytes")),
         show(number("block_bytes"))
     );
-    println!("links       {} kept of what they give", show(number("memo_bytes")));
+    println!(
+        "links       {} kept of what they give, {} results computed, {} found again",
+        show(number("memo_bytes")),
+        number("results_computed"),
+        number("results_found")
+    );
     for name in ["inode", "name", "block"] {
         println!("{}", rate(name));
     }

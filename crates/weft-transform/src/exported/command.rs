@@ -37,7 +37,7 @@ pub(crate) fn exec(call: &Call) -> Result<Stage, NetworkError> {
         let command = command.clone();
         Threaded::new(move |reader, writer| run(&command, idle, reader, writer))
     };
-    Ok(Stage { is_exported: true, ..Stage::new(start) })
+    Ok(Stage { is_exported: true, is_repeatable: false, ..Stage::new(start) })
 }
 
 fn run(command: &str, idle: Duration, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {

@@ -2,7 +2,7 @@
 
 use super::definition::{LinkDefinition, Looks, ViewKind};
 use super::resolve::Resolved;
-use super::unstored::unstored_number;
+use super::unstored::{is_unstored, unstored_number};
 use crate::attributes::{Attributes, DirEntry};
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
@@ -18,13 +18,13 @@ use weft_store::{Cookie, Ino, InodeRow, Kind, Name};
 const PAGE: usize = 1024;
 
 /// What a view looks into.
-enum Seen {
+pub(super) enum Seen {
     Directory { source: Ino, renames: bool },
     Archive(Resolved),
 }
 
 /// An entry of a view.
-struct Shown {
+struct Entry {
     name: Name,
     /// As it is called where it is.
     source: DirEntry,
@@ -33,25 +33,30 @@ struct Shown {
 impl Vfs {
     /// As [`Vfs::lookup`], in something that may look like a directory. `NotShown` where there is nothing.
     pub(crate) fn lookup_in_view(&self, caller: Caller, view: Ino, name: &[u8]) -> Result<Attributes> {
-        let found = self.look_up_in_view(caller, view, name);
+        let found = self.look_up_in_view(view, &Name::new(name)?, |state, ino| state.give_unstored(caller, ino));
         found.map_err(|error| if error.kind() == ErrorKind::NotFound { ErrorKind::NotShown.into() } else { error })
     }
 
-    fn look_up_in_view(&self, caller: Caller, view: Ino, name: &[u8]) -> Result<Attributes> {
+    /// Has `name` appear in `view`, and does `then` to it, while it is there. `NotFound`, and as reading what the view shows.
+    pub(super) fn look_up_in_view<T>(
+        &self,
+        view: Ino,
+        name: &Name,
+        then: impl Fn(&mut State, Ino) -> Result<T, Stop>,
+    ) -> Result<T> {
         let (source, renames) = match self.run(|state| state.source_of(view))? {
             Seen::Directory { source, renames } => (source, renames),
-            Seen::Archive(archive) => return self.lookup_member(caller, view, &archive, name),
+            Seen::Archive(archive) => return self.look_up_member(view, &archive, name, then),
         };
-        let name = Name::new(name)?;
         let found = if renames {
-            self.shown(view, source)?.into_iter().find(|shown| shown.name == name).map(|shown| shown.source.name)
+            self.shown(view, source)?.into_iter().find(|shown| shown.name == *name).map(|shown| shown.source.name)
         } else {
-            Some(name)
+            Some(name.clone())
         };
         let found = found.ok_or(ErrorKind::NotFound)?;
         self.run(|state| {
             let ino = state.appear(view, source, &found)?;
-            state.give_unstored(caller, ino)
+            then(state, ino)
         })
     }
 
@@ -61,8 +66,8 @@ impl Vfs {
             Seen::Directory { source, renames } => (source, renames),
             Seen::Archive(archive) => return self.list_members(view, &archive, after, limit),
         };
-        let entry = |shown: Shown| {
-            let Shown { name, source: DirEntry { name: within, kind, cookie, .. } } = shown;
+        let entry = |shown: Entry| {
+            let Entry { name, source: DirEntry { name: within, kind, cookie, .. } } = shown;
             DirEntry { name, ino: unstored_number(view, within.as_bytes()), kind, cookie }
         };
         if renames {
@@ -77,13 +82,13 @@ impl Vfs {
             let Some(last) = page.last() else { break };
             after = last.cookie;
             let seen = page.into_iter().filter(|source| is_shown(source.kind));
-            listed.extend(seen.map(|source| entry(Shown { name: source.name.clone(), source })));
+            listed.extend(seen.map(|source| entry(Entry { name: source.name.clone(), source })));
         }
         Ok(listed)
     }
 
     /// All that is seen in `view` of directory `source`: of those that get the same name, the first.
-    fn shown(&self, view: Ino, source: Ino) -> Result<Vec<Shown>> {
+    fn shown(&self, view: Ino, source: Ino) -> Result<Vec<Entry>> {
         let link = self.run(|state| state.link_of(view))?;
         let Some(Looks::Directory(names)) = &link.looks else { return Err(ErrorKind::NotDirectory.into()) };
         let (mut all, mut taken, mut after) = (Vec::new(), HashSet::new(), Cookie(0));
@@ -99,7 +104,7 @@ impl Vfs {
                 // What cannot be called so is not seen.
                 let Ok(name) = Name::new(&called) else { continue };
                 if taken.insert(name.clone()) {
-                    all.push(Shown { name, source });
+                    all.push(Entry { name, source });
                 }
             }
         }
@@ -113,7 +118,7 @@ fn is_shown(kind: Kind) -> bool {
 
 impl State {
     /// What `view` looks into. `NotDirectory` if it is a view of a file.
-    fn source_of(&mut self, view: Ino) -> Result<Seen, Stop> {
+    pub(super) fn source_of(&mut self, view: Ino) -> Result<Seen, Stop> {
         if self.inode(view)?.row.kind != Kind::Transformation {
             return Err(ErrorKind::NotDirectory.into());
         }
@@ -127,16 +132,16 @@ impl State {
         }
     }
 
-    /// The inode of what is called `name` in directory `source`, as `view` shows it.
-    fn appear(&mut self, view: Ino, source: Ino, name: &Name) -> Result<Ino, Stop> {
-        let entry = self.existing(source, name.as_bytes())?;
-        let found = self.inode(entry.ino)?.row.clone();
+    /// The inode of what is called `name` in `source`, a directory or a view, as `view` shows it. `Loop` if that is a view which shows `view` again.
+    pub(super) fn appear(&mut self, view: Ino, source: Ino, name: &Name) -> Result<Ino, Stop> {
+        let entry = self.within(source, name)?;
+        let found = self.inode(entry)?.row.clone();
         let (link, generation) = (self.link_of(view)?, self.inode(view)?.row.generation);
         let Some(Looks::Directory(names)) = &link.looks else { return Err(ErrorKind::NotDirectory.into()) };
         let target = [&link.definition.targets[link.data][..], b"/", name.as_bytes()].concat();
         let is_directory = match found.kind {
             Kind::Directory => true,
-            Kind::Transformation => self.link_of(entry.ino)?.looks.is_some(),
+            Kind::Transformation => self.link_of(entry)?.looks.is_some(),
             _ => false,
         };
         let shows = names.only.as_ref().is_none_or(|only| only.is_match(name.as_bytes()));
@@ -162,6 +167,8 @@ impl State {
             _ => return Err(ErrorKind::NotFound.into()),
         };
         let ino = unstored_number(view, name.as_bytes());
+        // The view in the volume of which this is an entry, at any depth.
+        let parent = if is_unstored(view) { self.inode(view)?.row.parent } else { view };
         let permissions = if kind == Kind::Symlink { 0o777 } else { 0o777 & found.permissions };
         let size = inline.len() as u64;
         let row = InodeRow {
@@ -173,9 +180,13 @@ impl State {
             size,
             inline: Some(inline),
             has_xattrs: false,
+            parent,
             ..found
         };
         self.put_unstored(Inode::loaded(row));
+        if is_directory && found.kind == Kind::Transformation && self.resolve(ino)?.leads_by(parent) {
+            return Err(ErrorKind::Loop.into());
+        }
         Ok(ino)
     }
 }

@@ -3,9 +3,8 @@
 use super::definition::{Link, LinkDefinition, Looks, Part, ViewKind};
 use super::resolve::Resolved;
 use super::unstored::unstored_number;
-use crate::attributes::{Attributes, DirEntry};
+use crate::attributes::DirEntry;
 use crate::blocking::{self, Wait};
-use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
 use crate::inode::Inode;
 use crate::message::say;
@@ -128,22 +127,21 @@ fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Vfs {
-    /// As [`Vfs::lookup`], in a view of an archive.
-    pub(super) fn lookup_member(
+    /// As [`Vfs::look_up_in_view`], in a view of an archive.
+    pub(super) fn look_up_member<T>(
         &self,
-        caller: Caller,
         view: Ino,
         resolved: &Resolved,
-        name: &[u8],
-    ) -> Result<Attributes> {
-        let name = Name::new(name)?;
+        name: &Name,
+        then: impl Fn(&mut State, Ino) -> Result<T, Stop>,
+    ) -> Result<T> {
         let index = self.index(view, resolved)?;
         let path = within(&resolved.link)?;
         let node =
             index.directories.get(path).and_then(|names| names.get(name.as_bytes())).ok_or(ErrorKind::NotFound)?;
         self.run(|state| {
             let ino = state.appear_member(view, resolved, &joined(path, name.as_bytes()), node)?;
-            state.give_unstored(caller, ino)
+            then(state, ino)
         })
     }
 

@@ -183,7 +183,7 @@ impl Vfs {
 
     /// None if that is not what the link leads to any more.
     fn of_version(&self, ino: Ino, resolved: &Resolved, wanted: Wanted) -> Result<Option<Rope>> {
-        let view = self.views.get(self, ino, resolved);
+        let view = self.views.get(self, ino, resolved)?;
         loop {
             match self.step(&view, resolved, wanted) {
                 Ok(Step::Here(rope)) => return Ok(Some(rope)),
@@ -192,6 +192,11 @@ impl Vfs {
                     match self.read(file, offset, len) {
                         // It was given up meanwhile.
                         Err(error) if error.kind() == ErrorKind::Stale => {}
+                        // It can be had again.
+                        Err(error) if error.kind() == ErrorKind::Corrupt => {
+                            self.views.forget(&resolved.version);
+                            return Ok(None);
+                        }
                         read => return read.map(Some),
                     }
                 }
@@ -245,6 +250,10 @@ impl Vfs {
         let advanced = blocking::waiting(|| locked.advance(self, offset));
         self.learn(&locked, resolved);
         let bytes = locked.kept_bytes();
+        let is_whole = advanced.is_ok() && locked.whole().is_some();
+        if is_whole {
+            self.views.complete(self, &resolved.version, &locked);
+        }
         drop(locked);
         advanced?;
         if bytes > 0 && !self.views.keeps(self, &resolved.version, bytes) {

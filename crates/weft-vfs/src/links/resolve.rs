@@ -220,7 +220,7 @@ impl State {
         for (number, path) in link.definition.targets.iter().enumerate() {
             let (target, way) = match link.of {
                 Some(target) if number == link.data => (target, 0o777),
-                _ => self.walk(path, owner, &mut resolved.causes)?,
+                _ => self.walk(path, owner, &mut resolved.causes, depth)?,
             };
             resolved.causes.push((target, None));
             let (times, rights) = self.reach(&mut resolved, &mut content, (number, target), owner, depth)?;
@@ -366,30 +366,31 @@ impl State {
 
     /// The inode at `path`, and what the classes of `owner` may do there for all that the directories on the way allow.
     /// Adds what that follows from to `causes`.
-    fn walk(&mut self, path: &[u8], owner: Owner, causes: &mut Vec<Cause>) -> Result<(Ino, u32), Stop> {
+    fn walk(&mut self, path: &[u8], owner: Owner, causes: &mut Vec<Cause>, depth: usize) -> Result<(Ino, u32), Stop> {
         let mut names: Vec<Vec<u8>> = components(path);
         let (mut at, mut allowed, mut symlinks) = (Ino::ROOT, 0o777, 0);
+        // Views know no way back.
+        let mut way = Vec::new();
         while let Some(name) = names.pop() {
-            self.directory(at)?;
-            causes.push((at, None));
-            let has_acl = self.has_acl(at)?;
-            let search = rights(&self.inode(at)?.row, has_acl, owner) & SEARCH;
+            let search = self.search(at, owner, causes, depth)?;
             allowed &= search | search << 1 | search << 2;
             if name == b".." {
-                at = self.directory(at)?.row.parent;
+                at = way.pop().unwrap_or(Ino::ROOT);
                 continue;
             }
-            causes.push((at, Some(Name::new(&name)?)));
-            let found = self.existing(at, &name)?;
-            if found.kind != Kind::Symlink {
-                at = found.ino;
+            let name = Name::new(&name)?;
+            causes.push((at, Some(name.clone())));
+            let found = self.within(at, &name)?;
+            if self.inode(found)?.row.kind != Kind::Symlink {
+                way.push(at);
+                at = found;
                 continue;
             }
             symlinks += 1;
             if symlinks > SYMLINKS_MAX {
                 return Err(ErrorKind::Loop.into());
             }
-            let target = self.inode(found.ino)?.row.inline.clone().unwrap_or_default();
+            let target = self.inode(found)?.row.inline.clone().unwrap_or_default();
             if target.starts_with(b"/") {
                 // It leads out of the volume, wherever that is mounted.
                 return Err(ErrorKind::NotFound.into());
@@ -397,6 +398,24 @@ impl State {
             names.extend(components(&target));
         }
         Ok((at, allowed))
+    }
+
+    /// Who of the classes of `owner` may go through `at`, a directory or a view, as permission bits. Adds what that follows from to `causes`.
+    fn search(&mut self, at: Ino, owner: Owner, causes: &mut Vec<Cause>, depth: usize) -> Result<u32, Stop> {
+        causes.push((at, None));
+        let row = self.inode(at)?.row.clone();
+        let (row, has_acl) = if row.kind == Kind::Transformation {
+            let view = self.resolve_at(at, depth + 1)?;
+            if view.link.looks.is_none() {
+                return Err(ErrorKind::NotDirectory.into());
+            }
+            causes.extend(view.causes.iter().cloned());
+            (InodeRow { permissions: row.permissions & view.permissions(), ..row }, false)
+        } else {
+            self.directory(at)?;
+            (row, self.has_acl(at)?)
+        };
+        Ok(rights(&row, has_acl, owner) & SEARCH)
     }
 
     /// Whether inode `ino` has an access control list beyond its permission bits.
@@ -412,6 +431,11 @@ impl Resolved {
     /// The first target that holds no code for the network, and the only one of a link that keeps anything of it, or looks like a directory.
     pub(super) fn data(&self) -> Ino {
         self.targets[self.link.data]
+    }
+
+    /// Whether inode `ino` is on the way to what it leads to.
+    pub(super) fn leads_by(&self, ino: Ino) -> bool {
+        self.causes.iter().any(|(cause, name)| *cause == ino && name.is_none())
     }
 
     /// Whether the link's owner may read all that it leads to.

@@ -3,6 +3,8 @@
 //! It is kept in a file without a name as long as there is room for it, and then computed once. Else each reader that goes on somewhere has a run of
 //! the network of its own, with what it gave last, so that reads that overtake each other find it.
 
+use super::Version;
+use super::memo::{Key, Nameless};
 use super::resolve::Length;
 use super::sources::{TargetError, Targets};
 use crate::caller::{Caller, MakeNode};
@@ -34,7 +36,7 @@ pub(super) struct View {
 
 /// A file that holds the first bytes of a view, and what computes the rest.
 struct Kept {
-    ino: Ino,
+    file: Nameless,
     len: u64,
     run: Option<Run>,
 }
@@ -91,6 +93,29 @@ impl View {
         View { targets, wants_keeping, kept: None, runs: Vec::new(), end: None }
     }
 
+    /// One that is `len` bytes in `file`.
+    pub(super) fn complete(targets: Targets, file: Nameless, len: u64) -> View {
+        let kept = Some(Kept { file, len, run: None });
+        View { targets, wants_keeping: false, kept, runs: Vec::new(), end: Some(End { at: len, error: None }) }
+    }
+
+    /// The file that holds all of it.
+    pub(super) fn whole(&self) -> Option<&Nameless> {
+        let is_complete = self.end.is_some_and(|end| end.error.is_none());
+        self.kept.as_ref().filter(|_| is_complete).map(|kept| &kept.file)
+    }
+
+    /// What all of it is known by, now that it is what `version` gives.
+    pub(super) fn key(&self, vfs: &Vfs, version: Version) -> Option<Key> {
+        vfs.memo_key(self.targets.ino, version).ok().flatten()
+    }
+
+    /// Lets go of the file that holds all of it.
+    pub(super) fn take_whole(&mut self) -> Option<Nameless> {
+        self.whole()?;
+        self.kept.take().map(|kept| kept.file)
+    }
+
     /// Whether anything runs of which others may be short.
     pub(super) fn has_exported(&self) -> bool {
         self.targets.link.network.is_exported() && (self.is_being_kept() || !self.runs.is_empty())
@@ -117,9 +142,7 @@ impl View {
 
     /// Keeps it no longer.
     pub(super) fn give_up(&mut self) {
-        if let (Some(kept), Some(vfs)) = (self.kept.take(), self.targets.vfs.upgrade()) {
-            vfs.release(kept.ino, 1);
-        }
+        self.kept = None;
     }
 
     /// How long it is, as far as that is known; with an error behind, one byte more, so that readers come to it.
@@ -142,7 +165,7 @@ impl View {
         }
         if let Some(kept) = &self.kept {
             let is_there = wanted <= kept.len || self.end.is_some();
-            return Ok(if is_there { Step::InFile(kept.ino) } else { Step::Wanting });
+            return Ok(if is_there { Step::InFile(kept.file.ino) } else { Step::Wanting });
         }
         let end = self.end;
         let is_there =
@@ -159,7 +182,7 @@ impl View {
             let node = MakeNode { kind: Kind::File, permissions: 0, umask: 0, rdev: 0 };
             // What cannot be kept is computed again.
             let made = vfs.make_unnamed(Caller::ROOT, Ino::ROOT, node).ok();
-            self.kept = made.map(|made| Kept { ino: made.ino, len: 0, run: None });
+            self.kept = made.map(|made| Kept { file: Nameless::held(vfs, made.ino), len: 0, run: None });
         }
         let next = match &mut self.kept {
             Some(kept) => kept.run(&mut self.targets).and_then(|run| run.next().transpose()),
@@ -234,12 +257,6 @@ pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped
     Stopped::Failed(Failure { kind, is_lasting: is_data && !(network.is_exported() || network.has_keys()) })
 }
 
-impl Drop for View {
-    fn drop(&mut self) {
-        self.give_up();
-    }
-}
-
 impl Kept {
     fn run(&mut self, targets: &mut Targets) -> Result<&mut Run, RunError> {
         if self.run.is_none() {
@@ -250,7 +267,7 @@ impl Kept {
 
     fn append(&mut self, vfs: &Vfs, rope: &Rope) -> Result<(), Stopped> {
         for slice in rope.slices() {
-            vfs.write(self.ino, self.len, slice, false).map_err(|_| Stopped::NotKept)?;
+            vfs.write(self.file.ino, self.len, slice, false).map_err(|_| Stopped::NotKept)?;
             self.len += slice.len() as u64;
         }
         Ok(())

@@ -1,17 +1,26 @@
 //! The views that there are: found by version, few enough. One that is forgotten goes, with what it keeps, when its last reader lets go of it.
+//!
+//! What is complete is also known by what it is the result of ([`super::memo`]), and stays when its view goes for want of use: as long as there is room,
+//! whoever comes to want the same finds it.
 
 use super::Version;
+use super::memo::{Key, Nameless};
 use super::resolve::Resolved;
 use super::sources::Targets;
 use super::view::View;
+use crate::error::Result;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use weft_store::Ino;
 
 /// Views at once, those that are kept included.
 const VIEWS_MAX: usize = 1024;
+
+/// Results at once that belong to no view: each is an inode.
+const RESULTS_MAX: usize = 4096;
 
 /// The views of a volume.
 #[derive(Default)]
@@ -19,6 +28,9 @@ pub(crate) struct Views {
     table: Mutex<Table>,
     /// One at a time looks for what can rest: while one does, views seem to be read.
     resting: Mutex<()>,
+    /// Results that were begun to be computed, and those that were there when somebody wanted them anew.
+    pub(crate) computed: AtomicU64,
+    pub(crate) found: AtomicU64,
 }
 
 #[derive(Default)]
@@ -26,6 +38,12 @@ struct Table {
     views: HashMap<Version, Entry>,
     /// Versions by when they were used last.
     by_use: BTreeMap<u64, Version>,
+    /// Those that are complete, by what they are the result of.
+    complete: HashMap<Key, Version>,
+    /// Results that belong to no view.
+    results: HashMap<Key, Stored>,
+    /// Their keys, those that came first first.
+    by_age: BTreeMap<u64, Key>,
     uses: u64,
     kept_bytes: u64,
 }
@@ -34,26 +52,55 @@ struct Entry {
     view: Arc<Mutex<View>>,
     used: u64,
     kept_bytes: u64,
+    key: Option<Key>,
+}
+
+/// A result that belongs to no view.
+struct Stored {
+    file: Nameless,
+    bytes: u64,
+    since: u64,
+}
+
+/// What is taken out of the table, to be let go of without its lock.
+#[derive(Default)]
+struct Gone {
+    views: Vec<Arc<Mutex<View>>>,
+    files: Vec<Nameless>,
 }
 
 impl Views {
-    /// The view of what link `ino` leads to.
-    pub(super) fn get(&self, vfs: &Vfs, ino: Ino, resolved: &Resolved) -> Arc<Mutex<View>> {
-        let mut table = self.table.lock();
+    /// The view of what link `ino` leads to. As [`Vfs::memo_key`].
+    pub(super) fn get(&self, vfs: &Vfs, ino: Ino, resolved: &Resolved) -> Result<Arc<Mutex<View>>> {
         let version = resolved.version;
-        table.views.entry(version).or_insert_with(|| {
-            let may = resolved.link.definition.memo && !vfs.options.read_only && vfs.options.memo_bytes_max > 0;
-            // What was encrypted is not to lie in the volume as it was before.
-            let keep = may && !resolved.is_secret;
-            let view = View::new(Targets::new(vfs.me.clone(), ino, resolved), keep);
-            Entry { view: Arc::new(Mutex::new(view)), used: 0, kept_bytes: 0 }
-        });
+        // What was encrypted is not to lie in the volume as it was before.
+        let may = resolved.link.definition.memo && vfs.options.memo_bytes_max > 0 && !resolved.is_secret;
+        let wants_key = {
+            let mut table = self.table.lock();
+            if table.views.contains_key(&version) {
+                return Ok(table.touch(&version));
+            }
+            may && !(table.complete.is_empty() && table.results.is_empty())
+        };
+        let key = if wants_key { vfs.memo_key(ino, version)? } else { None };
+        let mut table = self.table.lock();
+        if !table.views.contains_key(&version) {
+            let targets = Targets::new(vfs.me.clone(), ino, resolved);
+            let known = key.and_then(|key| table.known(&key, targets.clone()));
+            let counter = if known.is_some() { &self.found } else { &self.computed };
+            counter.fetch_add(1, Ordering::Relaxed);
+            let keep = may && !vfs.options.read_only;
+            let entry = known.unwrap_or_else(|| Entry::new(View::new(targets, keep)));
+            table.complete.extend(entry.key.map(|key| (key, version)));
+            table.kept_bytes += entry.kept_bytes;
+            table.views.insert(version, entry);
+        }
         let view = table.touch(&version);
         let gone = table.beyond(VIEWS_MAX, u64::MAX, &version);
         // They are given up without the lock.
         drop(table);
         drop(gone);
-        view
+        Ok(view)
     }
 
     /// The view of `version` keeps `bytes` now. Others go until there is room for all; false if there is none for this one.
@@ -68,6 +115,62 @@ impl Views {
         drop(table);
         drop(gone);
         has_room
+    }
+
+    /// Has the result of `version`, if `view` has all of it, known by what it is made of, if that is known.
+    pub(super) fn complete(&self, vfs: &Vfs, version: &Version, view: &View) {
+        let Some(file) = view.whole() else { return };
+        // What fails is computed again some day.
+        let Some(key) = view.key(vfs, *version) else { return };
+        {
+            let mut table = self.table.lock();
+            if table.knows(&key) {
+                return;
+            }
+            let Some(entry) = table.views.get_mut(version) else { return };
+            entry.key = Some(key);
+            table.complete.insert(key, *version);
+        }
+        // Without, it is gone with the mount.
+        let _ = vfs.mark_memo(file, &key);
+    }
+
+    /// A result from an earlier mount: `file`, of `bytes`, is what `key` tells. Whether there is room for it; if not, it goes.
+    pub(crate) fn found(&self, vfs: &Vfs, key: Key, file: Ino, bytes: u64) -> bool {
+        let mut table = self.table.lock();
+        let has_room = table.kept_bytes.saturating_add(bytes) <= vfs.options.memo_bytes_max;
+        if !has_room || table.results.len() >= RESULTS_MAX || table.knows(&key) {
+            return false;
+        }
+        vfs.hold(file);
+        table.store(key, Nameless::held(vfs, file), bytes);
+        true
+    }
+
+    /// Has what is complete belong to no view, and the rest forgotten, because the volume is closed. Its targets are to be committed before, and it
+    /// after that.
+    pub(crate) fn end(&self, vfs: &Vfs) {
+        let views = {
+            let mut table = self.table.lock();
+            table.by_use.clear();
+            table.complete.clear();
+            std::mem::take(&mut table.views)
+        };
+        for (version, entry) in views {
+            let mut view = entry.view.lock();
+            let key = match (entry.key, view.whole()) {
+                (Some(key), Some(_)) => Some(key),
+                (None, Some(file)) => view.key(vfs, version).filter(|key| vfs.mark_memo(file, key).is_ok()),
+                (_, None) => None,
+            };
+            let whole = key.and_then(|key| Some((key, view.take_whole()?)));
+            drop(view);
+            let mut table = self.table.lock();
+            table.kept_bytes -= entry.kept_bytes;
+            let left = whole.and_then(|(key, file)| table.store(key, file, entry.kept_bytes));
+            drop(table);
+            drop(left);
+        }
     }
 
     /// Ends what runs of views that nobody reads at this moment, of half of them, those used longest ago first. Tells whether anything did.
@@ -90,7 +193,7 @@ impl Views {
         half > 0
     }
 
-    /// Forgets the view of `version`.
+    /// Forgets the view of `version`, with what it keeps.
     pub(super) fn forget(&self, version: &Version) {
         let gone = self.table.lock().remove(version);
         drop(gone);
@@ -102,9 +205,15 @@ impl Views {
         table.kept_bytes > 0
     }
 
-    /// Bytes that views keep.
+    /// Bytes that views keep, and results that belong to none.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.table.lock().kept_bytes
+    }
+}
+
+impl Entry {
+    fn new(view: View) -> Entry {
+        Entry { view: Arc::new(Mutex::new(view)), used: 0, kept_bytes: 0, key: None }
     }
 }
 
@@ -119,21 +228,75 @@ impl Table {
         entry.view.clone()
     }
 
-    fn remove(&mut self, version: &Version) -> Option<Arc<Mutex<View>>> {
+    fn knows(&self, key: &Key) -> bool {
+        self.complete.contains_key(key) || self.results.contains_key(key)
+    }
+
+    /// The result that `key` tells, taken from where it is: another version that is the same, or none.
+    fn known(&mut self, key: &Key, targets: Targets) -> Option<Entry> {
+        if let Some(version) = self.complete.get(key).copied() {
+            return self.remove(&version);
+        }
+        let Stored { file, bytes, .. } = self.take(key)?;
+        let view = View::complete(targets, file, bytes);
+        Some(Entry { kept_bytes: bytes, key: Some(*key), ..Entry::new(view) })
+    }
+
+    fn remove(&mut self, version: &Version) -> Option<Entry> {
         let entry = self.views.remove(version)?;
         self.by_use.remove(&entry.used);
         self.kept_bytes -= entry.kept_bytes;
-        Some(entry.view)
+        if let Some(key) = &entry.key {
+            self.complete.remove(key);
+        }
+        Some(entry)
     }
 
-    /// Takes out those that are beyond what there may be, the longest unused first, and never `but`.
-    fn beyond(&mut self, views: usize, bytes: u64, but: &Version) -> Vec<Arc<Mutex<View>>> {
-        let mut gone = Vec::new();
-        while self.views.len() > views || self.kept_bytes > bytes {
-            let oldest = self.by_use.values().find(|version| *version != but).copied();
-            let Some(view) = oldest.and_then(|version| self.remove(&version)) else { break };
-            gone.push(view);
+    /// Keeps a result that belongs to no view; gives it back if it is here already.
+    fn store(&mut self, key: Key, file: Nameless, bytes: u64) -> Option<Nameless> {
+        if self.knows(&key) {
+            return Some(file);
+        }
+        self.uses += 1;
+        self.kept_bytes += bytes;
+        self.by_age.insert(self.uses, key);
+        self.results.insert(key, Stored { file, bytes, since: self.uses });
+        None
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Stored> {
+        let stored = self.results.remove(key)?;
+        self.by_age.remove(&stored.since);
+        self.kept_bytes -= stored.bytes;
+        Some(stored)
+    }
+
+    /// Takes out what is beyond what there may be, the longest unused first, those last that belong to a view, and never that of `but`. Of views that are
+    /// too many results stay, if they are complete.
+    fn beyond(&mut self, views: usize, bytes: u64, but: &Version) -> Gone {
+        let mut gone = Gone::default();
+        while self.views.len() > views {
+            let Some(entry) = self.oldest(but) else { break };
+            let whole = entry.view.try_lock().and_then(|mut view| view.take_whole());
+            let whole = entry.key.and_then(|key| self.store(key, whole?, entry.kept_bytes));
+            gone.files.extend(whole);
+            gone.views.push(entry.view);
+        }
+        while self.kept_bytes > bytes || self.results.len() > RESULTS_MAX {
+            if let Some((_, key)) = self.by_age.first_key_value() {
+                let key = *key;
+                gone.files.extend(self.take(&key).map(|stored| stored.file));
+                continue;
+            }
+            let Some(entry) = self.oldest(but) else { break };
+            gone.views.push(entry.view);
         }
         gone
+    }
+
+    /// Takes out the view that was not used for longest, which is not that of `but`.
+    fn oldest(&mut self, but: &Version) -> Option<Entry> {
+        let oldest = self.by_use.values().find(|version| *version != but).copied();
+        oldest.and_then(|version| self.remove(&version))
     }
 }

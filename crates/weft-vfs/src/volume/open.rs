@@ -24,7 +24,7 @@ use weft_store::{Durability, Store};
 
 impl Vfs {
     /// Opens the volume in `store`: applies again what `log` has beyond the last commit, deletes inodes
-    /// that were open without a name, and starts the committer.
+    /// that were open without a name, but for results of networks, and starts the committer.
     pub fn open(
         store: Arc<dyn Store>,
         log: Option<OperationLog>,
@@ -132,7 +132,13 @@ impl Vfs {
             state.orphans.iter().copied().collect::<Vec<_>>()
         };
         for ino in orphans {
-            self.release(ino, 0);
+            let is_result = match self.marked_memo(ino)? {
+                Some((key, bytes)) => self.views.found(self, key, ino, bytes),
+                None => false,
+            };
+            if !is_result {
+                self.release(ino, 0);
+            }
         }
         Ok(())
     }
@@ -142,8 +148,12 @@ impl Vfs {
     pub fn close(&self) -> Result<()> {
         if !self.options.read_only {
             self.store_drafts();
+            if self.views.kept_bytes() > 0 {
+                // What results are made of is told by what is committed. Where that fails, it fails again below.
+                let _ = self.commit();
+            }
+            self.views.end(self);
         }
-        self.views.clear();
         if !self.options.read_only {
             let target = {
                 let state = self.state.lock();

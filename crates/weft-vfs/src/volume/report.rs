@@ -57,6 +57,8 @@ impl Vfs {
             blocks_read_ahead: self.read_ahead.as_ref().map_or(0, ReadAhead::blocks_read),
             block_bytes: self.blocks.bytes(),
             memo_bytes: self.views.kept_bytes(),
+            results_computed: count(&self.views.computed),
+            results_found: count(&self.views.found),
             dirty_bytes: state.dirty_bytes,
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),

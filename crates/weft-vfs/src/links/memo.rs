@@ -1,0 +1,114 @@
+//! Results that outlive those who read them, and the mount: files without a name that say, in an attribute, what they are the result of.
+//!
+//! That is a digest of the network, and of what its targets hold: a target that is written again with the same bytes, copied, or renamed, gives what was
+//! computed before. Nothing else tells them from files that programs have open without a name. What does not say it, or says it to other versions of the stages, is
+//! deleted as those are when the volume is opened.
+
+use super::Version;
+use crate::blocking::Wait;
+use crate::error::Result;
+use crate::inode::Changed;
+use crate::volume::Vfs;
+use std::sync::Weak;
+use weft_store::{Ino, Kind};
+
+/// What a result is the result of.
+pub(crate) type Key = weft_digest::Digest;
+
+/// Where the file that holds a result says that.
+const ATTRIBUTE: &str = "memo";
+
+/// What follows the key there: stages of another version may give something else.
+const STAGES: &[u8] = concat!("weft ", env!("CARGO_PKG_VERSION")).as_bytes();
+
+/// A file without a name that is there as long as this.
+pub(super) struct Nameless {
+    vfs: Weak<Vfs>,
+    pub(super) ino: Ino,
+}
+
+impl Nameless {
+    /// `ino`, which the caller holds, and holds no longer.
+    pub(super) fn held(vfs: &Vfs, ino: Ino) -> Nameless {
+        Nameless { vfs: vfs.me.clone(), ino }
+    }
+}
+
+impl Drop for Nameless {
+    fn drop(&mut self) {
+        if let Some(vfs) = self.vfs.upgrade() {
+            vfs.release(self.ino, 1);
+        }
+    }
+}
+
+/// A target, as keys tell of it.
+enum Target {
+    File(Ino),
+    Link(Ino, Version),
+}
+
+impl Vfs {
+    /// What the result of `version`, to which link `ino` leads, is known by. None if nothing tells that for now, such as while a target is changed and not committed
+    /// yet, or ever: commands of the machine are not the same everywhere. `WouldBlock`, and as reading the store.
+    pub(super) fn memo_key(&self, ino: Ino, version: Version) -> Result<Option<Key>> {
+        let Some((mut content, targets)) = self.made_of(ino, version)? else { return Ok(None) };
+        self.may_wait(Wait::Read)?;
+        for target in targets {
+            let (kind, digest) = match target {
+                Target::File(file) => (b'f', self.store.content_digest(file)?),
+                Target::Link(link, version) => (b'l', self.memo_key(link, version)?),
+            };
+            let Some(digest) = digest else { return Ok(None) };
+            content.push(kind);
+            content.extend(digest);
+        }
+        // The digests are those of what the link led to all the time.
+        let is_still = self.made_of(ino, version)?.is_some();
+        Ok(is_still.then(|| weft_digest::digest(&content)))
+    }
+
+    /// What tells the network of link `ino`, and its targets, if it leads to `version` and all that is committed.
+    fn made_of(&self, ino: Ino, version: Version) -> Result<Option<(Vec<u8>, Vec<Target>)>> {
+        self.run(|state| {
+            let resolved = state.resolve(ino)?;
+            let link = &resolved.link;
+            // What is written to it is not in its target.
+            let is_drafted = state.drafts.get(ino).is_some();
+            if resolved.version != version || is_drafted || resolved.is_secret || !link.network.is_repeatable() {
+                return Ok(None);
+            }
+            let mut targets = Vec::new();
+            for target in &resolved.targets {
+                let inode = state.inode(*target)?;
+                match inode.row.kind {
+                    Kind::Transformation => {
+                        let inner = state.resolve(*target)?.version;
+                        targets.push(Target::Link(*target, inner));
+                    }
+                    _ if inode.changed != Changed::CLEAN => return Ok(None),
+                    _ => targets.push(Target::File(*target)),
+                }
+            }
+            let network = link.definition.network.as_bytes();
+            let part = link.part.map_or([0, u64::MAX], |part| [part.start, part.len]);
+            let mut content = (network.len() as u64).to_le_bytes().to_vec();
+            content.extend(network);
+            content.extend(part.into_iter().flat_map(u64::to_le_bytes));
+            Ok(Some((content, targets)))
+        })
+    }
+
+    /// Has `file` say that it is the result that `key` tells.
+    pub(super) fn mark_memo(&self, file: &Nameless, key: &Key) -> Result<()> {
+        self.keep_of(file.ino, ATTRIBUTE, &[&key[..], STAGES].concat())
+    }
+
+    /// What nameless file `ino` is the result of, if it says so, and how long it is.
+    pub(crate) fn marked_memo(&self, ino: Ino) -> Result<Option<(Key, u64)>> {
+        let Some(value) = self.kept_of(ino, ATTRIBUTE)? else { return Ok(None) };
+        let Some((key, stages)) = value.split_first_chunk() else { return Ok(None) };
+        let size = self.run(|state| Ok(state.inode(ino)?.row.size))?;
+        Ok((stages == STAGES).then_some((*key, size)))
+    }
+}
