@@ -112,11 +112,32 @@ pub(crate) fn mount(directory: &Path, options: &MountOptions) -> Result<File, Mo
     }
 }
 
-/// Whether something is mounted exactly at `directory` (proc_pid_mountinfo(5)).
+/// Whether something is mounted exactly at `directory`.
 pub(crate) fn is_mount_point(directory: &Path) -> bool {
+    device_at(directory).is_some()
+}
+
+/// The device, as `MAJOR:MINOR`, of what is mounted exactly at `directory`, the topmost (proc_pid_mountinfo(5)).
+fn device_at(directory: &Path) -> Option<String> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let wanted = escape(directory);
-    mounts.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&wanted))
+    let at = |line: &[u8]| {
+        let mut words = line.split(|byte| *byte == b' ').skip(2);
+        let device = words.next()?;
+        (words.nth(1)? == wanted).then(|| String::from_utf8_lossy(device).into_owned())
+    };
+    mounts.split(|byte| *byte == b'\n').filter_map(at).last()
+}
+
+/// KiB that the kernel reads ahead of a program. Its own 128 for file systems like this one leave daemon and program to wait for each other.
+const READ_AHEAD_KIB: u32 = 1024;
+
+/// Has the kernel read further ahead at `directory`, if this process may say so.
+pub(crate) fn read_further_ahead(directory: &Path) {
+    if let Some(device) = device_at(directory) {
+        // Without it files are read as rightly.
+        let _ = std::fs::write(format!("/sys/class/bdi/{device}/read_ahead_kb"), READ_AHEAD_KIB.to_string());
+    }
 }
 
 /// A path as `mountinfo` writes it.

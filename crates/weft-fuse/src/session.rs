@@ -123,6 +123,9 @@ impl Session {
             let _ = mount::unmount(&directory, true);
             MountError::Refused { what: "mount at", path: directory.clone(), source }
         })?;
+        if rings.is_none() {
+            mount::read_further_ahead(&directory);
+        }
         Ok(Session { device: Device::new(file, server, rings.is_some()), rings, directory, _kept_off: kept_off })
     }
 
