@@ -131,6 +131,11 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     if set == Err(Errno::PERM) && order.definition.has_keys() {
         bail!("links that use keys are for whoever mounts the volume to make ('weft mount --keys')");
     }
+    if set == Err(Errno::OPNOTSUPP) {
+        bail!(
+            "mounts with --writeback have no links: the kernel would not follow their lengths there; mount it without"
+        );
+    }
     set?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
         let lacks =

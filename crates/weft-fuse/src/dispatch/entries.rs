@@ -41,6 +41,10 @@ impl Server {
     /// Who finds a link by its name may go on with what the kernel keeps of it. It was held, and is not any more if that fails.
     fn settled(&self, attributes: Attributes) -> Result<Attributes, Failure> {
         if attributes.computed.is_some() {
+            if attributes.kind == Kind::File && self.options.writeback {
+                self.vfs.release(attributes.ino, 1);
+                return Err(links::WRITEBACK);
+            }
             let settled = self.links.settle(&self.vfs, attributes.ino);
             settled.inspect_err(|_| self.vfs.release(attributes.ino, 1))?;
         }

@@ -4,6 +4,7 @@
 //! the change tells that. Forgetting content waits for reads in flight, which this daemon serves, so threads of their own tell that, several, as a read of one link may
 //! take long; and who asks for attributes meanwhile, as everybody does who opens the link, is answered when it is done.
 
+use super::Failure;
 use crate::notify::Notifier;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
@@ -14,6 +15,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weft_vfs::blocking::Wait;
 use weft_vfs::{Attributes, Change, ErrorKind, Ino, Kind, Observer, Result, Vfs};
+
+/// Links are not for mounts with `--writeback`: the kernel then goes by the length that it knows, whatever it is told later.
+pub(super) const WRITEBACK: Failure = Failure::Errno(libc::EOPNOTSUPP);
 
 /// How long the kernel may answer from what it was told of views of directories, and nobody tells it of.
 const VIEW_VALID: Duration = Duration::from_secs(1);

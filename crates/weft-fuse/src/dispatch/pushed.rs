@@ -1,7 +1,7 @@
 //! Networks that programs push onto files, by ioctl(2) on a file that they have open: `include/weft_net.h` is what they know of this.
 
 use super::opens::Opened;
-use super::{Failure, Outcome, Server};
+use super::{Failure, Outcome, Server, links};
 use crate::protocol::{Body, Reply};
 use weft_vfs::{Caller, Ino, Pushed, Scope};
 
@@ -35,6 +35,9 @@ impl Server {
         body.skip(4)?;
         if !matches!(command, PUSH | POP | SHOW) {
             return Some(Err(Failure::Errno(libc::ENOTTY)));
+        }
+        if self.options.writeback {
+            return Some(Err(links::WRITEBACK));
         }
         let mut argument = Body::new(body.bytes(given as usize)?);
         let (scope, len) = (argument.u32()?, argument.u32()? as usize);

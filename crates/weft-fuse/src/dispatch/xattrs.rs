@@ -1,6 +1,6 @@
 //! Requests about extended attributes. The root has one more, which tells the mount's counters.
 
-use super::{Failure, Outcome, Server};
+use super::{Failure, Outcome, Server, links};
 use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
 use std::sync::atomic::Ordering;
@@ -31,6 +31,9 @@ impl Server {
     /// Makes a transformation link in directory `parent`: the kernel has checked that the caller may write there. The kernel does not know of
     /// it, so whoever asks for it takes a name that nobody has looked for, and renames it.
     fn make_link(&self, caller: Caller, parent: Ino, value: &[u8]) -> Outcome {
+        if self.options.writeback {
+            return Err(links::WRITEBACK);
+        }
         let order = LinkOrder::decode(value).ok_or(Failure::Errno(libc::EINVAL))?;
         let caller = Caller { holds: weft_vfs::Holds::None, ..caller };
         self.vfs.make_link(caller, parent, &order.name, order.permissions, &order.definition)?;
