@@ -126,7 +126,7 @@ fn device_at(directory: &Path) -> Option<String> {
         let device = words.next()?;
         (words.nth(1)? == wanted).then(|| String::from_utf8_lossy(device).into_owned())
     };
-    mounts.split(|byte| *byte == b'\n').filter_map(at).last()
+    mounts.split(|byte| *byte == b'\n').filter_map(at).next_back()
 }
 
 /// KiB that the kernel reads ahead of a program. Its own 128 for file systems like this one leave daemon and program to wait for each other.

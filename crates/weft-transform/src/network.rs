@@ -124,7 +124,7 @@ impl Network {
         any(&self.parts, &|stage| stage.is_exported)
     }
 
-    /// Whether it gives the same of the same wherever it runs: what commands give follows from the machine, too.
+    /// Whether it gives the same of the same wherever it runs: what commands and libraries give follows from the machine, too.
     pub fn is_repeatable(&self) -> bool {
         !any(&self.parts, &|stage| !stage.is_repeatable)
     }

@@ -33,7 +33,7 @@ pub(crate) use members::Indexes;
 pub use opening::{OPENS, Opening};
 pub(crate) use pushed::Stacks;
 pub use pushed::{Pushed, Scope};
-pub(crate) use resolve::Length;
+pub(crate) use resolve::{Length, Resolving};
 pub(crate) use shown::Shown;
 pub use unstored::is_unstored;
 pub(crate) use views::Views;

@@ -9,7 +9,7 @@ use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::journal::Journal;
-use crate::links::{Drafts, Length, Shown, Version, Watches, is_unstored};
+use crate::links::{Drafts, Length, Resolving, Shown, Version, Watches, is_unstored};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(crate) is_told_of_opens: bool,
     /// What is being written to links that are written as a whole.
     pub(crate) drafts: Drafts,
+    /// Links that are being resolved.
+    pub(crate) resolving: Resolving,
     /// What names show in views that have to be read for that.
     pub(crate) shown: Shown,
     /// Links that somebody keeps what they were told of.
@@ -113,6 +115,7 @@ impl State {
             keys_of: options.keys.as_ref().map(|keys| keys.uid),
             is_told_of_opens: false,
             drafts: Drafts::default(),
+            resolving: Resolving::default(),
             shown: Shown::default(),
             watches: Watches::default(),
             unheld: VecDeque::new(),

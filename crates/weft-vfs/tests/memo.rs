@@ -147,6 +147,14 @@ fn results_are_found_again_by_what_they_are_made_of() {
     volume.vfs().commit().expect("committed");
     assert_eq!(volume.all("of the copy"), reversed);
     assert_eq!(volume.results(), (1, 4));
+    // Those that are the same have it together, and neither looks for it each time.
+    for _ in 0..3 {
+        assert_eq!((volume.all("link"), volume.all("of the copy")), (reversed.clone(), reversed.clone()));
+    }
+    assert_eq!(
+        (volume.results(), volume.vfs().stats().memo_bytes),
+        ((1, 4), (reversed.0.len() + first.0.len() + 6) as u64)
+    );
     // Another network is another result.
     volume.link("other", "/file", "rev | rev");
     assert_eq!(volume.all("other"), Text(text));
@@ -165,10 +173,16 @@ fn results_survive_a_daemon_that_is_killed_if_what_they_are_made_of_was_committe
     volume.vfs().sync().expect("synced");
     assert_eq!(volume.all("link"), reversed);
     volume.vfs().sync().expect("synced");
-    // Computed to its end in no case.
-    volume.file("other", &text);
-    volume.link("half", "/other", "rev | rev");
+    // What is not computed to its end is no result.
+    let (long, _) = lines(100_000);
+    volume.file("other", &long);
+    let half = volume.link("half", "/other", "rev | rev");
+    volume.vfs().sync().expect("synced");
+    assert_eq!(volume.vfs().read(half, 0, 1000).expect("read").to_vec(), long[..1000]);
+    assert!(volume.vfs().stats().memo_bytes > reversed.0.len() as u64);
+    volume.vfs().sync().expect("synced");
     volume.reopen(options());
+    assert_eq!(volume.vfs().stats().memo_bytes, reversed.0.len() as u64);
     assert_eq!(volume.all("link"), reversed);
     assert_eq!(volume.results(), (0, 1));
 }

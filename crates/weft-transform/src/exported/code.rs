@@ -41,6 +41,8 @@ const SAID_BYTES: usize = 4096;
 pub(super) trait Code: Send + Sized + 'static {
     /// What it is called.
     const NAME: &'static str;
+    /// Whether it gives the same of the same wherever it runs.
+    const IS_REPEATABLE: bool;
     /// The longest that can be run, in bytes.
     const BYTES_MAX: usize;
     /// Bytes that it is given at once, at most.

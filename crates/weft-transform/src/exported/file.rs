@@ -65,7 +65,7 @@ pub(super) fn stage<C: Code>(call: &Call) -> Result<Stage, NetworkError> {
         idle.lend(*read.0.as_bytes(), bounds, || begin(read))
     };
     let inverse = inverse.map(|(text, _)| text);
-    Ok(Stage { keeps, inverse, modules, is_exported: true, ..Stage::reading(start) })
+    Ok(Stage { keeps, inverse, modules, is_exported: true, is_repeatable: C::IS_REPEATABLE, ..Stage::reading(start) })
 }
 
 /// All of file `number`, and its digest.

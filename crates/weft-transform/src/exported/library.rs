@@ -31,6 +31,8 @@ pub(crate) fn library(call: &Call) -> Result<Stage, NetworkError> {
 
 impl Code for Process {
     const NAME: &'static str = "library";
+    // It needs libraries of the system, and may look at clocks.
+    const IS_REPEATABLE: bool = false;
     const BYTES_MAX: usize = 16 << 20;
     const PIECE_BYTES: usize = INPUT_BYTES;
     const IDLE_MAX: usize = 16;

@@ -2,6 +2,7 @@
 
 use super::lines::{ByLine, Fate, Line, Lines};
 use crate::arguments::Arguments;
+use crate::counting::{self, Words};
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError, Word};
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
@@ -448,9 +449,8 @@ struct Count {
     tells_words: bool,
     tells_bytes: bool,
     lines: u64,
-    words: u64,
+    words: Words,
     bytes: u64,
-    is_in_word: bool,
 }
 
 impl Running for Count {
@@ -458,20 +458,17 @@ impl Running for Count {
         while let Some(slice) = input.take() {
             self.bytes += slice.len() as u64;
             if self.tells_lines {
-                self.lines += memchr::memchr_iter(b'\n', &slice).count() as u64;
+                self.lines += counting::lines(&slice);
             }
             if self.tells_words {
-                for byte in slice.iter() {
-                    let is_in_word = !matches!(byte, b' ' | b'\t'..=b'\r');
-                    self.words += u64::from(is_in_word && !self.is_in_word);
-                    self.is_in_word = is_in_word;
-                }
+                self.words.add(&slice);
             }
         }
         if !input.has_ended() {
             return Ok(Progress::NeedsInput);
         }
-        let told = [(self.tells_lines, self.lines), (self.tells_words, self.words), (self.tells_bytes, self.bytes)];
+        let told =
+            [(self.tells_lines, self.lines), (self.tells_words, self.words.begun), (self.tells_bytes, self.bytes)];
         let told: Vec<u64> = told.into_iter().filter(|(is_told, _)| *is_told).map(|(_, count)| count).collect();
         // As wc(1) writes what it read from a pipe.
         let text = match told.as_slice() {

@@ -33,31 +33,31 @@ struct Entry {
 impl Vfs {
     /// As [`Vfs::lookup`], in something that may look like a directory. `NotShown` where there is nothing.
     pub(crate) fn lookup_in_view(&self, caller: Caller, view: Ino, name: &[u8]) -> Result<Attributes> {
-        let found = self.look_up_in_view(view, &Name::new(name)?, |state, ino| state.give_unstored(caller, ino));
+        let found = self.look_up_in_view(caller, view, &Name::new(name)?);
         found.map_err(|error| if error.kind() == ErrorKind::NotFound { ErrorKind::NotShown.into() } else { error })
     }
 
-    /// Has `name` appear in `view`, and does `then` to it, while it is there. `NotFound`, and as reading what the view shows.
-    pub(super) fn look_up_in_view<T>(
-        &self,
-        view: Ino,
-        name: &Name,
-        then: impl Fn(&mut State, Ino) -> Result<T, Stop>,
-    ) -> Result<T> {
+    fn look_up_in_view(&self, caller: Caller, view: Ino, name: &Name) -> Result<Attributes> {
+        let give = |state: &mut State, ino| state.give_unstored(caller, ino);
         let (source, renames) = match self.run(|state| state.source_of(view))? {
             Seen::Directory { source, renames } => (source, renames),
-            Seen::Archive(archive) => return self.look_up_member(view, &archive, name, then),
+            Seen::Archive(archive) => return self.look_up_member(view, &archive, name, give),
         };
-        let found = if renames {
-            self.shown(view, source)?.into_iter().find(|shown| shown.name == *name).map(|shown| shown.source.name)
-        } else {
-            Some(name.clone())
-        };
-        let found = found.ok_or(ErrorKind::NotFound)?;
+        let found = if renames { self.called(view, source, name)? } else { name.clone() };
         self.run(|state| {
             let ino = state.appear(view, source, &found)?;
-            then(state, ino)
+            if state.shows_again(ino)? {
+                state.unheld(ino);
+                return Err(ErrorKind::Loop.into());
+            }
+            give(state, ino)
         })
+    }
+
+    /// What is called otherwise in `source` that `view` calls `name`. `NotFound`.
+    pub(super) fn called(&self, view: Ino, source: Ino, name: &Name) -> Result<Name> {
+        let found = self.shown(view, source)?.into_iter().find(|shown| shown.name == *name);
+        Ok(found.ok_or(ErrorKind::NotFound)?.source.name)
     }
 
     /// As [`Vfs::read_directory`], of a view.
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// The inode of what is called `name` in `source`, a directory or a view, as `view` shows it. `Loop` if that is a view which shows `view` again.
+    /// The inode of what is called `name` in `source`, a directory or a view, as `view` shows it.
     pub(super) fn appear(&mut self, view: Ino, source: Ino, name: &Name) -> Result<Ino, Stop> {
         let entry = self.within(source, name)?;
         let found = self.inode(entry)?.row.clone();
@@ -184,9 +184,27 @@ impl State {
             ..found
         };
         self.put_unstored(Inode::loaded(row));
-        if is_directory && found.kind == Kind::Transformation && self.resolve(ino)?.leads_by(parent) {
-            return Err(ErrorKind::Loop.into());
-        }
         Ok(ino)
+    }
+
+    /// Whether `ino`, which appears in a view, is a view by way of the one in which it appears: it would show itself without an end.
+    fn shows_again(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let mut at = ino;
+        // Or what it shows does, which appears in a view, too.
+        while is_unstored(at) {
+            let row = &self.inode(at)?.row;
+            let (kind, view) = (row.kind, row.parent);
+            if kind != Kind::Transformation || self.link_of(at)?.looks.is_none() {
+                break;
+            }
+            match self.resolve(at) {
+                Ok(resolved) if resolved.leads_by(view) => return Ok(true),
+                Ok(resolved) => at = resolved.data(),
+                // It leads nowhere, which whoever looks into it comes to hear of.
+                Err(Stop::Fail(_)) => break,
+                Err(miss) => return Err(miss),
+            }
+        }
+        Ok(false)
     }
 }

@@ -19,7 +19,7 @@ pub(crate) type Key = weft_digest::Digest;
 const ATTRIBUTE: &str = "memo";
 
 /// What follows the key there: stages of another version may give something else.
-const STAGES: &[u8] = concat!("weft ", env!("CARGO_PKG_VERSION")).as_bytes();
+const STAGES: &[u8] = weft_transform::VERSION.as_bytes();
 
 /// A file without a name that is there as long as this.
 pub(super) struct Nameless {

@@ -71,7 +71,7 @@ impl Vfs {
             if writes && resolved.writing == Writing::Not {
                 return Err(ErrorKind::AccessDenied.into());
             }
-            let is_open = state.leaves_open(&resolved) && state.length_told(ino, &resolved, 0)?.is_none();
+            let is_open = state.leaves_open(&resolved) && state.length_told(ino, &resolved)?.is_none();
             Ok(match (writes && resolved.writing == Writing::Whole, is_open) {
                 (true, is_open) => {
                     let target = state.base_of(ino)?;

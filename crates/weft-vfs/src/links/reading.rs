@@ -1,6 +1,7 @@
 //! Reading links.
 
 use super::drafts::{Content, Written};
+use super::is_unstored;
 use super::resolve::{READ, Resolved};
 use super::sources::Targets;
 use super::view::{Step, Stopped, View, stopped};
@@ -85,7 +86,11 @@ impl Vfs {
                         (part.start, len.min(left))
                     }
                 };
-                let bytes = self.read(resolved.data(), start.saturating_add(offset), len)?;
+                let bytes = match self.read(resolved.data(), start.saturating_add(offset), len) {
+                    // What appeared in a view is forgotten when many others did, and appears again.
+                    Err(error) if error.kind() == ErrorKind::Stale && is_unstored(resolved.data()) => continue,
+                    bytes => bytes?,
+                };
                 let mut files = Targets::new(self.me.clone(), ino, &resolved);
                 if let Some(applied) = self.applied(&resolved.link.network, bytes, &mut files)? {
                     return Ok(applied);
@@ -194,7 +199,7 @@ impl Vfs {
                         Err(error) if error.kind() == ErrorKind::Stale => {}
                         // It can be had again.
                         Err(error) if error.kind() == ErrorKind::Corrupt => {
-                            self.views.forget(&resolved.version);
+                            self.views.forget_all(&view);
                             return Ok(None);
                         }
                         read => return read.map(Some),
@@ -251,13 +256,13 @@ impl Vfs {
         self.learn(&locked, resolved);
         let bytes = locked.kept_bytes();
         let is_whole = advanced.is_ok() && locked.whole().is_some();
-        if is_whole {
-            self.views.complete(self, &resolved.version, &locked);
-        }
         drop(locked);
         advanced?;
         if bytes > 0 && !self.views.keeps(self, &resolved.version, bytes) {
             return Err(Stopped::NotKept.into());
+        }
+        if is_whole {
+            blocking::waiting(|| self.views.complete(self, &resolved.version, &view.lock()));
         }
         Ok(Step::Wanting)
     }

@@ -3,7 +3,7 @@
 use super::definition::{Looks, Writing};
 use super::drafts::Drafted;
 use super::is_unstored;
-use super::watch::Cause;
+use super::watch::{Cause, Of};
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
 use crate::attributes::Attributes;
@@ -11,6 +11,7 @@ use crate::error::{ErrorKind, Result};
 use crate::inode::Inode;
 use crate::state::State;
 use crate::stop::{Miss, Stop};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
@@ -51,6 +52,15 @@ pub(crate) struct Resolved {
     rights: u32,
     mtime: Timestamp,
     ctime: Timestamp,
+}
+
+/// Links that are being resolved.
+#[derive(Default)]
+pub(crate) struct Resolving {
+    /// How many, one for the other.
+    depth: usize,
+    /// Those that were, for the first of them: nothing changes meanwhile, and ways through views come to the same ones again and again.
+    known: FxHashMap<Ino, Resolved>,
 }
 
 /// Whether a length is computed that nothing tells.
@@ -171,8 +181,7 @@ impl State {
             Measure::Always => false,
             Measure::IfWanted => self.leaves_open(&resolved),
         };
-        let length =
-            if leaves_open { self.length_told(ino, &resolved, 0)? } else { Some(self.length(ino, &resolved, 0)?) };
+        let length = if leaves_open { self.length_told(ino, &resolved)? } else { Some(self.length(ino, &resolved)?) };
         let Some(Length { bytes: size, failed }) = length else {
             // As other files of the system look that are made as they are read.
             return Ok(Attributes { size: 0, allocated: 0, permissions, mtime, ctime, computed: Some(0), ..own });
@@ -185,13 +194,24 @@ impl State {
 
     /// What link `ino` leads to. `NotFound`, `Loop`, `IsDirectory`, `Invalid` (it leads to what is no file), `Corrupt`.
     pub(crate) fn resolve(&mut self, ino: Ino) -> Result<Resolved, Stop> {
-        self.resolve_at(ino, 0)
-    }
-
-    fn resolve_at(&mut self, ino: Ino, depth: usize) -> Result<Resolved, Stop> {
-        if depth >= DEPTH_MAX {
+        if self.resolving.depth >= DEPTH_MAX {
             return Err(ErrorKind::Loop.into());
         }
+        if let Some(known) = self.resolving.known.get(&ino) {
+            return Ok(known.clone());
+        }
+        self.resolving.depth += 1;
+        let resolved = self.resolve_anew(ino);
+        self.resolving.depth -= 1;
+        match &resolved {
+            _ if self.resolving.depth == 0 => self.resolving.known.clear(),
+            Ok(resolved) => drop(self.resolving.known.insert(ino, resolved.clone())),
+            Err(_) => {}
+        }
+        resolved
+    }
+
+    fn resolve_anew(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         let link = self.link_of(ino)?;
         let row = &self.inode(ino)?.row;
         let owner = Owner { uid: row.uid, gid: row.gid };
@@ -220,10 +240,10 @@ impl State {
         for (number, path) in link.definition.targets.iter().enumerate() {
             let (target, way) = match link.of {
                 Some(target) if number == link.data => (target, 0o777),
-                _ => self.walk(path, owner, &mut resolved.causes, depth)?,
+                _ => self.walk(path, owner, &mut resolved.causes)?,
             };
-            resolved.causes.push((target, None));
-            let (times, rights) = self.reach(&mut resolved, &mut content, (number, target), owner, depth)?;
+            resolved.causes.push((target, Of::Itself));
+            let (times, rights) = self.reach(&mut resolved, &mut content, (number, target), owner)?;
             // Who uses the file onto which it is pushed has opened that.
             let rights = if link.of == Some(target) { 0o777 } else { rights };
             resolved.rights &= way & rights;
@@ -243,6 +263,9 @@ impl State {
         // What is written to it and not in its target yet.
         content.extend(self.drafts.get(ino).map_or(0, |draft| draft.change()).to_le_bytes());
         resolved.version = weft_digest::digest(&content);
+        // Ways have beginnings in common.
+        resolved.causes.sort_unstable();
+        resolved.causes.dedup();
         Ok(resolved)
     }
 
@@ -254,7 +277,6 @@ impl State {
         content: &mut Vec<u8>,
         (number, target): (usize, Ino),
         owner: Owner,
-        depth: usize,
     ) -> Result<((Timestamp, Timestamp), u32), Stop> {
         let link = resolved.link.clone();
         let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
@@ -266,7 +288,7 @@ impl State {
                     (true, false) => return Err(ErrorKind::NotDirectory.into()),
                     _ => {}
                 }
-                let inner = self.resolve_at(target, depth + 1)?;
+                let inner = self.resolve(target)?;
                 content.extend(inner.version);
                 resolved.is_secret |= inner.is_secret;
                 if number == link.data {
@@ -295,16 +317,16 @@ impl State {
     }
 
     /// How long the content of link `ino` is.
-    pub(super) fn length(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Length, Stop> {
-        match self.length_of(ino, resolved, depth)? {
+    pub(super) fn length(&mut self, ino: Ino, resolved: &Resolved) -> Result<Length, Stop> {
+        match self.length_of(ino, resolved)? {
             Ok(length) => Ok(length),
             Err(unknown) => Err(Miss::Length(unknown).into()),
         }
     }
 
     /// The same, if it is known.
-    pub(super) fn length_told(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Option<Length>, Stop> {
-        Ok(self.length_of(ino, resolved, depth)?.ok())
+    pub(super) fn length_told(&mut self, ino: Ino, resolved: &Resolved) -> Result<Option<Length>, Stop> {
+        Ok(self.length_of(ino, resolved)?.ok())
     }
 
     /// The file that link `ino` leads to in the end.
@@ -321,7 +343,7 @@ impl State {
     }
 
     /// The same; else the link whose content has to be computed for that.
-    fn length_of(&mut self, ino: Ino, resolved: &Resolved, depth: usize) -> Result<Result<Length, Ino>, Stop> {
+    fn length_of(&mut self, ino: Ino, resolved: &Resolved) -> Result<Result<Length, Ino>, Stop> {
         let part = resolved.link.part.filter(|_| resolved.link.keeps.length).map(|part| part.len);
         let drafted = self.drafts.get(ino).and_then(|draft| draft.now()).map(|drafted| drafted.size);
         if let Some(known) = drafted.or(resolved.link.size).or(part) {
@@ -337,8 +359,8 @@ impl State {
         if inode.row.kind == Kind::File {
             return Ok(Ok(Length { bytes: inode.row.size, failed: None }));
         }
-        let inner = self.resolve_at(target, depth + 1)?;
-        self.length_of(target, &inner, depth + 1)
+        let inner = self.resolve(target)?;
+        self.length_of(target, &inner)
     }
 
     /// Whether `link` runs no code and uses no keys but what user `uid` may have.
@@ -366,20 +388,20 @@ impl State {
 
     /// The inode at `path`, and what the classes of `owner` may do there for all that the directories on the way allow.
     /// Adds what that follows from to `causes`.
-    fn walk(&mut self, path: &[u8], owner: Owner, causes: &mut Vec<Cause>, depth: usize) -> Result<(Ino, u32), Stop> {
+    fn walk(&mut self, path: &[u8], owner: Owner, causes: &mut Vec<Cause>) -> Result<(Ino, u32), Stop> {
         let mut names: Vec<Vec<u8>> = components(path);
         let (mut at, mut allowed, mut symlinks) = (Ino::ROOT, 0o777, 0);
         // Views know no way back.
         let mut way = Vec::new();
         while let Some(name) = names.pop() {
-            let search = self.search(at, owner, causes, depth)?;
+            let search = self.search(at, owner, causes)?;
             allowed &= search | search << 1 | search << 2;
             if name == b".." {
                 at = way.pop().unwrap_or(Ino::ROOT);
                 continue;
             }
             let name = Name::new(&name)?;
-            causes.push((at, Some(name.clone())));
+            self.follows_from(at, &name, causes)?;
             let found = self.within(at, &name)?;
             if self.inode(found)?.row.kind != Kind::Symlink {
                 way.push(at);
@@ -401,21 +423,20 @@ impl State {
     }
 
     /// Who of the classes of `owner` may go through `at`, a directory or a view, as permission bits. Adds what that follows from to `causes`.
-    fn search(&mut self, at: Ino, owner: Owner, causes: &mut Vec<Cause>, depth: usize) -> Result<u32, Stop> {
-        causes.push((at, None));
-        let row = self.inode(at)?.row.clone();
-        let (row, has_acl) = if row.kind == Kind::Transformation {
-            let view = self.resolve_at(at, depth + 1)?;
-            if view.link.looks.is_none() {
-                return Err(ErrorKind::NotDirectory.into());
-            }
-            causes.extend(view.causes.iter().cloned());
-            (InodeRow { permissions: row.permissions & view.permissions(), ..row }, false)
-        } else {
+    fn search(&mut self, at: Ino, owner: Owner, causes: &mut Vec<Cause>) -> Result<u32, Stop> {
+        causes.push((at, Of::Itself));
+        if self.inode(at)?.row.kind != Kind::Transformation {
             self.directory(at)?;
-            (row, self.has_acl(at)?)
-        };
-        Ok(rights(&row, has_acl, owner) & SEARCH)
+            let has_acl = self.has_acl(at)?;
+            return Ok(rights(&self.inode(at)?.row, has_acl, owner) & SEARCH);
+        }
+        let view = self.resolve(at)?;
+        if view.link.looks.is_none() {
+            return Err(ErrorKind::NotDirectory.into());
+        }
+        causes.extend(view.causes.iter().cloned());
+        let row = self.inode(at)?.row.clone();
+        Ok(rights(&InodeRow { permissions: row.permissions & view.permissions(), ..row }, false, owner) & SEARCH)
     }
 
     /// Whether inode `ino` has an access control list beyond its permission bits.
@@ -433,9 +454,14 @@ impl Resolved {
         self.targets[self.link.data]
     }
 
+    /// What tells it from what it was before: its content, and the attributes of what it leads to.
+    pub(super) fn told(&self) -> (Version, Timestamp) {
+        (self.version, self.ctime)
+    }
+
     /// Whether inode `ino` is on the way to what it leads to.
     pub(super) fn leads_by(&self, ino: Ino) -> bool {
-        self.causes.iter().any(|(cause, name)| *cause == ino && name.is_none())
+        self.causes.contains(&(ino, Of::Itself))
     }
 
     /// Whether the link's owner may read all that it leads to.

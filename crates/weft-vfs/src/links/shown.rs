@@ -5,13 +5,14 @@
 
 use super::Version;
 use super::folder::Seen;
+use super::watch::{Cause, Of};
 use crate::error::{ErrorKind, Result};
 use crate::state::State;
 use crate::stop::{Miss, Stop};
 use crate::volume::Vfs;
 use rustc_hash::FxHashMap;
 use std::time::{Duration, Instant};
-use weft_store::{Ino, Kind, Name};
+use weft_store::{Ino, Kind, Name, Timestamp};
 
 /// Names that are remembered.
 const NAMES_MAX: usize = 1 << 14;
@@ -25,9 +26,18 @@ pub(crate) struct Shown(FxHashMap<(Ino, Name), Found>);
 
 /// What was found of a name.
 struct Found {
-    /// What the view led to.
-    version: Version,
-    found: Result<Ino, (ErrorKind, Instant)>,
+    /// What the view led to, and when the attributes of that changed.
+    of: (Version, Timestamp),
+    found: Result<Known, (ErrorKind, Instant)>,
+}
+
+/// What a name shows.
+#[derive(Clone)]
+enum Known {
+    /// What is called so in the view's source.
+    Called(Name),
+    /// This member of an archive.
+    Member(Ino),
 }
 
 impl State {
@@ -36,17 +46,55 @@ impl State {
         if self.inode(place)?.row.kind != Kind::Transformation {
             return Ok(self.existing(place, name.as_bytes())?.ino);
         }
-        if let Seen::Directory { source, renames: false } = self.source_of(place)? {
-            let ino = self.appear(place, source, name)?;
-            self.unheld(ino);
-            return Ok(ino);
-        }
-        let version = self.resolve(place)?.version;
-        let known = self.shown.0.get(&(place, name.clone())).filter(|known| known.version == version);
-        match known.map(|known| &known.found) {
-            Some(Ok(ino)) if self.inodes.peek(ino).is_some() => Ok(*ino),
-            Some(Err((kind, at))) if at.elapsed() < RETRY => Err((*kind).into()),
+        let seen = self.source_of(place)?;
+        let shown = match &seen {
+            Seen::Directory { renames: false, .. } => Known::Called(name.clone()),
+            _ => self.remembered(place, name)?,
+        };
+        match (seen, shown) {
+            (Seen::Directory { source, .. }, Known::Called(name)) => {
+                let ino = self.appear(place, source, &name)?;
+                self.unheld(ino);
+                Ok(ino)
+            }
+            (_, Known::Member(ino)) if self.inodes.peek(&ino).is_some() => Ok(ino),
             _ => Err(Miss::Shown(place, name.clone()).into()),
+        }
+    }
+
+    /// What is remembered of `name` in `view`.
+    fn remembered(&mut self, view: Ino, name: &Name) -> Result<Known, Stop> {
+        let of = self.resolve(view)?.told();
+        let known = self.shown.0.get(&(view, name.clone())).filter(|known| known.of == of);
+        match known.map(|known| &known.found) {
+            Some(Ok(known)) => Ok(known.clone()),
+            Some(Err((kind, at))) if at.elapsed() < RETRY => Err((*kind).into()),
+            _ => Err(Miss::Shown(view, name.clone()).into()),
+        }
+    }
+
+    /// Adds to `causes` what it follows from what `name` in `place`, a directory or a view, is.
+    pub(super) fn follows_from(&mut self, place: Ino, name: &Name, causes: &mut Vec<Cause>) -> Result<(), Stop> {
+        if self.inode(place)?.row.kind != Kind::Transformation {
+            causes.push((place, Of::Name(name.clone())));
+            return Ok(());
+        }
+        match self.source_of(place)? {
+            Seen::Directory { source, renames: false } => self.follows_from(source, name, causes),
+            Seen::Directory { source, renames: true } => self.follows_from_names(source, causes),
+            // It follows from the archive, as the view does.
+            Seen::Archive(_) => Ok(()),
+        }
+    }
+
+    fn follows_from_names(&mut self, place: Ino, causes: &mut Vec<Cause>) -> Result<(), Stop> {
+        if self.inode(place)?.row.kind != Kind::Transformation {
+            causes.push((place, Of::Names));
+            return Ok(());
+        }
+        match self.source_of(place)? {
+            Seen::Directory { source, .. } => self.follows_from_names(source, causes),
+            Seen::Archive(_) => Ok(()),
         }
     }
 }
@@ -54,12 +102,8 @@ impl State {
 impl Vfs {
     /// Looks for `name` in `view`, to have it remembered. `WouldBlock`.
     pub(crate) fn look_into(&self, view: Ino, name: &Name) -> Result<()> {
-        let version = self.run(|state| Ok(state.resolve(view)?.version))?;
-        let found = self.look_up_in_view(view, name, |state, ino| {
-            state.unheld(ino);
-            Ok(ino)
-        });
-        let found = match found {
+        let of = self.run(|state| Ok(state.resolve(view)?.told()))?;
+        let found = match self.find_in(view, name) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
             found => found.map_err(|error| (error.kind(), Instant::now())),
         };
@@ -67,7 +111,17 @@ impl Vfs {
         if shown.len() >= NAMES_MAX {
             shown.clear();
         }
-        shown.insert((view, name.clone()), Found { version, found });
+        shown.insert((view, name.clone()), Found { of, found });
         Ok(())
+    }
+
+    fn find_in(&self, view: Ino, name: &Name) -> Result<Known> {
+        match self.run(|state| state.source_of(view))? {
+            Seen::Directory { source, .. } => Ok(Known::Called(self.called(view, source, name)?)),
+            Seen::Archive(archive) => self.look_up_member(view, &archive, name, |state, ino| {
+                state.unheld(ino);
+                Ok(Known::Member(ino))
+            }),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Where a network of a link reads: the link's targets, as they were when it began.
 
 use super::resolve::Resolved;
-use super::{Link, Version};
-use crate::error::Error;
+use super::{Link, Version, is_unstored};
+use crate::error::{Error, ErrorKind};
 use crate::volume::Vfs;
 use std::io;
 use std::ops::Range;
@@ -114,7 +114,13 @@ impl Files {
             // Who unmounts wants nothing computed any more.
             let vfs = self.targets.vfs.upgrade().ok_or(TargetError::Changed)?;
             let len = usize::try_from(self.part.end - *at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
-            let rope = vfs.read(*ino, *at, len)?;
+            let rope = match vfs.read(*ino, *at, len) {
+                // What appeared in a view is forgotten when many others did, and appears again.
+                Err(error) if error.kind() == ErrorKind::Stale && is_unstored(*ino) => {
+                    return Err(TargetError::Changed);
+                }
+                rope => rope?,
+            };
             let is_the_same = match self.module {
                 Some((ino, content)) => vfs.run(|state| state.content_of(ino))? == content,
                 None => self.targets.are_the_same(&vfs),

@@ -1,7 +1,9 @@
 //! The views that there are: found by version, few enough. One that is forgotten goes, with what it keeps, when its last reader lets go of it.
 //!
 //! What is complete is also known by what it is the result of ([`super::memo`]), and stays when its view goes for want of use: as long as there is room,
-//! whoever comes to want the same finds it.
+//! whoever comes to want the same finds it. Versions that are the same share a view.
+//!
+//! Locks: that of a view comes before that of the table, where one waits, and that before the state's. Nothing that holds a file is let go of under that of the table.
 
 use super::Version;
 use super::memo::{Key, Nameless};
@@ -20,7 +22,7 @@ use weft_store::Ino;
 const VIEWS_MAX: usize = 1024;
 
 /// Results at once that belong to no view: each is an inode.
-const RESULTS_MAX: usize = 4096;
+const RESULTS_MAX: usize = 1024;
 
 /// The views of a volume.
 #[derive(Default)]
@@ -86,13 +88,11 @@ impl Views {
         let mut table = self.table.lock();
         if !table.views.contains_key(&version) {
             let targets = Targets::new(vfs.me.clone(), ino, resolved);
-            let known = key.and_then(|key| table.known(&key, targets.clone()));
+            let known = key.and_then(|key| table.known(&key, &version, targets.clone()));
             let counter = if known.is_some() { &self.found } else { &self.computed };
             counter.fetch_add(1, Ordering::Relaxed);
             let keep = may && !vfs.options.read_only;
             let entry = known.unwrap_or_else(|| Entry::new(View::new(targets, keep)));
-            table.complete.extend(entry.key.map(|key| (key, version)));
-            table.kept_bytes += entry.kept_bytes;
             table.views.insert(version, entry);
         }
         let view = table.touch(&version);
@@ -135,16 +135,15 @@ impl Views {
         let _ = vfs.mark_memo(file, &key);
     }
 
-    /// A result from an earlier mount: `file`, of `bytes`, is what `key` tells. Whether there is room for it; if not, it goes.
-    pub(crate) fn found(&self, vfs: &Vfs, key: Key, file: Ino, bytes: u64) -> bool {
-        let mut table = self.table.lock();
-        let has_room = table.kept_bytes.saturating_add(bytes) <= vfs.options.memo_bytes_max;
-        if !has_room || table.results.len() >= RESULTS_MAX || table.knows(&key) {
-            return false;
-        }
+    /// A result from an earlier mount: `file`, of `bytes`, is what `key` tells. Where there is no room for all, those go that came first.
+    pub(crate) fn found(&self, vfs: &Vfs, key: Key, file: Ino, bytes: u64) {
         vfs.hold(file);
-        table.store(key, Nameless::held(vfs, file), bytes);
-        true
+        let file = Nameless::held(vfs, file);
+        let mut table = self.table.lock();
+        let twice = table.store(key, file, bytes);
+        let gone = table.shrink(vfs.options.memo_bytes_max);
+        drop(table);
+        drop((twice, gone));
     }
 
     /// Has what is complete belong to no view, and the rest forgotten, because the volume is closed. Its targets are to be committed before, and it
@@ -154,22 +153,22 @@ impl Views {
             let mut table = self.table.lock();
             table.by_use.clear();
             table.complete.clear();
+            table.kept_bytes = table.results.values().map(|stored| stored.bytes).sum();
             std::mem::take(&mut table.views)
         };
         for (version, entry) in views {
-            let mut view = entry.view.lock();
+            // Whoever still waits for it has it to himself.
+            let Some(mut view) = entry.view.try_lock() else { continue };
             let key = match (entry.key, view.whole()) {
                 (Some(key), Some(_)) => Some(key),
                 (None, Some(file)) => view.key(vfs, version).filter(|key| vfs.mark_memo(file, key).is_ok()),
                 (_, None) => None,
             };
+            let bytes = view.kept_bytes();
             let whole = key.and_then(|key| Some((key, view.take_whole()?)));
             drop(view);
-            let mut table = self.table.lock();
-            table.kept_bytes -= entry.kept_bytes;
-            let left = whole.and_then(|(key, file)| table.store(key, file, entry.kept_bytes));
-            drop(table);
-            drop(left);
+            let twice = whole.and_then(|(key, file)| self.table.lock().store(key, file, bytes));
+            drop(twice);
         }
     }
 
@@ -199,10 +198,20 @@ impl Views {
         drop(gone);
     }
 
+    /// Forgets `view`, whatever versions it is of.
+    pub(super) fn forget_all(&self, view: &Arc<Mutex<View>>) {
+        let mut table = self.table.lock();
+        let of = table.views.iter().filter(|(_, entry)| Arc::ptr_eq(&entry.view, view)).map(|(version, _)| *version);
+        let versions: Vec<_> = of.collect();
+        let gone: Vec<_> = versions.iter().filter_map(|version| table.remove(version)).collect();
+        drop(table);
+        drop(gone);
+    }
+
     /// Forgets all, so that what they keep is free again. Tells whether any kept something.
     pub(crate) fn clear(&self) -> bool {
         let table = std::mem::take(&mut *self.table.lock());
-        table.kept_bytes > 0
+        table.kept_bytes > 0 || !table.complete.is_empty() || !table.results.is_empty()
     }
 
     /// Bytes that views keep, and results that belong to none.
@@ -232,22 +241,36 @@ impl Table {
         self.complete.contains_key(key) || self.results.contains_key(key)
     }
 
-    /// The result that `key` tells, taken from where it is: another version that is the same, or none.
-    fn known(&mut self, key: &Key, targets: Targets) -> Option<Entry> {
-        if let Some(version) = self.complete.get(key).copied() {
-            return self.remove(&version);
+    /// The result that `key` tells, for `version`: that of another version, which has it, too, or one that belonged to none.
+    fn known(&mut self, key: &Key, version: &Version, targets: Targets) -> Option<Entry> {
+        if let Some(same) = self.complete.get(key).and_then(|same| self.views.get(same)) {
+            return Some(Entry { view: same.view.clone(), used: 0, kept_bytes: 0, key: None });
         }
         let Stored { file, bytes, .. } = self.take(key)?;
-        let view = View::complete(targets, file, bytes);
-        Some(Entry { kept_bytes: bytes, key: Some(*key), ..Entry::new(view) })
+        self.kept_bytes += bytes;
+        self.complete.insert(*key, *version);
+        Some(Entry { kept_bytes: bytes, key: Some(*key), ..Entry::new(View::complete(targets, file, bytes)) })
     }
 
     fn remove(&mut self, version: &Version) -> Option<Entry> {
-        let entry = self.views.remove(version)?;
+        let mut entry = self.views.remove(version)?;
         self.by_use.remove(&entry.used);
-        self.kept_bytes -= entry.kept_bytes;
-        if let Some(key) = &entry.key {
-            self.complete.remove(key);
+        let Some(key) = entry.key else {
+            self.kept_bytes -= entry.kept_bytes;
+            return Some(entry);
+        };
+        // Another version that is the same answers for it from now on.
+        let same = self.views.iter_mut().find(|(_, other)| Arc::ptr_eq(&other.view, &entry.view));
+        match same {
+            Some((version, other)) => {
+                (other.kept_bytes, other.key) = (entry.kept_bytes, entry.key);
+                self.complete.insert(key, *version);
+                (entry.kept_bytes, entry.key) = (0, None);
+            }
+            None => {
+                self.kept_bytes -= entry.kept_bytes;
+                self.complete.remove(&key);
+            }
         }
         Some(entry)
     }
@@ -277,19 +300,26 @@ impl Table {
         let mut gone = Gone::default();
         while self.views.len() > views {
             let Some(entry) = self.oldest(but) else { break };
-            let whole = entry.view.try_lock().and_then(|mut view| view.take_whole());
-            let whole = entry.key.and_then(|key| self.store(key, whole?, entry.kept_bytes));
-            gone.files.extend(whole);
+            if let Some(key) = entry.key {
+                let whole = entry.view.try_lock().and_then(|mut view| view.take_whole());
+                gone.files.extend(whole.and_then(|file| self.store(key, file, entry.kept_bytes)));
+            }
             gone.views.push(entry.view);
         }
-        while self.kept_bytes > bytes || self.results.len() > RESULTS_MAX {
-            if let Some((_, key)) = self.by_age.first_key_value() {
-                let key = *key;
-                gone.files.extend(self.take(&key).map(|stored| stored.file));
-                continue;
-            }
+        gone.files.extend(self.shrink(bytes));
+        while self.kept_bytes > bytes {
             let Some(entry) = self.oldest(but) else { break };
             gone.views.push(entry.view);
+        }
+        gone
+    }
+
+    /// Takes out results that belong to no view, those that came first first, until all that is kept has `bytes` at most, as far as that helps.
+    fn shrink(&mut self, bytes: u64) -> Vec<Nameless> {
+        let mut gone = Vec::new();
+        while self.kept_bytes > bytes || self.results.len() > RESULTS_MAX {
+            let Some(key) = self.by_age.first_key_value().map(|(_, key)| *key) else { break };
+            gone.extend(self.take(&key).map(|stored| stored.file));
         }
         gone
     }

@@ -12,8 +12,19 @@ use weft_store::{Ino, Name};
 /// Links watched at once; if there are more, all are outdated.
 const WATCHED_MAX: usize = 1 << 16;
 
-/// What a link follows from: an inode's content and attributes, or what a name in a directory names.
-pub(crate) type Cause = (Ino, Option<Name>);
+/// What a link follows from, and what of it.
+pub(crate) type Cause = (Ino, Of);
+
+/// What of an inode.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Of {
+    /// Its content and attributes.
+    Itself,
+    /// What this name in it names.
+    Name(Name),
+    /// Which names there are in it.
+    Names,
+}
 
 /// What is watched.
 #[derive(Default)]
@@ -65,19 +76,25 @@ impl Watches {
         }
         match mutation {
             Mutation::Make { parent, name, .. } => {
-                name.iter().for_each(|(name, _)| self.changed((*parent, Some(name.clone()))));
+                name.iter().for_each(|(name, _)| self.named(*parent, name));
             }
             Mutation::Link { ino, parent, name, .. } => {
-                self.changed((*ino, None));
-                self.changed((*parent, Some(name.clone())));
+                self.changed((*ino, Of::Itself));
+                self.named(*parent, name);
             }
-            Mutation::Remove { parent, name, .. } => self.changed((*parent, Some(name.clone()))),
+            Mutation::Remove { parent, name, .. } => self.named(*parent, name),
             Mutation::Rename { from, to, .. } => {
-                self.changed((from.0, Some(from.1.clone())));
-                self.changed((to.0, Some(to.1.clone())));
+                self.named(from.0, &from.1);
+                self.named(to.0, &to.1);
             }
-            other => self.changed((other.ino(), None)),
+            other => self.changed((other.ino(), Of::Itself)),
         }
+    }
+
+    /// Notes that `name` in `directory` names something else.
+    fn named(&mut self, directory: Ino, name: &Name) {
+        self.changed((directory, Of::Name(name.clone())));
+        self.changed((directory, Of::Names));
     }
 
     /// Notes that `cause` is not what it was.

@@ -7,6 +7,7 @@ use super::reading::Kept;
 use super::resolve::{Resolved, WRITE};
 use super::sources::Targets;
 use super::view::{Stopped, stopped};
+use super::watch::Of;
 use crate::attributes::{Attributes, Privileges, SetAttributes};
 use crate::blocking::{self, Wait};
 use crate::caller::{Caller, MakeNode};
@@ -155,7 +156,7 @@ impl Vfs {
     /// Tells of links that follow from link `ino`, to which something is written.
     pub(super) fn draft_changed(&self, ino: Ino) {
         let mut state = self.state.lock();
-        state.watches.changed((ino, None));
+        state.watches.changed((ino, Of::Itself));
         let outdated = state.watches.take_outdated();
         drop(state);
         self.announce_outdated(outdated);

@@ -129,15 +129,16 @@ impl Vfs {
             let nameless =
                 |ino: &weft_store::Ino| state.inodes.peek(ino).is_none_or(|inode| inode.row.nlink == 0 && !inode.dead);
             state.orphans.extend(stored.into_iter().filter(nameless).collect::<Vec<_>>());
-            state.orphans.iter().copied().collect::<Vec<_>>()
+            let mut orphans: Vec<_> = state.orphans.iter().copied().collect();
+            // Those made first go first, where there is no room for all results.
+            orphans.sort_unstable();
+            orphans
         };
         for ino in orphans {
-            let is_result = match self.marked_memo(ino)? {
+            // What cannot be read is no reason not to open the volume.
+            match self.marked_memo(ino).unwrap_or(None) {
                 Some((key, bytes)) => self.views.found(self, key, ino, bytes),
-                None => false,
-            };
-            if !is_result {
-                self.release(ino, 0);
+                None => self.release(ino, 0),
             }
         }
         Ok(())

@@ -43,6 +43,8 @@ impl Vfs {
 
     /// Counters since the mount.
     pub fn stats(&self) -> Stats {
+        // Views may be waiting for the state with their own lock taken.
+        let memo_bytes = self.views.kept_bytes();
         let state = self.state.lock();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
@@ -56,7 +58,7 @@ impl Vfs {
             metadata_bytes: (state.inodes.weight() + state.names.weight()) as u64,
             blocks_read_ahead: self.read_ahead.as_ref().map_or(0, ReadAhead::blocks_read),
             block_bytes: self.blocks.bytes(),
-            memo_bytes: self.views.kept_bytes(),
+            memo_bytes,
             results_computed: count(&self.views.computed),
             results_found: count(&self.views.found),
             dirty_bytes: state.dirty_bytes,

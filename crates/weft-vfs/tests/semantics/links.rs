@@ -9,7 +9,7 @@ use weft_vfs::{
     SetXattr, ViewKind,
 };
 
-fn definition(targets: &[&str], network: &str) -> LinkDefinition {
+pub(crate) fn definition(targets: &[&str], network: &str) -> LinkDefinition {
     let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
     LinkDefinition {
         targets,
@@ -23,16 +23,16 @@ fn definition(targets: &[&str], network: &str) -> LinkDefinition {
 }
 
 impl Volume {
-    fn link_of(&self, name: &str, definition: &LinkDefinition) -> Ino {
+    pub(crate) fn link_of(&self, name: &str, definition: &LinkDefinition) -> Ino {
         self.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, definition).expect("made").ino
     }
 
-    fn link(&self, name: &str, target: &str, network: &str) -> Ino {
+    pub(crate) fn link(&self, name: &str, target: &str, network: &str) -> Ino {
         self.link_of(name, &definition(&[target], network))
     }
 
     /// All that `ino` gives, in one read past its end.
-    fn all(&self, ino: Ino) -> Result<Vec<u8>> {
+    pub(crate) fn all(&self, ino: Ino) -> Result<Vec<u8>> {
         Ok(self.vfs.read(ino, 0, 1 << 20)?.to_vec())
     }
 
@@ -388,7 +388,7 @@ fn inodes_of_views_that_nobody_holds_have_a_bound() {
 }
 
 /// A tar archive of these files, whatever they are called.
-fn tar_of(files: &[(&[u8], &[u8])]) -> Vec<u8> {
+pub(crate) fn tar_of(files: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, content) in files {
         let mut header = tar::Header::new_ustar();
@@ -475,7 +475,7 @@ fn members_are_transformed_if_a_view_says_so() {
 
 /// Hears of links that are outdated.
 #[derive(Default)]
-struct Hears(std::sync::Mutex<Vec<Ino>>);
+pub(crate) struct Hears(pub(crate) std::sync::Mutex<Vec<Ino>>);
 
 impl weft_vfs::Observer for Hears {
     fn changed(&self, change: &weft_vfs::Change) {
@@ -781,91 +781,4 @@ fn archives_that_would_take_too_much_memory_are_refused() {
     volume.change(archive, SetAttributes { size: Some(0), ..SetAttributes::default() });
     volume.write(archive, 0, &tar_of(&[(b"a", b"content")])[..515]);
     assert_eq!(refused(), ErrorKind::Io);
-}
-
-#[test]
-fn views_of_views_show_what_those_show() {
-    let volume = Volume::new();
-    let inner = volume.directory("inner");
-    let deep = volume.make(inner, "deep", DIRECTORY);
-    for (parent, name, content) in [(inner, "a.txt", &b"a"[..]), (deep, "b.txt", b"b"), (inner, "Archive", b"")] {
-        let ino = volume.make(parent, name, FILE);
-        volume.write(ino, 0, content);
-    }
-    let archive = volume.find(inner, "Archive").unwrap().ino;
-    volume.write(archive, 0, &tar_of(&[(b"dir/member", b"c"), (b"top", b"d")]));
-    let outer = volume.directory("outer");
-    let make = |parent, name: &str, target: &str, network: &str, view: ViewKind| {
-        let definition = LinkDefinition { view, ..definition(&[target], network) };
-        volume.vfs.make_link(Caller::ROOT, parent, name.as_bytes(), 0o777, &definition).expect("made").ino
-    };
-    let renamed = || ViewKind::Directory { rename: Some(r"s/\.txt$/.up/".into()), only: Some("txt$|up$".into()) };
-    let texts = || ViewKind::Directory { rename: None, only: Some("txt$".into()) };
-    make(outer, "files", "/inner", "upper", ViewKind::Directory { rename: Some(r"s/\.txt$/.up/".into()), only: None });
-    make(outer, "members", "/inner/Archive", "upper", ViewKind::Members);
-    make(outer, "same", "/inner", "increment", texts());
-    let view = make(Ino::ROOT, "view", "/outer", "increment", renamed());
-    let find = |path: &str| path.split('/').try_fold(view, |at, name| volume.find(at, name).map(|found| found.ino));
-    let read = |path: &str| volume.all(find(path)?).map(|bytes| String::from_utf8(bytes).unwrap());
-    assert_eq!(read("files/a.up").unwrap(), "B");
-    assert_eq!(read("files/deep/b.up").unwrap(), "C");
-    assert_eq!(read("same/a.up").unwrap(), "c", "called otherwise by the outer one");
-    assert_eq!(read("same/deep/b.up").unwrap(), "d");
-    assert_eq!(read("members/dir/member").unwrap(), "C", "what is not called so is not transformed again");
-    assert_eq!(read("members/top").unwrap(), "D");
-    assert_eq!(kind(read("files/a.txt")), ErrorKind::NotShown);
-    assert_eq!(kind(read("members/none")), ErrorKind::NotShown);
-    let listed = |path: &str| {
-        let listed = volume.vfs.read_directory(find(path).unwrap(), weft_vfs::Cookie(0), 100).expect("listed");
-        let names = listed.iter().map(|entry| String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        names
-    };
-    assert_eq!(listed("files"), ["Archive", "a.up", "deep"]);
-    assert_eq!((listed("members"), listed("members/dir")), (vec!["dir".into(), "top".into()], vec!["member".into()]));
-    // Files in views are targets as others are, and archives in them show their members.
-    let link = volume.link("link", "/view/files/a.up", "increment");
-    assert_eq!(volume.all(link).unwrap(), b"C");
-    volume.vfs.make_symlink(Caller::ROOT, deep, b"up", b"../a.up").expect("made");
-    assert_eq!(volume.all(volume.link("by a way up", "/view/same/deep/up", "identity")).unwrap(), b"c");
-    make(Ino::ROOT, "in it", "/view/same/Archive", "identity", ViewKind::Members);
-    let member = volume.find(volume.find(Ino::ROOT, "in it").unwrap().ino, "top").unwrap().ino;
-    assert_eq!(volume.all(member).unwrap(), b"d");
-    // They follow what changes at the bottom.
-    let a = volume.find(inner, "a.txt").unwrap().ino;
-    volume.write(a, 0, b"x");
-    assert_eq!((read("files/a.up").unwrap(), volume.all(link).unwrap()), ("Y".into(), b"Z".to_vec()));
-    volume.vfs.rename((inner, b"a.txt"), (inner, b"z.txt"), RenameMode::Replace).expect("renamed");
-    assert_eq!((read("files/z.up").unwrap(), kind(read("files/a.up"))), ("Y".into(), ErrorKind::NotShown));
-    assert_eq!(kind(volume.all(link)), ErrorKind::NotFound);
-    // What was written through both lies at the bottom.
-    let through = find("same/z.up").unwrap();
-    volume.vfs.write(through, 0, b"q", true).expect("written");
-    assert_eq!(volume.all(a).unwrap(), b"o");
-}
-
-#[test]
-fn views_that_would_show_themselves_end() {
-    let volume = Volume::new();
-    let source = volume.directory("source");
-    volume.make(source, "deep", DIRECTORY);
-    let make = |parent, name: &str, target: &str| {
-        let view = ViewKind::Directory { rename: None, only: None };
-        let definition = LinkDefinition { view, ..definition(&[target], "upper") };
-        volume.vfs.make_link(Caller::ROOT, parent, name.as_bytes(), 0o777, &definition).expect("made").ino
-    };
-    let (one, two) = (make(source, "one", "/source"), make(source, "two", "/source"));
-    let find =
-        |view, path: &str| path.split('/').try_fold(view, |at, name| volume.find(at, name).map(|found| found.ino));
-    assert_eq!(kind(find(one, "one")), ErrorKind::Loop);
-    assert!(find(one, "deep").is_ok() && find(one, "two/deep").is_ok());
-    assert_eq!(kind(find(one, "two/one")), ErrorKind::Loop);
-    assert_eq!(kind(find(two, "one/two")), ErrorKind::Loop);
-    assert_eq!(kind(find(two, "one/one")), ErrorKind::Loop);
-    // By way of each other.
-    let (left, right) = (volume.directory("left"), volume.directory("right"));
-    let (to_right, to_left) = (make(left, "to right", "/right"), make(right, "to left", "/left"));
-    assert_eq!(kind(find(to_right, "to left/to right")), ErrorKind::Loop);
-    assert_eq!(kind(find(to_left, "to right/to left")), ErrorKind::Loop);
 }

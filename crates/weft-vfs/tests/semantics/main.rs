@@ -9,6 +9,7 @@ mod listing;
 mod names;
 mod threads;
 mod times;
+mod views;
 
 use std::sync::Arc;
 use weft_store::VolumeOptions;

@@ -131,6 +131,7 @@ impl Instance {
 
 impl Code for Instance {
     const NAME: &'static str = "module";
+    const IS_REPEATABLE: bool = true;
     const BYTES_MAX: usize = 4 << 20;
     const PIECE_BYTES: usize = 64 << 10;
     const IDLE_MAX: usize = 64;
