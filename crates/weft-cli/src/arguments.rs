@@ -531,7 +531,7 @@ pub struct Open {
     /// switches it off
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "8M")]
     pub read_ahead: u64,
-    /// Most bytes kept, in the volume, of what transformation links gave, until it is unmounted; 0 keeps nothing
+    /// Most bytes kept, in the volume, of what transformation links gave, also while it is not mounted; 0 keeps nothing
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]
     pub memo: u64,
     /// The directory of the keys that links may name (the stages encrypt and decrypt), as files of age-keygen that nobody else may read. Links that use
