@@ -43,7 +43,9 @@ pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use kept::Secret;
-pub use links::{LinkDefinition, LinkError, LinkOrder, OPENS, Opening, Pushed, Scope, ViewKind, is_unstored};
+pub use links::{
+    LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Opening, Pushed, Scope, ViewKind, is_unstored,
+};
 pub use message::say;
 pub use observe::{Change, Observer};
 pub use operations::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST, ListedEntry, decode as decode_entries};

@@ -30,6 +30,7 @@ pub(crate) use definition::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
 pub(crate) use drafts::Drafts;
 pub(crate) use members::Indexes;
+pub use memo::{MEMO, Memo};
 pub use opening::{OPENS, Opening};
 pub(crate) use pushed::Stacks;
 pub use pushed::{Pushed, Scope};

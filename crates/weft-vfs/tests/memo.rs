@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weft_store::sqlite::{self, check};
 use weft_store::{BlockHome, CheckOptions, Repair, Timestamp, VolumeOptions};
 use weft_vfs::{
-    Caller, Exported, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, SetAttributes, Vfs, ViewKind,
+    Caller, Exported, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Memo, Options, SetAttributes, Vfs, ViewKind,
 };
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -129,7 +129,15 @@ fn results_are_found_again_by_what_they_are_made_of() {
     let first = Text(reversed.0.split_inclusive(|byte| *byte == b'\n').next().expect("a line").to_vec());
     assert_eq!((volume.all("link"), volume.all("over it")), (reversed.clone(), first.clone()));
     assert_eq!(volume.results(), (2, 0));
+    let kept = |volume: &Volume, name: &[u8]| {
+        let ino = volume.vfs().lookup(Caller::ROOT, Ino::ROOT, name).expect("there").ino;
+        volume.vfs().memo(ino).expect("told")
+    };
+    let all = Some(Memo { bytes: reversed.0.len() as u64, is_complete: true });
+    assert_eq!((kept(&volume, b"link"), kept(&volume, b"file")), (all, None));
+    assert_eq!(all.map(|memo| Memo::decode(&memo.encode())), Some(all));
     volume.remount(options());
+    assert_eq!(kept(&volume, b"link"), all, "before anybody has read it");
     assert_eq!(volume.vfs().stats().memo_bytes, (reversed.0.len() + first.0.len()) as u64);
     let link = volume.vfs().lookup(Caller::ROOT, Ino::ROOT, b"link").expect("there");
     assert_eq!(link.size, reversed.0.len() as u64, "its length is known, too");
@@ -178,7 +186,9 @@ fn results_survive_a_daemon_that_is_killed_if_what_they_are_made_of_was_committe
     volume.file("other", &long);
     let half = volume.link("half", "/other", "rev | rev");
     volume.vfs().sync().expect("synced");
+    assert_eq!(volume.vfs().memo(half).expect("told"), None);
     assert_eq!(volume.vfs().read(half, 0, 1000).expect("read").to_vec(), long[..1000]);
+    assert!(volume.vfs().memo(half).expect("told").is_some_and(|memo| memo.bytes >= 1000 && !memo.is_complete));
     assert!(volume.vfs().stats().memo_bytes > reversed.0.len() as u64);
     volume.vfs().sync().expect("synced");
     volume.reopen(options());

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
-use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, OPENS, Vfs, ViewKind};
+use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Vfs, ViewKind};
 
 /// Permission bits of a link that is made; its targets may take some away.
 fn permissions(definition: &LinkDefinition) -> u32 {
@@ -27,8 +27,8 @@ fn permissions(definition: &LinkDefinition) -> u32 {
 pub fn run(arguments: &Link) -> Result<ExitCode> {
     if arguments.show {
         let [link] = &arguments.paths[..] else { return usage("--show tells of one link".into()) };
-        let order = read(link).with_context(|| format!("cannot tell of {}", link.display()))?;
-        tell(arguments, &order)?;
+        let (order, kept) = read(link).with_context(|| format!("cannot tell of {}", link.display()))?;
+        tell(arguments, &order, kept)?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some((link, targets)) = arguments.paths.split_last().filter(|(_, targets)| !targets.is_empty()) else {
@@ -175,20 +175,23 @@ pub fn resolved(path: &Path) -> Result<PathBuf> {
     Ok(parent.join(name))
 }
 
-/// What a link is made of.
-fn read(link: &OsStr) -> Result<LinkOrder> {
+/// What a link is made of, and what is kept of what it gives.
+fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     let Some(named) = link.to_str().filter(|named| in_volume(named).is_some()) else {
         let mut value = vec![0; 64 << 10];
         let len = match rustix::fs::getxattr(link, OsStr::from_bytes(LINK), &mut value[..]) {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => bail!("it is no transformation link"),
             len => len?,
         };
-        return LinkOrder::decode(&value[..len]).context("a later Weft has made it");
+        let order = LinkOrder::decode(&value[..len]).context("a later Weft has made it")?;
+        let memo = rustix::fs::getxattr(link, OsStr::from_bytes(MEMO), &mut value[..]);
+        return Ok((order, memo.ok().and_then(|len| Memo::decode(&value[..len]))));
     };
     let Place { opened, path } = Place::open(named, true)?;
-    let order = || -> Result<LinkOrder> {
+    let order = || -> Result<_> {
         let ino = find_itself(&opened.vfs, &path)?;
-        opened.vfs.link_order(ino)?.context("it is no transformation link")
+        let order = opened.vfs.link_order(ino)?.context("it is no transformation link")?;
+        Ok((order, opened.vfs.memo(ino)?))
     };
     let order = order();
     opened.close()?;
@@ -205,7 +208,19 @@ fn find_itself(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Ino> {
     }
 }
 
-fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
+/// Whether results are kept, and what is now.
+fn told(definition: &LinkDefinition, network: &Network, kept: Option<Memo>) -> String {
+    match kept {
+        _ if definition.view != ViewKind::File => if definition.memo { "on" } else { "off" }.into(),
+        _ if network.keeps().place => "not needed: any part is computed of the same part of the target".into(),
+        _ if !definition.memo => "off".into(),
+        Some(Memo { bytes, is_complete: true }) => format!("on, all {bytes} bytes are kept"),
+        Some(Memo { bytes, .. }) => format!("on, the first {bytes} bytes are kept"),
+        None => "on, nothing is kept now".into(),
+    }
+}
+
+fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
     let LinkDefinition { targets, network: text, write, memo, lazy, fuse: _, view } = &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
     let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
@@ -223,7 +238,7 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
             ViewKind::Members => json!("members"),
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
-        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "lazy": lazy, "gives": network.gives().name(), "stages": stages, "directory": directory });
+        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "gives": network.gives().name(), "stages": stages, "directory": directory });
         println!("{value:#}");
     } else if arguments.dot {
         print!("{}", picture::dot(&network, &shown));
@@ -233,7 +248,7 @@ fn tell(arguments: &Link, order: &LinkOrder) -> Result<()> {
         shown.iter().for_each(|target| println!("target   {target}"));
         println!("network  {text}");
         write.iter().for_each(|text| println!("write    {text}"));
-        println!("memo     {}", if *memo { "on" } else { "off" });
+        println!("memo     {}", told(&order.definition, &network, kept));
         println!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
         match view {
             ViewKind::File => {}

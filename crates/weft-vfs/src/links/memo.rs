@@ -8,6 +8,7 @@ use super::Version;
 use crate::blocking::Wait;
 use crate::error::Result;
 use crate::inode::Changed;
+use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::sync::Weak;
 use weft_store::{Ino, Kind};
@@ -20,6 +21,32 @@ const ATTRIBUTE: &str = "memo";
 
 /// What follows the key there: stages of another version may give something else.
 const STAGES: &[u8] = weft_transform::VERSION.as_bytes();
+
+/// The attribute of a transformation link that tells what is kept of what it gives, as [`Memo::encode`] writes it; none if nothing is.
+pub const MEMO: &[u8] = b"user.weft.memo";
+
+/// What is kept of what a link gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memo {
+    /// So many bytes, the first.
+    pub bytes: u64,
+    /// Whether that is all.
+    pub is_complete: bool,
+}
+
+impl Memo {
+    /// As text: the bytes in decimal, and whether they are `all` or the `first`.
+    pub fn encode(&self) -> Vec<u8> {
+        format!("{} {}", self.bytes, if self.is_complete { "all" } else { "first" }).into_bytes()
+    }
+
+    /// What [`Memo::encode`] made. None if it is anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Memo> {
+        let (bytes, which) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+        let is_complete = which == "all";
+        (is_complete || which == "first").then_some(Memo { bytes: bytes.parse().ok()?, is_complete })
+    }
+}
 
 /// A file without a name that is there as long as this.
 pub(super) struct Nameless {
@@ -49,6 +76,21 @@ enum Target {
 }
 
 impl Vfs {
+    /// What is kept of what `ino` gives; none if that is nothing, or it is no link, or leads nowhere. Computes nothing. `WouldBlock`, and as reading the store.
+    pub fn memo(&self, ino: Ino) -> Result<Option<Memo>> {
+        let version = self.run(|state| {
+            if state.inode(ino)?.row.kind != Kind::Transformation {
+                return Ok(None);
+            }
+            match state.resolve(ino) {
+                Ok(resolved) => Ok(Some(resolved.version)),
+                Err(Stop::Fail(_)) => Ok(None),
+                Err(miss) => Err(miss),
+            }
+        })?;
+        version.map_or(Ok(None), |version| self.views.memo(self, ino, &version))
+    }
+
     /// What the result of `version`, to which link `ino` leads, is known by. None if nothing tells that for now, such as while a target is changed and not committed
     /// yet, or ever: commands of the machine are not the same everywhere. `WouldBlock`, and as reading the store.
     pub(super) fn memo_key(&self, ino: Ino, version: Version) -> Result<Option<Key>> {

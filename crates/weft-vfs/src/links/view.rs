@@ -4,7 +4,7 @@
 //! the network of its own, with what it gave last, so that reads that overtake each other find it.
 
 use super::Version;
-use super::memo::{Key, Nameless};
+use super::memo::{Key, Memo, Nameless};
 use super::resolve::Length;
 use super::sources::{TargetError, Targets};
 use crate::caller::{Caller, MakeNode};
@@ -138,6 +138,11 @@ impl View {
     /// Bytes that it keeps.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.kept.as_ref().map_or(0, |kept| kept.len)
+    }
+
+    /// What it keeps.
+    pub(super) fn memo(&self) -> Memo {
+        Memo { bytes: self.kept_bytes(), is_complete: self.whole().is_some() }
     }
 
     /// Keeps it no longer.

@@ -6,7 +6,7 @@
 //! Locks: that of a view comes before that of the table, where one waits, and that before the state's. Nothing that holds a file is let go of under that of the table.
 
 use super::Version;
-use super::memo::{Key, Nameless};
+use super::memo::{Key, Memo, Nameless};
 use super::resolve::Resolved;
 use super::sources::Targets;
 use super::view::View;
@@ -172,6 +172,20 @@ impl Views {
         }
     }
 
+    /// What is kept of the result of `version`, to which link `ino` leads. As [`Vfs::memo_key`].
+    pub(super) fn memo(&self, vfs: &Vfs, ino: Ino, version: &Version) -> Result<Option<Memo>> {
+        let known = |table: &Table| table.views.get(version).map(|entry| (entry.view.clone(), entry.kept_bytes));
+        let found = known(&self.table.lock());
+        if let Some((view, bytes)) = found {
+            // Whoever has it computes the rest.
+            let memo = view.try_lock().map_or(Memo { bytes, is_complete: false }, |view| view.memo());
+            return Ok(Some(memo).filter(|memo| *memo != Memo::default()));
+        }
+        let Some(key) = vfs.memo_key(ino, *version)? else { return Ok(None) };
+        let bytes = self.table.lock().bytes_of(&key);
+        Ok(bytes.map(|bytes| Memo { bytes, is_complete: true }))
+    }
+
     /// Ends what runs of views that nobody reads at this moment, of half of them, those used longest ago first. Tells whether anything did.
     pub(super) fn rest(&self) -> bool {
         let _one = self.resting.lock();
@@ -239,6 +253,12 @@ impl Table {
 
     fn knows(&self, key: &Key) -> bool {
         self.complete.contains_key(key) || self.results.contains_key(key)
+    }
+
+    /// Bytes of the result that `key` tells.
+    fn bytes_of(&self, key: &Key) -> Option<u64> {
+        let of_view = self.complete.get(key).and_then(|version| self.views.get(version)).map(|entry| entry.kept_bytes);
+        of_view.or_else(|| self.results.get(key).map(|stored| stored.bytes))
     }
 
     /// The result that `key` tells, for `version`: that of another version, which has it, too, or one that belonged to none.

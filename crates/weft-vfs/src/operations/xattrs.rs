@@ -6,7 +6,7 @@ use crate::apply::{ACCESS_ACL, DEFAULT_ACL};
 use crate::attributes::SetXattr;
 use crate::error::{ErrorKind, Result};
 use crate::kept::KEPT;
-use crate::links::OPENS;
+use crate::links::{MEMO, OPENS};
 use crate::mutation::Mutation;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
@@ -42,6 +42,9 @@ impl Vfs {
         if name.as_bytes() == LINK {
             let order = self.link_order(ino)?;
             return order.map(|order| order.encode()).ok_or_else(|| ErrorKind::NoAttribute.into());
+        }
+        if name.as_bytes() == MEMO {
+            return self.memo(ino)?.map(|memo| memo.encode()).ok_or_else(|| ErrorKind::NoAttribute.into());
         }
         self.run(|state| {
             let value = state.xattrs(ino)?.map.get(&name).cloned();
@@ -156,7 +159,8 @@ impl State {
 
 /// The name of an attribute that is kept and not computed: nobody sets one that begins with [`DIGEST`], or [`LINK`]. `NotPermitted`.
 fn settable(name: &[u8]) -> Result<Name> {
-    if name.starts_with(DIGEST) || name == LINK { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
+    let is_told = name.starts_with(DIGEST) || name == LINK || name == MEMO;
+    if is_told { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
 }
 
 /// The name of an attribute in a namespace that is kept.
