@@ -85,6 +85,21 @@ pub enum Command {
     /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head -100'; 'weft stages' lists them. They run in this
     /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise.
     Run(Run),
+    /// Join stages of networks and ordinary commands, such as 'permute "$text" | wc'
+    ///
+    /// Stages run in this process and hand bytes on by reference; commands that are no stages can stand before and after them, and run in a shell. 'cat FILE...' at
+    /// the beginning names files to read. Exit code 0: all went well. 1: something failed, which is told.
+    Pipe(Pipe),
+    /// Print files one after the other, as cat(1) does
+    Cat(Cat),
+    /// Count lines, words and bytes, as wc(1) does
+    ///
+    /// Words are what lies between white space of POSIX's locale, whatever bytes they have.
+    Wc(Wc),
+    /// Print checksums of 16 bits and numbers of blocks, as sum(1) does
+    Sum(Sum),
+    /// Print all orders of the words of a text, one after the other, without anything between
+    Permute(Permute),
     /// Name networks, in a volume, for use in others as '@name'; or push them onto files that are in use
     ///
     /// A link is made of what the names stand for then; defining one anew changes no link. Works in a mounted volume, and in one that is not. What is pushed
@@ -198,6 +213,55 @@ pub struct Run {
     pub keys: Option<PathBuf>,
     /// Files to read one after the other instead of the standard input; '-' stands for that
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Pipe {
+    /// Stages and commands, joined by '|'
+    #[arg(value_name = "PIPELINE")]
+    pub text: String,
+}
+
+#[derive(Args)]
+pub struct Cat {
+    /// Files; '-', or none, stands for the standard input
+    pub files: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct Wc {
+    /// Print lines
+    #[arg(short, long)]
+    pub lines: bool,
+    /// Print words
+    #[arg(short, long)]
+    pub words: bool,
+    /// Print bytes
+    #[arg(short = 'c', long)]
+    pub bytes: bool,
+    /// Files; '-', or none, stands for the standard input
+    pub files: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct Sum {
+    /// BSD's algorithm and blocks of 1024 bytes, as without it
+    #[arg(short)]
+    pub r: bool,
+    /// System V's algorithm and blocks of 512 bytes
+    #[arg(short, long, overrides_with = "r")]
+    pub sysv: bool,
+    /// Files; '-', or none, stands for the standard input
+    pub files: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct Permute {
+    /// Bytes of a word
+    #[arg(short, long, value_name = "BYTES", default_value_t = 8)]
+    pub width: usize,
+    /// 1 to 16 words
+    pub text: OsString,
 }
 
 #[derive(Subcommand)]

@@ -14,6 +14,8 @@ mod mount;
 mod mounted;
 mod net;
 mod pages;
+mod pipe;
+mod programs;
 mod prove;
 mod run;
 mod scrub;
@@ -56,6 +58,11 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Net(arguments) => net::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Stages(arguments) => stages::run(&arguments),
+        Command::Pipe(arguments) => pipe::run(&arguments),
+        Command::Cat(arguments) => Ok(programs::cat(&arguments)),
+        Command::Wc(arguments) => Ok(programs::wc(&arguments)),
+        Command::Sum(arguments) => Ok(programs::sum(&arguments)),
+        Command::Permute(arguments) => programs::permute(&arguments),
         Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { dir } => pages::man(dir.as_deref()),
@@ -85,6 +92,10 @@ impl Command {
             | Command::Verify(_)
             | Command::Stats(_)
             | Command::Run(_)
+            | Command::Cat(_)
+            | Command::Wc(_)
+            | Command::Sum(_)
+            | Command::Permute(_)
             | Command::Net(Net::List { .. })
             | Command::Stages(_)
             | Command::Completions { .. }

@@ -4,7 +4,8 @@ use crate::exported::{command, library, wasm};
 use crate::language::{Call, NetworkError};
 use crate::stage::Stage;
 use crate::stages::{
-    archives, charsets, codecs, encryption, frames, hashes, maps, records, reversing, selecting, sorting, texts,
+    archives, charsets, codecs, encryption, frames, hashes, maps, permuting, records, reversing, selecting, sorting,
+    sums, texts,
 };
 
 /// A stage that networks can have.
@@ -202,6 +203,13 @@ pub const STAGES: &[Entry] = &[
         selecting::nl,
     ),
     entry(
+        "permute",
+        "permute [-w BYTES] TEXT",
+        "all orders of the words of a text",
+        "TEXT is 1 to 16 words of 8 bytes (-w: of so many). Each order of them comes once, without anything between: 80 bytes give 290304000. They ascend by the places that words have in TEXT. What the stage gets is not looked at.",
+        permuting::permute,
+    ),
+    entry(
         "replace",
         "replace [-i] REGEX TEXT",
         "put TEXT in the place of what matches",
@@ -235,6 +243,13 @@ pub const STAGES: &[Entry] = &[
         "sort lines",
         "As sort(1) in the C locale, by bytes; -n: by the number that they begin with, of any length; -r: the other way round; -u: of equal ones the first. More than 64 MiB of lines go through temporary files.",
         sorting::sort,
+    ),
+    entry(
+        "sum",
+        "sum [-r | -s]",
+        "a checksum of 16 bits, and the number of blocks",
+        "As sum(1) of its standard input: BSD's and blocks of 1024 bytes, or with -s System V's and blocks of 512.",
+        sums::sum,
     ),
     entry(
         "tac",

@@ -5,15 +5,15 @@ const PIECE: usize = 128;
 
 /// What was counted of a stream so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Words {
+pub struct Words {
     /// Words that have begun.
-    pub(crate) begun: u64,
+    pub begun: u64,
     is_in_word: bool,
 }
 
 impl Words {
     /// Adds those of the next `bytes`. White space is that of POSIX's locale.
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    pub fn add(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(PIECE) {
             self.begun += u64::from(!self.is_in_word && is_of_word(piece[0]));
             // Without branches, so that the compiler makes vectors of it.
@@ -26,10 +26,11 @@ impl Words {
 }
 
 /// The lines that end in `bytes`.
-pub(crate) fn lines(bytes: &[u8]) -> u64 {
+pub fn lines(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
+#[inline]
 fn is_of_word(byte: u8) -> bool {
     (byte != b' ') & (byte.wrapping_sub(b'\t') > b'\r' - b'\t')
 }

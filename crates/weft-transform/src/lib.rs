@@ -8,7 +8,7 @@ mod ahead;
 pub mod archive;
 mod arguments;
 pub mod catalog;
-mod counting;
+pub mod counting;
 pub mod expand;
 mod exported;
 mod flow;
@@ -29,6 +29,8 @@ pub use language::NetworkError;
 pub use network::{Described, Network, NoFiles};
 pub use run::{Reading, Run, RunError, Source, Sources};
 pub use stage::{Keeps, Shape, StageError};
+pub use stages::permuting::Permutations;
+pub use stages::sums::Sum;
 
 /// Which stages these are: others may give something else. Its last number is raised whenever a stage gives something else than before.
 pub const VERSION: &str = concat!("weft ", env!("CARGO_PKG_VERSION"), " stages 1");

@@ -159,6 +159,8 @@ const SAME: &[(&str, &str)] = &[
     ("hex", "od -An -v -tx1 | tr -d ' \\n'"),
     ("hex | upper | hex -d", "cat"),
     ("sha256", "sha256sum | cut -d ' ' -f 1"),
+    ("sum", "sum"),
+    ("sum -s", "sum -s"),
     ("blake3", "b3sum --no-names"),
     ("gzip | gzip -d", "cat"),
     ("zstd -19 | zstd -d", "cat"),

@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let keys = arguments.keys.as_deref();
     let mut given = Given { files: &arguments.files, modules: network.modules(), keys };
     for rope in Run::start(&network, &mut given).map_err(explained)? {
-        write_all(&rope.map_err(explained)?).context("cannot write to the standard output")?;
+        write_all(&rope.map_err(explained)?, stdout()).context("cannot write to the standard output")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -53,7 +53,7 @@ pub(super) fn said(text: &str, error: &NetworkError) -> String {
 }
 
 /// A file that cannot be read says so itself.
-fn explained(error: RunError) -> anyhow::Error {
+pub(super) fn explained(error: RunError) -> anyhow::Error {
     match error {
         RunError::Source(source) => source.into(),
         other => other.into(),
@@ -136,14 +136,13 @@ fn about(path: &std::path::Path, error: &io::Error) -> io::Error {
 }
 
 /// Writes all of `rope` from where it lies.
-fn write_all(rope: &Rope) -> io::Result<()> {
+pub(super) fn write_all(rope: &Rope, to: impl AsFd) -> io::Result<()> {
     /// What writev(2) takes at once.
     const PARTS_MAX: usize = 1024;
-    let stdout = stdout();
     let mut parts: VecDeque<&[u8]> = rope.slices().iter().map(|slice| &slice[..]).collect();
     while !parts.is_empty() {
         let next: Vec<IoSlice<'_>> = parts.iter().take(PARTS_MAX).map(|part| IoSlice::new(part)).collect();
-        let mut written = match rustix::io::writev(stdout.as_fd(), &next) {
+        let mut written = match rustix::io::writev(to.as_fd(), &next) {
             Ok(written) => written,
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),

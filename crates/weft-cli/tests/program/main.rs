@@ -9,5 +9,6 @@ mod helper;
 mod networks;
 mod pages;
 mod place;
+mod programs;
 mod transfer;
 mod tree;

@@ -1,0 +1,198 @@
+//! `weft pipe`: stages in this process, joined by reference, and ordinary commands before and after them.
+
+use super::run::{explained, said, write_all};
+use super::usage;
+use crate::arguments::Pipe;
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, stdin, stdout};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
+use weft_transform::{Network, Reading, Run, Source, Sources, catalog};
+
+/// Runs a pipeline.
+pub fn run(arguments: &Pipe) -> Result<ExitCode> {
+    let elements = split(&arguments.text, |byte| byte == b'|');
+    if let Some(empty) = elements.iter().position(|element| element.is_empty()) {
+        return usage(format!("nothing stands at place {} of the pipeline", empty + 1));
+    }
+    // What names files to read is no stage, and needs none after it.
+    let files = named_files(elements[0]);
+    let is_stage = |at: usize| at == 0 && files.is_some() || is_stage(elements[at]);
+    let Some(first) = (0..elements.len()).find(|at| is_stage(*at)) else {
+        return usage("none of that is a stage of Weft ('weft stages'): a shell joins ordinary commands".into());
+    };
+    // What follows a command is the shell's, whatever it is called.
+    let end = (first..elements.len()).find(|at| !is_stage(*at)).unwrap_or(elements.len());
+    let (before, after) = (&elements[..first], &elements[end..]);
+    let stages = &elements[first + usize::from(files.is_some())..end];
+    let text = if stages.is_empty() { "identity".into() } else { stages.join(" | ") };
+    let network = match Network::parse(&text) {
+        Ok(network) => network,
+        Err(error) => return usage(said(&text, &error)),
+    };
+    if network.files() > 0 {
+        return usage("stages that read numbered files are for 'weft run'".into());
+    }
+    join(&network, files.unwrap_or_default(), &before.join(" | "), &after.join(" | "))
+}
+
+/// Runs `network` between two pipelines of the shell, of which either may be empty.
+fn join(network: &Network, files: Vec<String>, before: &str, after: &str) -> Result<ExitCode> {
+    let mut giver = (!before.is_empty()).then(|| shell(before).stdout(Stdio::piped()).spawn()).transpose()?;
+    let mut taker = (!after.is_empty()).then(|| shell(after).stdin(Stdio::piped()).spawn()).transpose()?;
+    let given = giver.as_mut().and_then(|giver| giver.stdout.take());
+    let taken = taker.as_mut().and_then(|taker| taker.stdin.take());
+    let input: Box<dyn Source> = match given {
+        Some(given) => Box::new(Reading(given)),
+        None if files.is_empty() => Box::new(Reading(stdin())),
+        None => Box::new(Reading(Files { left: files.into_iter(), open: None })),
+    };
+    let ran = pump(network, Input(Some(input)), taken);
+    let (giver, taker) = (ended(giver)?, ended(taker)?);
+    ran?;
+    // A command whose reader has seen enough ends so, or the shell says that it did.
+    let is_enough =
+        |status: ExitStatus| status.signal().or(status.code().map(|code| code - 128)) == Some(libc::SIGPIPE);
+    let is_well = |status: ExitStatus| status.success() || is_enough(status);
+    for (command, status) in [(before, giver), (after, taker)] {
+        if let Some(status) = status.filter(|status| !is_well(*status)) {
+            bail!("the command '{command}' ended with {status}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives all that comes of `network` to `to`, or to the standard output, until nobody wants more.
+fn pump(network: &Network, mut input: Input, to: Option<ChildStdin>) -> Result<()> {
+    let stdout = stdout();
+    let to: BorrowedFd<'_> = to.as_ref().map_or(stdout.as_fd(), |to| to.as_fd());
+    for rope in Run::start(network, &mut input).map_err(explained)? {
+        match write_all(&rope.map_err(explained)?, to) {
+            Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => return Ok(()),
+            written => written.context("cannot write what the stages give")?,
+        }
+    }
+    Ok(())
+}
+
+fn shell(command: &str) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]);
+    shell
+}
+
+fn ended(child: Option<Child>) -> io::Result<Option<ExitStatus>> {
+    child.map(|mut child| child.wait()).transpose()
+}
+
+/// What a network reads: one thing, once.
+struct Input(Option<Box<dyn Source>>);
+
+impl Sources for Input {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        self.0.take().ok_or_else(|| io::Error::other("it was read already"))
+    }
+
+    fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
+        Err(io::Error::other("there are no numbered files"))
+    }
+}
+
+/// Files one after the other.
+struct Files {
+    left: std::vec::IntoIter<String>,
+    open: Option<(String, File)>,
+}
+
+impl Read for Files {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some((path, file)) = &mut self.open else {
+                let Some(path) = self.left.next() else { return Ok(0) };
+                let file = File::open(&path).map_err(|error| about(&path, &error))?;
+                self.open = Some((path, file));
+                continue;
+            };
+            match file.read(buffer).map_err(|error| about(path, &error))? {
+                0 => self.open = None,
+                len => return Ok(len),
+            }
+        }
+    }
+}
+
+fn about(path: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot read {path}: {error}"))
+}
+
+/// Whether an element begins as a stage does.
+fn is_stage(element: &str) -> bool {
+    let name = element.split(|byte: char| byte.is_whitespace() || byte == '(').next().unwrap_or_default();
+    const JOINS: [&str; 5] = ["tee", "concat", "merge", "zip", "interleave"];
+    catalog::STAGES.iter().any(|stage| stage.name == name) || JOINS.contains(&name) && element.contains('(')
+}
+
+/// The files of `cat FILE...`, if it is no more than that.
+fn named_files(element: &str) -> Option<Vec<String>> {
+    let mut words = split(element, |byte| byte.is_ascii_whitespace()).into_iter().filter(|word| !word.is_empty());
+    let is_cat = words.next() == Some("cat") && words.clone().all(|word| !word.starts_with('-'));
+    is_cat.then(|| words.map(unquoted).collect())
+}
+
+/// Splits `text` where `ends` says, but for what is in quotes or parentheses.
+fn split(text: &str, ends: impl Fn(u8) -> bool) -> Vec<&str> {
+    let (mut parts, mut begin, mut depth, mut quote, mut is_escaped) = (Vec::new(), 0, 0usize, None, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match (byte, quote) {
+            _ if is_escaped => is_escaped = false,
+            (b'\\', None | Some(b'"')) => is_escaped = true,
+            (byte, Some(open)) => quote = (byte != open).then_some(open),
+            (b'\'' | b'"', None) => quote = Some(byte),
+            (b'(', None) => depth += 1,
+            (b')', None) => depth = depth.saturating_sub(1),
+            (byte, None) if depth == 0 && ends(byte) => {
+                parts.push(text[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[begin..].trim());
+    parts
+}
+
+/// A word without its quotes.
+fn unquoted(word: &str) -> String {
+    let (mut text, mut quote, mut is_escaped) = (String::new(), None, false);
+    for letter in word.chars() {
+        match (letter, quote) {
+            (letter, _) if is_escaped => {
+                text.push(letter);
+                is_escaped = false;
+            }
+            ('\\', None | Some('"')) => is_escaped = true,
+            (letter, Some(open)) if letter == open => quote = None,
+            ('\'' | '"', None) => quote = Some(letter),
+            (letter, _) => text.push(letter),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_quotes_or_parentheses_joins_nothing() {
+        let parts = split(r#"cat 'a|b' "c\"|d" | tee(upper | rev, lower) | grep \|x"#, |byte| byte == b'|');
+        assert_eq!(parts, [r#"cat 'a|b' "c\"|d""#, "tee(upper | rev, lower)", r"grep \|x"]);
+        assert_eq!(named_files(parts[0]), Some(vec!["a|b".into(), "c\"|d".into()]));
+        assert_eq!((named_files("cat"), named_files("category x")), (Some(Vec::new()), None));
+        assert_eq!(named_files("cat -n x"), None);
+        assert!(is_stage("tee(upper, lower)") && !is_stage("tee file") && is_stage("wc -l") && !is_stage("wcx"));
+    }
+}

@@ -1,0 +1,76 @@
+//! `weft wc`: as wc(1), of bytes as POSIX's locale has them.
+
+use super::{STANDARD_INPUT, each_file, each_piece, open};
+use crate::arguments::Wc;
+use rustix::fs::{FileType, fstat, stat};
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
+use weft_transform::counting::{self, Words};
+
+/// Columns of what is read from something that has no length.
+const WIDTH_UNKNOWN: usize = 7;
+
+/// What was counted of a file, or of all.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    lines: u64,
+    words: u64,
+    bytes: u64,
+}
+
+/// Prints the counts of each file, and of all if they are several.
+pub fn wc(arguments: &Wc) -> ExitCode {
+    let all = !(arguments.lines || arguments.words || arguments.bytes);
+    let told = [all || arguments.lines, all || arguments.words, all || arguments.bytes];
+    let is_alone = arguments.files.len() < 2 && told.iter().filter(|told| **told).count() == 1;
+    let width = if is_alone { 1 } else { width(&arguments.files) };
+    let print = |counts: &Counts, name: Option<&OsStr>| {
+        let counts = [counts.lines, counts.words, counts.bytes].into_iter().zip(told).filter(|(_, told)| *told);
+        let columns: Vec<String> = counts.map(|(count, _)| format!("{count:width$}")).collect();
+        let name = name.map_or(String::new(), |name| format!(" {}", name.display()));
+        println!("{}{name}", columns.join(" "));
+    };
+    let mut total = Counts::default();
+    let code = each_file("wc", &arguments.files, |file| {
+        let opened = open(file)?;
+        let (mut counts, mut words) = (Counts::default(), Words::default());
+        let counted = each_piece(opened, |piece| {
+            counts.bytes += piece.len() as u64;
+            if told[0] {
+                counts.lines += counting::lines(piece);
+            }
+            if told[1] {
+                words.add(piece);
+            }
+        });
+        counts.words = words.begun;
+        // What could be read is told in any case.
+        print(&counts, (!arguments.files.is_empty()).then_some(file));
+        total = Counts {
+            lines: total.lines + counts.lines,
+            words: total.words + counts.words,
+            bytes: total.bytes + counts.bytes,
+        };
+        counted
+    });
+    if arguments.files.len() > 1 {
+        print(&total, Some(OsStr::new("total")));
+    }
+    code
+}
+
+/// How wide columns are: as wide as the length of all files, and no less than seven where something has none.
+fn width(files: &[OsString]) -> usize {
+    let standard_input = [OsString::from(STANDARD_INPUT)];
+    let files = if files.is_empty() { &standard_input } else { files };
+    let looks = files.iter().map(|file| if file == STANDARD_INPUT { fstat(std::io::stdin()) } else { stat(file) });
+    let (mut bytes, mut least) = (0, 1);
+    for look in looks.flatten() {
+        if FileType::from_raw_mode(look.st_mode) == FileType::RegularFile {
+            bytes += look.st_size;
+        } else {
+            least = WIDTH_UNKNOWN;
+        }
+    }
+    bytes.to_string().len().max(least)
+}
