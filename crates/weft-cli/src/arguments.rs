@@ -92,6 +92,12 @@ pub enum Command {
     Pipe(Pipe),
     /// Print files one after the other, as cat(1) does
     Cat(Cat),
+    /// Print lines in which an expression finds something, as grep(1) does
+    ///
+    /// Expressions are those of the regex crate, much as grep -E has them, and mean UTF-8. Exit code 0: something was found. 1: nothing was. 2: a file
+    /// could not be read, or the expression makes no sense.
+    #[command(disable_help_flag = true)]
+    Grep(Grep),
     /// Count lines, words and bytes, as wc(1) does
     ///
     /// Words are what lies between white space of POSIX's locale, whatever bytes they have.
@@ -224,6 +230,38 @@ pub struct Pipe {
 
 #[derive(Args)]
 pub struct Cat {
+    /// Files; '-', or none, stands for the standard input
+    pub files: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct Grep {
+    /// Print how many lines there are instead
+    #[arg(short, long)]
+    pub count: bool,
+    /// Letters are the same in upper and lower case
+    #[arg(short, long)]
+    pub ignore_case: bool,
+    /// Print the numbers of lines
+    #[arg(short = 'n', long)]
+    pub line_number: bool,
+    /// Print the lines in which nothing is found
+    #[arg(short = 'v', long)]
+    pub invert_match: bool,
+    /// Print no more than what is found, each on a line
+    #[arg(short, long)]
+    pub only_matching: bool,
+    /// Print names of files, also of one
+    #[arg(short = 'H', long)]
+    pub with_filename: bool,
+    /// Print no names of files
+    #[arg(short = 'h', long, conflicts_with = "with_filename")]
+    pub no_filename: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub help: Option<bool>,
+    /// A regular expression
+    pub pattern: String,
     /// Files; '-', or none, stands for the standard input
     pub files: Vec<OsString>,
 }

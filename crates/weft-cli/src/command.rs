@@ -60,6 +60,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Stages(arguments) => stages::run(&arguments),
         Command::Pipe(arguments) => pipe::run(&arguments),
         Command::Cat(arguments) => Ok(programs::cat(&arguments)),
+        Command::Grep(arguments) => programs::grep(&arguments),
         Command::Wc(arguments) => Ok(programs::wc(&arguments)),
         Command::Sum(arguments) => Ok(programs::sum(&arguments)),
         Command::Permute(arguments) => programs::permute(&arguments),
@@ -93,6 +94,7 @@ impl Command {
             | Command::Stats(_)
             | Command::Run(_)
             | Command::Cat(_)
+            | Command::Grep(_)
             | Command::Wc(_)
             | Command::Sum(_)
             | Command::Permute(_)

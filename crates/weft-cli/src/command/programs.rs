@@ -1,11 +1,13 @@
 //! Programs that do what those of the same names do on any machine, by the code that stages of networks have.
 
 mod cat;
+mod grep;
 mod permute;
 mod sum;
 mod wc;
 
 pub use cat::cat;
+pub use grep::grep;
 pub use permute::permute;
 pub use sum::sum;
 pub use wc::wc;

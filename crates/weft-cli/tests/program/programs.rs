@@ -57,6 +57,61 @@ fn programs_print_what_those_of_the_machine_do() {
 }
 
 #[test]
+fn grep_prints_what_the_machines_does() {
+    let place = Place::new();
+    let lines: String = (0..40_000).map(|number| format!("line {number} of {}\n", number * 7919 % 1000)).collect();
+    let long = format!("{}x\nshort\n{}", "y".repeat(700_000), "z".repeat(300_000));
+    for (name, content) in [
+        ("lines", lines.as_bytes()),
+        ("empty", b""),
+        ("ends", b"a\n\nb a\nA b\na"),
+        ("long", long.as_bytes()),
+        ("binary", b"text\n\0a\nb\n"),
+    ] {
+        fs::write(place.path(name), content).unwrap();
+    }
+    fs::create_dir(place.path("directory")).unwrap();
+    let cases: &[&[&str]] = &[
+        &["99", "lines"],
+        &["-c", "99", "lines", "empty"],
+        &["-n", "^line 39..9 ", "lines"],
+        &["-v", "-n", "[0-8]$", "lines"],
+        &["-vc", "of 1", "lines"],
+        &["-o", "[0-9]+", "lines"],
+        &["-on", "1.1", "lines", "ends"],
+        &["-ho", "1.1", "lines", "ends"],
+        &["a", "ends"],
+        &["-i", "a", "ends"],
+        &["-in", "A$", "ends"],
+        &["-v", "a", "ends"],
+        &["-c", "", "ends"],
+        &["-n", "^$", "ends"],
+        &["-vn", "^$", "ends"],
+        &["a\\s*b", "ends"],
+        &["-v", "a\\s+b", "ends"],
+        &["-H", "short", "long"],
+        &["-c", "x$", "long"],
+        &["-cv", "x", "long"],
+        &["a", "binary"],
+        &["-c", "a", "binary"],
+        &["nothing like that", "lines"],
+        &["a", "ends", "nothing", "empty"],
+        &["a", "directory", "ends"],
+        &["a", "-", "ends"],
+        &["-n", "a"],
+    ];
+    for arguments in cases {
+        let theirs = said(&run(&place, &[&["grep", "-E"], *arguments].concat(), Some("ends")));
+        let ours = said(&run(&place, &[&["weft", "grep"], *arguments].concat(), Some("ends")));
+        let named = |text: &str| text.replace("grep: ", "weft grep: ");
+        assert_eq!(ours, (named(&theirs.0), named(&theirs.1), theirs.2), "{arguments:?}");
+    }
+    let only_regex = said(&run(&place, &["weft", "grep", "-n", r"\Ab|A b\z", "ends"], None));
+    assert_eq!(only_regex, ("3:b a\n4:A b\n".into(), String::new(), Some(0)));
+    place.weft(&["grep", "(", "ends"]).misused(&["no regular expression"]);
+}
+
+#[test]
 fn every_order_of_words_is_printed_once() {
     let place = Place::new();
     let all = place.weft(&["permute", "-w", "2", "aabbcc"]).well();
