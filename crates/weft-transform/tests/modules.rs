@@ -203,7 +203,7 @@ fn arguments_are_checked_when_the_network_is_read() {
     assert_eq!(network.files(), 4);
     assert_eq!(network.modules().iter().copied().collect::<Vec<_>>(), [1, 2, 3]);
     assert!(network.is_exported() && network.is_repeatable());
-    for of_the_machine in ["exec cat", "upper | library $1", "tee(exec cat, upper)"] {
+    for of_the_machine in ["exec cat", "upper | library $1", "concat(exec cat, upper)"] {
         assert!(!Network::parse(of_the_machine).expect("it makes sense").is_repeatable(), "{of_the_machine}");
     }
     let undone = Network::parse("rot13 | wasm -p -u 'wasm -p $3' $2").unwrap().inverse().expect("can be undone");
