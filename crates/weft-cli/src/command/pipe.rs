@@ -1,14 +1,14 @@
 //! `weft pipe`: stages in this process, joined by reference, and ordinary commands before and after them.
 
-use super::run::{explained, said, write_all};
+use super::run::{Files, explained, said, write_all};
 use super::usage;
 use crate::arguments::Pipe;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
-use std::fs::File;
-use std::io::{self, Read, stdin, stdout};
+use std::io::{self, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use weft_transform::{Network, Reading, Run, Source, Sources, catalog};
 
@@ -47,8 +47,7 @@ fn join(network: &Network, files: Vec<String>, before: &str, after: &str) -> Res
     let taken = taker.as_mut().and_then(|taker| taker.stdin.take());
     let input: Box<dyn Source> = match given {
         Some(given) => Box::new(Reading(given)),
-        None if files.is_empty() => Box::new(Reading(stdin())),
-        None => Box::new(Reading(Files { left: files.into_iter(), open: None })),
+        None => Box::new(Reading(Files::of(files.into_iter().map(PathBuf::from)))),
     };
     let ran = pump(network, Input(Some(input)), taken);
     let (giver, taker) = (ended(giver)?, ended(taker)?);
@@ -99,33 +98,6 @@ impl Sources for Input {
     fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
         Err(io::Error::other("there are no numbered files"))
     }
-}
-
-/// Files one after the other.
-struct Files {
-    left: std::vec::IntoIter<String>,
-    open: Option<(String, File)>,
-}
-
-impl Read for Files {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let Some((path, file)) = &mut self.open else {
-                let Some(path) = self.left.next() else { return Ok(0) };
-                let file = File::open(&path).map_err(|error| about(&path, &error))?;
-                self.open = Some((path, file));
-                continue;
-            };
-            match file.read(buffer).map_err(|error| about(path, &error))? {
-                0 => self.open = None,
-                len => return Ok(len),
-            }
-        }
-    }
-}
-
-fn about(path: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot read {path}: {error}"))
 }
 
 /// Whether an element begins as a stage does.

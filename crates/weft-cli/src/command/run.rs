@@ -86,16 +86,11 @@ struct Given<'a> {
 impl Sources for Given<'_> {
     fn input(&mut self) -> io::Result<Box<dyn Source>> {
         let is_data = |(number, _): &(usize, &PathBuf)| !self.modules.contains(number);
-        let mut left: VecDeque<PathBuf> =
-            self.files.iter().enumerate().filter(is_data).map(|(_, path)| path.clone()).collect();
-        if left.is_empty() {
-            left.push_back(PathBuf::from("-"));
-        }
-        Ok(Box::new(Reading(Files { left, open: None })))
+        Ok(Box::new(Reading(Files::of(self.files.iter().enumerate().filter(is_data).map(|(_, path)| path.clone())))))
     }
 
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        Ok(Box::new(Reading(Files { left: [self.files[number].clone()].into(), open: None })))
+        Ok(Box::new(Reading(Files::of([self.files[number].clone()].into_iter()))))
     }
 
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
@@ -105,9 +100,20 @@ impl Sources for Given<'_> {
 }
 
 /// Files that are read one after the other.
-struct Files {
+pub(super) struct Files {
     left: VecDeque<PathBuf>,
     open: Option<(PathBuf, Box<dyn Read + Send>)>,
+}
+
+impl Files {
+    /// `files`, of which `-` is the standard input; or that, if there are none.
+    pub(super) fn of(files: impl Iterator<Item = PathBuf>) -> Files {
+        let mut left: VecDeque<PathBuf> = files.collect();
+        if left.is_empty() {
+            left.push_back(PathBuf::from("-"));
+        }
+        Files { left, open: None }
+    }
 }
 
 impl Read for Files {
