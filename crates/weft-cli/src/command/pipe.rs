@@ -4,7 +4,6 @@ use super::run::{Files, explained, said, write_all};
 use super::usage;
 use crate::arguments::Pipe;
 use anyhow::{Context, Result, bail};
-use rustix::io::Errno;
 use std::io::{self, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -70,7 +69,7 @@ fn pump(network: &Network, mut input: Input, to: Option<ChildStdin>) -> Result<(
     let to: BorrowedFd<'_> = to.as_ref().map_or(stdout.as_fd(), |to| to.as_fd());
     for rope in Run::start(network, &mut input).map_err(explained)? {
         match write_all(&rope.map_err(explained)?, to) {
-            Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written.context("cannot write what the stages give")?,
         }
     }

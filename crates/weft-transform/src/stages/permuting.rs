@@ -25,20 +25,26 @@ pub struct Permutations {
 }
 
 impl Permutations {
-    /// Those of `text`, cut into words of `word_bytes` (not 0). None if it is not a number of whole ones, from 1 to 16.
+    /// Those of `text`, cut into words of `word_bytes`. None if it is not a number of whole ones, from 1 to 16.
     pub fn new(text: &[u8], word_bytes: usize) -> Option<Permutations> {
-        let count = text.len() / word_bytes;
+        let count = text.len().checked_div(word_bytes)?;
         let fits = (1..=WORDS_MAX).contains(&count) && count * word_bytes == text.len();
         fits.then(|| Permutations { words: text.to_vec(), word_bytes, order: Some((0..count).collect()) })
     }
 
-    /// Bytes of each.
-    pub fn bytes(&self) -> usize {
-        self.words.len()
+    /// The bytes of as many as are near `piece` bytes, and of one at least.
+    pub fn bytes_near(&self, piece: usize) -> usize {
+        (piece / self.words.len()).max(1) * self.words.len()
+    }
+
+    /// Writes the next ones over `to`, as many as it has room for. How many bytes those have: none when there are no more.
+    pub fn fill(&mut self, to: &mut [u8]) -> usize {
+        let bytes = self.words.len();
+        bytes * to.chunks_exact_mut(bytes).map_while(|to| self.next(to).then_some(())).count()
     }
 
     /// Writes the next one over `to`, which has room for it. False if there is none.
-    pub fn next(&mut self, to: &mut [u8]) -> bool {
+    fn next(&mut self, to: &mut [u8]) -> bool {
         let Some(order) = &mut self.order else { return false };
         let places = to.chunks_exact_mut(self.word_bytes).zip(order.iter());
         if self.word_bytes == WORD_BYTES {
@@ -63,10 +69,9 @@ impl Permutations {
 
 impl Running for Permutations {
     fn advance(&mut self, _: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
-        let bytes = self.bytes();
-        let mut piece = Buffer::any(PIECE_BYTES.max(bytes) / bytes * bytes);
-        let count = piece.chunks_exact_mut(bytes).map_while(|to| self.next(to).then_some(())).count();
-        output.push(filled(piece, count * bytes));
+        let mut piece = Buffer::any(self.bytes_near(PIECE_BYTES));
+        let len = self.fill(&mut piece);
+        output.push(filled(piece, len));
         Ok(if self.order.is_some() { Progress::HasMore } else { Progress::Ended })
     }
 }
@@ -76,7 +81,7 @@ pub(crate) fn permute(call: &Call) -> Result<Stage, NetworkError> {
     let word_bytes = arguments.value('w', "a number of bytes")?.unwrap_or(WORD_BYTES);
     let text = arguments.operand("the text")?;
     let message = || format!("the text is 1 to {WORDS_MAX} words of {word_bytes} bytes");
-    let permutations = (word_bytes > 0).then(|| Permutations::new(text.text.as_bytes(), word_bytes)).flatten();
+    let permutations = Permutations::new(text.text.as_bytes(), word_bytes);
     let permutations = permutations.ok_or_else(|| NetworkError::new(message(), text.at))?;
     arguments.end()?;
     Ok(Stage::new(move || permutations.clone()))
@@ -91,7 +96,7 @@ mod tests {
     fn every_order_comes_once_and_in_order() {
         let mut permutations = Permutations::new(b"abcde", 1).expect("words");
         let (mut orders, mut next) = (Vec::new(), [0; 5]);
-        while permutations.next(&mut next) {
+        while permutations.fill(&mut next) > 0 {
             orders.push(next);
         }
         assert_eq!((orders.len(), orders[0], orders[119]), (120, *b"abcde", *b"edcba"));

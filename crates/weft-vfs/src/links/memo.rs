@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::inode::Changed;
 use crate::stop::Stop;
 use crate::volume::Vfs;
+use std::collections::HashMap;
 use std::sync::Weak;
 use weft_store::{Ino, Kind};
 
@@ -94,20 +95,32 @@ impl Vfs {
     /// What the result of `version`, to which link `ino` leads, is known by. None if nothing tells that for now, such as while a target is changed and not committed
     /// yet, or ever: commands of the machine are not the same everywhere. `WouldBlock`, and as reading the store.
     pub(super) fn memo_key(&self, ino: Ino, version: Version) -> Result<Option<Key>> {
+        self.key_of(ino, version, &mut HashMap::new())
+    }
+
+    /// The same, with those that were found on the way: links may lead to the same one in many ways.
+    fn key_of(&self, ino: Ino, version: Version, found: &mut HashMap<Version, Key>) -> Result<Option<Key>> {
+        if let Some(key) = found.get(&version) {
+            return Ok(Some(*key));
+        }
         let Some((mut content, targets)) = self.made_of(ino, version)? else { return Ok(None) };
         self.may_wait(Wait::Read)?;
         for target in targets {
             let (kind, digest) = match target {
                 Target::File(file) => (b'f', self.store.content_digest(file)?),
-                Target::Link(link, version) => (b'l', self.memo_key(link, version)?),
+                Target::Link(link, version) => (b'l', self.key_of(link, version, found)?),
             };
             let Some(digest) = digest else { return Ok(None) };
             content.push(kind);
             content.extend(digest);
         }
         // The digests are those of what the link led to all the time.
-        let is_still = self.made_of(ino, version)?.is_some();
-        Ok(is_still.then(|| weft_digest::digest(&content)))
+        if self.made_of(ino, version)?.is_none() {
+            return Ok(None);
+        }
+        let key = weft_digest::digest(&content);
+        found.insert(version, key);
+        Ok(Some(key))
     }
 
     /// What tells the network of link `ino`, and its targets, if it leads to `version` and all that is committed.

@@ -295,9 +295,7 @@ impl State {
                     resolved.writing = through(resolved.writing, inner.writing);
                 }
                 resolved.causes.extend(inner.causes.iter().cloned());
-                let row = self.inode(target)?.row.clone();
-                let permissions = row.permissions & inner.permissions();
-                Ok(((inner.mtime, inner.ctime), rights(&InodeRow { permissions, ..row }, false, owner)))
+                Ok(((inner.mtime, inner.ctime), self.rights_of_link(target, &inner, owner)?))
             }
             Kind::Directory if !wants_directory => Err(ErrorKind::IsDirectory.into()),
             Kind::File if wants_directory => Err(ErrorKind::NotDirectory.into()),
@@ -401,7 +399,7 @@ impl State {
                 continue;
             }
             let name = Name::new(&name)?;
-            self.follows_from(at, &name, causes)?;
+            self.follows_from(at, Of::Name(name.clone()), causes)?;
             let found = self.within(at, &name)?;
             if self.inode(found)?.row.kind != Kind::Symlink {
                 way.push(at);
@@ -435,8 +433,14 @@ impl State {
             return Err(ErrorKind::NotDirectory.into());
         }
         causes.extend(view.causes.iter().cloned());
-        let row = self.inode(at)?.row.clone();
-        Ok(rights(&InodeRow { permissions: row.permissions & view.permissions(), ..row }, false, owner) & SEARCH)
+        Ok(self.rights_of_link(at, &view, owner)? & SEARCH)
+    }
+
+    /// What the classes of `owner` may do with link `ino`, which leads to `resolved`, as permission bits.
+    fn rights_of_link(&mut self, ino: Ino, resolved: &Resolved, owner: Owner) -> Result<u32, Stop> {
+        let row = self.inode(ino)?.row.clone();
+        let permissions = row.permissions & resolved.permissions();
+        Ok(rights(&InodeRow { permissions, ..row }, false, owner))
     }
 
     /// Whether inode `ino` has an access control list beyond its permission bits.

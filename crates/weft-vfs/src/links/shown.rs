@@ -73,27 +73,17 @@ impl State {
         }
     }
 
-    /// Adds to `causes` what it follows from what `name` in `place`, a directory or a view, is.
-    pub(super) fn follows_from(&mut self, place: Ino, name: &Name, causes: &mut Vec<Cause>) -> Result<(), Stop> {
+    /// Adds to `causes` what it follows from what a name in `place`, a directory or a view, names, or which names there are.
+    pub(super) fn follows_from(&mut self, place: Ino, of: Of, causes: &mut Vec<Cause>) -> Result<(), Stop> {
         if self.inode(place)?.row.kind != Kind::Transformation {
-            causes.push((place, Of::Name(name.clone())));
+            causes.push((place, of));
             return Ok(());
         }
         match self.source_of(place)? {
-            Seen::Directory { source, renames: false } => self.follows_from(source, name, causes),
-            Seen::Directory { source, renames: true } => self.follows_from_names(source, causes),
+            Seen::Directory { source, renames } => {
+                self.follows_from(source, if renames { Of::Names } else { of }, causes)
+            }
             // It follows from the archive, as the view does.
-            Seen::Archive(_) => Ok(()),
-        }
-    }
-
-    fn follows_from_names(&mut self, place: Ino, causes: &mut Vec<Cause>) -> Result<(), Stop> {
-        if self.inode(place)?.row.kind != Kind::Transformation {
-            causes.push((place, Of::Names));
-            return Ok(());
-        }
-        match self.source_of(place)? {
-            Seen::Directory { source, .. } => self.follows_from_names(source, causes),
             Seen::Archive(_) => Ok(()),
         }
     }

@@ -154,8 +154,6 @@ impl Vfs {
                 let _ = self.commit();
             }
             self.views.end(self);
-        }
-        if !self.options.read_only {
             let target = {
                 let state = self.state.lock();
                 state.counters.op

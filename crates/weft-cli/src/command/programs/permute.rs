@@ -12,17 +12,12 @@ use weft_transform::Permutations;
 /// Writes them, without anything between.
 pub fn permute(arguments: &Permute) -> Result<ExitCode> {
     let text = arguments.text.as_bytes();
-    let permutations = (arguments.width > 0).then(|| Permutations::new(text, arguments.width)).flatten();
-    let Some(mut permutations) = permutations else {
+    let Some(mut permutations) = Permutations::new(text, arguments.width) else {
         return usage(format!("the text is 1 to 16 words of {} bytes", arguments.width));
     };
-    let bytes = permutations.bytes();
-    let mut piece = vec![0; PIECE_BYTES.max(bytes) / bytes * bytes];
-    loop {
-        let count = piece.chunks_exact_mut(bytes).map_while(|to| permutations.next(to).then_some(())).count();
-        if count == 0 {
-            return Ok(ExitCode::SUCCESS);
-        }
-        stdout().write_all(&piece[..count * bytes]).context("cannot write to the standard output")?;
+    let mut piece = vec![0; permutations.bytes_near(PIECE_BYTES)];
+    while let len @ 1.. = permutations.fill(&mut piece) {
+        stdout().write_all(&piece[..len]).context("cannot write to the standard output")?;
     }
+    Ok(ExitCode::SUCCESS)
 }
