@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_store::sqlite::{self, check};
 use weft_store::{BlockHome, CheckOptions, Repair, Timestamp, VolumeOptions};
-use weft_vfs::{
-    Caller, Exported, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Memo, Options, SetAttributes, Vfs, ViewKind,
-};
+use weft_vfs::{Caller, Exported, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Memo, Options, SetAttributes, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 
@@ -71,15 +69,7 @@ impl Volume {
     }
 
     fn link(&self, name: &str, target: &str, network: &str) -> Ino {
-        let definition = LinkDefinition {
-            targets: vec![target.into()],
-            network: network.into(),
-            write: None,
-            memo: true,
-            lazy: false,
-            fuse: true,
-            view: ViewKind::File,
-        };
+        let definition = LinkDefinition::new(vec![target.into()], network);
         self.vfs().make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, &definition).expect("made").ino
     }
 

@@ -210,6 +210,12 @@ impl Looks {
 }
 
 impl LinkDefinition {
+    /// A link to `targets` that looks like a file, and is as links are if nothing else is said.
+    pub fn new(targets: Vec<Vec<u8>>, network: impl Into<String>) -> LinkDefinition {
+        let (network, view) = (network.into(), ViewKind::File);
+        LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view }
+    }
+
     /// Whether a link can be made of it.
     pub fn check(&self) -> Result<(), LinkError> {
         if let Some(bad) = self.targets.iter().find(|path| !path.starts_with(b"/") || path.contains(&0)) {
@@ -306,9 +312,7 @@ impl LinkDefinition {
 
     /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft may understand.
     pub fn decode(bytes: &[u8]) -> Option<LinkDefinition> {
-        let (targets, network, view) = (Vec::new(), String::new(), ViewKind::File);
-        let mut definition =
-            LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view };
+        let mut definition = LinkDefinition::new(Vec::new(), "");
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).ok();
         let mut words = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let mut has_network = false;
@@ -470,9 +474,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let link = |targets: &[&str], network: &str| {
-            let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-            let network = network.into();
-            LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view: ViewKind::File }
+            LinkDefinition::new(targets.iter().map(|path| path.as_bytes().to_vec()).collect(), network)
         };
         let written =
             |network, write: &str| LinkDefinition { write: Some(write.into()), ..link(&["/a"], network) }.check();

@@ -3,7 +3,7 @@
 //! Each is a link that is in memory alone, made of the file or of the one pushed before it. A way in asks what a file is seen as ([`Vfs::seen`]), and works
 //! on that; whoever names the file within the volume (links, digests, other ways in) means the file itself.
 
-use super::definition::{self, Link, LinkDefinition, ViewKind};
+use super::definition::{self, Link, LinkDefinition};
 use super::unstored::{is_unstored, unstored_number};
 use crate::attributes::Attributes;
 use crate::blocking::{self, Wait};
@@ -164,8 +164,7 @@ impl Vfs {
         }
         let mut targets = vec![b"/".to_vec()];
         targets.extend(pushed.code.iter().cloned());
-        let (network, view) = (pushed.network.clone(), ViewKind::File);
-        let definition = LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view };
+        let definition = LinkDefinition::new(targets, pushed.network.clone());
         definition.check().map_err(|_| ErrorKind::Invalid)?;
         let network = definition.parse().ok_or(ErrorKind::Invalid)?;
         // Whatever else it named would be read as data.

@@ -8,14 +8,13 @@ use weft_store::VolumeOptions;
 use weft_transform::{Network, NoFiles};
 use weft_vfs::{
     Caller, Change, Credentials, ErrorKind, FileId, Ino, Keys, LinkDefinition, OPENS, Observer, Opening, Options,
-    Pushed, Scope, SetAttributes, ViewKind,
+    Pushed, Scope, SetAttributes,
 };
 
 const DRAFT: Opening = Opening::Draft { is_measured: true };
 
 fn definition(target: &str, network: &str) -> LinkDefinition {
-    let (targets, network) = (vec![target.as_bytes().to_vec()], network.into());
-    LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view: ViewKind::File }
+    LinkDefinition::new(vec![target.as_bytes().to_vec()], network)
 }
 
 impl Volume {

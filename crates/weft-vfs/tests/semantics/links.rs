@@ -11,15 +11,7 @@ use weft_vfs::{
 
 pub(crate) fn definition(targets: &[&str], network: &str) -> LinkDefinition {
     let targets = targets.iter().map(|path| path.as_bytes().to_vec()).collect();
-    LinkDefinition {
-        targets,
-        network: network.into(),
-        write: None,
-        memo: true,
-        lazy: false,
-        fuse: true,
-        view: ViewKind::File,
-    }
+    LinkDefinition::new(targets, network)
 }
 
 impl Volume {
