@@ -23,6 +23,11 @@ impl Block {
         Block { memory: Arc::new(memory) }
     }
 
+    /// The bytes that `owner` has, without copying them; it is dropped with the block. It is asked for them once.
+    pub fn of_owner<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Block {
+        Block::of_memory(Memory::lent(owner))
+    }
+
     /// Copies `bytes` into a new block.
     pub fn copy_of(bytes: &[u8]) -> Block {
         Buffer::copy_of(bytes).freeze()
@@ -88,7 +93,7 @@ impl Slice {
     /// The bytes, to be edited where they lie, if nobody else can reach any of their block.
     pub fn alone(&mut self) -> Option<&mut [u8]> {
         let memory = Arc::get_mut(&mut self.block.memory)?;
-        Some(&mut memory[self.start..self.start + self.len])
+        Some(&mut memory.own()?[self.start..self.start + self.len])
     }
 }
 
@@ -150,6 +155,25 @@ mod tests {
         let other = part.clone();
         assert!(part.alone().is_none());
         assert_eq!(&*other, b"BC");
+    }
+
+    #[test]
+    fn what_is_lent_is_read_in_place_never_edited_and_dropped_with_the_block() {
+        let owner = Arc::new(vec![7u8; 100]);
+        struct Lender(Arc<Vec<u8>>);
+        impl AsRef<[u8]> for Lender {
+            fn as_ref(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        let mut part = Block::of_owner(Lender(owner.clone())).slice(10..20);
+        assert_eq!(part.as_ptr(), owner[10..].as_ptr());
+        assert!(part.alone().is_none(), "it is the owner's");
+        let other = part.clone();
+        drop(part);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        drop(other);
+        assert_eq!(Arc::strong_count(&owner), 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A [`Buffer`] is bytes that one owner edits; frozen, it is a block. A [`Block`] is bytes that nobody can edit once it
 //! exists; a [`Slice`] is part of a block; a
 //! [`Rope`] is a list of slices (the buffer aggregate of IO-Lite, Pai, Druschel and Zwaenepoel,
-//! OSDI 1999). Cloning any of them copies no bytes. This crate knows no other crate of Weft.
+//! OSDI 1999). Cloning any of them copies no bytes. Blocks may lie where other processes read them ([`shared`]). This crate knows no other crate of Weft.
 //!
 //! Invariant: no bytes reachable through a `Block`, `Slice` or `Rope` ever change.
 
@@ -13,6 +13,7 @@ mod copies;
 mod memory;
 pub mod pool;
 mod rope;
+pub mod shared;
 
 pub use block::{Block, Slice};
 pub use buffer::Buffer;

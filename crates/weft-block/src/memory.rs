@@ -1,10 +1,12 @@
 //! What bytes lie in: among small objects if they are few, else in pages of their own, which start at a multiple of
-//! [`ALIGNMENT`] and come back to the pool when nobody has them any more. Long-lived blocks among small objects would leave
+//! [`ALIGNMENT`] and come back to the pool when nobody has them any more; or what somebody else owns and lends. Long-lived blocks among small objects would leave
 //! gaps that nothing fits into.
 
 use crate::pool;
 use memmap2::MmapMut;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 /// Where memory of long buffers starts: at a multiple of this, so that devices read and write it without a copy.
 pub const ALIGNMENT: usize = 4096;
@@ -17,6 +19,7 @@ pub const ALIGNED_MIN: usize = 16 << 10;
 pub(crate) enum Memory {
     Heap(Heap),
     Mapped(Mapped),
+    Lent(Lent),
 }
 
 /// From the allocator; the bytes follow `start` others.
@@ -33,6 +36,49 @@ pub(crate) struct Mapped {
     len: usize,
 }
 
+/// Bytes of `owner`, as it told them once. Nobody edits them.
+pub(crate) struct Lent {
+    bytes: NonNull<[u8]>,
+    /// Comes from a box, and goes back into it to be dropped: as long as it is in one, nobody else may have pointers into it.
+    owner: NonNull<dyn Send + Sync>,
+}
+
+// SAFETY: it is no more than shared bytes and their owner, both of which may go anywhere.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+impl Lent {
+    fn of<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Lent {
+        let owner = NonNull::from(Box::leak(Box::new(owner)));
+        // SAFETY: it was just made, and nobody else knows of it.
+        let bytes = unsafe { owner.as_ref() }.as_ref();
+        // They are borrowed from what nobody reaches from here on, neither to change nor to move it, before it is dropped.
+        Lent { bytes: NonNull::from(bytes), owner }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: it came from a box, and what borrowed from it is gone.
+        drop(unsafe { Box::from_raw(self.owner.as_ptr()) });
+    }
+}
+
+impl Deref for Lent {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: see `of`; the owner is dropped after whatever borrows from this.
+        unsafe { self.bytes.as_ref() }
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lent({} bytes)", self.len())
+    }
+}
+
 impl Default for Memory {
     fn default() -> Memory {
         Memory::of(Vec::new())
@@ -40,9 +86,25 @@ impl Default for Memory {
 }
 
 impl Memory {
+    /// Only blocks are of such memory, and those are not edited.
+    const NEVER_LENT: &str = "what is lent is not edited";
+
     /// What `bytes` lie in already.
     pub(crate) fn of(bytes: Vec<u8>) -> Memory {
         Memory::Heap(Heap { all: bytes, start: 0 })
+    }
+
+    /// What `owner` has, as long as it is needed.
+    pub(crate) fn lent<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Memory {
+        Memory::Lent(Lent::of(owner))
+    }
+
+    /// Its bytes, to be edited by their only owner; none if they are somebody else's.
+    pub(crate) fn own(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Memory::Heap(_) | Memory::Mapped(_) => Some(self),
+            Memory::Lent(_) => None,
+        }
     }
 
     /// Room for `capacity` bytes.
@@ -62,6 +124,7 @@ impl Memory {
         match &mut memory {
             Memory::Heap(heap) => heap.all.resize(heap.start + len, 0),
             Memory::Mapped(mapped) => mapped.len = len,
+            Memory::Lent(_) => unreachable!("{}", Memory::NEVER_LENT),
         }
         memory
     }
@@ -78,6 +141,7 @@ impl Memory {
         match self {
             Memory::Heap(heap) => heap.all.capacity() - heap.start,
             Memory::Mapped(mapped) => mapped.pages.as_ref().map_or(0, |pages| pages.len()),
+            Memory::Lent(_) => 0,
         }
     }
 
@@ -101,6 +165,7 @@ impl Memory {
                 mapped.len += bytes.len();
                 mapped[from..].copy_from_slice(bytes);
             }
+            Memory::Lent(_) => unreachable!("{}", Memory::NEVER_LENT),
         }
     }
 
@@ -114,6 +179,7 @@ impl Memory {
                 mapped.len = len;
                 mapped[from..].fill(0);
             }
+            Memory::Lent(_) => unreachable!("{}", Memory::NEVER_LENT),
         }
     }
 }
@@ -130,6 +196,7 @@ impl Deref for Memory {
         match self {
             Memory::Heap(heap) => &heap.all[heap.start..],
             Memory::Mapped(mapped) => mapped,
+            Memory::Lent(lent) => lent,
         }
     }
 }
@@ -139,6 +206,7 @@ impl DerefMut for Memory {
         match self {
             Memory::Heap(heap) => &mut heap.all[heap.start..],
             Memory::Mapped(mapped) => mapped,
+            Memory::Lent(_) => unreachable!("{}", Memory::NEVER_LENT),
         }
     }
 }

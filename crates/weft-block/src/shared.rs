@@ -1,0 +1,382 @@
+//! Memory that other processes may map to read: blocks that lie in files without names (memfd_create(2)).
+//!
+//! A [`Pool`] is what one reader may see of; its blocks lie in arenas, each a file sealed so that nobody who is given it writes, shrinks or grows
+//! it (fcntl(2), `F_SEAL_FUTURE_WRITE`). This process wrote to it before, by a mapping that it keeps. An arena has places of one length; it
+//! lives as long as one of them is taken, and a place given up is taken again by what comes next to the same pool.
+//!
+//! Invariant: a place has one owner until it is frozen, and nobody writes to it from then on until the block is gone.
+
+use crate::Block;
+use memmap2::{MmapOptions, MmapRaw};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Most bytes of an arena of several places.
+pub const ARENA_BYTES_MAX: usize = 16 << 20;
+
+/// What all arenas of several pools may take together.
+#[derive(Debug)]
+pub struct Budget {
+    bytes_max: usize,
+    taken: AtomicUsize,
+}
+
+impl Budget {
+    /// At most `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Arc<Budget> {
+        Arc::new(Budget { bytes_max, taken: AtomicUsize::new(0) })
+    }
+
+    /// Bytes that may be taken at most.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Bytes taken now.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let more = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.bytes_max);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Blocks that the same processes may read.
+#[derive(Debug)]
+pub struct Pool {
+    place_bytes: usize,
+    budget: Arc<Budget>,
+    /// By where they begin in this process. Only their places keep them alive.
+    arenas: Mutex<BTreeMap<usize, Weak<Arena>>>,
+}
+
+impl Pool {
+    /// One whose blocks have up to `block_bytes` bytes.
+    ///
+    /// # Panics
+    /// If that is none.
+    pub fn new(block_bytes: usize, budget: Arc<Budget>) -> Pool {
+        assert!(block_bytes > 0, "a block has bytes");
+        let place_bytes = block_bytes.next_multiple_of(page_bytes());
+        Pool { place_bytes, budget, arenas: Mutex::default() }
+    }
+
+    /// Most bytes of a block.
+    pub fn place_bytes(&self) -> usize {
+        self.place_bytes
+    }
+
+    /// A place to fill; none if the budget is spent. `more_bytes` are expected to follow in others: what is taken from the system at once follows from that.
+    ///
+    /// # Errors
+    /// What the system says if it gives no memory.
+    pub fn place(&self, more_bytes: usize) -> io::Result<Option<Place>> {
+        let mut arenas = self.arenas();
+        arenas.retain(|_, arena| arena.strong_count() > 0);
+        if let Some(place) = arenas.values().filter_map(Weak::upgrade).find_map(take) {
+            return Ok(Some(place));
+        }
+        let wanted = (self.place_bytes + more_bytes).min(ARENA_BYTES_MAX);
+        let places = wanted.div_ceil(self.place_bytes).max(1);
+        // What is left may be less than what would be taken with pleasure.
+        for places in [places, 1] {
+            if let Some(arena) = Arena::new(places, self.place_bytes, &self.budget)? {
+                let arena = Arc::new(arena);
+                arenas.insert(arena.memory.start(), Arc::downgrade(&arena));
+                return Ok(take(arena));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A copy of `bytes`; none if the budget is spent. As [`Pool::place`].
+    ///
+    /// # Panics
+    /// If there are more bytes than a block may have.
+    pub fn copy_of(&self, bytes: &[u8], more_bytes: usize) -> io::Result<Option<Block>> {
+        let Some(mut place) = self.place(more_bytes)? else { return Ok(None) };
+        crate::copied(bytes.len());
+        place[..bytes.len()].copy_from_slice(bytes);
+        Ok(Some(place.freeze(bytes.len())))
+    }
+
+    /// The arena in which `bytes` lie, and where; none if that is none of this pool's.
+    pub fn find(&self, bytes: &[u8]) -> Option<(Arc<Arena>, usize)> {
+        let at = bytes.as_ptr().addr();
+        let arena = self.arenas().range(..=at).next_back().and_then(|(_, arena)| arena.upgrade())?;
+        let offset = at - arena.memory.start();
+        (offset + bytes.len() <= arena.len()).then_some((arena, offset))
+    }
+
+    /// Whether any block is left.
+    pub fn is_empty(&self) -> bool {
+        self.arenas().values().all(|arena| arena.strong_count() == 0)
+    }
+
+    fn arenas(&self) -> MutexGuard<'_, BTreeMap<usize, Weak<Arena>>> {
+        // Whoever panicked meanwhile left entries that tell the truth.
+        self.arenas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place of `arena` that nobody has.
+fn take(arena: Arc<Arena>) -> Option<Place> {
+    let index = arena.free().pop()?;
+    Some(Place { arena, index })
+}
+
+/// Some places, next to each other in a file of their own.
+#[derive(Debug)]
+pub struct Arena {
+    number: u64,
+    memory: Memory,
+    place_bytes: usize,
+    /// Places that nobody has.
+    free: Mutex<Vec<usize>>,
+    budget: Arc<Budget>,
+}
+
+impl Arena {
+    fn new(places: usize, place_bytes: usize, budget: &Arc<Budget>) -> io::Result<Option<Arena>> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let len = places * place_bytes;
+        if !budget.take(len) {
+            return Ok(None);
+        }
+        let memory = Memory::new(len).inspect_err(|_| budget.give_back(len))?;
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        // The first are taken first.
+        let free = Mutex::new((0..places).rev().collect());
+        Ok(Some(Arena { number, memory, place_bytes, free, budget: budget.clone() }))
+    }
+
+    /// What no other arena of this process has, or had.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Bytes of all its places.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Never: it has places.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The file, for reading: what may be given to others.
+    ///
+    /// # Errors
+    /// What the system says: there may be too many open files.
+    pub fn reader(&self) -> io::Result<OwnedFd> {
+        self.memory.reader()
+    }
+
+    /// The file, as this process has it.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.memory.file()
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<usize>> {
+        // It is only ever pushed to and popped from.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.budget.give_back(self.len());
+    }
+}
+
+/// Memory of an arena that one owner fills. It holds whatever it held.
+#[derive(Debug)]
+pub struct Place {
+    arena: Arc<Arena>,
+    index: usize,
+}
+
+impl Place {
+    /// Its first `len` bytes as a block, without copying them.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn freeze(self, len: usize) -> Block {
+        assert!(len <= self.arena.place_bytes, "a place has no more bytes");
+        Block::of_owner(Frozen { place: self, len })
+    }
+
+    fn start(&self) -> *mut u8 {
+        let start = self.arena.memory.pointer().wrapping_add(self.index * self.arena.place_bytes);
+        debug_assert!(self.index * self.arena.place_bytes < self.arena.len());
+        start
+    }
+}
+
+impl Deref for Place {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the place lies in the arena's memory, which is mapped as long as the arena lives, and no two owners have the same index, as each
+        // comes from the list of free ones and goes back there only when it is dropped. Other processes cannot write to the file (see `seal`).
+        unsafe { std::slice::from_raw_parts(self.start(), self.arena.place_bytes) }
+    }
+}
+
+impl DerefMut for Place {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; and this borrows the only owner. What other processes see of it meanwhile is no business of this one's.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.arena.place_bytes) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.arena.free().push(self.index);
+    }
+}
+
+/// A place that nobody writes to any more.
+struct Frozen {
+    place: Place,
+    len: usize,
+}
+
+impl AsRef<[u8]> for Frozen {
+    fn as_ref(&self) -> &[u8] {
+        &self.place[..self.len]
+    }
+}
+
+/// The memory of an arena, and the file that it is. Where Miri looks, which knows no such files, it is from the allocator.
+#[derive(Debug)]
+struct Memory {
+    #[cfg(not(miri))]
+    file: File,
+    #[cfg(not(miri))]
+    mapped: MmapRaw,
+    #[cfg(miri)]
+    mapped: Heap,
+}
+
+impl Memory {
+    fn pointer(&self) -> *mut u8 {
+        self.mapped.as_mut_ptr()
+    }
+
+    fn start(&self) -> usize {
+        self.pointer().addr()
+    }
+
+    fn len(&self) -> usize {
+        self.mapped.len()
+    }
+}
+
+#[cfg(not(miri))]
+impl Memory {
+    fn new(len: usize) -> io::Result<Memory> {
+        let file = nameless(len as u64)?;
+        let mapped = MmapOptions::new().len(len).map_raw(&file)?;
+        seal(&file)?;
+        Ok(Memory { file, mapped })
+    }
+
+    fn reader(&self) -> io::Result<OwnedFd> {
+        use rustix::fs::{Mode, OFlags, open};
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        // The permissions are none but for whoever made it, so that nobody does the same for writing.
+        Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// A file of `len` zero bytes without a name, opened anew: the kernel does not count what memfd_create(2) returns, and then could not tell whether
+/// somebody else has it open.
+#[cfg(not(miri))]
+fn nameless(len: u64) -> io::Result<File> {
+    use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
+    use std::os::fd::AsRawFd;
+    let made = memfd_create("weft", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let path = format!("/proc/self/fd/{}", made.as_raw_fd());
+    fchmod(&made, Mode::RUSR | Mode::WUSR)?;
+    let file = File::options().read(true).write(true).open(path)?;
+    file.set_len(len)?;
+    fchmod(&made, Mode::empty())?;
+    Ok(file)
+}
+
+/// From here on only mappings made before write to `file`, whoever has it opened; it keeps its length, and its seals.
+#[cfg(not(miri))]
+fn seal(file: &File) -> io::Result<()> {
+    use rustix::fs::{SealFlags, fcntl_add_seals};
+    let seals = SealFlags::GROW | SealFlags::SHRINK | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+    Ok(fcntl_add_seals(file, seals)?)
+}
+
+#[cfg(miri)]
+#[derive(Debug)]
+struct Heap(*mut [u8]);
+
+#[cfg(miri)]
+// SAFETY: nobody else has the pointer, and what it points to is only reached through places.
+unsafe impl Send for Heap {}
+#[cfg(miri)]
+// SAFETY: as above.
+unsafe impl Sync for Heap {}
+
+#[cfg(miri)]
+impl Heap {
+    fn as_mut_ptr(&self) -> *mut u8 {
+        self.0.cast()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(miri)]
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // SAFETY: it came from a box, and every place is gone.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+#[cfg(miri)]
+impl Memory {
+    fn new(len: usize) -> io::Result<Memory> {
+        Ok(Memory { mapped: Heap(Box::into_raw(vec![0; len].into_boxed_slice())) })
+    }
+
+    fn reader(&self) -> io::Result<OwnedFd> {
+        unimplemented!("there are no such files here")
+    }
+
+    fn file(&self) -> BorrowedFd<'_> {
+        unimplemented!("there are no such files here")
+    }
+}
+
+fn page_bytes() -> usize {
+    if cfg!(miri) { 4096 } else { rustix::param::page_size() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use super::*;
+use proptest::prelude::*;
+
+const PLACE: usize = 4096;
+
+fn pool(places_max: usize) -> Pool {
+    Pool::new(PLACE, Budget::new(places_max * PLACE))
+}
+
+#[test]
+fn places_are_used_again_and_arenas_go_with_their_last_block() {
+    let pool = pool(4);
+    let blocks: Vec<Block> = (0..4).map(|byte| pool.copy_of(&[byte; 100], 3 * PLACE).unwrap().expect("room")).collect();
+    assert_eq!(pool.budget.taken(), 4 * PLACE, "one arena for all");
+    assert!(pool.copy_of(b"more", 0).unwrap().is_none(), "the budget is spent");
+    let (arena, offset) = pool.find(&blocks[2]).expect("it lies there");
+    assert_eq!((arena.len(), offset), (4 * PLACE, 2 * PLACE));
+    let mut blocks = blocks;
+    blocks.remove(1);
+    let again = pool.copy_of(b"again", 0).unwrap().expect("a place came back");
+    assert_eq!(pool.find(&again).expect("it lies there").1, PLACE);
+    assert!(blocks.iter().zip([0, 2, 3]).all(|(block, byte)| **block == [byte; 100]));
+    drop((blocks, again, arena));
+    assert!(pool.is_empty() && pool.budget.taken() == 0);
+}
+
+#[test]
+fn what_is_left_of_a_budget_is_taken_place_by_place() {
+    let pool = pool(3);
+    let first = pool.place(100 * PLACE).unwrap().expect("one is left");
+    let second = pool.place(100 * PLACE).unwrap().expect("two are left");
+    assert_eq!(pool.budget.taken(), 2 * PLACE);
+    drop((first, second));
+    assert_eq!(pool.budget.taken(), 0);
+}
+
+#[test]
+fn bytes_of_elsewhere_are_not_found() {
+    let (one, other) = (pool(1), pool(1));
+    let block = one.copy_of(b"here", 0).unwrap().expect("room");
+    assert!(one.find(&block[1..3]).is_some_and(|(_, offset)| offset == 1));
+    assert!(other.find(&block).is_none() && one.find(b"there").is_none());
+}
+
+#[cfg(not(miri))]
+#[test]
+fn nobody_who_is_given_an_arena_changes_it() {
+    use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+    use std::os::fd::AsRawFd;
+    let pool = pool(1);
+    let block = pool.copy_of(b"mine", 0).unwrap().expect("room");
+    let (arena, _) = pool.find(&block).expect("it lies there");
+    let reader = arena.reader().unwrap();
+    assert!(rustix::io::write(&reader, b"x").is_err() && ftruncate(&reader, 0).is_err());
+    // Even whoever may open it for writing: this process does here, as would another of the same user, or the super-user.
+    rustix::fs::fchmod(&reader, rustix::fs::Mode::from(0o666)).unwrap();
+    let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    let writer = File::options().read(true).write(true).open(path).unwrap();
+    assert!(rustix::io::write(&writer, b"x").is_err());
+    assert!(ftruncate(&writer, 0).is_err() && ftruncate(&writer, 1 << 20).is_err());
+    assert!(fallocate(&writer, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096).is_err());
+    assert!(MmapOptions::new().len(PLACE).map_raw(&writer).is_err(), "not by a mapping either");
+    assert_eq!(&*block, b"mine");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(u8, usize),
+    Drop(prop::sample::Index),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
+
+    /// Whatever comes and goes, no block reads as another one, and the budget holds.
+    #[test]
+    fn blocks_keep_their_bytes(steps in proptest::collection::vec(prop_oneof![
+        3 => (any::<u8>(), 0usize..5).prop_map(|(byte, more)| Step::Add(byte, more)),
+        2 => any::<prop::sample::Index>().prop_map(Step::Drop),
+    ], 0..60)) {
+        let pool = pool(6);
+        let mut blocks: Vec<(u8, Block)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Add(byte, more) => {
+                    if let Some(block) = pool.copy_of(&[byte; 64], more * PLACE).unwrap() {
+                        blocks.push((byte, block));
+                    } else {
+                        prop_assert!(pool.budget.taken() > 0);
+                    }
+                }
+                Step::Drop(which) if !blocks.is_empty() => {
+                    blocks.swap_remove(which.index(blocks.len()));
+                }
+                Step::Drop(_) => {}
+            }
+            prop_assert!(blocks.iter().all(|(byte, block)| **block == [*byte; 64]));
+            prop_assert!(pool.budget.taken() <= 6 * PLACE && blocks.len() <= 6);
+        }
+        drop(blocks);
+        prop_assert_eq!(pool.budget.taken(), 0);
+    }
+}
