@@ -132,8 +132,11 @@ impl Pool {
 
 /// A place of `arena` that nobody has.
 fn take(arena: Arc<Arena>) -> Option<Place> {
-    let index = arena.free().pop()?;
-    Some(Place { arena, index })
+    let index = {
+        let mut free = arena.free();
+        if free.is_retired { None } else { free.places.pop() }
+    };
+    Some(Place { arena, index: index? })
 }
 
 /// Some places, next to each other in a file of their own.
@@ -142,9 +145,15 @@ pub struct Arena {
     number: u64,
     memory: Memory,
     place_bytes: usize,
-    /// Places that nobody has.
-    free: Mutex<Vec<usize>>,
+    free: Mutex<Free>,
     budget: Arc<Budget>,
+}
+
+/// Places that nobody has.
+#[derive(Debug)]
+struct Free {
+    places: Vec<usize>,
+    is_retired: bool,
 }
 
 impl Arena {
@@ -157,7 +166,7 @@ impl Arena {
         let memory = Memory::new(len).inspect_err(|_| budget.give_back(len))?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         // The first are taken first.
-        let free = Mutex::new((0..places).rev().collect());
+        let free = Mutex::new(Free { places: (0..places).rev().collect(), is_retired: false });
         Ok(Some(Arena { number, memory, place_bytes, free, budget: budget.clone() }))
     }
 
@@ -189,8 +198,13 @@ impl Arena {
         self.memory.file()
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<usize>> {
-        // It is only ever pushed to and popped from.
+    /// From here on no place of it is taken again: somebody may read what is in them although nobody here has them any more.
+    pub fn retire(&self) {
+        self.free().is_retired = true;
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        // Places are only ever pushed and popped.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -243,7 +257,7 @@ impl DerefMut for Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.arena.free().push(self.index);
+        self.arena.free().places.push(self.index);
     }
 }
 

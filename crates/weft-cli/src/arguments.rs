@@ -1,6 +1,10 @@
 //! What the program takes: one definition for parsing, help, man pages and completions.
 #![expect(rustdoc::broken_intra_doc_links, reason = "brackets are how help shows what may be left out")]
 
+mod programs;
+
+pub use programs::{Cat, Grep, Permute, Sum, Wc};
+
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -226,80 +230,6 @@ pub struct Pipe {
     /// Stages and commands, joined by '|'
     #[arg(value_name = "PIPELINE")]
     pub text: String,
-}
-
-#[derive(Args)]
-pub struct Cat {
-    /// Files; '-', or none, stands for the standard input
-    pub files: Vec<OsString>,
-}
-
-#[derive(Args)]
-pub struct Grep {
-    /// Print how many lines there are instead
-    #[arg(short, long)]
-    pub count: bool,
-    /// Letters are the same in upper and lower case
-    #[arg(short, long)]
-    pub ignore_case: bool,
-    /// Print the numbers of lines
-    #[arg(short = 'n', long)]
-    pub line_number: bool,
-    /// Print the lines in which nothing is found
-    #[arg(short = 'v', long)]
-    pub invert_match: bool,
-    /// Print no more than what is found, each on a line
-    #[arg(short, long)]
-    pub only_matching: bool,
-    /// Print names of files, also of one
-    #[arg(short = 'H', long)]
-    pub with_filename: bool,
-    /// Print no names of files
-    #[arg(short = 'h', long, conflicts_with = "with_filename")]
-    pub no_filename: bool,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    pub help: Option<bool>,
-    /// A regular expression
-    pub pattern: String,
-    /// Files; '-', or none, stands for the standard input
-    pub files: Vec<OsString>,
-}
-
-#[derive(Args)]
-pub struct Wc {
-    /// Print lines
-    #[arg(short, long)]
-    pub lines: bool,
-    /// Print words
-    #[arg(short, long)]
-    pub words: bool,
-    /// Print bytes
-    #[arg(short = 'c', long)]
-    pub bytes: bool,
-    /// Files; '-', or none, stands for the standard input
-    pub files: Vec<OsString>,
-}
-
-#[derive(Args)]
-pub struct Sum {
-    /// BSD's algorithm and blocks of 1024 bytes, as without it
-    #[arg(short)]
-    pub r: bool,
-    /// System V's algorithm and blocks of 512 bytes
-    #[arg(short, long, overrides_with = "r")]
-    pub sysv: bool,
-    /// Files; '-', or none, stands for the standard input
-    pub files: Vec<OsString>,
-}
-
-#[derive(Args)]
-pub struct Permute {
-    /// Bytes of a word
-    #[arg(short, long, value_name = "BYTES", default_value_t = 8)]
-    pub width: usize,
-    /// 1 to 16 words
-    pub text: OsString,
 }
 
 #[derive(Subcommand)]
@@ -568,7 +498,7 @@ pub struct Mount {
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
     /// allow_other, writeback, keep-awake, no-idle-policy, opens, and commit-interval, dirty-max, metadata-cache, block-cache,
-    /// read-ahead, transport, placement and log with
+    /// read-ahead, shared-memory, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -602,6 +532,10 @@ pub struct Mount {
     /// written as a whole): for 'weft net push --fd', and for such links to be made without mounting again
     #[arg(long)]
     pub opens: bool,
+    /// Most bytes of memory that programs map to read blocks in place (weft cat, grep, wc and pipe, and those that use libweft); 0: none (default: an
+    /// eighth of the memory). It is taken when they ask
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub shared_memory: Option<u64>,
     #[command(flatten)]
     pub served: Served,
     /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of

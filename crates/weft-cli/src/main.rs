@@ -4,6 +4,7 @@ mod arguments;
 mod command;
 mod daemon;
 mod helper;
+mod input;
 mod opened;
 mod serving;
 mod size;

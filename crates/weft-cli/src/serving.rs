@@ -30,6 +30,7 @@ impl Open {
             dirty_bytes_max: self.dirty_max.max(8 << 20),
             metadata_cache_bytes: self.metadata_cache,
             block_cache_bytes: self.block_cache.unwrap_or(block_cache_bytes),
+            shared_bytes_max: 0,
             keep_written: false,
             read_ahead_bytes: self.read_ahead,
             memo_bytes_max: self.memo,

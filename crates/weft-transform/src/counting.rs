@@ -1,5 +1,8 @@
 //! Counting lines and words, many bytes at a time.
 
+use std::fmt;
+use std::str::FromStr;
+
 /// Bytes looked at together: no more words can begin in them than a byte counts.
 const PIECE: usize = 128;
 
@@ -22,6 +25,75 @@ impl Words {
             self.begun += u64::from(begin.fold(0u8, u8::wrapping_add));
             self.is_in_word = is_of_word(piece[piece.len() - 1]);
         }
+    }
+}
+
+/// What some bytes hold, so that it can be added to what others hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bytes.
+    pub bytes: u64,
+    /// Lines that end there.
+    pub lines: u64,
+    /// Words, also those that may go on before or after.
+    pub words: u64,
+    begins_in_word: bool,
+    ends_in_word: bool,
+}
+
+impl Counts {
+    /// Those of `bytes`.
+    pub fn of(bytes: &[u8]) -> Counts {
+        let mut words = Words::default();
+        words.add(bytes);
+        Counts {
+            bytes: bytes.len() as u64,
+            lines: lines(bytes),
+            words: words.begun,
+            begins_in_word: bytes.first().copied().is_some_and(is_of_word),
+            ends_in_word: words.is_in_word,
+        }
+    }
+
+    /// Those of `len` zeros.
+    pub fn of_zeros(len: u64) -> Counts {
+        let is_word = len > 0;
+        Counts { bytes: len, lines: 0, words: u64::from(is_word), begins_in_word: is_word, ends_in_word: is_word }
+    }
+
+    /// Those of these bytes and `next` after them.
+    #[must_use]
+    pub fn then(self, next: Counts) -> Counts {
+        match (self.bytes, next.bytes) {
+            (0, _) => next,
+            (_, 0) => self,
+            _ => Counts {
+                bytes: self.bytes + next.bytes,
+                lines: self.lines + next.lines,
+                words: self.words + next.words - u64::from(self.ends_in_word && next.begins_in_word),
+                begins_in_word: self.begins_in_word,
+                ends_in_word: next.ends_in_word,
+            },
+        }
+    }
+}
+
+/// Bytes, lines, words, and 1 or 0 for whether they begin and whether they end in a word, with a space between each two.
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (begins, ends) = (u8::from(self.begins_in_word), u8::from(self.ends_in_word));
+        write!(f, "{} {} {} {begins} {ends}", self.bytes, self.lines, self.words)
+    }
+}
+
+impl FromStr for Counts {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Counts, ()> {
+        let numbers: Result<Vec<u64>, _> = text.split(' ').map(str::parse).collect();
+        let [bytes, lines, words, begins @ 0..=1, ends @ 0..=1] = numbers.map_err(|_| ())?[..] else {
+            return Err(());
+        };
+        Ok(Counts { bytes, lines, words, begins_in_word: begins == 1, ends_in_word: ends == 1 })
     }
 }
 
@@ -52,6 +124,12 @@ mod tests {
             words.add(rest);
             let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
             prop_assert_eq!(words.begun, text.split(is_space).filter(|word| !word.is_empty()).count() as u64);
+            let counts = Counts::of(first).then(Counts::of(rest));
+            prop_assert_eq!(counts, Counts::of(&text));
+            prop_assert_eq!(counts.to_string().parse(), Ok(counts));
+            prop_assert_eq!([counts.words, counts.lines], [words.begun, lines(&text)]);
+            let zeros = vec![0; text.len() / 2];
+            prop_assert_eq!(Counts::of_zeros(zeros.len() as u64), Counts::of(&zeros));
             prop_assert_eq!(lines(&text), text.iter().filter(|byte| **byte == b'\n').count() as u64);
         }
     }

@@ -2,6 +2,8 @@
 
 mod block_cache;
 mod clock_map;
+mod shared_cache;
 
 pub(crate) use block_cache::{BlockCache, Found};
 pub(crate) use clock_map::{Cached, ClockMap};
+pub(crate) use shared_cache::SharedCache;

@@ -3,12 +3,17 @@
 
 mod attributes;
 mod content;
+mod counts;
 mod digests;
 mod directories;
 mod entries;
 mod reading;
+mod sharing;
 mod xattrs;
 
+pub(crate) use counts::CountsCache;
+pub use counts::{COUNTS, COUNTS_BYTES};
 pub use digests::{ListedEntry, decode};
 pub(crate) use entries::{SYMLINK, check_target};
+pub use sharing::SharedPart;
 pub use xattrs::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST};

@@ -14,6 +14,8 @@ pub struct Options {
     pub metadata_cache_bytes: u64,
     /// Most bytes of cached blocks.
     pub block_cache_bytes: u64,
+    /// Most bytes of memory that programs map to read blocks in place ([`crate::Vfs::read_shared`]), beside that cache; 0: none.
+    pub shared_bytes_max: u64,
     /// Keep blocks in that cache as they are written. For protocols above which nothing keeps them, as the kernel does
     /// above a mount: whoever reads what was just written then finds it.
     pub keep_written: bool,
@@ -42,6 +44,7 @@ impl Default for Options {
             dirty_bytes_max: 256 << 20,
             metadata_cache_bytes: 256 << 20,
             block_cache_bytes: 64 << 20,
+            shared_bytes_max: 64 << 20,
             keep_written: false,
             read_ahead_bytes: 8 << 20,
             memo_bytes_max: 4 << 30,

@@ -10,6 +10,8 @@
 mod streams;
 
 use crate::cache::BlockCache;
+#[cfg(test)]
+use crate::cache::SharedCache;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -265,7 +267,7 @@ mod tests {
     /// What reads ahead, as if no thread could be had.
     fn without_threads(count: u64) -> (Shared, Vec<BlockRef>) {
         let (store, blocks) = store(count);
-        (Shared::new(store, Arc::new(BlockCache::new(64 << 20)), 8 << 20), blocks)
+        (Shared::new(store, Arc::new(BlockCache::new(64 << 20, SharedCache::new(0, 4096))), 8 << 20), blocks)
     }
 
     fn is_idle(shared: &Shared) -> bool {
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_in_the_cache_when_it_is_waited_for() {
         let (store, blocks) = store(20);
-        let cache = Arc::new(BlockCache::new(64 << 20));
+        let cache = Arc::new(BlockCache::new(64 << 20, SharedCache::new(0, 4096)));
         let ahead = ReadAhead::new(store, cache.clone(), 8 << 20).expect("threads");
         for _ in 0..100 {
             ahead.ask(blocks.clone());

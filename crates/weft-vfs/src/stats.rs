@@ -23,6 +23,8 @@ pub struct Stats {
     pub metadata_bytes: u64,
     /// Bytes of blocks in memory.
     pub block_bytes: u64,
+    /// Bytes of memory that programs may map to read blocks in place.
+    pub shared_bytes: u64,
     /// Bytes kept of what transformation links give.
     pub memo_bytes: u64,
     /// Results of networks that were begun to be computed.

@@ -10,6 +10,7 @@ use crate::links::{Indexes, Stacks, Views, is_unstored};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
+use crate::operations::CountsCache;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
@@ -59,6 +60,7 @@ pub struct Vfs {
     pub(crate) views: Views,
     pub(crate) indexes: Indexes,
     pub(crate) stacks: Stacks,
+    pub(crate) counts: CountsCache,
     /// Itself, for what outlives an operation.
     pub(crate) me: Weak<Vfs>,
 }

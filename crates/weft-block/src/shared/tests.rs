@@ -35,6 +35,21 @@ fn what_is_left_of_a_budget_is_taken_place_by_place() {
 }
 
 #[test]
+fn what_is_retired_is_not_written_over() {
+    let pool = pool(4);
+    let first = pool.copy_of(b"read by somebody", PLACE).unwrap().expect("room");
+    let second = pool.copy_of(b"second", 0).unwrap().expect("room");
+    pool.find(&first).expect("there").0.retire();
+    let at = first.as_ptr();
+    drop(first);
+    let third = pool.copy_of(b"third", 0).unwrap().expect("room elsewhere");
+    assert!(
+        third.as_ptr() != at
+            && pool.find(&third).expect("there").0.number() != pool.find(&second).expect("there").0.number()
+    );
+}
+
+#[test]
 fn bytes_of_elsewhere_are_not_found() {
     let (one, other) = (pool(1), pool(1));
     let block = one.copy_of(b"here", 0).unwrap().expect("room");

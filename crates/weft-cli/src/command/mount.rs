@@ -6,7 +6,7 @@ use super::usage;
 use crate::arguments::Mount;
 use crate::daemon;
 use crate::opened::Opened;
-use crate::serving::start_nfs;
+use crate::serving::{memory_bytes, start_nfs};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +29,12 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     options::take(&mut arguments, &mut mount)?;
     mount.read_only = arguments.open.read_only;
     let plan = Plan {
-        vfs: Options { keep_written: arguments.served.nfs.is_some(), ..arguments.open.options(BLOCK_CACHE_BYTES)? },
+        vfs: Options {
+            keep_written: arguments.served.nfs.is_some(),
+            // What the kernel keeps of changes is not what the volume has.
+            shared_bytes_max: if arguments.writeback { 0 } else { shared_bytes(&arguments) },
+            ..arguments.open.options(BLOCK_CACHE_BYTES)?
+        },
         session: session_options(&arguments)?,
         mount,
         nfs: arguments.served.options()?,
@@ -40,6 +45,10 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     }
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
     daemon::run(arguments.foreground, || start(&arguments, plan), |mounted| &mounted.log, serve)
+}
+
+fn shared_bytes(arguments: &Mount) -> u64 {
+    arguments.shared_memory.unwrap_or_else(|| memory_bytes() / 8)
 }
 
 /// What the arguments ask for, found to be right before anything is touched.
@@ -54,17 +63,28 @@ struct Mounted {
     opened: Opened,
     session: Session,
     nfs: Option<weft_nfs::Server>,
+    lender: Option<weft_share::Server>,
     log: PathBuf,
 }
 
 fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
     // Before the volume is opened: a mistake must leave it as it was.
     let directory = weft_fuse::check_mount_point(&arguments.directory)?;
+    let lends = plan.vfs.shared_bytes_max > 0;
     let opened = Opened::open(&arguments.volume, plan.vfs, arguments.open.hold())?;
-    let started =
-        Session::mount(opened.vfs.clone(), &directory, &plan.mount, plan.session).map_err(anyhow::Error::from);
-    let nfs = |session| Ok((session, plan.nfs.map(|options| start_nfs(opened.vfs.clone(), options)).transpose()?));
-    let (session, nfs) = match started.and_then(nfs) {
+    let started = || {
+        let listener = lends.then(weft_share::Listener::new).transpose()?;
+        let address = listener.as_ref().and_then(|listener| weft_client::protocol::encode_address(listener.name()));
+        let options = SessionOptions { lender: address, ..plan.session };
+        let session = Session::mount(opened.vfs.clone(), &directory, &plan.mount, options)?;
+        let lender = listener.map(|listener| {
+            let limits = weft_share::Limits::default();
+            weft_share::Server::start(listener, opened.vfs.clone(), Box::new(session.identify()), limits)
+        });
+        let nfs = plan.nfs.map(|options| start_nfs(opened.vfs.clone(), options));
+        Ok((session, lender.transpose()?, nfs.transpose()?))
+    };
+    let (session, lender, nfs) = match started() {
         Ok(started) => started,
         Err(error) => {
             opened.close()?;
@@ -72,7 +92,7 @@ fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
         }
     };
     let log = opened.log(&arguments.volume, arguments.log.as_deref(), &directory)?;
-    Ok(Mounted { opened, session, nfs, log })
+    Ok(Mounted { opened, session, nfs, lender, log })
 }
 
 fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
@@ -89,6 +109,9 @@ fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
     let served = mounted.session.run().context("the kernel ended the mount");
     if let Some(nfs) = &mounted.nfs {
         nfs.stop();
+    }
+    if let Some(lender) = mounted.lender {
+        lender.stop();
     }
     mounted.opened.close()?;
     served.map(|()| ExitCode::SUCCESS)

@@ -1,8 +1,9 @@
 //! `weft pipe`: stages in this process, joined by reference, and ordinary commands before and after them.
 
-use super::run::{Files, explained, said, write_all};
+use super::run::{explained, said, write_all};
 use super::usage;
 use crate::arguments::Pipe;
+use crate::input::Inputs;
 use anyhow::{Context, Result, bail};
 use std::io::{self, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -46,7 +47,7 @@ fn join(network: &Network, files: Vec<String>, before: &str, after: &str) -> Res
     let taken = taker.as_mut().and_then(|taker| taker.stdin.take());
     let input: Box<dyn Source> = match given {
         Some(given) => Box::new(Reading(given)),
-        None => Box::new(Reading(Files::of(files.into_iter().map(PathBuf::from)))),
+        None => Box::new(Inputs::of(files.into_iter().map(PathBuf::from))),
     };
     let ran = pump(network, Input(Some(input)), taken);
     let (giver, taker) = (ended(giver)?, ended(taker)?);

@@ -12,35 +12,10 @@ pub use permute::permute;
 pub use sum::sum;
 pub use wc::wc;
 
+use crate::input::STANDARD_INPUT;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read, stdin};
-use std::path::Path;
+use std::io;
 use std::process::ExitCode;
-
-/// Bytes read at once: as many as stay in a processor's own cache.
-const PIECE_BYTES: usize = 256 << 10;
-
-/// What stands for the standard input.
-const STANDARD_INPUT: &str = "-";
-
-/// Opens what a program was told to read.
-fn open(name: &OsStr) -> io::Result<Box<dyn Read>> {
-    Ok(if name == STANDARD_INPUT { Box::new(stdin()) } else { Box::new(File::open(Path::new(name))?) })
-}
-
-/// Gives all that `from` has to `take`, piece by piece.
-fn each_piece(mut from: impl Read, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut buffer = vec![0; PIECE_BYTES];
-    loop {
-        match from.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(len) => take(&buffer[..len]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
 
 /// Does `work` with each of `files`, or with the standard input if there are none. What fails is said, and the others are worked on all the same.
 fn each_file(program: &str, files: &[OsString], mut work: impl FnMut(&OsStr) -> io::Result<()>) -> ExitCode {

@@ -2,16 +2,16 @@
 
 use super::{net, usage};
 use crate::arguments::Run as Arguments;
+use crate::input::Inputs;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::File;
-use std::io::{self, IoSlice, Read, stdin, stdout};
+use std::io::{self, IoSlice, stdout};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_block::Rope;
-use weft_transform::{Described, Network, NetworkError, Reading, Run, RunError, Source, Sources};
+use weft_transform::{Described, Network, NetworkError, Run, RunError, Source, Sources};
 
 /// Runs a network on files or the standard input.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -86,59 +86,17 @@ struct Given<'a> {
 impl Sources for Given<'_> {
     fn input(&mut self) -> io::Result<Box<dyn Source>> {
         let is_data = |(number, _): &(usize, &PathBuf)| !self.modules.contains(number);
-        Ok(Box::new(Reading(Files::of(self.files.iter().enumerate().filter(is_data).map(|(_, path)| path.clone())))))
+        Ok(Box::new(Inputs::of(self.files.iter().enumerate().filter(is_data).map(|(_, path)| path.clone()))))
     }
 
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        Ok(Box::new(Reading(Files::of([self.files[number].clone()].into_iter()))))
+        Ok(Box::new(Inputs::of([self.files[number].clone()].into_iter())))
     }
 
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
         let none = || io::Error::new(io::ErrorKind::NotFound, "name the directory of the keys with --keys");
         weft_transform::read_key(self.keys.ok_or_else(none)?, name)
     }
-}
-
-/// Files that are read one after the other.
-pub(super) struct Files {
-    left: VecDeque<PathBuf>,
-    open: Option<(PathBuf, Box<dyn Read + Send>)>,
-}
-
-impl Files {
-    /// `files`, of which `-` is the standard input; or that, if there are none.
-    pub(super) fn of(files: impl Iterator<Item = PathBuf>) -> Files {
-        let mut left: VecDeque<PathBuf> = files.collect();
-        if left.is_empty() {
-            left.push_back(PathBuf::from("-"));
-        }
-        Files { left, open: None }
-    }
-}
-
-impl Read for Files {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some((path, file)) = &mut self.open {
-                let read = file.read(buffer);
-                match read.map_err(|error| about(path, &error))? {
-                    0 => self.open = None,
-                    len => return Ok(len),
-                }
-            }
-            let Some(path) = self.left.pop_front() else { return Ok(0) };
-            let file: Box<dyn Read + Send> = if path.as_os_str() == "-" {
-                Box::new(stdin())
-            } else {
-                Box::new(File::open(&path).map_err(|error| about(&path, &error))?)
-            };
-            self.open = Some((path, file));
-        }
-    }
-}
-
-fn about(path: &std::path::Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
 }
 
 /// Writes all of `rope` from where it lies.

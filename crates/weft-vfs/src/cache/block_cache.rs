@@ -1,11 +1,11 @@
-//! The cache of verified blocks.
+//! The cache of verified blocks, and before what is only this process's what others share.
 
-use super::{Cached, ClockMap};
+use super::{Cached, ClockMap, SharedCache};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::{Block, Slice};
-use weft_store::BlockId;
+use weft_store::{BlockId, Ino};
 
 /// All of a block, or a part of it.
 struct Entry {
@@ -38,23 +38,25 @@ pub(crate) enum Found {
 pub(crate) struct BlockCache {
     blocks: Mutex<ClockMap<BlockId, Entry>>,
     enabled: bool,
+    pub(crate) shared: SharedCache,
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
 }
 
 impl BlockCache {
-    /// A cache for `bytes_max` bytes; 0 switches it off.
-    pub(crate) fn new(bytes_max: u64) -> BlockCache {
+    /// A cache for `bytes_max` bytes beside what is in `shared`; 0 switches it off.
+    pub(crate) fn new(bytes_max: u64, shared: SharedCache) -> BlockCache {
         // Blocks may have megabytes: none is kept for its own sake.
         let blocks = ClockMap::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)).strictly();
         let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
-        BlockCache { blocks: Mutex::new(blocks), enabled: bytes_max > 0, hits, misses }
+        BlockCache { blocks: Mutex::new(blocks), enabled: bytes_max > 0, shared, hits, misses }
     }
 
     /// All of block `id`, if it is here.
     pub(crate) fn get(&self, id: BlockId) -> Option<Block> {
         let whole = |entry: &mut Entry| entry.whole.then(|| entry.bytes.clone());
         let found = if self.enabled { self.blocks.lock().get(&id).and_then(whole) } else { None };
+        let found = found.or_else(|| self.shared.any(id));
         self.count(found.is_some());
         found
     }
@@ -73,7 +75,13 @@ impl BlockCache {
             }
         };
         let found = if self.enabled { self.blocks.lock().get(&id).map(bytes) } else { None };
-        let found = found.unwrap_or(Found::Nothing);
+        let found = match found {
+            Some(found @ Found::Bytes(_)) => found,
+            found => match self.shared.any(id) {
+                Some(block) => Found::Bytes(block.slice(range.clone())),
+                None => found.unwrap_or(Found::Nothing),
+            },
+        };
         self.count(matches!(found, Found::Bytes(_)));
         found
     }
@@ -85,7 +93,14 @@ impl BlockCache {
 
     /// Whether all of block `id` is here.
     pub(crate) fn has_whole(&self, id: BlockId) -> bool {
-        self.blocks.lock().peek(&id).is_some_and(|entry| entry.whole)
+        self.blocks.lock().peek(&id).is_some_and(|entry| entry.whole) || self.shared.has(id)
+    }
+
+    /// Keeps `block`, which lies in the memory that readers of `ino` share, and nothing else of it.
+    pub(crate) fn share(&self, id: BlockId, ino: Ino, block: Block) {
+        self.shared.insert(id, ino, block);
+        let own = self.blocks.lock().remove(&id);
+        drop(own);
     }
 
     /// Keeps `block`.
@@ -122,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_part_gives_its_own_bytes_until_the_whole_is_there() {
-        let cache = BlockCache::new(1000);
+        let cache = BlockCache::new(1000, SharedCache::new(0, 4096));
         let id = BlockId(1);
         assert_eq!(cache.find(id, &(0..1)), Found::Nothing);
         cache.insert_part(id, 10, Block::copy_of(b"abcdef"));
@@ -137,8 +152,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shared_is_found_and_here_once() {
+        let cache = BlockCache::new(1 << 20, SharedCache::new(1 << 20, 4096));
+        let (id, ino) = (BlockId(1), Ino(5));
+        cache.insert(id, Block::copy_of(&[7; 4096]));
+        let pool = cache.shared.pool(ino).expect("it is on");
+        let shared = cache.shared.copy(&pool, &[7; 4096], 0).unwrap().expect("room");
+        cache.share(id, ino, shared.clone());
+        assert_eq!(cache.bytes(), 0);
+        assert_eq!(cache.get(id).expect("here").as_ptr(), shared.as_ptr());
+        assert_eq!(cache.find(id, &(1..3)), Found::Bytes(shared.slice(1..3)));
+        assert!(cache.has_whole(id));
+    }
+
+    #[test]
     fn large_blocks_stay_within_the_bound() {
-        let cache = BlockCache::new(1 << 20);
+        let cache = BlockCache::new(1 << 20, SharedCache::new(0, 4096));
         for id in 0..100 {
             cache.insert(BlockId(id), Block::new(vec![0; 1 << 18]));
         }

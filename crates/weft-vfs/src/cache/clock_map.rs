@@ -137,7 +137,17 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         if self.weight <= self.weight_max || self.table.len() <= self.entries_min {
             return None;
         }
-        for _ in 0..STEPS_MAX {
+        self.go_round(STEPS_MAX)
+    }
+
+    /// Takes out one entry, if there is one that may go.
+    pub(crate) fn spare(&mut self) -> Option<(K, V)> {
+        // The first time round they are spared.
+        self.go_round(2 * self.slots.len())
+    }
+
+    fn go_round(&mut self, steps: usize) -> Option<(K, V)> {
+        for _ in 0..steps {
             self.hand = (self.hand + 1) % self.slots.len();
             let Some(slot) = &mut self.slots[self.hand] else { continue };
             if slot.value.is_pinned() {

@@ -13,7 +13,7 @@ use weft_block::{Block, Buffer, Rope, Slice};
 use weft_store::{BlockRef, Ino, Patience};
 
 /// A part of what a read gives.
-enum Part {
+pub(super) enum Part {
     /// Bytes in memory.
     Bytes(Slice),
     /// Zeros.
@@ -50,7 +50,7 @@ impl Vfs {
         Ok(rope)
     }
 
-    fn gather(&self, parts: &[Part]) -> Result<Rope> {
+    pub(super) fn gather(&self, parts: &[Part]) -> Result<Rope> {
         let mut rope = Rope::new();
         for part in parts {
             match part {
@@ -129,7 +129,7 @@ impl Vfs {
     }
 
     /// Has blocks read that a program that goes on as it did will need.
-    fn read_ahead_of(&self, ino: Ino, offset: u64, len: usize) {
+    pub(super) fn read_ahead_of(&self, ino: Ino, offset: u64, len: usize) {
         let Some(ahead) = &self.read_ahead else { return };
         let Some(range) = ahead.observe(ino, offset..offset + len as u64) else { return };
         // What fails here fails again, and is told, when it is read.
@@ -170,7 +170,7 @@ impl State {
         Ok(clean.map(|(_, block)| *block).collect())
     }
 
-    fn plan_read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Part>, Stop> {
+    pub(super) fn plan_read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Part>, Stop> {
         let block_size = self.block_size();
         let inode = self.file(ino)?;
         let end = inode.row.size.min(offset.saturating_add(len as u64));
@@ -247,7 +247,7 @@ fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<
     }
 }
 
-fn same_blocks(a: &[Part], b: &[Part]) -> bool {
+pub(super) fn same_blocks(a: &[Part], b: &[Part]) -> bool {
     let blocks = |parts: &[Part]| -> Vec<BlockRef> {
         let stored = parts.iter().filter_map(|part| match part {
             Part::Stored { block, .. } => Some(*block),

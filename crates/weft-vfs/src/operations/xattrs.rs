@@ -1,5 +1,6 @@
 //! Extended attributes (xattr(7)), ACLs among them.
 
+use super::counts::COUNTS;
 use super::digests::encode;
 use crate::acl::Acl;
 use crate::apply::{ACCESS_ACL, DEFAULT_ACL};
@@ -38,6 +39,10 @@ impl Vfs {
         let name = xattr_name(name)?;
         if name.as_bytes().starts_with(DIGEST) {
             return self.digest_attribute(ino, name.as_bytes())?.ok_or_else(|| ErrorKind::NoAttribute.into());
+        }
+        if let Some(offset) = name.as_bytes().strip_prefix(COUNTS) {
+            let offset = std::str::from_utf8(offset).ok().and_then(|offset| offset.parse().ok());
+            return Ok(self.counts(ino, offset.ok_or(ErrorKind::NoAttribute)?)?.to_string().into_bytes());
         }
         if name.as_bytes() == LINK {
             let order = self.link_order(ino)?;

@@ -1,7 +1,7 @@
 //! Opening a volume: replaying the intent log, removing orphans, starting the committer; and closing it.
 
 use super::{Committer, Log, Vfs};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
@@ -10,6 +10,7 @@ use crate::links::{Indexes, Stacks, Views};
 use crate::locks::Locks;
 use crate::mutation;
 use crate::observe::Observers;
+use crate::operations::CountsCache;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
@@ -38,7 +39,10 @@ impl Vfs {
         };
         let mut state = State::new(&header, &options);
         state.space_free = store.space()?.bytes_free;
-        let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
+        let blocks = {
+            let shared = SharedCache::new(options.shared_bytes_max, header.options.block_size);
+            Arc::new(BlockCache::new(options.block_cache_bytes, shared))
+        };
         let ahead = if options.background { options.read_ahead_bytes.min(options.block_cache_bytes / 4) } else { 0 };
         let vfs = Arc::new_cyclic(|me| Vfs {
             read_ahead: ReadAhead::new(store.clone(), blocks.clone(), ahead),
@@ -67,6 +71,7 @@ impl Vfs {
             views: Views::default(),
             indexes: Indexes::default(),
             stacks: Stacks::default(),
+            counts: CountsCache::default(),
             me: me.clone(),
         });
         vfs.recover(&records)?;

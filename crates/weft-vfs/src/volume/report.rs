@@ -58,6 +58,7 @@ impl Vfs {
             metadata_bytes: (state.inodes.weight() + state.names.weight()) as u64,
             blocks_read_ahead: self.read_ahead.as_ref().map_or(0, ReadAhead::blocks_read),
             block_bytes: self.blocks.bytes(),
+            shared_bytes: self.blocks.shared.bytes(),
             memo_bytes,
             results_computed: count(&self.views.computed),
             results_found: count(&self.views.found),

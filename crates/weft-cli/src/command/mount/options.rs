@@ -59,6 +59,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "metadata-cache" => arguments.open.metadata_cache = size(name, value)?,
             "read-ahead" => arguments.open.read_ahead = size(name, value)?,
             "block-cache" => arguments.open.block_cache = Some(size(name, value)?),
+            "shared-memory" => arguments.shared_memory = Some(size(name, value)?),
             "transport" => arguments.transport = value.into(),
             "placement" => arguments.placement = value.into(),
             "writeback" => arguments.writeback = true,

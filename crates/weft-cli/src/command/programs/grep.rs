@@ -1,16 +1,17 @@
 //! `weft grep`: as grep -E, with expressions of the regex crate.
 
-use super::{PIECE_BYTES, STANDARD_INPUT, each_file, open};
+use super::each_file;
 use crate::arguments::Grep;
 use crate::command::usage;
+use crate::input::{Input, STANDARD_INPUT};
 use anyhow::Result;
 use memchr::{memchr, memrchr};
 use regex::bytes::{Regex, RegexBuilder};
 use std::ffi::OsStr;
-use std::io::{self, BufWriter, Read, Write, stdout};
+use std::io::{self, BufWriter, Write, stdout};
 use std::ops::Range;
 use std::process::ExitCode;
-use weft_transform::counting;
+use weft_transform::{Source, counting};
 
 /// Nobody means a line to be longer.
 const LINE_BYTES_MAX: usize = 256 << 20;
@@ -36,7 +37,7 @@ pub fn grep(arguments: &Grep) -> Result<ExitCode> {
     let mut search = Search { arguments, pattern, by_line, names, to: BufWriter::new(stdout()), found: false };
     let code = each_file("grep", &arguments.files, |file| {
         let name = if file == STANDARD_INPUT { OsStr::new("(standard input)") } else { file };
-        search.file(name, open(file)?)
+        search.file(name, Input::open(file)?)
     });
     search.to.flush()?;
     let failed = code != ExitCode::SUCCESS;
@@ -66,31 +67,33 @@ struct Place<'a> {
 }
 
 impl Search<'_> {
-    fn file(&mut self, name: &OsStr, mut from: impl Read) -> io::Result<()> {
+    fn file(&mut self, name: &OsStr, mut from: Input) -> io::Result<()> {
         let mut place = Place { name, number: 0, count: 0, is_binary: false };
-        // The beginning of a line whose end has not come yet, and then what is read.
-        let (mut buffer, mut begun) = (vec![0; PIECE_BYTES], 0);
-        loop {
-            if begun == buffer.len() {
-                if begun >= LINE_BYTES_MAX {
+        // The beginning of a line whose end has not come yet. All others are looked at where they lie.
+        let mut begun = Vec::new();
+        let mut goes_on = true;
+        while goes_on && let Some(piece) = from.next()? {
+            // As grep(1), which takes what holds NUL for no text.
+            place.is_binary |= memchr(0, &piece).is_some();
+            let Some(last) = memrchr(b'\n', &piece) else {
+                begun.extend_from_slice(&piece);
+                if begun.len() >= LINE_BYTES_MAX {
                     return Err(io::Error::other(format!("a line has more than {LINE_BYTES_MAX} bytes")));
                 }
-                buffer.resize(2 * begun, 0);
-            }
-            let len = match from.read(&mut buffer[begun..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                len => len?,
+                continue;
             };
-            let read = begun + len;
-            // As grep(1), which takes what holds NUL for no text.
-            place.is_binary |= memchr(0, &buffer[begun..read]).is_some();
-            let end = if len == 0 { read } else { memrchr(b'\n', &buffer[..read]).map_or(0, |newline| newline + 1) };
-            let goes_on = self.lines(&buffer[..end], &mut place)?;
-            if len == 0 || !goes_on {
-                break;
+            let mut start = 0;
+            if !begun.is_empty() {
+                start = memchr(b'\n', &piece).unwrap_or(last) + 1;
+                begun.extend_from_slice(&piece[..start]);
+                goes_on = self.lines(&begun, &mut place)?;
+                begun.clear();
             }
-            buffer.copy_within(end..read, 0);
-            begun = read - end;
+            goes_on = goes_on && self.lines(&piece[start..=last], &mut place)?;
+            begun.extend_from_slice(&piece[last + 1..]);
+        }
+        if goes_on {
+            self.lines(&begun, &mut place)?;
         }
         if self.arguments.count {
             self.from(&place, None)?;

@@ -1,8 +1,8 @@
 //! `weft permute`: all orders of the words of a text.
 
-use super::PIECE_BYTES;
 use crate::arguments::Permute;
 use crate::command::usage;
+use crate::input::PIECE_BYTES;
 use anyhow::{Context, Result};
 use std::io::{Write, stdout};
 use std::os::unix::ffi::OsStrExt;

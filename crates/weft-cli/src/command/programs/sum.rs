@@ -1,7 +1,8 @@
 //! `weft sum`: as sum(1).
 
-use super::{each_file, each_piece, open};
+use super::each_file;
 use crate::arguments::Sum as Arguments;
+use crate::input::Input;
 use std::process::ExitCode;
 use weft_transform::Sum;
 
@@ -9,7 +10,7 @@ use weft_transform::Sum;
 pub fn sum(arguments: &Arguments) -> ExitCode {
     each_file("sum", &arguments.files, |file| {
         let mut sum = if arguments.sysv { Sum::plain() } else { Sum::rotated() };
-        each_piece(open(file)?, |piece| sum.add(piece))?;
+        Input::open(file)?.each(|piece| sum.add(piece))?;
         let name = if arguments.files.is_empty() { String::new() } else { format!(" {}", file.display()) };
         println!("{}{name}", sum.tell());
         Ok(())

@@ -1,11 +1,15 @@
 //! `weft wc`: as wc(1), of bytes as POSIX's locale has them.
 
-use super::{STANDARD_INPUT, each_file, each_piece, open};
+use super::each_file;
 use crate::arguments::Wc;
+use crate::input::{Input, STANDARD_INPUT};
 use rustix::fs::{FileType, fstat, stat};
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use weft_transform::counting::{self, Words};
+use weft_vfs::{COUNTS, COUNTS_BYTES};
 
 /// Columns of what is read from something that has no length.
 const WIDTH_UNKNOWN: usize = 7;
@@ -32,18 +36,12 @@ pub fn wc(arguments: &Wc) -> ExitCode {
     };
     let mut total = Counts::default();
     let code = each_file("wc", &arguments.files, |file| {
-        let opened = open(file)?;
-        let (mut counts, mut words) = (Counts::default(), Words::default());
-        let counted = each_piece(opened, |piece| {
-            counts.bytes += piece.len() as u64;
-            if told[0] {
-                counts.lines += counting::lines(piece);
-            }
-            if told[1] {
-                words.add(piece);
-            }
-        });
-        counts.words = words.begun;
+        let opened = Input::open(file)?;
+        let kept = opened.lent().filter(|_| !arguments.recount).and_then(kept);
+        let (counts, counted) = match kept {
+            Some(counts) => (counts, Ok(())),
+            None => count(opened, told),
+        };
         // What could be read is told in any case.
         print(&counts, (!arguments.files.is_empty()).then_some(file));
         total = Counts {
@@ -57,6 +55,37 @@ pub fn wc(arguments: &Wc) -> ExitCode {
         print(&total, Some(OsStr::new("total")));
     }
     code
+}
+
+/// What the volume knows of a file, or counts itself; none if it does not tell. It keeps what it counted with the blocks that it counted.
+fn kept(file: impl AsFd) -> Option<Counts> {
+    let mut all = counting::Counts::default();
+    loop {
+        let mut value = [0; 128];
+        let name = [COUNTS, all.bytes.to_string().as_bytes()].concat();
+        let len = rustix::fs::fgetxattr(&file, name, &mut value).ok()?;
+        let next: counting::Counts = std::str::from_utf8(&value[..len]).ok()?.parse().ok()?;
+        all = all.then(next);
+        if next.bytes < COUNTS_BYTES {
+            return Some(Counts { lines: all.lines, words: all.words, bytes: all.bytes });
+        }
+    }
+}
+
+/// Counts what is wanted of a file: lines, words and bytes.
+fn count(file: Input, told: [bool; 3]) -> (Counts, io::Result<()>) {
+    let (mut counts, mut words) = (Counts::default(), Words::default());
+    let counted = file.each(|piece| {
+        counts.bytes += piece.len() as u64;
+        if told[0] {
+            counts.lines += counting::lines(piece);
+        }
+        if told[1] {
+            words.add(piece);
+        }
+    });
+    counts.words = words.begun;
+    (counts, counted)
 }
 
 /// How wide columns are: as wide as the length of all files, and no less than seven where something has none.

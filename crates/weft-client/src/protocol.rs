@@ -1,0 +1,343 @@
+//! What programs and a daemon say to each other: packets over a Unix socket (SOCK_SEQPACKET), descriptors with them where said.
+//!
+//! Numbers are little-endian. A request is a `u32` that says which and its fields; but for those that only let go each has one reply, in order: a `u32` errno,
+//! 0 if it was done, and the fields. How a daemon is found: `ioctl(WEFT_SHARE)` on any file of the volume tells the name of its socket.
+
+/// What both sides must have in common.
+pub const VERSION: u32 = 1;
+
+/// Longest packet.
+pub const PACKET_BYTES_MAX: usize = 32 << 10;
+
+/// Most descriptors with one packet.
+pub const DESCRIPTORS_MAX: usize = 16;
+
+/// Most parts of a reply to a read.
+pub const PARTS_MAX: usize = 1024;
+
+/// Most references let go by one request.
+pub const RELEASED_MAX: usize = 1024;
+
+/// What stands for memory that is nowhere: zeros.
+pub const ZEROS: u64 = 0;
+
+/// Bytes that `ioctl(WEFT_SHARE)` gives: a version, the length of the name, the name.
+pub const ADDRESS_BYTES: usize = 128;
+
+/// `_IOR('W', 4, char[128])`.
+pub const ADDRESS_REQUEST: u32 = 2 << 30 | (ADDRESS_BYTES as u32) << 16 | (b'W' as u32) << 8 | 4;
+
+/// What `ioctl(WEFT_SHARE)` gives for the socket named `name`, an abstract one (unix(7)); none if it is too long.
+pub fn encode_address(name: &[u8]) -> Option<[u8; ADDRESS_BYTES]> {
+    let mut bytes = [0; ADDRESS_BYTES];
+    bytes[..4].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[4..8].copy_from_slice(&u32::try_from(name.len()).ok()?.to_le_bytes());
+    bytes.get_mut(8..8 + name.len())?.copy_from_slice(name);
+    Some(bytes)
+}
+
+/// The name of the socket, if it is spoken to in this version.
+pub fn decode_address(bytes: &[u8; ADDRESS_BYTES]) -> Option<&[u8]> {
+    let mut fields = Fields(bytes);
+    let (version, len) = (fields.u32()?, fields.u32()? as usize);
+    fields.0.get(..len).filter(|name| version == VERSION && !name.is_empty())
+}
+
+/// A reference to one place of an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// The arena's number.
+    pub arena: u64,
+    /// Of any byte of the place, in the arena.
+    pub offset: u64,
+}
+
+/// What a program asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The first: which version it speaks.
+    Hello {
+        /// It.
+        version: u32,
+    },
+    /// With the descriptor of a file of the volume, which shows what it may be used for.
+    Open,
+    /// Part of a file.
+    Read {
+        /// As opening told.
+        file: u32,
+        /// From where on.
+        offset: u64,
+        /// Bytes at most.
+        len: u32,
+    },
+    /// Lets go of references, each once. No reply.
+    Release(Vec<Reference>),
+    /// It has no reference into an arena any more, nor the arena itself. No reply.
+    Forget {
+        /// Its number.
+        arena: u64,
+    },
+    /// It reads and writes a file no more. No reply.
+    Close {
+        /// As opening told.
+        file: u32,
+    },
+    /// With a descriptor of memory: writes part of that to a file.
+    Write {
+        /// As opening told.
+        file: u32,
+        /// Where to, in the file.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// Where from, in the memory.
+        at: u64,
+    },
+}
+
+/// Some bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// In which arena they lie, or [`ZEROS`].
+    pub arena: u64,
+    /// Where in it.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// What a daemon answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It was not done.
+    Failed {
+        /// Why.
+        errno: u32,
+    },
+    /// It speaks the same version.
+    Hello,
+    /// The file is open.
+    Opened {
+        /// What it is called from here on.
+        file: u32,
+        /// Whether it can be written to, too.
+        is_writable: bool,
+    },
+    /// What was read: nothing at the end of the file. With the descriptors of those arenas that the program has not.
+    Read {
+        /// In order. Each that is not of zeros is a reference, to be let go once.
+        parts: Vec<Part>,
+        /// The numbers of the arenas whose descriptors come with it, in their order.
+        lent: Vec<u64>,
+    },
+    /// All of it was written.
+    Written,
+}
+
+const HELLO: u32 = 1;
+const OPEN: u32 = 2;
+const READ: u32 = 3;
+const RELEASE: u32 = 4;
+const FORGET: u32 = 5;
+const CLOSE: u32 = 6;
+const WRITE: u32 = 7;
+
+/// What is left of a packet.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn u32(&mut self) -> Option<u32> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*first))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*first))
+    }
+
+    fn is_end(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A packet that grows.
+struct Packet(Vec<u8>);
+
+impl Packet {
+    fn new(first: u32) -> Packet {
+        Packet(first.to_le_bytes().to_vec())
+    }
+
+    fn u32(mut self, value: u32) -> Packet {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn u64(mut self, value: u64) -> Packet {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+}
+
+impl Request {
+    /// As a packet.
+    pub fn encode(&self) -> Vec<u8> {
+        let packet = match self {
+            Request::Hello { version } => Packet::new(HELLO).u32(*version),
+            Request::Open => Packet::new(OPEN),
+            Request::Read { file, offset, len } => Packet::new(READ).u32(*file).u64(*offset).u32(*len),
+            Request::Release(released) => {
+                let add = |packet: Packet, released: &Reference| packet.u64(released.arena).u64(released.offset);
+                released.iter().fold(Packet::new(RELEASE), add)
+            }
+            Request::Forget { arena } => Packet::new(FORGET).u64(*arena),
+            Request::Close { file } => Packet::new(CLOSE).u32(*file),
+            Request::Write { file, offset, len, at } => Packet::new(WRITE).u32(*file).u64(*offset).u32(*len).u64(*at),
+        };
+        packet.0
+    }
+
+    /// What a packet says; none if it is no request.
+    pub fn decode(packet: &[u8]) -> Option<Request> {
+        let mut fields = Fields(packet);
+        let request = match fields.u32()? {
+            HELLO => Request::Hello { version: fields.u32()? },
+            OPEN => Request::Open,
+            READ => Request::Read { file: fields.u32()?, offset: fields.u64()?, len: fields.u32()? },
+            RELEASE => {
+                let mut released = Vec::new();
+                while !fields.is_end() && released.len() < RELEASED_MAX {
+                    released.push(Reference { arena: fields.u64()?, offset: fields.u64()? });
+                }
+                Request::Release(released)
+            }
+            FORGET => Request::Forget { arena: fields.u64()? },
+            CLOSE => Request::Close { file: fields.u32()? },
+            WRITE => {
+                Request::Write { file: fields.u32()?, offset: fields.u64()?, len: fields.u32()?, at: fields.u64()? }
+            }
+            _ => return None,
+        };
+        fields.is_end().then_some(request)
+    }
+
+    /// Whether the daemon answers.
+    pub fn has_reply(&self) -> bool {
+        !matches!(self, Request::Release(_) | Request::Forget { .. } | Request::Close { .. })
+    }
+}
+
+impl Reply {
+    /// As a packet. What it is the reply to is not in it.
+    pub fn encode(&self) -> Vec<u8> {
+        let packet = match self {
+            Reply::Failed { errno } => Packet::new(*errno),
+            Reply::Hello | Reply::Written => Packet::new(0),
+            Reply::Opened { file, is_writable } => Packet::new(0).u32(*file).u32(u32::from(*is_writable)),
+            Reply::Read { parts, lent } => {
+                let count = |len: usize| u32::try_from(len).expect("they are bounded");
+                let mut packet = Packet::new(0).u32(count(parts.len())).u32(count(lent.len()));
+                for part in parts {
+                    packet = packet.u64(part.arena).u64(part.offset).u64(part.len);
+                }
+                lent.iter().fold(packet, |packet, arena| packet.u64(*arena))
+            }
+        };
+        packet.0
+    }
+
+    /// What a packet says in reply to `request`; none if it is no reply to that.
+    pub fn decode(request: &Request, packet: &[u8]) -> Option<Reply> {
+        let mut fields = Fields(packet);
+        let errno = fields.u32()?;
+        if errno != 0 {
+            return fields.is_end().then_some(Reply::Failed { errno });
+        }
+        let reply = match request {
+            Request::Hello { .. } => Reply::Hello,
+            Request::Open => Reply::Opened { file: fields.u32()?, is_writable: fields.u32()? != 0 },
+            Request::Write { .. } => Reply::Written,
+            Request::Read { .. } => {
+                let (parts, lent) = (fields.u32()? as usize, fields.u32()? as usize);
+                if parts > PARTS_MAX || lent > DESCRIPTORS_MAX {
+                    return None;
+                }
+                let mut part = || Some(Part { arena: fields.u64()?, offset: fields.u64()?, len: fields.u64()? });
+                let parts = (0..parts).map(|_| part()).collect::<Option<_>>()?;
+                let lent = (0..lent).map(|_| fields.u64()).collect::<Option<_>>()?;
+                Reply::Read { parts, lent }
+            }
+            Request::Release(_) | Request::Forget { .. } | Request::Close { .. } => return None,
+        };
+        fields.is_end().then_some(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn requests() -> impl Strategy<Value = Request> {
+        let reference = (any::<u64>(), any::<u64>()).prop_map(|(arena, offset)| Reference { arena, offset });
+        prop_oneof![
+            any::<u32>().prop_map(|version| Request::Hello { version }),
+            Just(Request::Open),
+            any::<(u32, u64, u32)>().prop_map(|(file, offset, len)| Request::Read { file, offset, len }),
+            prop::collection::vec(reference, 0..9).prop_map(Request::Release),
+            any::<u64>().prop_map(|arena| Request::Forget { arena }),
+            any::<u32>().prop_map(|file| Request::Close { file }),
+            any::<(u32, u64, u32, u64)>().prop_map(|(file, offset, len, at)| Request::Write { file, offset, len, at }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_said_is_understood(
+            request in requests(),
+            errno in 1u32..200,
+            parts in prop::collection::vec(any::<(u64, u64, u64)>(), 0..9),
+            lent in prop::collection::vec(any::<u64>(), 0..9),
+        ) {
+            prop_assert_eq!(Request::decode(&request.encode()), Some(request.clone()));
+            let parts = parts.into_iter().map(|(arena, offset, len)| Part { arena, offset, len }).collect();
+            let reply = match request {
+                Request::Hello { .. } => Reply::Hello,
+                Request::Open => Reply::Opened { file: errno, is_writable: true },
+                Request::Read { .. } => Reply::Read { parts, lent },
+                Request::Write { .. } => Reply::Written,
+                _ => return Ok(()),
+            };
+            for reply in [reply, Reply::Failed { errno }] {
+                prop_assert_eq!(Reply::decode(&request, &reply.encode()), Some(reply));
+            }
+        }
+
+        #[test]
+        fn garbage_is_no_more_than_refused(request in requests(), packet in prop::collection::vec(any::<u8>(), 0..100), first in 0u32..9) {
+            let packet = [first.to_le_bytes().to_vec(), packet].concat();
+            for packet in [&packet[..], &packet[4..]] {
+                if let Some(understood) = Request::decode(packet) {
+                    prop_assert_eq!(understood.encode(), packet);
+                }
+                Reply::decode(&request, packet);
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_is_what_was_encoded() {
+        let bytes = encode_address(b"weft/1234").expect("short enough");
+        assert_eq!(decode_address(&bytes), Some(&b"weft/1234"[..]));
+        assert!(encode_address(&[b'x'; ADDRESS_BYTES]).is_none());
+        let mut other = bytes;
+        other[0] ^= 1;
+        assert_eq!(decode_address(&other), None);
+        assert_eq!(decode_address(&[255; ADDRESS_BYTES]), None);
+        assert_eq!(decode_address(&[0; ADDRESS_BYTES]), None);
+    }
+}

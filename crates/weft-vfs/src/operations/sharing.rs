@@ -1,0 +1,198 @@
+//! Content in memory that programs map, so that they read it in place.
+
+use super::reading::{Part, same_blocks};
+use crate::error::{ErrorKind, Result};
+use crate::observe::Change;
+use crate::volume::Vfs;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use weft_block::shared::Pool;
+use weft_block::{Block, Rope, Slice};
+use weft_store::{BlockRef, Ino};
+
+/// A part of what a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedPart {
+    /// Bytes that lie in the memory that readers of the file map.
+    Bytes(Slice),
+    /// So many zeros, which lie nowhere.
+    Zeros(usize),
+}
+
+impl SharedPart {
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        match self {
+            SharedPart::Bytes(bytes) => bytes.len(),
+            SharedPart::Zeros(len) => *len,
+        }
+    }
+
+    /// Never: there is no such part.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Parts that are put where readers find them, as long as there is room.
+struct Gathering<'a> {
+    vfs: &'a Vfs,
+    ino: Ino,
+    pool: &'a Pool,
+    parts: Vec<SharedPart>,
+    /// Bytes of the file after those gathered.
+    left: usize,
+}
+
+/// Whether there was room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Enough,
+    Spent,
+}
+
+impl Vfs {
+    /// The memory that readers of file `ino` map; none where nothing is shared ([`crate::Options::shared_bytes_max`]).
+    pub fn shared_pool(&self, ino: Ino) -> Option<Arc<Pool>> {
+        self.blocks.shared.pool(ino)
+    }
+
+    /// Most bytes of memory that is shared.
+    pub fn shared_bytes_max(&self) -> usize {
+        self.blocks.shared.bytes_max()
+    }
+
+    /// Up to `len` bytes of file `ino` from `offset` on, in the memory of `pool`, which is [`Vfs::shared_pool`]'s; fewer at the file's end, and where there is
+    /// no room for more. None if there is none at all, as all is in use. Errors as of [`Vfs::read`].
+    pub fn read_shared(&self, ino: Ino, pool: &Pool, offset: u64, len: usize) -> Result<Option<Vec<SharedPart>>> {
+        let plan = || {
+            self.run(|state| {
+                let size = state.file(ino)?.row.size;
+                Ok((state.plan_read(ino, offset, len)?, size))
+            })
+        };
+        let gathering = |size: u64| {
+            let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+            Gathering { vfs: self, ino, pool, parts: Vec::new(), left }
+        };
+        let (mut parts, mut size) = match plan() {
+            Err(error) if error.kind() == ErrorKind::Transformed => {
+                let rope = self.read_link(ino, offset, len)?;
+                let mut gathering = gathering(offset.saturating_add(rope.len() as u64));
+                return gathering.add_rope(&rope).map(|room| gathering.result(room));
+            }
+            planned => planned?,
+        };
+        self.read_ahead_of(ino, offset, len);
+        let result = loop {
+            let mut gathering = gathering(size);
+            match gathering.add_all(&parts) {
+                Ok(room) => break gathering.result(room),
+                Err(error) => {
+                    // As in reading: a commit may have freed a block since.
+                    let (again, size_now) = plan()?;
+                    if same_blocks(&parts, &again) {
+                        return Err(error.about(ino));
+                    }
+                    (parts, size) = (again, size_now);
+                }
+            }
+        };
+        let read: usize = result.iter().flatten().map(SharedPart::len).sum();
+        self.bytes_read.fetch_add(read as u64, Ordering::Relaxed);
+        self.read_moves_atime(ino);
+        Ok(result)
+    }
+
+    /// Writes as [`Vfs::write`] for whoever does not come by way of a protocol that keeps copies: those that do are told. `NotSupported` of a transformation link.
+    pub fn write_shared(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<()> {
+        self.run(|state| state.file(ino).map(|_| ())).map_err(|error| match error.kind() {
+            ErrorKind::Transformed => ErrorKind::NotSupported.into(),
+            _ => error,
+        })?;
+        self.write(ino, offset, data, kill_privileges)?;
+        self.announce([Change::Content { ino, range: offset..offset.saturating_add(data.len() as u64) }]);
+        Ok(())
+    }
+}
+
+impl Gathering<'_> {
+    fn add_all(&mut self, parts: &[Part]) -> Result<Room> {
+        for part in parts {
+            let room = match part {
+                Part::Bytes(bytes) => self.add_copies(bytes)?,
+                Part::Zeros(len) => self.add_zeros(*len),
+                Part::Stored { block, range, over } if over.is_empty() => self.add_block(block, range)?,
+                Part::Stored { .. } => self.add_rope(&self.vfs.gather(std::slice::from_ref(part))?)?,
+            };
+            if room == Room::Spent {
+                return Ok(room);
+            }
+        }
+        Ok(Room::Enough)
+    }
+
+    fn add_rope(&mut self, rope: &Rope) -> Result<Room> {
+        for slice in rope.slices() {
+            if self.add_copies(slice)? == Room::Spent {
+                return Ok(Room::Spent);
+            }
+        }
+        Ok(Room::Enough)
+    }
+
+    /// Adds copies of `bytes`, which nothing keeps.
+    fn add_copies(&mut self, bytes: &[u8]) -> Result<Room> {
+        for piece in bytes.chunks(self.pool.place_bytes()) {
+            let Some(copy) = self.copy(piece)? else { return Ok(Room::Spent) };
+            self.add(copy.whole());
+        }
+        Ok(Room::Enough)
+    }
+
+    /// Adds bytes `range` of a stored block. All of it comes to lie in shared memory, and stays there for others as long as there is room.
+    fn add_block(&mut self, block: &BlockRef, range: &Range<usize>) -> Result<Room> {
+        let end = range.end.min(block.length as usize);
+        if range.start < end {
+            let blocks = &self.vfs.blocks;
+            let here = match blocks.shared.get(block.id, self.ino) {
+                Some(here) => here,
+                None => {
+                    let Some(copy) = self.copy(&self.vfs.block(block)?)? else { return Ok(Room::Spent) };
+                    blocks.share(block.id, self.ino, copy.clone());
+                    copy
+                }
+            };
+            self.add(here.slice(range.start..end));
+        }
+        Ok(self.add_zeros(range.end - end.max(range.start)))
+    }
+
+    fn copy(&self, bytes: &[u8]) -> Result<Option<Block>> {
+        let copied = self.vfs.blocks.shared.copy(self.pool, bytes, self.left.saturating_sub(bytes.len()));
+        copied.map_err(|error| {
+            crate::say(format_args!("no memory to share: {error}"));
+            ErrorKind::NoMemory.into()
+        })
+    }
+
+    fn add(&mut self, bytes: Slice) {
+        self.left = self.left.saturating_sub(bytes.len());
+        self.parts.push(SharedPart::Bytes(bytes));
+    }
+
+    fn add_zeros(&mut self, len: usize) -> Room {
+        self.left = self.left.saturating_sub(len);
+        match self.parts.last_mut() {
+            _ if len == 0 => {}
+            Some(SharedPart::Zeros(before)) => *before += len,
+            _ => self.parts.push(SharedPart::Zeros(len)),
+        }
+        Room::Enough
+    }
+
+    fn result(self, room: Room) -> Option<Vec<SharedPart>> {
+        (room == Room::Enough || !self.parts.is_empty()).then_some(self.parts)
+    }
+}
