@@ -55,6 +55,7 @@ impl Budget {
 /// Blocks that the same processes may read.
 #[derive(Debug)]
 pub struct Pool {
+    block_bytes: usize,
     place_bytes: usize,
     budget: Arc<Budget>,
     /// By where they begin in this process. Only their places keep them alive.
@@ -69,10 +70,15 @@ impl Pool {
     pub fn new(block_bytes: usize, budget: Arc<Budget>) -> Pool {
         assert!(block_bytes > 0, "a block has bytes");
         let place_bytes = block_bytes.next_multiple_of(page_bytes());
-        Pool { place_bytes, budget, arenas: Mutex::default() }
+        Pool { block_bytes, place_bytes, budget, arenas: Mutex::default() }
     }
 
     /// Most bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Bytes that the memory of a block takes.
     pub fn place_bytes(&self) -> usize {
         self.place_bytes
     }

@@ -28,6 +28,12 @@ pub struct Limits {
     pub connections_of_user_max: usize,
     /// Files that one connection has open.
     pub files_max: usize,
+    /// What part of all memory one user's programs hold at most: one in so many; 0: any.
+    pub one_user_in: usize,
+    /// And one connection.
+    pub one_connection_in: usize,
+    /// How long somebody may leave answers unread.
+    pub unread: Duration,
     /// How long somebody who says nothing keeps what others wait for.
     pub lease: Duration,
     /// How long somebody waits for memory of which none is left. After that programs read as ever, by copies.
@@ -40,6 +46,9 @@ impl Default for Limits {
             connections_max: 512,
             connections_of_user_max: 128,
             files_max: 4096,
+            one_user_in: 2,
+            one_connection_in: 4,
+            unread: Duration::from_secs(10),
             lease: Duration::from_secs(30),
             patience: Duration::from_millis(200),
         }
@@ -200,7 +209,7 @@ impl Shared {
     fn admit(self: &Arc<Shared>, socket: OwnedFd) -> io::Result<()> {
         let uid = sockopt::socket_peercred(&socket)?.uid.as_raw();
         // Whoever does not read what is answered does not keep a thread for ever.
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(Duration::from_secs(10)))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(self.limits.unread))?;
         let socket = Arc::new(socket);
         let mut locked = self.connections.lock();
         let connections = &mut *locked;
@@ -223,18 +232,22 @@ impl Shared {
 
     /// Most bytes that one user's programs hold at once.
     fn held_max(&self) -> usize {
-        self.vfs.shared_bytes_max() / 2
+        part(self.vfs.shared_bytes_max(), self.limits.one_user_in)
     }
 
     /// Most bytes that one connection holds at once.
     pub(crate) fn held_by_one_max(&self) -> usize {
-        self.vfs.shared_bytes_max() / 4
+        part(self.vfs.shared_bytes_max(), self.limits.one_connection_in)
     }
 
     /// Whether programs of `uid` have so much that the daemon let go of that they get no more.
     pub(crate) fn is_lingering(&self, uid: u32) -> bool {
         self.ledger.lingering(uid) > self.held_by_one_max()
     }
+}
+
+fn part(all: usize, one_in: usize) -> usize {
+    all.checked_div(one_in).unwrap_or(usize::MAX)
 }
 
 fn now() -> Instant {

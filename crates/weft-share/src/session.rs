@@ -180,17 +180,17 @@ impl Session {
         let open = self.files.get(&file).ok_or(End::Nonsense)?;
         let (ino, pool) = (open.ino, open.pool.clone());
         let deadline = self.admitted.deadline();
-        // One part is part of one place.
-        let least = pool.place_bytes();
+        let block_bytes = pool.block_bytes();
+        // The first block may be read from its middle on.
+        let within = usize::try_from(offset % block_bytes as u64).expect("in a block");
         let parts = loop {
             let (freed, left) = (self.admitted.freed(), self.admitted.bytes_left());
-            if left < least {
+            let places = (left / pool.place_bytes()).min(PARTS_MAX / 2);
+            if places == 0 {
                 // Only it, or its user's other programs, can do something about that.
                 return Ok((Err(libc::ENOBUFS), Vec::new()));
             }
-            // Bytes at both ends may lie in places that they do not fill.
-            let len =
-                (len as usize).min(BYTES_MAX).min(left.saturating_sub(2 * least).max(1)).min(PARTS_MAX / 2 * least);
+            let len = (len as usize).min(BYTES_MAX).min(places * block_bytes - within);
             let seen = self.shared.vfs.seen(ino, None);
             match self.shared.vfs.read_shared(seen, &pool, offset, len) {
                 Ok(Some(parts)) => break parts,

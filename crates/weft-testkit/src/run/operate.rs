@@ -4,7 +4,8 @@ use super::{BLOCK_BYTES, Driver};
 use crate::model::{Model, Node, NodeId};
 use crate::operations::Operation;
 use weft_vfs::{
-    Caller, Clock, ErrorKind, Holds, Ino, Kind, MakeNode, OpNo, SetAttributes, SetTime, SetXattr, Timestamp, Vfs,
+    Caller, Clock, ErrorKind, Holds, Ino, Kind, MakeNode, OpNo, SetAttributes, SetTime, SetXattr, SharedPart,
+    Timestamp, Vfs,
 };
 
 /// Who makes things: neither the root's owner nor group, so that inheriting shows.
@@ -260,6 +261,24 @@ fn read(vfs: &Vfs, model: &Model, (id, ino): (NodeId, Ino), offset: usize, len: 
     let ours = vfs.read(ino, offset as u64, len).map(|rope| rope.to_vec()).map_err(|error| error.kind());
     let differs = ours.as_ref().is_ok_and(|bytes| bytes != expected);
     // A length that cannot be says that the bytes differ.
+    let differs = differs || ours.is_ok() && shared(vfs, ino, offset, len).is_some_and(|bytes| bytes != expected);
     let theirs = if differs { u64::MAX } else { expected.len() as u64 };
     (ours.map(|bytes| bytes.len() as u64), Ok(theirs))
+}
+
+/// The same bytes as programs find them that read in place; none where that fails, as reading may where the store does.
+fn shared(vfs: &Vfs, ino: Ino, offset: usize, len: usize) -> Option<Vec<u8>> {
+    let pool = vfs.shared_pool(ino)?;
+    let parts = vfs.read_shared(ino, &pool, offset as u64, len).ok()??;
+    let mut bytes = Vec::new();
+    for part in parts {
+        match part {
+            SharedPart::Bytes(slice) => {
+                assert!(pool.find(&slice).is_some(), "it lies where its readers look");
+                bytes.extend_from_slice(&slice);
+            }
+            SharedPart::Zeros(len) => bytes.resize(bytes.len() + len, 0),
+        }
+    }
+    Some(bytes)
 }

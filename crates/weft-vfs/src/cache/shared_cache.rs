@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use weft_block::Block;
-use weft_block::shared::{Budget, Pool};
+use weft_block::shared::{Budget, Place, Pool};
 use weft_store::{BlockId, Ino};
 
 /// Pools looked through at least before those are forgotten that have nothing left.
@@ -87,11 +87,21 @@ impl SharedCache {
         self.blocks.lock().peek(&id).is_some()
     }
 
-    /// A copy of `bytes` in `pool`, for which others may have to go; none if everything is in use. `more_bytes` as in [`Pool::place`].
+    /// A copy of `bytes` in `pool`; else as [`SharedCache::place`].
     pub(crate) fn copy(&self, pool: &Pool, bytes: &[u8], more_bytes: usize) -> io::Result<Option<Block>> {
+        let place = self.place(pool, more_bytes)?;
+        Ok(place.map(|mut place| {
+            weft_block::copied(bytes.len());
+            place[..bytes.len()].copy_from_slice(bytes);
+            place.freeze(bytes.len())
+        }))
+    }
+
+    /// A place in `pool` to fill, for which others may have to go; none if everything is in use. `more_bytes` as in [`Pool::place`].
+    pub(crate) fn place(&self, pool: &Pool, more_bytes: usize) -> io::Result<Option<Place>> {
         loop {
-            if let Some(block) = pool.copy_of(bytes, more_bytes)? {
-                return Ok(Some(block));
+            if let Some(place) = pool.place(more_bytes)? {
+                return Ok(Some(place));
             }
             // Dropped without the lock: that may give memory back to the system.
             let Some(spared) = self.blocks.lock().spare() else { return Ok(None) };

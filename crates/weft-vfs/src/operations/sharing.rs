@@ -1,14 +1,14 @@
 //! Content in memory that programs map, so that they read it in place.
 
 use super::reading::{Part, same_blocks};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::observe::Change;
 use crate::volume::Vfs;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weft_block::shared::Pool;
-use weft_block::{Block, Rope, Slice};
+use weft_block::{Rope, Slice};
 use weft_store::{BlockRef, Ino};
 
 /// A part of what a file holds.
@@ -117,11 +117,16 @@ impl Vfs {
     }
 }
 
+fn no_memory(error: std::io::Error) -> Error {
+    crate::say(format_args!("no memory to share: {error}"));
+    ErrorKind::NoMemory.into()
+}
+
 impl Gathering<'_> {
     fn add_all(&mut self, parts: &[Part]) -> Result<Room> {
         for part in parts {
             let room = match part {
-                Part::Bytes(bytes) => self.add_copies(bytes)?,
+                Part::Bytes(bytes) => self.add_rope(&Rope::from(bytes.clone()))?,
                 Part::Zeros(len) => self.add_zeros(*len),
                 Part::Stored { block, range, over } if over.is_empty() => self.add_block(block, range)?,
                 Part::Stored { .. } => self.add_rope(&self.vfs.gather(std::slice::from_ref(part))?)?,
@@ -133,20 +138,22 @@ impl Gathering<'_> {
         Ok(Room::Enough)
     }
 
+    /// Adds a copy of `rope`, which nothing keeps.
     fn add_rope(&mut self, rope: &Rope) -> Result<Room> {
-        for slice in rope.slices() {
-            if self.add_copies(slice)? == Room::Spent {
-                return Ok(Room::Spent);
+        let block_bytes = self.pool.block_bytes();
+        let mut at = 0;
+        while at < rope.len() {
+            let piece = rope.cut(at..rope.len().min(at + block_bytes));
+            at += piece.len();
+            let place = self.vfs.blocks.shared.place(self.pool, self.left.saturating_sub(piece.len()));
+            let Some(mut place) = place.map_err(no_memory)? else { return Ok(Room::Spent) };
+            let mut filled = 0;
+            for slice in piece.slices() {
+                place[filled..filled + slice.len()].copy_from_slice(slice);
+                filled += slice.len();
             }
-        }
-        Ok(Room::Enough)
-    }
-
-    /// Adds copies of `bytes`, which nothing keeps.
-    fn add_copies(&mut self, bytes: &[u8]) -> Result<Room> {
-        for piece in bytes.chunks(self.pool.place_bytes()) {
-            let Some(copy) = self.copy(piece)? else { return Ok(Room::Spent) };
-            self.add(copy.whole());
+            weft_block::copied(filled);
+            self.add(place.freeze(filled).whole());
         }
         Ok(Room::Enough)
     }
@@ -159,7 +166,9 @@ impl Gathering<'_> {
             let here = match blocks.shared.get(block.id, self.ino) {
                 Some(here) => here,
                 None => {
-                    let Some(copy) = self.copy(&self.vfs.block(block)?)? else { return Ok(Room::Spent) };
+                    let bytes = self.vfs.block(block)?;
+                    let copied = blocks.shared.copy(self.pool, &bytes, self.left.saturating_sub(bytes.len()));
+                    let Some(copy) = copied.map_err(no_memory)? else { return Ok(Room::Spent) };
                     blocks.share(block.id, self.ino, copy.clone());
                     copy
                 }
@@ -167,14 +176,6 @@ impl Gathering<'_> {
             self.add(here.slice(range.start..end));
         }
         Ok(self.add_zeros(range.end - end.max(range.start)))
-    }
-
-    fn copy(&self, bytes: &[u8]) -> Result<Option<Block>> {
-        let copied = self.vfs.blocks.shared.copy(self.pool, bytes, self.left.saturating_sub(bytes.len()));
-        copied.map_err(|error| {
-            crate::say(format_args!("no memory to share: {error}"));
-            ErrorKind::NoMemory.into()
-        })
     }
 
     fn add(&mut self, bytes: Slice) {

@@ -7,6 +7,7 @@ mod limits;
 mod links;
 mod listing;
 mod names;
+mod sharing;
 mod threads;
 mod times;
 mod views;
