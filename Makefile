@@ -7,7 +7,7 @@ SBINDIR ?= /sbin
 WEFT := target/release/weft
 TOOLS := target/tools
 
-.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres connectathon install uninstall clean packages tools
+.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -61,6 +61,14 @@ bench-nfs: build
 ## bench-networks compare networks of stages with pipelines of processes (DIR=where to work)
 bench-networks: build
 	tests/bench-networks $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-zerocopy programs that read in place against the machine's own and pipes (DIR=where to work)
+bench-zerocopy: build
+	tests/bench-zerocopy $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-stdio what a faster pipe could save gcc (FILE=a large source in C)
+bench-stdio:
+	tests/bench-stdio $(FILE)
 
 ## connectathon run Connectathon's tests by Linux's NFS client (CONNECTATHON=its sources; as root)
 connectathon: build

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Arguments {
     /// Directories to compare; the first is what the others are compared to
-    #[arg(value_name = "NAME=DIRECTORY", required = true)]
+    #[arg(value_name = "NAME=DIRECTORY", required_unless_present = "hold")]
     pub directories: Vec<String>,
     /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++, `networks`, which reads links in a volume and
-    /// pipelines elsewhere, and those that hash everything at each close or ask for kept digests), or `list` to see them
+    /// pipelines elsewhere, `zerocopy`, which has programs read in place in a volume, and by copies elsewhere, and those that hash everything at each close or ask for kept digests), or `list` to see them
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub work: Vec<String>,
     /// Files in experiments that count files; several numbers, separated by commas, to see whether rates stay flat
@@ -40,6 +40,12 @@ pub struct Arguments {
     /// Writes all samples and the machine's facts to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Has this file in memory until the standard input ends: for `zerocopy`, which looks at the memory of those who do
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub hold: Option<PathBuf>,
+    /// With it: closes the file meanwhile, and sees in the end that what is in memory has stayed as it was
+    #[arg(long, requires = "hold", hide = true)]
+    pub close: bool,
     /// Adds whether each ratio meets the project's own bar
     #[arg(long)]
     pub bars: bool,

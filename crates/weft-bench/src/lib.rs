@@ -21,6 +21,9 @@ use scale::Scale;
 
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(file) = &arguments.hold {
+        return experiments::hold(file, arguments.close);
+    }
     let experiments = experiments::chosen(&arguments.work)?;
     if let Some(processor) = arguments.client_cpu {
         facts::pin(processor)?;

@@ -19,6 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Most bytes of an arena of several places.
 pub const ARENA_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of a large page (x86-64, and others with pages of 4 KiB).
+const HUGE_PAGE: usize = 2 << 20;
+
 /// What all arenas of several pools may take together.
 #[derive(Debug)]
 pub struct Budget {
@@ -94,7 +97,10 @@ impl Pool {
             return Ok(Some(place));
         }
         let wanted = (self.place_bytes + more_bytes).min(ARENA_BYTES_MAX);
-        let places = wanted.div_ceil(self.place_bytes).max(1);
+        let mut places = wanted.div_ceil(self.place_bytes).max(1);
+        if wanted >= HUGE_PAGE {
+            places = wanted.next_multiple_of(HUGE_PAGE).div_ceil(self.place_bytes);
+        }
         // What is left may be less than what would be taken with pleasure.
         for places in [places, 1] {
             if let Some(arena) = Arena::new(places, self.place_bytes, &self.budget)? {
@@ -309,6 +315,10 @@ impl Memory {
     fn new(len: usize) -> io::Result<Memory> {
         let file = nameless(len as u64)?;
         let mapped = MmapOptions::new().len(len).map_raw(&file)?;
+        if len >= HUGE_PAGE {
+            // Large pages are mapped in a moment where others take as long as copying them. Most systems give none unless they are told to.
+            let _ = mapped.advise(memmap2::Advice::HugePage);
+        }
         seal(&file)?;
         Ok(Memory { file, mapped })
     }

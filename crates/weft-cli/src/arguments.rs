@@ -227,6 +227,9 @@ pub struct Run {
 
 #[derive(Args)]
 pub struct Pipe {
+    /// Say on the standard error how many bytes were copied from memory to memory
+    #[arg(long)]
+    pub copies: bool,
     /// Stages and commands, joined by '|'
     #[arg(value_name = "PIPELINE")]
     pub text: String,

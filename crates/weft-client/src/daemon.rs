@@ -280,7 +280,7 @@ impl AsRef<[u8]> for Referred {
 
 impl Drop for Referred {
     fn drop(&mut self) {
-        if !self.daemon.is_own() || self.references.is_empty() {
+        if self.references.is_empty() || !self.daemon.is_own() {
             return;
         }
         let are_many = {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes looked at together: no more words can begin in them than a byte counts.
+/// Bytes looked at together: no more of them can be counted than a byte counts.
 const PIECE: usize = 128;
 
 /// What was counted of a stream so far.
@@ -15,17 +15,70 @@ pub struct Words {
 }
 
 impl Words {
-    /// Adds those of the next `bytes`. White space is that of POSIX's locale.
-    pub fn add(&mut self, bytes: &[u8]) {
-        for piece in bytes.chunks(PIECE) {
-            self.begun += u64::from(!self.is_in_word && is_of_word(piece[0]));
-            // Without branches, so that the compiler makes vectors of it.
-            let pairs = piece.iter().zip(&piece[1..]);
-            let begin = pairs.map(|(before, byte)| u8::from(!is_of_word(*before) & is_of_word(*byte)));
-            self.begun += u64::from(begin.fold(0u8, u8::wrapping_add));
-            self.is_in_word = is_of_word(piece[piece.len() - 1]);
+    /// Adds those of the next `bytes`, and tells how many lines end in them. White space is that of POSIX's locale.
+    pub fn add(&mut self, bytes: &[u8]) -> u64 {
+        let Some(first) = bytes.first() else { return 0 };
+        let counted = count(bytes);
+        self.begun += counted.words + u64::from(!self.is_in_word && is_of_word(*first));
+        self.is_in_word = is_of_word(bytes[bytes.len() - 1]);
+        counted.lines
+    }
+}
+
+/// Words that begin after the first byte, and lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    words: u64,
+    lines: u64,
+}
+
+/// Counts what `bytes` hold, with the widest vectors that this processor has.
+fn count(bytes: &[u8]) -> Counted {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn with_avx2(bytes: &[u8]) -> Counted {
+            count_pieces(bytes)
+        }
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+        fn with_avx512(bytes: &[u8]) -> Counted {
+            count_pieces(bytes)
+        }
+        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") {
+            // SAFETY: the processor has them.
+            return unsafe { with_avx512(bytes) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has them.
+            return unsafe { with_avx2(bytes) };
         }
     }
+    count_pieces(bytes)
+}
+
+/// The same, whatever the processor has. Without branches over pieces of one length, so that the compiler makes vectors of it.
+#[inline(always)]
+fn count_pieces(bytes: &[u8]) -> Counted {
+    let mut counted = Counted { words: 0, lines: u64::from(bytes.first() == Some(&b'\n')) };
+    let mut at = 1;
+    while let (Some(before), Some(now)) = (
+        bytes.get(at - 1..).and_then(<[u8]>::first_chunk::<PIECE>),
+        bytes.get(at..).and_then(<[u8]>::first_chunk::<PIECE>),
+    ) {
+        let (mut words, mut lines) = (0u8, 0u8);
+        for (before, now) in before.iter().zip(now) {
+            words = words.wrapping_add(u8::from(!is_of_word(*before) & is_of_word(*now)));
+            lines = lines.wrapping_add(u8::from(*now == b'\n'));
+        }
+        counted.words += u64::from(words);
+        counted.lines += u64::from(lines);
+        at += PIECE;
+    }
+    for now in at..bytes.len() {
+        counted.words += u64::from(!is_of_word(bytes[now - 1]) & is_of_word(bytes[now]));
+        counted.lines += u64::from(bytes[now] == b'\n');
+    }
+    counted
 }
 
 /// What some bytes hold, so that it can be added to what others hold.
@@ -45,10 +98,10 @@ impl Counts {
     /// Those of `bytes`.
     pub fn of(bytes: &[u8]) -> Counts {
         let mut words = Words::default();
-        words.add(bytes);
+        let lines = words.add(bytes);
         Counts {
             bytes: bytes.len() as u64,
-            lines: lines(bytes),
+            lines,
             words: words.begun,
             begins_in_word: bytes.first().copied().is_some_and(is_of_word),
             ends_in_word: words.is_in_word,
@@ -102,7 +155,7 @@ pub fn lines(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
-#[inline]
+#[inline(always)]
 fn is_of_word(byte: u8) -> bool {
     (byte != b' ') & (byte.wrapping_sub(b'\t') > b'\r' - b'\t')
 }

@@ -36,7 +36,12 @@ pub fn run(arguments: &Pipe) -> Result<ExitCode> {
     if network.files() > 0 {
         return usage("stages that read numbered files are for 'weft run'".into());
     }
-    join(&network, files.unwrap_or_default(), &before.join(" | "), &after.join(" | "))
+    let code = join(&network, files.unwrap_or_default(), &before.join(" | "), &after.join(" | "));
+    if arguments.copies {
+        // Threads that have ended told all but a little of what they copied.
+        eprintln!("{} bytes were copied from memory to memory", weft_block::bytes_copied());
+    }
+    code
 }
 
 /// Runs `network` between two pipelines of the shell, of which either may be empty.

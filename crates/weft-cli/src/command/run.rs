@@ -111,6 +111,8 @@ pub(super) fn write_all(rope: &Rope, to: impl AsFd) -> io::Result<()> {
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         };
+        // The kernel copies them.
+        weft_block::copied(written);
         while let Some(first) = parts.front_mut() {
             if written < first.len() {
                 *first = &first[written..];

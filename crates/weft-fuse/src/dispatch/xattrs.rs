@@ -4,7 +4,7 @@ use super::{Failure, Outcome, Server, links};
 use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
 use std::sync::atomic::Ordering;
-use weft_vfs::{Caller, Ino, LINK, LinkOrder, SetXattr};
+use weft_vfs::{COUNTS, Caller, Ino, LINK, LinkOrder, SetXattr};
 
 /// The attribute of the root that tells counters as JSON.
 const STATS: &[u8] = b"user.weft.stats";
@@ -46,6 +46,10 @@ impl Server {
         let name = body.string()?;
         if ino == Ino::ROOT && name == STATS {
             return Some(sized(reply, size, self.stats().as_bytes()));
+        }
+        if self.options.writeback && name.starts_with(COUNTS) {
+            // The kernel may hold what is to be counted.
+            return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
         }
         Some(self.vfs.xattr(ino, name).map_err(Failure::from).and_then(|value| sized(reply, size, &value)))
     }

@@ -457,12 +457,11 @@ impl Running for Count {
     fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
         while let Some(slice) = input.take() {
             self.bytes += slice.len() as u64;
-            if self.tells_lines {
-                self.lines += counting::lines(&slice);
-            }
-            if self.tells_words {
-                self.words.add(&slice);
-            }
+            self.lines += match (self.tells_words, self.tells_lines) {
+                (true, _) => self.words.add(&slice),
+                (false, true) => counting::lines(&slice),
+                (false, false) => 0,
+            };
         }
         if !input.has_ended() {
             return Ok(Progress::NeedsInput);

@@ -77,12 +77,11 @@ fn count(file: Input, told: [bool; 3]) -> (Counts, io::Result<()>) {
     let (mut counts, mut words) = (Counts::default(), Words::default());
     let counted = file.each(|piece| {
         counts.bytes += piece.len() as u64;
-        if told[0] {
-            counts.lines += counting::lines(piece);
-        }
-        if told[1] {
-            words.add(piece);
-        }
+        counts.lines += match told {
+            [_, true, _] => words.add(piece),
+            [true, ..] => counting::lines(piece),
+            _ => 0,
+        };
     });
     counts.words = words.begun;
     (counts, counted)
