@@ -3,7 +3,7 @@
 //! Two processes; the one fills fresh bytes, the other adds them all up, by the same code whatever lies between. "untouched": the one sends the same bytes
 //! again and again, the other looks at one byte of each page. Ways take turns; medians of all rounds.
 //!
-//!     cargo run --release -p weft-client --example throughput [MiB [rounds]]
+//!     cargo run --release -p weft-client --example throughput [MiB [rounds [way]]]
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice, vmsplice};
@@ -29,12 +29,16 @@ enum Way {
     Channel,
 }
 
-const WAYS: [(&str, Way); 5] = [
-    ("pipe of 64 KiB, write and read", Way::Pipe(64 << 10)),
-    ("pipe of 1 MiB, write and read", Way::Pipe(1 << 20)),
-    ("pipe of 1 MiB, vmsplice and read", Way::Vmsplice(1 << 20)),
-    ("pipe of 1 MiB, vmsplice and splice", Way::Splice(1 << 20)),
-    ("channel", Way::Channel),
+/// Each with the bytes that are filled, passed on and added up at a time.
+const WAYS: [(&str, Way, usize); 8] = [
+    ("pipe of 64 KiB, write and read", Way::Pipe(64 << 10), 64 << 10),
+    ("the same, 256 KiB at a time", Way::Pipe(64 << 10), 256 << 10),
+    ("pipe of 1 MiB, write and read", Way::Pipe(1 << 20), 64 << 10),
+    ("the same, 256 KiB at a time", Way::Pipe(1 << 20), 256 << 10),
+    ("pipe of 1 MiB, vmsplice and read", Way::Vmsplice(1 << 20), 64 << 10),
+    ("the same, 256 KiB at a time", Way::Vmsplice(1 << 20), 256 << 10),
+    ("vmsplice and splice, nobody reads", Way::Splice(1 << 20), 256 << 10),
+    ("channel", Way::Channel, PLACE_BYTES),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,11 +75,11 @@ fn pages(len: usize) -> weft_block::Buffer {
 }
 
 /// The writer: runs in a process of its own.
-fn produce(way: Way, touch: Touch, end: OwnedFd, bytes: usize) {
-    let rounds = (bytes / PLACE_BYTES) as u64;
+fn produce((_, way, chunk): (&str, Way, usize), touch: Touch, end: OwnedFd, bytes: usize) {
+    let rounds = (bytes / chunk) as u64;
     match way {
         Way::Pipe(_) => {
-            let (mut pipe, mut buffer) = (File::from(end), pages(PLACE_BYTES));
+            let (mut pipe, mut buffer) = (File::from(end), pages(chunk));
             for round in 0..rounds {
                 if touch == Touch::All {
                     fill(&mut buffer, round);
@@ -85,7 +89,7 @@ fn produce(way: Way, touch: Touch, end: OwnedFd, bytes: usize) {
         }
         Way::Vmsplice(size) | Way::Splice(size) => {
             // Pages in the pipe must stay as they are: what is filled next is what left the pipe for certain.
-            let mut buffers: Vec<_> = (0..=size / PLACE_BYTES).map(|_| pages(PLACE_BYTES)).collect();
+            let mut buffers: Vec<_> = (0..=size / chunk).map(|_| pages(chunk)).collect();
             let count = buffers.len() as u64;
             for round in 0..rounds {
                 let buffer = &mut buffers[(round % count) as usize];
@@ -95,9 +99,8 @@ fn produce(way: Way, touch: Touch, end: OwnedFd, bytes: usize) {
                 let mut rest = &buffer[..];
                 while !rest.is_empty() {
                     // SAFETY: the buffer stays until it left the pipe (see above).
-                    let gone = unsafe {
-                        vmsplice(&end, &[rustix::pipe::IoSliceRaw::from_slice(rest)], SpliceFlags::empty())
-                    };
+                    let gone =
+                        unsafe { vmsplice(&end, &[rustix::pipe::IoSliceRaw::from_slice(rest)], SpliceFlags::empty()) };
                     rest = &rest[gone.expect("there is a reader")..];
                 }
             }
@@ -112,12 +115,12 @@ fn produce(way: Way, touch: Touch, end: OwnedFd, bytes: usize) {
             let mut sender = Sender::of(end).expect("an end of a channel");
             let mut same = sender.place().expect("memory");
             fill(&mut same, 0);
-            let same = same.freeze(PLACE_BYTES);
+            let same = same.freeze(chunk);
             for round in 0..rounds {
                 let rope = if touch == Touch::All {
                     let mut place = sender.place().expect("memory");
                     fill(&mut place, round);
-                    Rope::from(place.freeze(PLACE_BYTES).whole())
+                    Rope::from(place.freeze(chunk).whole())
                 } else {
                     Rope::from(same.whole())
                 };
@@ -129,15 +132,15 @@ fn produce(way: Way, touch: Touch, end: OwnedFd, bytes: usize) {
 }
 
 /// The reader. Tells what it saw.
-fn consume(way: Way, touch: Touch, end: OwnedFd) -> (usize, u64) {
+fn consume((_, way, chunk): (&str, Way, usize), touch: Touch, end: OwnedFd) -> (usize, u64) {
     let (mut all, mut total) = (0, 0u64);
     match way {
         Way::Pipe(_) | Way::Vmsplice(_) => {
-            let (mut pipe, mut buffer, mut have) = (File::from(end), pages(PLACE_BYTES), 0);
+            let (mut pipe, mut buffer, mut have) = (File::from(end), pages(chunk), 0);
             loop {
                 let read = pipe.read(&mut buffer[have..]).expect("a pipe is read");
                 have += read;
-                if have == PLACE_BYTES || read == 0 {
+                if have == chunk || read == 0 {
                     total = total.wrapping_add(sum(&buffer[..have], touch));
                     all += std::mem::take(&mut have);
                 }
@@ -171,7 +174,7 @@ fn consume(way: Way, touch: Touch, end: OwnedFd) -> (usize, u64) {
 
 /// Seconds from when both processes are ready until the reader has all.
 fn measure(number: usize, touch: Touch, bytes: usize) -> f64 {
-    let (_, way) = WAYS[number];
+    let (_, way, chunk) = WAYS[number];
     let (writer, reader): (OwnedFd, OwnedFd) = match way {
         Way::Channel => sockets().expect("a channel"),
         Way::Pipe(size) | Way::Vmsplice(size) | Way::Splice(size) => {
@@ -191,21 +194,21 @@ fn measure(number: usize, touch: Touch, bytes: usize) -> f64 {
     (&ready).read_exact(&mut word).expect("the writer is ready");
     let begun = Instant::now();
     (&ready).write_all(&word).expect("the writer waits");
-    let (all, total) = consume(way, touch, reader);
+    let (all, total) = consume(WAYS[number], touch, reader);
     let seconds = begun.elapsed().as_secs_f64();
     assert!(child.wait().expect("it ran").success());
     assert_eq!(all, bytes, "{way:?}: all bytes arrive");
     if touch == Touch::All && !matches!(way, Way::Splice(_)) {
-        assert_eq!(total, expected(bytes), "{way:?}: the right bytes arrive");
+        assert_eq!(total, expected(bytes, chunk), "{way:?}: the right bytes arrive");
     }
     seconds
 }
 
 /// What the reader sees if nothing went wrong.
-fn expected(bytes: usize) -> u64 {
-    let words = (PLACE_BYTES / 8) as u64;
+fn expected(bytes: usize, chunk: usize) -> u64 {
+    let words = (chunk / 8) as u64;
     let steps = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(words * (words - 1) / 2);
-    (0..(bytes / PLACE_BYTES) as u64).fold(0, |all, round| all.wrapping_add(round.wrapping_mul(words)).wrapping_add(steps))
+    (0..(bytes / chunk) as u64).fold(0, |all, round| all.wrapping_add(round.wrapping_mul(words)).wrapping_add(steps))
 }
 
 fn main() {
@@ -222,15 +225,16 @@ fn main() {
         ready.write_all(&[1]).expect("the parent waits");
         ready.read_exact(&mut [0]).expect("the parent begins");
         let touch = if all == "true" { Touch::All } else { Touch::OneOfPage };
-        produce(WAYS[way.parse::<usize>().expect("a number")].1, touch, end, bytes.parse().expect("a number"));
+        produce(WAYS[way.parse::<usize>().expect("a number")], touch, end, bytes.parse().expect("a number"));
         return;
     }
     let number = |at: usize, default: usize| arguments.get(at).map_or(default, |text| text.parse().expect("a number"));
     let (bytes, rounds) = (number(0, 1024) << 20, number(1, 9));
+    let ways: Vec<usize> = if arguments.len() > 2 { vec![number(2, 0)] } else { (0..WAYS.len()).collect() };
     for (title, touch) in [("all bytes filled and added up", Touch::All), ("untouched", Touch::OneOfPage)] {
-        let mut times = vec![Vec::new(); WAYS.len()];
+        let mut times = vec![Vec::new(); ways.len()];
         for _ in 0..rounds {
-            (0..WAYS.len()).for_each(|way| times[way].push(measure(way, touch, bytes)));
+            ways.iter().zip(&mut times).for_each(|(way, times)| times.push(measure(*way, touch, bytes)));
         }
         println!("{title}: {} MiB, median of {rounds}", bytes >> 20);
         let rates: Vec<_> = times
@@ -240,7 +244,8 @@ fn main() {
                 bytes as f64 / times[rounds / 2] / 1e6
             })
             .collect();
-        for ((name, _), (rate, times)) in WAYS.iter().zip(rates.iter().zip(&times)) {
+        for (way, (rate, times)) in ways.iter().zip(rates.iter().zip(&times)) {
+            let name = WAYS[*way].0;
             let (slow, fast) = (bytes as f64 / times[rounds - 1] / 1e6, bytes as f64 / times[0] / 1e6);
             println!("  {name:<36} {rate:>8.0} MB/s ({slow:.0}..{fast:.0})  {:>6.2} of the first", rate / rates[0]);
         }

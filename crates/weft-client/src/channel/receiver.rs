@@ -5,7 +5,7 @@ use super::control::Control;
 use super::held;
 use super::ring::{Entry, Garbage, Popping, Ring};
 use super::socket::{self, End, Message, Received};
-use super::{EMPTY, FORGET, LAST, Spin};
+use super::{EMPTY, FORGET, LAST};
 use crate::lent::{GUARDS_MAX, Lent};
 use rustix::event::PollFlags;
 use rustix::net::Shutdown;
@@ -30,7 +30,6 @@ pub struct Receiver {
     /// Since the last bytes.
     idle: usize,
     over: Option<Over>,
-    spin: Spin,
 }
 
 /// Why nothing is received any more.
@@ -89,15 +88,7 @@ impl Receiver {
         let ring = Arc::new(Control::open(&memory)?);
         let tickets = AtomicUsize::new(0);
         let end = Arc::new(Returning { ring: ring.clone(), socket, token: Arc::new(token), tickets });
-        Ok(Receiver {
-            end,
-            ring: Popping::of(ring),
-            arenas: HashMap::new(),
-            partial: Rope::new(),
-            idle: 0,
-            over: None,
-            spin: Spin::new(),
-        })
+        Ok(Receiver { end, ring: Popping::of(ring), arenas: HashMap::new(), partial: Rope::new(), idle: 0, over: None })
     }
 
     /// The next rope, as it was sent; none after the last one. Waits for it.
@@ -236,9 +227,6 @@ impl Receiver {
 
     /// Waits until there is an entry, or there will be none: then it tells so.
     fn wait(&mut self) -> io::Result<bool> {
-        let ring = &mut self.ring;
-        let end = &self.end.ring;
-        self.spin.until(|| ring.is_ready() != Ok(false) || end.is_finished());
         let mut is_gone = false;
         loop {
             let finished = self.end.ring.is_finished();

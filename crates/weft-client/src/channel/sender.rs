@@ -6,7 +6,7 @@ use super::held::{self, Hold};
 use super::packing::Packing;
 use super::ring::{Entry, Garbage, Pushing, Wish};
 use super::socket::{self, End, Message, Received};
-use super::{BUDGET_BYTES, EMPTY, FORGET, KeptByReceiver, LAST, PLACE_BYTES, REFER_MIN, Spin, WINDOW_BYTES};
+use super::{BUDGET_BYTES, EMPTY, FORGET, KeptByReceiver, LAST, PLACE_BYTES, REFER_MIN, WINDOW_BYTES};
 use crate::lent::{self, GUARDS_MAX};
 use rustix::event::PollFlags;
 use std::io;
@@ -30,7 +30,6 @@ pub struct Sender {
     pieces: Vec<Piece>,
     /// Why nothing can be sent any more.
     broken: Option<(io::ErrorKind, &'static str)>,
-    spin: Spin,
 }
 
 /// Bytes of a rope that lie together, ready to be told of.
@@ -113,7 +112,6 @@ impl Sender {
             held,
             pieces: Vec::new(),
             broken: None,
-            spin: Spin::new(),
         })
     }
 
@@ -333,11 +331,6 @@ impl Sender {
     /// Waits until the receiver has received a good part of what was sent.
     fn wait_for_room(&mut self) -> io::Result<()> {
         self.wake()?;
-        let seen = self.flow.head;
-        let ring = &mut self.ring;
-        if self.spin.until(|| ring.head() != Ok(seen)) {
-            return Ok(());
-        }
         let wish = self.flow.half(self.ring.tail());
         let ring = self.ring.ring().clone();
         ring.sender_sleeps(Wish::Head(wish));
@@ -350,9 +343,6 @@ impl Sender {
     fn wait_for_returns(&mut self, returned: u64) -> io::Result<()> {
         self.wake()?;
         let ring = self.ring.ring().clone();
-        if self.spin.until(|| ring.returned() != returned) {
-            return Ok(());
-        }
         loop {
             ring.sender_sleeps(Wish::Returns);
             // What it gave back before it slept is seen if its sleep is, so that comes first.
