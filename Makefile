@@ -5,9 +5,10 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SBINDIR ?= /sbin
 WEFT := target/release/weft
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
 
-.PHONY: help build run test check lint doc deny soak fuzz miri typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon install uninstall clean packages tools
+.PHONY: help build libweft run test check lint doc deny soak fuzz miri loom typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -15,6 +16,10 @@ help:
 ## build      the program, in target/release/weft
 build: cargo
 	$(CARGO) build --release --locked -p weft-cli
+
+## libweft    the library for C, in target/release/libweft.so and libweft.a
+libweft: cargo
+	$(CARGO) build --release --locked -p weft-c
 
 cargo:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup, then try again" >&2; exit 1; }
@@ -88,9 +93,14 @@ fuzz: cargo
 	@test -x $(TOOLS)/bin/cargo-fuzz || $(CARGO) install --quiet --locked --root $(TOOLS) cargo-fuzz
 	tests/fuzz $(TOOLS)/bin/cargo-fuzz $${FUZZ_SECONDS:-60}
 
-## miri       run the tests of weft-block under Miri (needs nightly Rust with its miri component)
+## miri       run the tests of memory under Miri: those of weft-block, and the ring of channels (needs nightly Rust with its miri component)
 miri: cargo
 	PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p weft-block
+	PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p weft-client --lib channel::ring
+
+## loom       every order in which both ends of a channel can sleep, wake and pass entries
+loom: cargo
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked --target-dir target/loom -p weft-client --lib
 
 ## typos      misspelt words
 typos: cargo
@@ -115,8 +125,8 @@ deny: cargo
 ## check      lint, doc, deny and test
 check: lint doc deny test
 
-## install    the program, manual pages, completions and mount helpers below PREFIX
-install: build
+## install    the program, manual pages, completions, mount helpers and libweft below PREFIX
+install: build install-libweft
 	install -D -m 755 $(WEFT) $(DESTDIR)$(PREFIX)/bin/weft
 	install -D -m 644 include/weft_stage.h $(DESTDIR)$(PREFIX)/include/weft_stage.h
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR) \
@@ -128,8 +138,20 @@ install: build
 	ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/mount.weft
 	ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/mount.fuse.weft
 
+# libweft, its header, and where pkg-config finds them.
+install-libweft: libweft
+	install -D -m 644 target/release/libweft.so $(DESTDIR)$(PREFIX)/lib/libweft.so.0
+	ln -sf libweft.so.0 $(DESTDIR)$(PREFIX)/lib/libweft.so
+	install -m 644 target/release/libweft.a $(DESTDIR)$(PREFIX)/lib/libweft.a
+	install -D -m 644 include/weft.h $(DESTDIR)$(PREFIX)/include/weft.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/weft-c/weft.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/weft.pc
+.PHONY: install-libweft
+
 ## uninstall  what install put there
 uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/lib/libweft.so $(DESTDIR)$(PREFIX)/lib/libweft.so.0 $(DESTDIR)$(PREFIX)/lib/libweft.a \
+	    $(DESTDIR)$(PREFIX)/include/weft.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/weft.pc
 	rm -f $(DESTDIR)$(PREFIX)/bin/weft $(DESTDIR)$(PREFIX)/include/weft_stage.h $(DESTDIR)$(PREFIX)/share/man/man1/weft*.1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft \

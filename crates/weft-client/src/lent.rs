@@ -1,88 +1,85 @@
-//! Memory that another process lends to this one: mapped to be read, and known by where it lies, so that it can be passed on.
+//! Memory that others lent to this process: arenas mapped to read from descriptors that came over sockets, and which of them some bytes lie in.
 //!
-//! Whoever lends tells by a socket what is read no more, and takes everything back when all descriptors of that socket are closed. So whoever passes memory on
-//! passes a descriptor of the socket with it.
+//! One registry for the process: whoever sends bytes on asks it, and passes on the descriptor in place of a copy.
+//!
+//! Invariants: what is mapped neither shrinks, which would be a signal for whoever reads it, nor can be written by anybody who was handed it; only its
+//! maker may still write, and must be trusted not to do so as long as the bytes are lent. An arena is found as long as it is mapped, and not longer.
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// All that is mapped, by where it begins.
-static ALL: Mutex<BTreeMap<usize, Weak<Lent>>> = Mutex::new(BTreeMap::new());
+/// Most guards that bytes are sent on by reference with; after so many processes they are copied.
+pub(crate) const GUARDS_MAX: usize = 8;
 
-fn all() -> MutexGuard<'static, BTreeMap<usize, Weak<Lent>>> {
-    // It is only ever added to and taken from.
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A file without a name that somebody lends, mapped.
+/// An arena that somebody lent.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub struct Lent {
     file: OwnedFd,
-    mapped: MmapRaw,
-    guard: Option<Arc<OwnedFd>>,
+    memory: MmapRaw,
+    guards: Vec<Arc<OwnedFd>>,
 }
 
 impl Lent {
-    /// Maps all of `file`, which is lent by way of socket `guard`; without one it is nobody's to take back.
+    /// The arena that `file` is. As long as a copy of `guard` is open anywhere, its lender does not write to it: it goes along with what is sent on.
     ///
     /// # Errors
-    /// `InvalidData` if it could shrink under its readers, or be written to by others whom it is lent to. What the system says.
-    pub(crate) fn map(file: OwnedFd, guard: Option<Arc<OwnedFd>>) -> io::Result<Arc<Lent>> {
-        let unsealed = || io::Error::new(io::ErrorKind::InvalidData, "memory is lent that may change");
-        // Only such files have seals.
-        let seals = fcntl_get_seals(&file).map_err(|_| unsealed())?;
-        if !seals.contains(SealFlags::SHRINK) || !seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-            return Err(unsealed());
-        }
-        let len = usize::try_from(fstat(&file)?.st_size).ok().filter(|len| *len > 0).ok_or_else(unsealed)?;
-        let mapped = MmapOptions::new().len(len).map_raw_read_only(&file)?;
-        let lent = Arc::new(Lent { file, mapped, guard });
-        all().insert(lent.start(), Arc::downgrade(&lent));
+    /// `InvalidData` if the file may shrink, or may be written by others than its maker; and what the system says.
+    pub fn map(file: OwnedFd, guard: Arc<OwnedFd>) -> io::Result<Arc<Lent>> {
+        Lent::guarded(file, vec![guard])
+    }
+
+    /// As [`Lent::map`], with all guards that came with it; none where the lender never writes to it again.
+    pub(crate) fn guarded(file: OwnedFd, guards: Vec<Arc<OwnedFd>>) -> io::Result<Arc<Lent>> {
+        let len = checked_len(&file)?;
+        let memory = MmapOptions::new().len(len).map_raw_read_only(&file)?;
+        let lent = Arc::new(Lent { file, memory, guards });
+        registry().insert(lent.start(), Arc::downgrade(&lent));
         Ok(lent)
     }
 
-    fn start(&self) -> usize {
-        self.mapped.as_ptr().addr()
+    /// Its bytes in `range`.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn slice(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.len(), "an arena has no more bytes");
+        let start = self.memory.as_ptr().wrapping_add(range.start);
+        // SAFETY: the range was just checked; the memory is mapped as long as this lives, of a file that cannot shrink. Nobody who was handed the
+        // file can write to it, and its maker does not as long as the bytes are lent (see above).
+        unsafe { std::slice::from_raw_parts(start, range.end - range.start) }
     }
 
-    /// Bytes of it.
-    pub(crate) fn len(&self) -> usize {
-        self.mapped.len()
-    }
-
-    /// Bytes `range`; none if it does not reach as far.
-    pub(crate) fn slice(&self, range: Range<usize>) -> Option<&[u8]> {
-        if range.start > range.end || range.end > self.len() {
-            return None;
-        }
-        // SAFETY: it is mapped as long as this lives, and cannot shrink. Nobody but the lender can write to it, and what the lender has said may be
-        // read it does not change before it is told that it is read no more; so it is as constant as anything that is passed by reference.
-        Some(unsafe { std::slice::from_raw_parts(self.mapped.as_ptr().add(range.start), range.len()) })
-    }
-
-    /// Has the system look up now the pages that bytes `range` lie in.
-    pub(crate) fn touch(&self, range: Range<usize>) {
+    /// Has the system look up now the pages that bytes `range` lie in: one after the other they take longer.
+    pub fn touch(&self, range: Range<usize>) {
         let page = rustix::param::page_size();
-        let start = range.start / page * page;
-        let end = range.end.min(self.len());
+        let (start, end) = (range.start / page * page, range.end.min(self.len()));
         if start < end {
-            // SAFETY: the pages are mapped, and nothing about what they hold changes. Without it they are looked up one by one.
-            let _ = unsafe {
-                let first = self.mapped.as_mut_ptr().add(start);
-                rustix::mm::madvise(first.cast(), end - start, rustix::mm::Advice::LinuxPopulateRead)
-            };
+            let first = self.memory.as_mut_ptr().wrapping_add(start);
+            // SAFETY: the pages are mapped, and nothing about what they hold changes. Where the kernel does not know of it all stays as it is.
+            let _ = unsafe { rustix::mm::madvise(first.cast(), end - start, rustix::mm::Advice::LinuxPopulateRead) };
         }
     }
 
-    /// The socket by which it is lent.
-    #[expect(dead_code, reason = "channels")]
-    pub(crate) fn guard(&self) -> Option<&Arc<OwnedFd>> {
-        self.guard.as_ref()
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Never: there would be nothing to lend.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn guards(&self) -> &[Arc<OwnedFd>] {
+        &self.guards
+    }
+
+    fn start(&self) -> usize {
+        self.memory.as_ptr().addr()
     }
 }
 
@@ -94,18 +91,43 @@ impl AsFd for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut all = all();
-        // Another may have been mapped there since, but not before this one goes.
-        all.remove(&self.start());
+        // Before the memory is unmapped: nothing else can have begun there since.
+        registry().remove(&self.start());
     }
 }
 
-/// What was lent of which `bytes` are a part, and where in it they begin.
-pub(crate) fn find(bytes: &[u8]) -> Option<(Arc<Lent>, usize)> {
+/// The arena in which `bytes` lie, and where; none if nobody lent them.
+pub fn find(bytes: &[u8]) -> Option<(Arc<Lent>, usize)> {
     let at = bytes.as_ptr().addr();
-    let lent = all().range(..=at).next_back().and_then(|(_, lent)| lent.upgrade())?;
+    let (_, lent) = registry().range(..=at).next_back().map(|(start, lent)| (*start, lent.upgrade()))?;
+    let lent = lent?;
     let offset = at - lent.start();
-    (offset + bytes.len() <= lent.len()).then_some((lent, offset))
+    let lies_there = offset.checked_add(bytes.len()).is_some_and(|end| end <= lent.len());
+    lies_there.then_some((lent, offset))
+}
+
+type Registry = BTreeMap<usize, Weak<Lent>>;
+
+/// By where they begin. No arena is dropped while this is held: that takes it too.
+fn registry() -> MutexGuard<'static, Registry> {
+    static REGISTRY: Mutex<Registry> = Mutex::new(BTreeMap::new());
+    // Whoever panicked meanwhile left entries that tell the truth.
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The length of `file`, if it keeps that and nobody but its maker can write to it.
+fn checked_len(file: &OwnedFd) -> io::Result<usize> {
+    use rustix::fs::SealFlags;
+    let refuse = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
+    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| refuse("what was lent is no memory file"))?;
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(refuse("what was lent may shrink"));
+    }
+    if !seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+        return Err(refuse("what was lent may be written by others"));
+    }
+    let len = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    if len == 0 { Err(refuse("what was lent has no bytes")) } else { Ok(len) }
 }
 
 #[cfg(test)]
@@ -113,35 +135,44 @@ mod tests {
     use super::*;
     use weft_block::shared::{Budget, Pool};
 
-    #[test]
-    fn what_is_lent_is_found_by_where_it_lies() {
+    fn lent(bytes: &[u8]) -> Arc<Lent> {
         let pool = Pool::new(4096, Budget::new(1 << 20));
-        let block = pool.copy_of(b"abcdef", 0).unwrap().expect("room");
-        let (arena, at) = pool.find(&block).expect("there");
-        let lent = Lent::map(arena.reader().unwrap(), None).expect("it is sealed");
-        let bytes = lent.slice(at..at + 6).expect("inside");
-        assert_eq!(bytes, b"abcdef");
-        let (found, offset) = find(&bytes[2..4]).expect("known");
-        assert!(Arc::ptr_eq(&found, &lent) && offset == at + 2);
-        lent.touch(0..4096);
-        assert!(lent.slice(0..lent.len() + 1).is_none() && find(b"elsewhere").is_none());
+        let block = pool.copy_of(bytes, 4096).unwrap().expect("room");
+        let (arena, _) = pool.find(&block).expect("it lies there");
+        Lent::guarded(arena.file().try_clone_to_owned().unwrap(), Vec::new()).unwrap()
     }
 
     #[test]
-    fn what_may_change_is_not_mapped() {
-        use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
-        let made = || memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("made");
-        let sealed = |seals: SealFlags, len| {
-            let file = made();
+    fn what_is_lent_is_found_by_its_bytes_until_it_is_gone() {
+        let (one, other) = (lent(b"one"), lent(b"other"));
+        let bytes = &one.slice(0..3)[1..];
+        assert_eq!(bytes, b"ne");
+        let (found, offset) = find(bytes).expect("it was lent");
+        assert!(Arc::ptr_eq(&found, &one) && offset == 1);
+        assert_eq!(find(other.slice(8191..8192)).expect("its last byte").1, 8191);
+        assert!(find(b"elsewhere").is_none());
+        let gone = Arc::downgrade(&one);
+        drop((one, found));
+        assert!(registry().values().all(|lent| !lent.ptr_eq(&gone)));
+    }
+
+    #[test]
+    fn only_files_that_keep_their_length_and_their_bytes_are_mapped() {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+        let file = |seals: SealFlags, len: u64| {
+            let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
             ftruncate(&file, len).unwrap();
             fcntl_add_seals(&file, seals).unwrap();
-            Lent::map(file, None).is_ok()
+            Lent::guarded(file, Vec::new()).map(drop).map_err(|error| error.kind())
         };
-        assert!(sealed(SealFlags::SHRINK | SealFlags::WRITE, 4096));
-        assert!(!sealed(SealFlags::SHRINK, 4096) && !sealed(SealFlags::FUTURE_WRITE, 4096));
-        assert!(!sealed(SealFlags::SHRINK | SealFlags::WRITE, 0));
+        let refused = Err(io::ErrorKind::InvalidData);
+        assert_eq!(file(SealFlags::empty(), 4096), refused);
+        assert_eq!(file(SealFlags::SHRINK, 4096), refused);
+        assert_eq!(file(SealFlags::FUTURE_WRITE, 4096), refused);
+        assert_eq!(file(SealFlags::SHRINK | SealFlags::WRITE, 0), refused);
+        assert_eq!(file(SealFlags::SHRINK | SealFlags::WRITE, 4096), Ok(()));
+        assert_eq!(file(SealFlags::SHRINK | SealFlags::FUTURE_WRITE, 5000), Ok(()));
         let plain = tempfile::tempfile().unwrap();
-        plain.set_len(4096).unwrap();
-        assert!(Lent::map(plain.into(), None).is_err());
+        assert_eq!(Lent::guarded(plain.into(), Vec::new()).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

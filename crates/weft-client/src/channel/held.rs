@@ -1,0 +1,184 @@
+//! What a sender lent and has not got back: by ticket, and longer than the sender lives if need be.
+//!
+//! Memory that others lent to this process must not go back to them as long as a receiver may read it. So what a sender held when it went, of such memory,
+//! is held on until the receiver gave it back, or nobody is left who may read it: the pipe of the channel tells. Somebody has to look now and then:
+//! whoever makes or drops a sender, and whoever is about to sleep for a sender that may wait for just that ([`sweep`]).
+
+use super::control::Control;
+use super::ring::Ring;
+use super::socket;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use weft_block::Slice;
+
+/// What keeps the bytes of an entry where they are.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it is there to be dropped")]
+pub(super) enum Hold {
+    /// A place of the sender's own.
+    Own(Slice),
+    /// Part of a place into which was copied; the place looks how many there are.
+    Part(Arc<()>),
+    /// Memory that somebody else lent.
+    Lent(Slice),
+}
+
+/// What one sender lent.
+#[derive(Debug)]
+pub(super) struct Held {
+    ring: Arc<Ring<Control>>,
+    /// Has no other end as soon as nobody may read any of it.
+    token: OwnedFd,
+    slots: Vec<Option<(Hold, usize)>>,
+    free: Vec<u32>,
+    bytes: usize,
+    /// How many tickets had come back when the bits were looked at.
+    returned: u64,
+    /// What came back once was not lent: whoever finds it may not be the sender, who is to know.
+    forged: bool,
+}
+
+impl Held {
+    /// How many bytes are lent.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is nothing that could come back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// A ticket for `bytes` bytes that `hold` keeps; none if there are no more tickets.
+    pub(super) fn add(&mut self, hold: Hold, bytes: usize) -> Result<u32, Hold> {
+        if self.free.is_empty() && self.slots.len() == self.ring.shape().tickets {
+            return Err(hold);
+        }
+        self.bytes += bytes;
+        let ticket = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            // Fewer than the tickets there are.
+            (self.slots.len() - 1) as u32
+        });
+        self.slots[ticket as usize] = Some((hold, bytes));
+        Ok(ticket)
+    }
+
+    /// More bytes are told of with `ticket`.
+    pub(super) fn grow(&mut self, ticket: u32, bytes: usize) {
+        if let Some((_, held)) = &mut self.slots[ticket as usize] {
+            *held += bytes;
+            self.bytes += bytes;
+        }
+    }
+
+    /// Whether `ticket` is for part of a place into which was copied.
+    pub(super) fn is_part(&self, ticket: u32) -> bool {
+        matches!(self.slots.get(ticket as usize), Some(Some((Hold::Part(_), _))))
+    }
+
+    /// Takes back `ticket`.
+    pub(super) fn remove(&mut self, ticket: u32) -> Option<Hold> {
+        let (hold, bytes) = self.slots.get_mut(ticket as usize)?.take()?;
+        self.bytes -= bytes;
+        self.free.push(ticket);
+        Some(hold)
+    }
+
+    /// Takes back what the receiver gave back. Whoever calls drops it without a lock: it may go back to others in turn.
+    pub(super) fn take_back(&mut self) -> io::Result<Vec<Hold>> {
+        let returned = self.ring.returned();
+        if returned == self.returned && !self.forged {
+            return Ok(Vec::new());
+        }
+        self.returned = returned;
+        let (ring, end) = (self.ring.clone(), self.ring.shape().tickets);
+        let (mut back, mut forged) = (Vec::new(), self.forged);
+        let end = end.min(self.slots.len().next_multiple_of(64));
+        ring.take_returned(end, |ticket| match self.remove(ticket) {
+            Some(hold) => back.push(hold),
+            None => forged = true,
+        });
+        self.forged = forged;
+        if forged { Err(socket::garbage("the receiver gave back what it did not have")) } else { Ok(back) }
+    }
+
+    /// Forgets all that need not be held on after the sender is gone.
+    fn keep_only_lent(&mut self) -> Vec<Hold> {
+        let own = |slot: &Option<(Hold, usize)>| matches!(slot, Some((Hold::Own(_) | Hold::Part(_), _)));
+        let tickets: Vec<u32> =
+            self.slots.iter().enumerate().filter(|(_, slot)| own(slot)).map(|(ticket, _)| ticket as u32).collect();
+        // Their memory is nobody's from now on, and as the receiver mapped it.
+        tickets.into_iter().filter_map(|ticket| self.remove(ticket)).collect()
+    }
+
+    /// Whether this need not be looked at any more, after all that can be was put into `back`.
+    fn is_over(&mut self, back: &mut Vec<Hold>) -> bool {
+        // Who forges what comes back of a channel that is over hurts nobody else.
+        back.extend(self.take_back().unwrap_or_default());
+        if socket::is_gone(self.token.as_fd()).unwrap_or(false) {
+            back.extend(self.slots.drain(..).flatten().map(|(hold, _)| hold));
+            self.free.clear();
+        }
+        self.is_empty()
+    }
+}
+
+/// What a sender shares with [`sweep`].
+pub(super) type Shared = Arc<Mutex<Held>>;
+
+/// The same in all senders: nobody panics while it is locked but for bugs, and then it tells the truth.
+pub(super) fn lock(held: &Shared) -> MutexGuard<'_, Held> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all senders of this process hold, and held.
+#[derive(Default)]
+struct All {
+    living: Vec<Weak<Mutex<Held>>>,
+    left: Vec<Shared>,
+}
+
+fn all() -> MutexGuard<'static, All> {
+    static ALL: Mutex<All> = Mutex::new(All { living: Vec::new(), left: Vec::new() });
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a new sender lends, which is nothing yet.
+pub(super) fn new(ring: Arc<Ring<Control>>, token: OwnedFd) -> Shared {
+    sweep();
+    let held = Arc::new(Mutex::new(Held {
+        ring,
+        token,
+        slots: Vec::new(),
+        free: Vec::new(),
+        bytes: 0,
+        returned: 0,
+        forged: false,
+    }));
+    all().living.push(Arc::downgrade(&held));
+    held
+}
+
+/// Notes that the sender is gone.
+pub(super) fn end(held: Shared) {
+    let own = lock(&held).keep_only_lent();
+    drop(own);
+    all().left.push(held);
+    sweep();
+}
+
+/// Takes back what came back to any sender of this process, also to those that are gone.
+pub(super) fn sweep() {
+    let mut back = Vec::new();
+    let mut all = all();
+    all.left.retain(|held| !lock(held).is_over(&mut back));
+    all.living.retain(|held| held.strong_count() > 0);
+    for held in all.living.iter().filter_map(Weak::upgrade) {
+        // Garbage stays to be found by the sender: nothing was taken of what is not there.
+        back.extend(lock(&held).take_back().unwrap_or_default());
+    }
+    drop(all);
+    drop(back);
+}
