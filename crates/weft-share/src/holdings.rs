@@ -1,6 +1,7 @@
 //! What one program was lent.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};
 use weft_block::Slice;
 use weft_block::shared::{Arena, Pool};
@@ -52,12 +53,11 @@ impl Holdings {
             };
             let (arena, offset) = pool.find(&bytes).expect("what is shared lies in the pool of its file");
             let number = arena.number();
-            if !self.arenas.contains_key(&number) {
+            if let Entry::Vacant(unknown) = self.arenas.entry(number) {
                 if lending.new.len() == DESCRIPTORS_MAX {
                     break;
                 }
-                let known = Known { arena: Arc::downgrade(&arena), place_bytes: pool.place_bytes() };
-                self.arenas.insert(number, known);
+                unknown.insert(Known { arena: Arc::downgrade(&arena), place_bytes: pool.place_bytes() });
                 lending.new.push(arena);
             }
             lending.parts.push(Part { arena: number, offset: offset as u64, len: bytes.len() as u64 });

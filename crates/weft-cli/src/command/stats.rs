@@ -89,10 +89,11 @@ fn print(stats: &Value) {
         number("log_appends")
     );
     println!(
-        "memory      {} changed, {} metadata, {} blocks",
+        "memory      {} changed, {} metadata, {} blocks, {} shared with programs",
         show(number("dirty_bytes")),
         show(number("metadata_bytes")),
-        show(number("block_bytes"))
+        show(number("block_bytes")),
+        show(number("shared_bytes"))
     );
     println!(
         "links       {} kept of what they give, {} results computed, {} found again",
