@@ -7,12 +7,16 @@
 //! Invariant: a place has one owner until it is frozen, and nobody writes to it from then on until the block is gone.
 
 use crate::Block;
+#[cfg(not(miri))]
 use memmap2::{MmapOptions, MmapRaw};
 use std::collections::BTreeMap;
+#[cfg(not(miri))]
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(not(miri))]
+use std::os::fd::AsFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
