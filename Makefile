@@ -8,7 +8,7 @@ WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
 
-.PHONY: help build libweft run test check lint doc deny soak fuzz miri loom typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon install uninstall clean packages tools
+.PHONY: help build libweft run test check lint doc deny soak fuzz miri loom tsan typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -101,6 +101,11 @@ miri: cargo
 ## loom       every order in which both ends of a channel can sleep, wake and pass entries
 loom: cargo
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked --target-dir target/loom -p weft-client --lib
+
+## tsan       the tests of channels under ThreadSanitizer (needs nightly Rust with its rust-src component; minutes)
+tsan: cargo
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu --target-dir target/tsan \
+	    -p weft-client --lib channel::
 
 ## typos      misspelt words
 typos: cargo

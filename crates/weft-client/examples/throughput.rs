@@ -27,10 +27,12 @@ enum Way {
     /// vmsplice(2), and splice(2) to where nothing is done with it: nobody looks at any byte.
     Splice(usize),
     Channel,
+    /// A channel, and nobody looks at any byte.
+    Unread,
 }
 
 /// Each with the bytes that are filled, passed on and added up at a time.
-const WAYS: [(&str, Way, usize); 8] = [
+const WAYS: [(&str, Way, usize); 9] = [
     ("pipe of 64 KiB, write and read", Way::Pipe(64 << 10), 64 << 10),
     ("the same, 256 KiB at a time", Way::Pipe(64 << 10), 256 << 10),
     ("pipe of 1 MiB, write and read", Way::Pipe(1 << 20), 64 << 10),
@@ -39,6 +41,7 @@ const WAYS: [(&str, Way, usize); 8] = [
     ("the same, 256 KiB at a time", Way::Vmsplice(1 << 20), 256 << 10),
     ("vmsplice and splice, nobody reads", Way::Splice(1 << 20), 256 << 10),
     ("channel", Way::Channel, PLACE_BYTES),
+    ("channel, nobody reads", Way::Unread, PLACE_BYTES),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +114,7 @@ fn produce((_, way, chunk): (&str, Way, usize), touch: Touch, end: OwnedFd, byte
                 std::thread::yield_now();
             }
         }
-        Way::Channel => {
+        Way::Channel | Way::Unread => {
             let mut sender = Sender::of(end).expect("an end of a channel");
             let mut same = sender.place().expect("memory");
             fill(&mut same, 0);
@@ -159,10 +162,10 @@ fn consume((_, way, chunk): (&str, Way, usize), touch: Touch, end: OwnedFd) -> (
                 }
             }
         }
-        Way::Channel => {
+        Way::Channel | Way::Unread => {
             let mut receiver = Receiver::of(end).expect("an end of a channel");
             while let Some(rope) = receiver.receive().expect("a channel is read") {
-                for slice in rope.slices() {
+                for slice in rope.slices().iter().filter(|_| way == Way::Channel) {
                     total = total.wrapping_add(sum(slice, touch));
                 }
                 all += rope.len();
@@ -176,7 +179,7 @@ fn consume((_, way, chunk): (&str, Way, usize), touch: Touch, end: OwnedFd) -> (
 fn measure(number: usize, touch: Touch, bytes: usize) -> f64 {
     let (_, way, chunk) = WAYS[number];
     let (writer, reader): (OwnedFd, OwnedFd) = match way {
-        Way::Channel => sockets().expect("a channel"),
+        Way::Channel | Way::Unread => sockets().expect("a channel"),
         Way::Pipe(size) | Way::Vmsplice(size) | Way::Splice(size) => {
             let (reader, writer) = std::io::pipe().expect("a pipe");
             fcntl_setpipe_size(&writer, size).expect("a pipe may have 1 MiB");
@@ -198,7 +201,7 @@ fn measure(number: usize, touch: Touch, bytes: usize) -> f64 {
     let seconds = begun.elapsed().as_secs_f64();
     assert!(child.wait().expect("it ran").success());
     assert_eq!(all, bytes, "{way:?}: all bytes arrive");
-    if touch == Touch::All && !matches!(way, Way::Splice(_)) {
+    if touch == Touch::All && !matches!(way, Way::Splice(_) | Way::Unread) {
         assert_eq!(total, expected(bytes, chunk), "{way:?}: the right bytes arrive");
     }
     seconds

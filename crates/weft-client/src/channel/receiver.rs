@@ -269,6 +269,13 @@ impl Receiver {
     }
 }
 
+#[cfg(test)]
+impl Receiver {
+    pub(super) fn shared(&self) -> &Arc<Ring<Control>> {
+        &self.end.ring
+    }
+}
+
 impl Drop for Receiver {
     fn drop(&mut self) {
         self.end.ring.leave();
