@@ -315,6 +315,33 @@ fn what_a_program_held_comes_back_wherever_it_is_killed() {
 }
 
 #[test]
+fn what_was_lent_is_held_as_long_as_anybody_has_the_socket() {
+    let everything = Limits { one_user_in: 0, one_connection_in: 0, patience: Duration::ZERO, ..Limits::default() };
+    let daemon = Daemon::new(8, everything);
+    let (_, path) = daemon.file("file", &numbered(8));
+    let (_, other) = daemon.file("other", &numbered(8));
+    let mut program = daemon.reader(&path);
+    let held = program.read(0, 0, 8 * BLOCK).unwrap();
+    let bytes = program.bytes(&held).len();
+    // As whoever sends on what it was lent passes along.
+    let guard = program.socket.try_clone().unwrap();
+    let arenas = std::mem::take(&mut program.arenas);
+    drop(program);
+    let mut next = daemon.reader(&other);
+    let mut got = Vec::new();
+    while let Ok(parts) = next.read(0, got.iter().map(|part: &Part| part.len).sum(), 1 << 20)
+        && !parts.is_empty()
+    {
+        got.extend(parts);
+    }
+    assert!(next.bytes(&got).len() + bytes <= 8 * BLOCK, "all others are held");
+    let receiver = Program { socket: guard, arenas };
+    assert_eq!(receiver.bytes(&held), numbered(8)[..bytes]);
+    drop(receiver);
+    while next.read(0, 0, BLOCK) == Err(No::Errno(libc::ENOBUFS)) {}
+}
+
+#[test]
 fn whoever_holds_for_too_long_what_others_wait_for_loses_it_and_still_reads_right() {
     let patience = Duration::from_secs(60);
     let limits = Limits { one_user_in: 0, one_connection_in: 0, lease: Duration::ZERO, patience, ..Limits::default() };
