@@ -23,20 +23,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Most bytes of an arena of several places.
 pub const ARENA_BYTES_MAX: usize = 16 << 20;
 
+/// Most arenas of all pools with one budget.
+pub const ARENAS_MAX: usize = 1024;
+
+/// How many arenas there are at least of a budget that is all taken, if blocks are that short.
+const ARENA_IN: usize = 16;
+
 /// Bytes of a large page (x86-64, and others with pages of 4 KiB).
 const HUGE_PAGE: usize = 2 << 20;
 
 /// What all arenas of several pools may take together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Budget {
     bytes_max: usize,
+    /// An arena of several places takes no more than one in so many parts of that.
+    arena_in: usize,
     taken: AtomicUsize,
+    /// Arenas: each is an open file.
+    arenas: AtomicUsize,
 }
 
 impl Budget {
     /// At most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Arc<Budget> {
-        Arc::new(Budget { bytes_max, taken: AtomicUsize::new(0) })
+        Arc::new(Budget { bytes_max, arena_in: ARENA_IN, ..Budget::default() })
     }
 
     /// Bytes that may be taken at most.
@@ -50,12 +60,23 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize) -> bool {
-        let more = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.bytes_max);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        let more = |counter: &AtomicUsize, by: usize, max: usize| {
+            let sum = |now: usize| now.checked_add(by).filter(|sum| *sum <= max);
+            counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
+        };
+        if !more(&self.arenas, 1, ARENAS_MAX) {
+            return false;
+        }
+        let is_taken = more(&self.taken, bytes, self.bytes_max);
+        if !is_taken {
+            self.arenas.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_taken
     }
 
     fn give_back(&self, bytes: usize) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        self.arenas.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -65,8 +86,27 @@ pub struct Pool {
     block_bytes: usize,
     place_bytes: usize,
     budget: Arc<Budget>,
-    /// By where they begin in this process. Only their places keep them alive.
-    arenas: Mutex<BTreeMap<usize, Weak<Arena>>>,
+    arenas: Mutex<Arenas>,
+}
+
+/// Those of a pool. Only their places keep them alive.
+#[derive(Debug, Default)]
+struct Arenas {
+    /// By where they begin in this process.
+    by_start: BTreeMap<usize, Weak<Arena>>,
+    /// The one in which there was a free place last.
+    last: Weak<Arena>,
+}
+
+impl Arenas {
+    fn take(&mut self) -> Option<Place> {
+        if let Some(place) = self.last.upgrade().and_then(take) {
+            return Some(place);
+        }
+        let place = self.by_start.values().filter_map(Weak::upgrade).find_map(take)?;
+        self.last = Arc::downgrade(&place.arena);
+        Some(place)
+    }
 }
 
 impl Pool {
@@ -96,22 +136,26 @@ impl Pool {
     /// What the system says if it gives no memory.
     pub fn place(&self, more_bytes: usize) -> io::Result<Option<Place>> {
         let mut arenas = self.arenas();
-        arenas.retain(|_, arena| arena.strong_count() > 0);
-        if let Some(place) = arenas.values().filter_map(Weak::upgrade).find_map(take) {
+        if let Some(place) = arenas.take() {
             return Ok(Some(place));
         }
-        let wanted = (self.place_bytes + more_bytes).min(ARENA_BYTES_MAX);
+        let most = ARENA_BYTES_MAX.min(self.budget.bytes_max / self.budget.arena_in);
+        let wanted = self.place_bytes.saturating_add(more_bytes).min(most);
         let mut places = wanted.div_ceil(self.place_bytes).max(1);
         if wanted >= HUGE_PAGE {
             places = wanted.next_multiple_of(HUGE_PAGE).div_ceil(self.place_bytes);
         }
         // What is left may be less than what would be taken with pleasure.
-        for places in [places, 1] {
+        while places > 0 {
             if let Some(arena) = Arena::new(places, self.place_bytes, &self.budget)? {
                 let arena = Arc::new(arena);
-                arenas.insert(arena.memory.start(), Arc::downgrade(&arena));
+                // The new one may lie where one was that is gone.
+                arenas.by_start.retain(|_, arena| arena.strong_count() > 0);
+                arenas.by_start.insert(arena.memory.start(), Arc::downgrade(&arena));
+                arenas.last = Arc::downgrade(&arena);
                 return Ok(take(arena));
             }
+            places /= 2;
         }
         Ok(None)
     }
@@ -130,17 +174,17 @@ impl Pool {
     /// The arena in which `bytes` lie, and where; none if that is none of this pool's.
     pub fn find(&self, bytes: &[u8]) -> Option<(Arc<Arena>, usize)> {
         let at = bytes.as_ptr().addr();
-        let arena = self.arenas().range(..=at).next_back().and_then(|(_, arena)| arena.upgrade())?;
+        let arena = self.arenas().by_start.range(..=at).next_back().and_then(|(_, arena)| arena.upgrade())?;
         let offset = at - arena.memory.start();
         (offset + bytes.len() <= arena.len()).then_some((arena, offset))
     }
 
     /// Whether any block is left.
     pub fn is_empty(&self) -> bool {
-        self.arenas().values().all(|arena| arena.strong_count() == 0)
+        self.arenas().by_start.values().all(|arena| arena.strong_count() == 0)
     }
 
-    fn arenas(&self) -> MutexGuard<'_, BTreeMap<usize, Weak<Arena>>> {
+    fn arenas(&self) -> MutexGuard<'_, Arenas> {
         // Whoever panicked meanwhile left entries that tell the truth.
         self.arenas.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -331,7 +375,6 @@ impl Memory {
         use rustix::fs::{Mode, OFlags, open};
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        // The permissions are none but for whoever made it, so that nobody does the same for writing.
         Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
@@ -351,7 +394,8 @@ fn nameless(len: u64) -> io::Result<File> {
     fchmod(&made, Mode::RUSR | Mode::WUSR)?;
     let file = File::options().read(true).write(true).open(path)?;
     file.set_len(len)?;
-    fchmod(&made, Mode::empty())?;
+    // Nobody else opens it for writing.
+    fchmod(&made, Mode::RUSR)?;
     Ok(file)
 }
 

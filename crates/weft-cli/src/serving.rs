@@ -104,13 +104,19 @@ pub fn memory_bytes() -> u64 {
     group.map_or(machine, |group: u64| group.min(machine))
 }
 
+/// Begins to lend memory of `vfs` to programs that come to `listener`.
+pub fn start_lender(listener: weft_share::Listener, vfs: Arc<Vfs>) -> Result<weft_share::Server> {
+    allow_connections();
+    Ok(weft_share::Server::start(listener, vfs, weft_share::Limits::default())?)
+}
+
 /// Begins to serve `vfs` over NFS.
 pub fn start_nfs(vfs: Arc<Vfs>, options: weft_nfs::Options) -> Result<Server> {
     allow_connections();
     Ok(Server::start(vfs, options)?)
 }
 
-/// Lets this process have as many descriptors as it may: each connection takes one.
+/// Lets this process have as many descriptors as it may: each connection takes one, and so does memory that is lent.
 fn allow_connections() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -5,7 +5,7 @@
 
 use crate::lent::Lent;
 use crate::protocol::{
-    ADDRESS_BYTES, ADDRESS_REQUEST, PACKET_BYTES_MAX, Part, Reference, Reply, Request, VERSION, ZEROS, decode_address,
+    ATTRIBUTE, INVITATION_BYTES_MAX, Invitation, PACKET_BYTES_MAX, Part, Reference, Reply, Request, VERSION, ZEROS,
 };
 use crate::socket::{receive, send};
 use rustix::net::{
@@ -13,8 +13,10 @@ use rustix::net::{
 };
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 use weft_block::{Block, Rope};
 
 /// References that are let go together.
@@ -22,6 +24,9 @@ const RELEASED_TOGETHER: usize = 16;
 
 /// Arenas kept mapped although nothing of them is read.
 const ARENAS_IDLE_MAX: usize = 64;
+
+/// How long a daemon may take to greet.
+const GREETING: Duration = Duration::from_secs(2);
 
 /// Bytes of one slice of zeros.
 const ZERO_BYTES: usize = 1 << 20;
@@ -32,6 +37,8 @@ pub(crate) struct Daemon {
     socket: Arc<OwnedFd>,
     /// Whose it is: a child that was forked has the socket, but must not speak.
     process: u32,
+    /// Whether it is not to be spoken to any more. What it lent stays.
+    is_lost: AtomicBool,
     /// Taken from each request to its reply.
     arenas: Mutex<HashMap<u64, Arc<Lent>>>,
     /// What is to be let go.
@@ -48,31 +55,37 @@ fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the daemon answers what makes no sense")
 }
 
-/// What the daemon of the volume that `file` lies in is called; none if it shares nothing, or it is no file of a volume.
-fn address(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
-    let mut bytes = [0u8; ADDRESS_BYTES];
-    // SAFETY: the request says that it gives as many bytes as there are; what gives none returns an error.
-    let told = unsafe { libc::ioctl(file.as_raw_fd(), libc::Ioctl::from(ADDRESS_REQUEST), bytes.as_mut_ptr()) };
-    if told != 0 {
-        return None;
-    }
-    decode_address(&bytes).map(<[u8]>::to_vec)
+/// Why nothing was read in place.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The daemon says so.
+    Errno(i32),
+    /// There is no daemon to speak to, or no sense in what is said; it is not spoken to any more.
+    Lost,
 }
 
-/// The connection to the daemon of the volume that `file` lies in; none if it shares nothing.
-pub(crate) fn of(file: BorrowedFd<'_>) -> Option<Arc<Daemon>> {
+/// Opens `file` at the daemon of the volume that it lies in: that, and what it calls the file. None if nothing of it is lent.
+pub(crate) fn open(file: BorrowedFd<'_>) -> Option<(Arc<Daemon>, u32)> {
+    let mut value = [0; INVITATION_BYTES_MAX];
+    let len = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value).ok()?;
+    let invitation = Invitation::decode(&value[..len])?;
+    let daemon = named(&invitation.socket)?;
+    let request = Request::Open { token: invitation.token };
+    // Whatever keeps this from being, files can be read as ever.
+    let (reply, _) = daemon.ask(&request, &mut locked(&daemon.arenas)).ok()?;
+    if let Reply::Opened { file } = reply { Some((daemon, file)) } else { None }
+}
+
+/// The connection to the daemon whose socket is called so.
+fn named(socket: &[u8]) -> Option<Arc<Daemon>> {
     static ALL: Mutex<Vec<(Vec<u8>, Weak<Daemon>)>> = Mutex::new(Vec::new());
-    let name = address(file)?;
-    let process = std::process::id();
     let mut all = locked(&ALL);
-    all.retain(|(_, daemon)| daemon.strong_count() > 0);
-    let known = all.iter().filter(|(other, _)| *other == name).find_map(|(_, daemon)| daemon.upgrade());
-    if let Some(known) = known.filter(|known| known.process == process) {
+    all.retain(|(_, daemon)| daemon.upgrade().is_some_and(|daemon| daemon.is_usable()));
+    if let Some(known) = all.iter().find(|(other, _)| *other == socket).and_then(|(_, daemon)| daemon.upgrade()) {
         return Some(known);
     }
-    // Whatever keeps this from being, files can be read as ever.
-    let daemon = Arc::new(Daemon::connect(&name).ok()?);
-    all.push((name, Arc::downgrade(&daemon)));
+    let daemon = Arc::new(Daemon::connect(socket).ok()?);
+    all.push((socket.to_vec(), Arc::downgrade(&daemon)));
     Some(daemon)
 }
 
@@ -80,7 +93,7 @@ impl Daemon {
     fn connect(name: &[u8]) -> io::Result<Daemon> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
-        // Files are shown to it: it must be whom the system trusts, or this user.
+        // Rights are shown to it: it must be whom the system trusts, or this user.
         let peer = sockopt::socket_peercred(&socket)?.uid;
         if !peer.is_root() && peer != rustix::process::geteuid() {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -88,19 +101,18 @@ impl Daemon {
         let daemon = Daemon {
             socket: Arc::new(socket),
             process: std::process::id(),
+            is_lost: AtomicBool::new(false),
             arenas: Mutex::default(),
             released: Mutex::default(),
             zeros: Block::new(vec![0; ZERO_BYTES]),
         };
-        let (reply, _) = daemon.ask(&Request::Hello { version: VERSION }, &[], &mut locked(&daemon.arenas))?;
-        if reply == Reply::Hello { Ok(daemon) } else { Err(nonsense()) }
-    }
-
-    /// Opens `file`: what it is called, and whether it can be written to.
-    pub(crate) fn open(&self, file: BorrowedFd<'_>) -> io::Result<(u32, bool)> {
-        match self.ask(&Request::Open, &[file], &mut locked(&self.arenas))? {
-            (Reply::Opened { file, is_writable }, _) => Ok((file, is_writable)),
-            _ => Err(nonsense()),
+        // It may have no descriptor left to answer by.
+        sockopt::set_socket_timeout(&daemon.socket, sockopt::Timeout::Recv, Some(GREETING))?;
+        let greeted = daemon.ask(&Request::Hello { version: VERSION }, &mut locked(&daemon.arenas));
+        sockopt::set_socket_timeout(&daemon.socket, sockopt::Timeout::Recv, None)?;
+        match greeted {
+            Ok((Reply::Hello, _)) => Ok(daemon),
+            _ => Err(io::ErrorKind::ConnectionRefused.into()),
         }
     }
 
@@ -113,18 +125,35 @@ impl Daemon {
     }
 
     /// Up to `len` bytes of `file` from `offset` on.
-    pub(crate) fn read(self: &Arc<Daemon>, file: u32, offset: u64, len: usize) -> io::Result<Rope> {
+    pub(crate) fn read(self: &Arc<Daemon>, file: u32, offset: u64, len: usize) -> Result<Rope, Failure> {
         let request = Request::Read { file, offset, len: u32::try_from(len).unwrap_or(u32::MAX) };
         let mut arenas = locked(&self.arenas);
-        self.forget_idle(&mut arenas)?;
-        let (Reply::Read { parts, lent }, descriptors) = self.ask(&request, &[], &mut arenas)? else {
-            return Err(nonsense());
-        };
-        if lent.len() != descriptors.len() {
+        let read = self.forget_idle(&mut arenas).map_err(|_| Failure::Lost);
+        let read = read.and_then(|()| match self.ask(&request, &mut arenas)? {
+            (Reply::Read { parts, lent }, files) => {
+                self.rope(&parts, lent, files, &mut arenas).map_err(|_| Failure::Lost)
+            }
+            _ => Err(Failure::Lost),
+        });
+        if matches!(read, Err(Failure::Lost)) {
+            // What it thinks that this process has is not what it has.
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+
+    fn rope(
+        self: &Arc<Daemon>,
+        parts: &[Part],
+        lent: Vec<u64>,
+        files: Vec<OwnedFd>,
+        arenas: &mut HashMap<u64, Arc<Lent>>,
+    ) -> io::Result<Rope> {
+        if lent.len() != files.len() {
             return Err(nonsense());
         }
-        for (number, descriptor) in lent.into_iter().zip(descriptors) {
-            arenas.insert(number, Lent::map(descriptor, self.socket.clone())?);
+        for (number, file) in lent.into_iter().zip(files) {
+            arenas.insert(number, Lent::map(file, self.socket.clone())?);
         }
         let mut rope = Rope::new();
         let mut run: Option<Referred> = None;
@@ -134,7 +163,7 @@ impl Daemon {
                 self.add_zeros(&mut rope, part.len)?;
                 continue;
             }
-            let next = self.referred(part, &arenas)?;
+            let next = self.referred(*part, arenas)?;
             match &mut run {
                 // What lies together is one slice.
                 Some(run) if run.precedes(&next) => run.join(next),
@@ -167,30 +196,15 @@ impl Daemon {
         Ok(Referred { daemon: self.clone(), lent, start, end, references })
     }
 
-    /// Writes `len` bytes of `memory` from `at` on to `offset` of `file`.
-    pub(crate) fn write(
-        &self,
-        file: u32,
-        offset: u64,
-        (memory, at): (BorrowedFd<'_>, u64),
-        len: usize,
-    ) -> io::Result<()> {
-        let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let request = Request::Write { file, offset, len, at };
-        match self.ask(&request, &[memory], &mut locked(&self.arenas))? {
-            (Reply::Written, _) => Ok(()),
-            _ => Err(nonsense()),
-        }
-    }
-
     /// Unmaps arenas of which nothing is read, if they are many: the daemon lends them again if need be.
     fn forget_idle(&self, arenas: &mut HashMap<u64, Arc<Lent>>) -> io::Result<()> {
         let is_idle = |lent: &Arc<Lent>| Arc::strong_count(lent) == 1;
         if arenas.values().filter(|lent| is_idle(lent)).count() <= ARENAS_IDLE_MAX {
             return Ok(());
         }
-        self.release(SendFlags::empty())?;
         let idle: Vec<u64> = arenas.iter().filter(|(_, lent)| is_idle(lent)).map(|(number, _)| *number).collect();
+        // After they were seen to be idle: what was read of them is to be let go by then.
+        self.release(SendFlags::empty())?;
         for arena in idle {
             arenas.remove(&arena);
             self.tell(&Request::Forget { arena }, SendFlags::empty())?;
@@ -199,26 +213,25 @@ impl Daemon {
     }
 
     /// The reply to `request`, with what came with it. Whoever has the arenas' lock may ask.
-    fn ask(
-        &self,
-        request: &Request,
-        descriptors: &[BorrowedFd<'_>],
-        _: &mut HashMap<u64, Arc<Lent>>,
-    ) -> io::Result<(Reply, Vec<OwnedFd>)> {
-        if !self.is_own() {
-            return Err(io::Error::other("a process cannot use files that another one opened"));
+    fn ask(&self, request: &Request, _: &mut HashMap<u64, Arc<Lent>>) -> Result<(Reply, Vec<OwnedFd>), Failure> {
+        if !self.is_usable() {
+            return Err(Failure::Lost);
         }
-        // The daemon may have no memory left but what is let go here.
-        self.release(SendFlags::empty())?;
-        send(self.socket.as_fd(), &request.encode(), descriptors, SendFlags::empty())?;
-        let mut buffer = [0; PACKET_BYTES_MAX];
-        let (len, descriptors) = receive(self.socket.as_fd(), &mut buffer, RecvFlags::empty())?;
-        if len == 0 {
-            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "the daemon has ended"));
-        }
-        match Reply::decode(request, &buffer[..len]).ok_or_else(nonsense)? {
-            Reply::Failed { errno } => Err(io::Error::from_raw_os_error(errno.cast_signed())),
-            reply => Ok((reply, descriptors)),
+        let answered = || -> io::Result<(Reply, Vec<OwnedFd>)> {
+            // The daemon may have no memory left but what is let go here.
+            self.release(SendFlags::empty())?;
+            self.tell(request, SendFlags::empty())?;
+            let mut buffer = [0; PACKET_BYTES_MAX];
+            let (len, files) = receive(self.socket.as_fd(), &mut buffer, RecvFlags::empty())?;
+            Ok((Reply::decode(request, &buffer[..len]).ok_or_else(nonsense)?, files))
+        };
+        match answered() {
+            Ok((Reply::Failed { errno }, _)) => Err(Failure::Errno(errno.cast_signed())),
+            Ok(answer) => Ok(answer),
+            Err(_) => {
+                self.is_lost.store(true, Ordering::Relaxed);
+                Err(Failure::Lost)
+            }
         }
     }
 
@@ -244,6 +257,10 @@ impl Daemon {
 
     fn is_own(&self) -> bool {
         self.process == std::process::id()
+    }
+
+    fn is_usable(&self) -> bool {
+        self.is_own() && !self.is_lost.load(Ordering::Relaxed)
     }
 }
 

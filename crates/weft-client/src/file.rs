@@ -1,16 +1,20 @@
 //! Open files, read and written as ropes.
 
-use crate::daemon::{self, Daemon};
-use crate::lent;
+use crate::daemon::{self, Daemon, Failure};
+use rustix::fs::{OFlags, fcntl_getfl};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use weft_block::{Buffer, Rope};
 
 /// Files shorter than this are read as any other: to have their memory lent takes longer.
 const SHARED_MIN: u64 = 64 << 10;
+
+/// Reads by the kernel after one for which the daemon had no memory, before it is asked again.
+const READS_APART: u32 = 16;
 
 /// An open file. All methods may be called from any thread.
 #[derive(Debug)]
@@ -24,12 +28,33 @@ pub struct File {
 struct Shared {
     daemon: Arc<Daemon>,
     number: u32,
-    is_writable: bool,
+    /// How many reads are for the kernel before the daemon is asked again.
+    apart: AtomicU32,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         self.daemon.close(self.number);
+    }
+}
+
+impl Shared {
+    /// None if it is for the kernel to read.
+    fn read(&self, offset: u64, len: usize) -> Option<io::Result<Rope>> {
+        let one_less = |apart: u32| apart.checked_sub(1);
+        if self.apart.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            return None;
+        }
+        match self.daemon.read(self.number, offset, len) {
+            Ok(rope) => Some(Ok(rope)),
+            Err(Failure::Errno(libc::ENOBUFS)) => {
+                self.apart.store(READS_APART, Ordering::Relaxed);
+                None
+            }
+            Err(Failure::Errno(errno)) => Some(Err(io::Error::from_raw_os_error(errno))),
+            // The kernel says what is with the file itself.
+            Err(Failure::Lost) => None,
+        }
     }
 }
 
@@ -39,7 +64,8 @@ impl File {
         Ok(File::of(std::fs::File::open(path)?))
     }
 
-    /// What `file` is, read by reference if that can be: if it is a regular file of a mounted volume, and not so short that it does not pay.
+    /// What `file` is, read by reference if that can be: if it is a regular file of a mounted volume that this process may read, and not so short that it
+    /// does not pay.
     pub fn of(file: std::fs::File) -> File {
         let shared = share(&file);
         File { file, shared }
@@ -56,13 +82,10 @@ impl File {
     }
 
     /// Up to `len` bytes from `offset` on: none at its end, and else at least one. They are copied after all where the memory that is lent is all in use, by
-    /// ropes of this process or of others. Errors are those of pread(2).
+    /// ropes of this process or of others, and in a process that was forked since. Errors are those of pread(2).
     pub fn read(&self, offset: u64, len: usize) -> io::Result<Rope> {
-        if let Some(shared) = &self.shared {
-            match shared.daemon.read(shared.number, offset, len) {
-                Err(error) if is_for_the_kernel(&error) => {}
-                read => return read,
-            }
+        if let Some(read) = self.shared.as_ref().and_then(|shared| shared.read(offset, len)) {
+            return read;
         }
         let mut buffer = Buffer::any(len);
         let read = rustix::io::retry_on_intr(|| rustix::io::pread(&self.file, &mut buffer[..], offset))?;
@@ -75,45 +98,24 @@ impl File {
     /// Writes `rope` at `offset`. Errors are those of pwrite(2).
     pub fn write(&self, offset: u64, rope: &Rope) -> io::Result<()> {
         let mut at = offset;
-        let shared = self.shared.as_ref().filter(|shared| shared.is_writable);
         for slice in rope.slices() {
-            // The daemon copies itself what lies in memory that it can be shown.
-            let shown = shared.zip(lent::find(slice));
-            match shown {
-                Some((shared, (memory, from))) => {
-                    let mut done = 0;
-                    while done < slice.len() {
-                        let len = (slice.len() - done).min(WRITTEN_TOGETHER);
-                        let of = (memory.as_fd(), (from + done) as u64);
-                        shared.daemon.write(shared.number, at + done as u64, of, len)?;
-                        done += len;
-                    }
-                }
-                None => self.file.write_all_at(slice, at)?,
-            }
+            self.file.write_all_at(slice, at)?;
             at += slice.len() as u64;
         }
         Ok(())
     }
 }
 
-/// Bytes written by one request.
-const WRITTEN_TOGETHER: usize = 4 << 20;
-
-/// Whether nobody answers any more, so that the kernel says what is with the file itself, or there is nothing left to lend.
-fn is_for_the_kernel(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
-        || error.raw_os_error() == Some(libc::ENOBUFS)
-}
-
 fn share(file: &std::fs::File) -> Option<Shared> {
     let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() < SHARED_MIN {
+    // What was opened past the page cache may have a network of its own (docs/networks.md), which the daemon does not see here.
+    let flags = fcntl_getfl(file).ok()?;
+    let is_readable = flags & OFlags::RWMODE != OFlags::WRONLY && !flags.contains(OFlags::PATH);
+    if !metadata.is_file() || metadata.len() < SHARED_MIN || !is_readable || flags.contains(OFlags::DIRECT) {
         return None;
     }
-    let daemon = daemon::of(file.as_fd())?;
-    let (number, is_writable) = daemon.open(file.as_fd()).ok()?;
-    Some(Shared { daemon, number, is_writable })
+    let (daemon, number) = daemon::open(file.as_fd())?;
+    Some(Shared { daemon, number, apart: AtomicU32::new(0) })
 }
 
 impl AsFd for File {

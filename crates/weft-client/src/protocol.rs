@@ -1,7 +1,8 @@
 //! What programs and a daemon say to each other: packets over a Unix socket (SOCK_SEQPACKET), descriptors with them where said.
 //!
 //! Numbers are little-endian. A request is a `u32` that says which and its fields; but for those that only let go each has one reply, in order: a `u32` errno,
-//! 0 if it was done, and the fields. How a daemon is found: `ioctl(WEFT_SHARE)` on any file of the volume tells the name of its socket.
+//! 0 if it was done, and the fields. A program finds the daemon, and shows that it may read a file, by the extended attribute [`ATTRIBUTE`] of that file: the
+//! kernel lets nobody read it who may not read the file (xattr(7)).
 
 /// What both sides must have in common.
 pub const VERSION: u32 = 1;
@@ -21,26 +22,37 @@ pub const RELEASED_MAX: usize = 1024;
 /// What stands for memory that is nowhere: zeros.
 pub const ZEROS: u64 = 0;
 
-/// Bytes that `ioctl(WEFT_SHARE)` gives: a version, the length of the name, the name.
-pub const ADDRESS_BYTES: usize = 128;
+/// The attribute of a file that tells an [`Invitation`]. It is in no list of names.
+pub const ATTRIBUTE: &[u8] = b"user.weft.lent";
 
-/// `_IOR('W', 4, char[128])`.
-pub const ADDRESS_REQUEST: u32 = 2 << 30 | (ADDRESS_BYTES as u32) << 16 | (b'W' as u32) << 8 | 4;
+/// Most bytes of an invitation.
+pub const INVITATION_BYTES_MAX: usize = 128;
 
-/// What `ioctl(WEFT_SHARE)` gives for the socket named `name`, an abstract one (unix(7)); none if it is too long.
-pub fn encode_address(name: &[u8]) -> Option<[u8; ADDRESS_BYTES]> {
-    let mut bytes = [0; ADDRESS_BYTES];
-    bytes[..4].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[4..8].copy_from_slice(&u32::try_from(name.len()).ok()?.to_le_bytes());
-    bytes.get_mut(8..8 + name.len())?.copy_from_slice(name);
-    Some(bytes)
+/// Shows that whoever has it may read a file, once and for a short time.
+pub type Token = [u8; 16];
+
+/// Where the daemon is, and what to show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invitation {
+    /// To be shown when the file is opened.
+    pub token: Token,
+    /// The name of the socket, an abstract one (unix(7)).
+    pub socket: Vec<u8>,
 }
 
-/// The name of the socket, if it is spoken to in this version.
-pub fn decode_address(bytes: &[u8; ADDRESS_BYTES]) -> Option<&[u8]> {
-    let mut fields = Fields(bytes);
-    let (version, len) = (fields.u32()?, fields.u32()? as usize);
-    fields.0.get(..len).filter(|name| version == VERSION && !name.is_empty())
+impl Invitation {
+    /// As the attribute tells it.
+    pub fn encode(&self) -> Vec<u8> {
+        [&VERSION.to_le_bytes()[..], &self.token, &self.socket].concat()
+    }
+
+    /// What the attribute tells, if it is of this version.
+    pub fn decode(bytes: &[u8]) -> Option<Invitation> {
+        let (version, rest) = bytes.split_first_chunk()?;
+        let (token, socket) = rest.split_first_chunk()?;
+        let is_known = u32::from_le_bytes(*version) == VERSION && !socket.is_empty();
+        is_known.then(|| Invitation { token: *token, socket: socket.to_vec() })
+    }
 }
 
 /// A reference to one place of an arena.
@@ -60,8 +72,11 @@ pub enum Request {
         /// It.
         version: u32,
     },
-    /// With the descriptor of a file of the volume, which shows what it may be used for.
-    Open,
+    /// To read a file.
+    Open {
+        /// What was told of it.
+        token: Token,
+    },
     /// Part of a file.
     Read {
         /// As opening told.
@@ -78,21 +93,10 @@ pub enum Request {
         /// Its number.
         arena: u64,
     },
-    /// It reads and writes a file no more. No reply.
+    /// It reads a file no more. No reply.
     Close {
         /// As opening told.
         file: u32,
-    },
-    /// With a descriptor of memory: writes part of that to a file.
-    Write {
-        /// As opening told.
-        file: u32,
-        /// Where to, in the file.
-        offset: u64,
-        /// Bytes.
-        len: u32,
-        /// Where from, in the memory.
-        at: u64,
     },
 }
 
@@ -121,8 +125,6 @@ pub enum Reply {
     Opened {
         /// What it is called from here on.
         file: u32,
-        /// Whether it can be written to, too.
-        is_writable: bool,
     },
     /// What was read: nothing at the end of the file. With the descriptors of those arenas that the program has not.
     Read {
@@ -131,8 +133,6 @@ pub enum Reply {
         /// The numbers of the arenas whose descriptors come with it, in their order.
         lent: Vec<u64>,
     },
-    /// All of it was written.
-    Written,
 }
 
 const HELLO: u32 = 1;
@@ -141,7 +141,6 @@ const READ: u32 = 3;
 const RELEASE: u32 = 4;
 const FORGET: u32 = 5;
 const CLOSE: u32 = 6;
-const WRITE: u32 = 7;
 
 /// What is left of a packet.
 struct Fields<'a>(&'a [u8]);
@@ -159,6 +158,12 @@ impl Fields<'_> {
         Some(u64::from_le_bytes(*first))
     }
 
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
     fn is_end(&self) -> bool {
         self.0.is_empty()
     }
@@ -170,6 +175,11 @@ struct Packet(Vec<u8>);
 impl Packet {
     fn new(first: u32) -> Packet {
         Packet(first.to_le_bytes().to_vec())
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Packet {
+        self.0.extend_from_slice(bytes);
+        self
     }
 
     fn u32(mut self, value: u32) -> Packet {
@@ -188,7 +198,7 @@ impl Request {
     pub fn encode(&self) -> Vec<u8> {
         let packet = match self {
             Request::Hello { version } => Packet::new(HELLO).u32(*version),
-            Request::Open => Packet::new(OPEN),
+            Request::Open { token } => Packet::new(OPEN).bytes(token),
             Request::Read { file, offset, len } => Packet::new(READ).u32(*file).u64(*offset).u32(*len),
             Request::Release(released) => {
                 let add = |packet: Packet, released: &Reference| packet.u64(released.arena).u64(released.offset);
@@ -196,7 +206,6 @@ impl Request {
             }
             Request::Forget { arena } => Packet::new(FORGET).u64(*arena),
             Request::Close { file } => Packet::new(CLOSE).u32(*file),
-            Request::Write { file, offset, len, at } => Packet::new(WRITE).u32(*file).u64(*offset).u32(*len).u64(*at),
         };
         packet.0
     }
@@ -206,7 +215,7 @@ impl Request {
         let mut fields = Fields(packet);
         let request = match fields.u32()? {
             HELLO => Request::Hello { version: fields.u32()? },
-            OPEN => Request::Open,
+            OPEN => Request::Open { token: fields.bytes()? },
             READ => Request::Read { file: fields.u32()?, offset: fields.u64()?, len: fields.u32()? },
             RELEASE => {
                 let mut released = Vec::new();
@@ -217,9 +226,6 @@ impl Request {
             }
             FORGET => Request::Forget { arena: fields.u64()? },
             CLOSE => Request::Close { file: fields.u32()? },
-            WRITE => {
-                Request::Write { file: fields.u32()?, offset: fields.u64()?, len: fields.u32()?, at: fields.u64()? }
-            }
             _ => return None,
         };
         fields.is_end().then_some(request)
@@ -236,8 +242,8 @@ impl Reply {
     pub fn encode(&self) -> Vec<u8> {
         let packet = match self {
             Reply::Failed { errno } => Packet::new(*errno),
-            Reply::Hello | Reply::Written => Packet::new(0),
-            Reply::Opened { file, is_writable } => Packet::new(0).u32(*file).u32(u32::from(*is_writable)),
+            Reply::Hello => Packet::new(0),
+            Reply::Opened { file } => Packet::new(0).u32(*file),
             Reply::Read { parts, lent } => {
                 let count = |len: usize| u32::try_from(len).expect("they are bounded");
                 let mut packet = Packet::new(0).u32(count(parts.len())).u32(count(lent.len()));
@@ -259,8 +265,7 @@ impl Reply {
         }
         let reply = match request {
             Request::Hello { .. } => Reply::Hello,
-            Request::Open => Reply::Opened { file: fields.u32()?, is_writable: fields.u32()? != 0 },
-            Request::Write { .. } => Reply::Written,
+            Request::Open { .. } => Reply::Opened { file: fields.u32()? },
             Request::Read { .. } => {
                 let (parts, lent) = (fields.u32()? as usize, fields.u32()? as usize);
                 if parts > PARTS_MAX || lent > DESCRIPTORS_MAX {
@@ -286,12 +291,11 @@ mod tests {
         let reference = (any::<u64>(), any::<u64>()).prop_map(|(arena, offset)| Reference { arena, offset });
         prop_oneof![
             any::<u32>().prop_map(|version| Request::Hello { version }),
-            Just(Request::Open),
+            any::<Token>().prop_map(|token| Request::Open { token }),
             any::<(u32, u64, u32)>().prop_map(|(file, offset, len)| Request::Read { file, offset, len }),
             prop::collection::vec(reference, 0..9).prop_map(Request::Release),
             any::<u64>().prop_map(|arena| Request::Forget { arena }),
             any::<u32>().prop_map(|file| Request::Close { file }),
-            any::<(u32, u64, u32, u64)>().prop_map(|(file, offset, len, at)| Request::Write { file, offset, len, at }),
         ]
     }
 
@@ -307,9 +311,8 @@ mod tests {
             let parts = parts.into_iter().map(|(arena, offset, len)| Part { arena, offset, len }).collect();
             let reply = match request {
                 Request::Hello { .. } => Reply::Hello,
-                Request::Open => Reply::Opened { file: errno, is_writable: true },
+                Request::Open { .. } => Reply::Opened { file: errno },
                 Request::Read { .. } => Reply::Read { parts, lent },
-                Request::Write { .. } => Reply::Written,
                 _ => return Ok(()),
             };
             for reply in [reply, Reply::Failed { errno }] {
@@ -330,14 +333,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_what_was_encoded() {
-        let bytes = encode_address(b"weft/1234").expect("short enough");
-        assert_eq!(decode_address(&bytes), Some(&b"weft/1234"[..]));
-        assert!(encode_address(&[b'x'; ADDRESS_BYTES]).is_none());
-        let mut other = bytes;
+    fn an_invitation_is_what_was_encoded() {
+        let invitation = Invitation { token: [7; 16], socket: b"weft/1234".to_vec() };
+        let bytes = invitation.encode();
+        assert!(bytes.len() <= INVITATION_BYTES_MAX);
+        assert_eq!(Invitation::decode(&bytes), Some(invitation));
+        let mut other = bytes.clone();
         other[0] ^= 1;
-        assert_eq!(decode_address(&other), None);
-        assert_eq!(decode_address(&[255; ADDRESS_BYTES]), None);
-        assert_eq!(decode_address(&[0; ADDRESS_BYTES]), None);
+        assert_eq!(Invitation::decode(&other), None);
+        assert!((0..21).all(|len| Invitation::decode(&bytes[..len]).is_none()));
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn is_mount_point(directory: &Path) -> bool {
 }
 
 /// The device, as `MAJOR:MINOR`, of what is mounted exactly at `directory`, the topmost (proc_pid_mountinfo(5)).
-pub(crate) fn device_at(directory: &Path) -> Option<String> {
+fn device_at(directory: &Path) -> Option<String> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let wanted = escape(directory);
     let at = |line: &[u8]| {

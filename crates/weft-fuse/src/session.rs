@@ -8,9 +8,7 @@ use crate::transport::handshake::shake_hands;
 use crate::transport::scheduling::{KeptOff, Scheduling};
 use crate::transport::uring::Rings;
 use crate::wakefulness::Wakefulness;
-use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fmt;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,12 +36,22 @@ pub struct SessionOptions {
     pub locks: LockKeeper,
     /// Whether the kernel tells of opens even if no link of the volume wants that ([`weft_vfs::OPENS`]). Costs requests for each open and close.
     pub opens: bool,
-    /// What programs are told that ask where memory is lent to them (`ioctl(WEFT_SHARE)`), if it is.
-    pub lender: Option<[u8; LENDER_BYTES]>,
+    /// What tells programs where a file is lent in memory, by its attribute [`weft_vfs::LENT`], if it is.
+    pub inviter: Option<Inviter>,
 }
 
-/// Bytes that such programs are told.
-pub const LENDER_BYTES: usize = 128;
+/// Tells what whoever may read a file is told, to have it lent in memory.
+#[derive(Clone)]
+pub struct Inviter(pub Arc<Invite>);
+
+/// Tells that of one file.
+pub type Invite = dyn Fn(Ino) -> std::io::Result<Vec<u8>> + Send + Sync;
+
+impl fmt::Debug for Inviter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inviter")
+    }
+}
 
 impl Default for SessionOptions {
     fn default() -> SessionOptions {
@@ -56,7 +64,7 @@ impl Default for SessionOptions {
             idle_policy: true,
             locks: LockKeeper::Kernel,
             opens: false,
-            lender: None,
+            inviter: None,
         }
     }
 }
@@ -149,16 +157,6 @@ impl Session {
         }
         self.rings = None;
         Ok(result?)
-    }
-
-    /// Tells which file of this mount a descriptor is of, without asking anybody: not even this, which may not be serving.
-    pub fn identify(&self) -> impl Fn(BorrowedFd<'_>) -> Option<Ino> + Send + Sync + use<> {
-        let device = mount::device_at(&self.directory);
-        move |descriptor| {
-            let looked = statx(descriptor, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
-            let of = format!("{}:{}", looked.stx_dev_major, looked.stx_dev_minor);
-            device.as_ref().filter(|device| **device == of).map(|_| Ino(looked.stx_ino))
-        }
     }
 
     /// What unmounts this, from any thread.

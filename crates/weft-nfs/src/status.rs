@@ -59,7 +59,7 @@ impl From<ErrorKind> for Status {
             ErrorKind::NotSynchronized => Status::NotSync,
             ErrorKind::Stale => Status::Stale,
             // Asked for again, later, it will not have to wait.
-            ErrorKind::NoMemory | ErrorKind::WouldBlock => Status::Jukebox,
+            ErrorKind::WouldBlock => Status::Jukebox,
         }
     }
 }
@@ -94,7 +94,6 @@ mod tests {
             (ErrorKind::Corrupt, libc::EIO, 5),
             (ErrorKind::NotSynchronized, libc::EBUSY, 10002),
             (ErrorKind::Stale, libc::ESTALE, 70),
-            (ErrorKind::NoMemory, libc::ENOMEM, 10008),
             (ErrorKind::WouldBlock, libc::EAGAIN, 10008),
         ];
         for (kind, errno, status) in table {

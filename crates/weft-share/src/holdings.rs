@@ -11,19 +11,26 @@ use weft_vfs::SharedPart;
 /// A place, by its arena and its number there.
 type PlaceId = (u64, usize);
 
-/// Places that a program may read.
+/// Most arenas that one program has.
+const ARENAS_MAX: usize = 4096;
+
+/// Places that a program may read. Dropped, nothing of them is ever written over, as the program may still read them, unless it has let go of everything.
 #[derive(Default)]
 pub(crate) struct Holdings {
     /// What keeps each as it is, and how often it was lent.
     places: HashMap<PlaceId, (Slice, u64)>,
-    /// The arenas that it has, and how long their places are.
+    /// The arenas that it has.
     arenas: HashMap<u64, Known>,
     bytes: usize,
+    is_let_go: bool,
 }
 
 struct Known {
     arena: Weak<Arena>,
+    bytes: usize,
     place_bytes: usize,
+    /// Places held there.
+    held: usize,
 }
 
 /// What a read is answered with.
@@ -35,7 +42,7 @@ pub(crate) struct Lending {
 }
 
 impl Holdings {
-    /// Bytes of all places held.
+    /// Bytes of all arenas in which it holds anything: nobody else has any use of those.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -53,16 +60,21 @@ impl Holdings {
             };
             let (arena, offset) = pool.find(&bytes).expect("what is shared lies in the pool of its file");
             let number = arena.number();
+            let are_many = self.arenas.len() >= ARENAS_MAX;
             if let Entry::Vacant(unknown) = self.arenas.entry(number) {
-                if lending.new.len() == DESCRIPTORS_MAX {
+                if lending.new.len() == DESCRIPTORS_MAX || are_many {
                     break;
                 }
-                unknown.insert(Known { arena: Arc::downgrade(&arena), place_bytes: pool.place_bytes() });
+                let (bytes, place_bytes) = (arena.len(), pool.place_bytes());
+                unknown.insert(Known { arena: Arc::downgrade(&arena), bytes, place_bytes, held: 0 });
                 lending.new.push(arena);
             }
             lending.parts.push(Part { arena: number, offset: offset as u64, len: bytes.len() as u64 });
             let place = self.places.entry((number, offset / pool.place_bytes())).or_insert_with(|| {
-                self.bytes += pool.place_bytes();
+                if let Some(known) = self.arenas.get_mut(&number) {
+                    self.bytes += if known.held == 0 { known.bytes } else { 0 };
+                    known.held += 1;
+                }
                 (bytes, 0)
             });
             place.1 += 1;
@@ -72,33 +84,49 @@ impl Holdings {
 
     /// Lets go of `reference` once; none if it was not held.
     pub(crate) fn release(&mut self, reference: Reference) -> Option<()> {
-        let place_bytes = self.arenas.get(&reference.arena)?.place_bytes;
-        let id = (reference.arena, usize::try_from(reference.offset).ok()? / place_bytes);
+        let known = self.arenas.get_mut(&reference.arena)?;
+        let id = (reference.arena, usize::try_from(reference.offset).ok()? / known.place_bytes);
         let (_, count) = self.places.get_mut(&id)?;
         *count -= 1;
         if *count == 0 {
             self.places.remove(&id);
-            self.bytes -= place_bytes;
+            known.held -= 1;
+            self.bytes -= if known.held == 0 { known.bytes } else { 0 };
         }
         Some(())
     }
 
     /// The program does not have `arena` any more; none if it still holds something there, or never had it.
     pub(crate) fn forget(&mut self, arena: u64) -> Option<()> {
-        if self.places.keys().any(|(number, _)| *number == arena) {
+        let is_held = self.arenas.get(&arena)?.held > 0;
+        if is_held {
             return None;
         }
         self.arenas.remove(&arena).map(|_| ())
     }
 
-    /// Sees that nothing held is ever written over, also after it is taken back.
-    pub(crate) fn retire(&self) {
-        for (number, known) in &self.arenas {
-            if self.places.keys().any(|(arena, _)| arena == number)
-                && let Some(arena) = known.arena.upgrade()
-            {
-                arena.retire();
-            }
+    /// Takes back what was not given after all.
+    pub(crate) fn take_back(&mut self, lending: &Lending) {
+        for part in lending.parts.iter().filter(|part| part.arena != ZEROS) {
+            self.release(Reference { arena: part.arena, offset: part.offset });
         }
+        for arena in &lending.new {
+            self.forget(arena.number());
+        }
+    }
+
+    /// The program is gone, or has no use of any of this any more.
+    pub(crate) fn let_go(&mut self) {
+        self.is_let_go = true;
+    }
+}
+
+impl Drop for Holdings {
+    fn drop(&mut self) {
+        if self.is_let_go {
+            return;
+        }
+        let held = self.arenas.values().filter(|known| known.held > 0);
+        held.filter_map(|known| known.arena.upgrade()).for_each(|arena| arena.retire());
     }
 }

@@ -1,6 +1,6 @@
 //! Lends memory to programs of this machine: they read files of a mounted volume where its daemon has them.
 //!
-//! A program shows a descriptor of a file that it opened by way of the mount: that the kernel let it is all that is asked ([`Identify`]). From then on it is told
+//! A program shows what the kernel let it read as an attribute of a file ([`Server::inviter`]): that it may read the file is all that is asked. From then on it is told
 //! where the bytes lie that it asks for, in memory that holds nothing but that file's. What it was told stays as it is until it lets go, or its socket closes.
 //!
 //! What a program can do to others is bounded ([`Limits`]): how much it keeps from being used for anything else, how many connections a user has, and how
@@ -13,4 +13,4 @@ mod ledger;
 mod server;
 mod session;
 
-pub use server::{Identify, Limits, Listener, Server};
+pub use server::{Limits, Listener, Server};

@@ -1,4 +1,6 @@
 //! Connections: who may have one, and what all of them share.
+//!
+//! Locks: that of the connections, that of the tokens and that of the ledger, of which nobody takes one who has another.
 
 use crate::ledger::Ledger;
 use crate::session::Session;
@@ -7,17 +9,15 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, shutdown, socket_with,
     sockopt,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weft_client::protocol::{Invitation, Token};
 use weft_vfs::{Ino, Vfs, say};
-
-/// Tells which file of the volume a descriptor that somebody showed is of; none if it is no such file. It must not wait for anybody else.
-pub type Identify = Box<dyn Fn(BorrowedFd<'_>) -> Option<Ino> + Send + Sync>;
 
 /// What programs may take.
 #[derive(Clone, Debug)]
@@ -85,6 +85,31 @@ impl Listener {
     }
 }
 
+/// Invitations that were not shown yet.
+#[derive(Default)]
+struct Tokens {
+    of: HashMap<Token, Ino>,
+    /// In the order in which they were issued.
+    order: VecDeque<Token>,
+}
+
+/// Most of them; older ones are worth nothing then.
+const TOKENS_MAX: usize = 4096;
+
+impl Tokens {
+    fn issue(&mut self, ino: Ino) -> io::Result<Token> {
+        let mut token = Token::default();
+        rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())?;
+        while self.order.len() >= TOKENS_MAX {
+            let oldest = self.order.pop_front();
+            oldest.and_then(|oldest| self.of.remove(&oldest));
+        }
+        self.of.insert(token, ino);
+        self.order.push_back(token);
+        Ok(token)
+    }
+}
+
 /// Serves until it is stopped or dropped.
 pub struct Server {
     shared: Arc<Shared>,
@@ -94,7 +119,9 @@ pub struct Server {
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) vfs: Arc<Vfs>,
-    pub(crate) identify: Identify,
+    /// The socket's name.
+    name: Vec<u8>,
+    tokens: Mutex<Tokens>,
     pub(crate) limits: Limits,
     pub(crate) ledger: Ledger,
     listener: OwnedFd,
@@ -130,10 +157,11 @@ impl Server {
     ///
     /// # Errors
     /// What the system says if it gives no thread.
-    pub fn start(listener: Listener, vfs: Arc<Vfs>, identify: Identify, limits: Limits) -> io::Result<Server> {
+    pub fn start(listener: Listener, vfs: Arc<Vfs>, limits: Limits) -> io::Result<Server> {
         let shared = Arc::new(Shared {
             vfs,
-            identify,
+            name: listener.name,
+            tokens: Mutex::default(),
             limits,
             ledger: Ledger::default(),
             listener: listener.socket,
@@ -144,6 +172,15 @@ impl Server {
         let accepting = shared.clone();
         let thread = std::thread::Builder::new().name("weft-share".into()).spawn(move || accepting.accept())?;
         Ok(Server { shared, thread: Some(thread) })
+    }
+
+    /// What tells a program where to find this, and that it may read a file: to be given to whoever may.
+    pub fn inviter(&self) -> impl Fn(Ino) -> io::Result<Vec<u8>> + Send + Sync + use<> {
+        let shared = self.shared.clone();
+        move |ino| {
+            let token = shared.tokens.lock().issue(ino)?;
+            Ok(Invitation { token, socket: shared.name.clone() }.encode())
+        }
     }
 
     /// Ends all connections, and waits for that.
@@ -230,6 +267,11 @@ impl Shared {
         Ok(())
     }
 
+    /// The file that whoever shows `token` may read. Once.
+    pub(crate) fn invited(&self, token: &Token) -> Option<Ino> {
+        self.tokens.lock().of.remove(token)
+    }
+
     /// Most bytes that one user's programs hold at once.
     fn held_max(&self) -> usize {
         part(self.vfs.shared_bytes_max(), self.limits.one_user_in)
@@ -288,6 +330,11 @@ impl Admitted {
         left_of_user.min(self.shared.held_by_one_max().saturating_sub(own.bytes))
     }
 
+    /// Whether it is to end although the program did not close it.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.shared.is_stopped.load(Ordering::Acquire) || self.is_revoked()
+    }
+
     /// Whether what it holds was taken back.
     pub(crate) fn is_revoked(&self) -> bool {
         self.shared.connections.lock().open.get(&self.number).is_none_or(|own| own.is_revoked)
@@ -297,11 +344,11 @@ impl Admitted {
     /// long without a word.
     pub(crate) fn wait_for_memory(&self, freed: u64, deadline: Instant) -> bool {
         let mut connections = self.shared.connections.lock();
-        if connections.freed != freed {
-            return true;
-        }
         if self.shared.is_stopped.load(Ordering::Acquire) || now() >= deadline {
             return false;
+        }
+        if connections.freed != freed {
+            return true;
         }
         let lease = self.shared.limits.lease;
         let others = connections.open.iter_mut().filter(|(number, other)| **number != self.number && other.bytes > 0);
@@ -333,11 +380,5 @@ impl Drop for Admitted {
         }
         self.shared.freed.notify_all();
         self.shared.ledger.sweep();
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

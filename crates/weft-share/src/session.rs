@@ -1,30 +1,24 @@
 //! One connection: what a program asks for, and what it gets.
 
-use crate::holdings::Holdings;
+use crate::holdings::{Holdings, Lending};
 use crate::server::{Admitted, Shared};
-use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendFlags, recv};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use weft_block::Buffer;
 use weft_block::shared::Pool;
-use weft_client::protocol::{PACKET_BYTES_MAX, PARTS_MAX, Reply, Request, VERSION};
-use weft_client::socket::{receive, send};
+use weft_client::protocol::{PACKET_BYTES_MAX, PARTS_MAX, Reply, Request, Token, VERSION};
+use weft_client::socket::send;
 use weft_vfs::{Ino, say};
 
-/// Most bytes that one request reads or writes.
+/// Most bytes that one request reads.
 const BYTES_MAX: usize = 16 << 20;
-
-/// Bytes written to a file at once.
-const WRITTEN_AT_ONCE: usize = 1 << 20;
 
 /// A file that a program has open.
 struct Open {
     ino: Ino,
     pool: Arc<Pool>,
-    is_writable: bool,
 }
 
 /// Why a connection ends although the program has not closed it.
@@ -75,8 +69,6 @@ impl Session {
             }
         }
         if self.admitted.is_revoked() {
-            // It may still read what it was lent.
-            self.holdings.retire();
             say(format_args!("a program of user {} held shared memory for too long", self.uid));
         }
         // Before others are told that there may be room.
@@ -87,14 +79,21 @@ impl Session {
     fn serve(&mut self) -> Result<(), End> {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         loop {
-            let (len, descriptors) = match receive(self.socket.as_fd(), &mut buffer, RecvFlags::empty()) {
-                Ok((0, _)) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
-                received => received?,
+            // Descriptors that come along are for the kernel to close: some file systems could have this wait for ever if it did.
+            let received = rustix::io::retry_on_intr(|| recv(&*self.socket, &mut buffer[..], RecvFlags::TRUNC));
+            let len = match received {
+                // The kernel says the same of one that is to end.
+                Ok((_, 0)) if self.admitted.is_ended() => return Ok(()),
+                Ok((_, 0)) => {
+                    self.holdings.let_go();
+                    return Ok(());
+                }
+                Ok((_, len)) => len,
+                Err(error) => return Err(End::System(error.into())),
             };
             self.admitted.spoke();
-            let request = Request::decode(&buffer[..len]).ok_or(End::Nonsense)?;
-            let answer = self.answer(&request, descriptors)?;
+            let request = buffer.get(..len).and_then(Request::decode).ok_or(End::Nonsense)?;
+            let answer = self.answer(&request)?;
             if self.admitted.is_revoked() {
                 return Ok(());
             }
@@ -114,54 +113,42 @@ impl Session {
     }
 
     /// What is answered, if anything is, and with which descriptors.
-    fn answer(&mut self, request: &Request, given: Vec<OwnedFd>) -> Result<Option<(Answer, Vec<OwnedFd>)>, End> {
+    fn answer(&mut self, request: &Request) -> Result<Option<(Answer, Vec<OwnedFd>)>, End> {
         let greets = matches!(request, Request::Hello { .. });
-        let wanted = usize::from(matches!(request, Request::Open | Request::Write { .. }));
-        if greets == self.is_greeted || given.len() != wanted {
+        if greets == self.is_greeted {
             return Err(End::Nonsense);
         }
-        let given = given.into_iter().next();
-        let answer = match (request, given) {
-            (Request::Hello { version: VERSION }, _) => {
+        let answer = match request {
+            Request::Hello { version: VERSION } => {
                 self.is_greeted = true;
                 Ok(Reply::Hello)
             }
-            (Request::Hello { .. }, _) => Err(libc::EPROTONOSUPPORT),
-            (Request::Open, Some(file)) => self.open(&file),
-            (Request::Write { file, offset, len, at }, Some(memory)) => {
-                self.write(*file, *offset, *len, (&memory, *at))
-            }
-            (Request::Read { file, offset, len }, _) => return self.read(*file, *offset, *len).map(Some),
-            (Request::Release(released), _) => {
+            Request::Hello { .. } => Err(libc::EPROTONOSUPPORT),
+            Request::Open { token } => self.open(token),
+            Request::Read { file, offset, len } => return self.read(*file, *offset, *len).map(Some),
+            Request::Release(released) => {
                 for reference in released {
                     self.holdings.release(*reference).ok_or(End::Nonsense)?;
                 }
                 self.admitted.holds(self.holdings.bytes());
                 return Ok(None);
             }
-            (Request::Forget { arena }, _) => {
+            Request::Forget { arena } => {
                 self.holdings.forget(*arena).ok_or(End::Nonsense)?;
                 return Ok(None);
             }
-            (Request::Close { file }, _) => {
+            Request::Close { file } => {
                 self.files.remove(file).ok_or(End::Nonsense)?;
                 self.shared.ledger.sweep();
                 return Ok(None);
             }
-            (Request::Open | Request::Write { .. }, None) => return Err(End::Nonsense),
         };
         Ok(Some((answer, Vec::new())))
     }
 
-    /// Opens what `shown` is a descriptor of: whoever has it may read, and write if it may.
-    fn open(&mut self, shown: &OwnedFd) -> Answer {
-        let flags = fcntl_getfl(shown).map_err(|error| error.raw_os_error())?;
-        // What was opened only to be named was not asked for rights (open(2), O_PATH).
-        let is_readable = matches!(flags & OFlags::RWMODE, mode if mode == OFlags::RDONLY || mode == OFlags::RDWR);
-        if flags.contains(OFlags::PATH) || !is_readable {
-            return Err(libc::EBADF);
-        }
-        let ino = (self.shared.identify)(shown.as_fd()).ok_or(libc::EXDEV)?;
+    /// Opens the file that whoever has `token` may read.
+    fn open(&mut self, token: &Token) -> Answer {
+        let ino = self.shared.invited(token).ok_or(libc::EACCES)?;
         if self.files.len() >= self.shared.limits.files_max {
             return Err(libc::EMFILE);
         }
@@ -171,14 +158,16 @@ impl Session {
         let pool = self.shared.vfs.shared_pool(ino).ok_or(libc::EOPNOTSUPP)?;
         let number = self.next;
         self.next = self.next.wrapping_add(1);
-        let is_writable = flags & OFlags::RWMODE == OFlags::RDWR && !flags.contains(OFlags::APPEND);
-        self.files.insert(number, Open { ino, pool, is_writable });
-        Ok(Reply::Opened { file: number, is_writable })
+        self.files.insert(number, Open { ino, pool });
+        Ok(Reply::Opened { file: number })
     }
 
     fn read(&mut self, file: u32, offset: u64, len: u32) -> Result<(Answer, Vec<OwnedFd>), End> {
         let open = self.files.get(&file).ok_or(End::Nonsense)?;
-        let (ino, pool) = (open.ino, open.pool.clone());
+        // What is pushed onto a file is not for those who map what is below.
+        let seen = self.shared.vfs.seen(open.ino, None);
+        let pool = if seen == open.ino { Some(open.pool.clone()) } else { self.shared.vfs.shared_pool(seen) };
+        let Some(pool) = pool else { return Ok((Err(libc::EOPNOTSUPP), Vec::new())) };
         let deadline = self.admitted.deadline();
         let block_bytes = pool.block_bytes();
         // The first block may be read from its middle on.
@@ -191,7 +180,6 @@ impl Session {
                 return Ok((Err(libc::ENOBUFS), Vec::new()));
             }
             let len = (len as usize).min(BYTES_MAX).min(places * block_bytes - within);
-            let seen = self.shared.vfs.seen(ino, None);
             match self.shared.vfs.read_shared(seen, &pool, offset, len) {
                 Ok(Some(parts)) => break parts,
                 Ok(None) if self.admitted.wait_for_memory(freed, deadline) => {}
@@ -200,40 +188,27 @@ impl Session {
             }
         };
         let lending = self.holdings.lend(&pool, parts);
+        let descriptors = if lending.parts.is_empty() { Ok(Vec::new()) } else { self.give(&lending) };
+        let Ok(descriptors) = descriptors else {
+            // There are too many open files, or its user has enough that the daemon knows nothing of.
+            self.holdings.take_back(&lending);
+            return Ok((Err(libc::ENOBUFS), Vec::new()));
+        };
         self.admitted.holds(self.holdings.bytes());
+        let lent = lending.new.iter().map(|arena| arena.number()).collect();
+        Ok((Ok(Reply::Read { parts: lending.parts, lent }), descriptors))
+    }
+
+    /// Descriptors of the arenas that the program has not.
+    fn give(&self, lending: &Lending) -> io::Result<Vec<OwnedFd>> {
+        if !lending.new.is_empty() && self.shared.is_lingering(self.uid) {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
         let mut descriptors = Vec::new();
         for arena in &lending.new {
             self.shared.ledger.given(self.uid, arena)?;
             descriptors.push(arena.reader()?);
         }
-        let lent = lending.new.iter().map(|arena| arena.number()).collect();
-        Ok((Ok(Reply::Read { parts: lending.parts, lent }), descriptors))
-    }
-
-    /// Writes what lies in `memory` from a place on. It is copied before anybody looks at it, so that nobody changes it meanwhile.
-    fn write(&mut self, file: u32, offset: u64, len: u32, (memory, at): (&OwnedFd, u64)) -> Answer {
-        let open = self.files.get(&file).filter(|open| open.is_writable).ok_or(libc::EBADF)?;
-        // Reading from anything else might take for ever.
-        rustix::fs::fcntl_get_seals(memory).map_err(|_| libc::EINVAL)?;
-        let mut left = (len as usize).min(BYTES_MAX);
-        if left < len as usize {
-            return Err(libc::EMSGSIZE);
-        }
-        let seen = self.shared.vfs.seen(open.ino, None);
-        let (mut from, mut to) = (at, offset);
-        while left > 0 {
-            let mut buffer = Buffer::any(left.min(WRITTEN_AT_ONCE));
-            let read = rustix::io::pread(memory, &mut buffer[..], from).map_err(|error| error.raw_os_error())?;
-            if read == 0 {
-                return Err(libc::EINVAL);
-            }
-            weft_block::copied(read);
-            let written = self.shared.vfs.write_shared(seen, to, &buffer[..read], self.uid != 0);
-            written.map_err(|error| error.errno())?;
-            left -= read;
-            from = from.saturating_add(read as u64);
-            to = to.saturating_add(read as u64);
-        }
-        Ok(Reply::Written)
+        Ok(descriptors)
     }
 }

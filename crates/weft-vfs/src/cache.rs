@@ -5,5 +5,5 @@ mod clock_map;
 mod shared_cache;
 
 pub(crate) use block_cache::{BlockCache, Found};
-pub(crate) use clock_map::{Cached, ClockMap};
+pub(crate) use clock_map::{Cached, ClockMap, Spared};
 pub(crate) use shared_cache::SharedCache;

@@ -62,8 +62,6 @@ pub enum ErrorKind {
     TimedOut,
     /// The inode is gone (stale handle).
     Stale,
-    /// The system gives no memory.
-    NoMemory,
     /// The operation would wait and the thread's hook did not allow it; nothing was changed.
     WouldBlock,
 }
@@ -97,7 +95,6 @@ impl ErrorKind {
             ErrorKind::Transformed => libc::EACCES,
             ErrorKind::TimedOut => libc::ETIMEDOUT,
             ErrorKind::Stale => libc::ESTALE,
-            ErrorKind::NoMemory => libc::ENOMEM,
             ErrorKind::WouldBlock => libc::EAGAIN,
         }
     }

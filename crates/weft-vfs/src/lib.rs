@@ -49,7 +49,7 @@ pub use links::{
 pub use message::say;
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};
-pub use operations::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST, ListedEntry, decode as decode_entries};
+pub use operations::{DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, ListedEntry, decode as decode_entries};
 pub use options::{AtimePolicy, Exported, Keys, Options};
 pub use permission::Access;
 pub use stats::Stats;

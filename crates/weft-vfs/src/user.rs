@@ -175,6 +175,7 @@ impl User<'_> {
             }
             changed => changed?,
         };
+        self.vfs.rights_changed(file.ino, &changes);
         let cut = changed.before.size.min(changed.after.size);
         self.vfs.announce([match changes.size {
             Some(_) => Change::Content { ino: file.ino, range: cut..u64::MAX },

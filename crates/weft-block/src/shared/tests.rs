@@ -3,8 +3,9 @@ use proptest::prelude::*;
 
 const PLACE: usize = 4096;
 
+/// One whose arenas may take all of its memory.
 fn pool(places_max: usize) -> Pool {
-    Pool::new(PLACE, Budget::new(places_max * PLACE))
+    Pool::new(PLACE, Arc::new(Budget { bytes_max: places_max * PLACE, arena_in: 1, ..Budget::default() }))
 }
 
 #[test]
@@ -25,13 +26,26 @@ fn places_are_used_again_and_arenas_go_with_their_last_block() {
 }
 
 #[test]
-fn what_is_left_of_a_budget_is_taken_place_by_place() {
-    let pool = pool(3);
-    let first = pool.place(100 * PLACE).unwrap().expect("one is left");
-    let second = pool.place(100 * PLACE).unwrap().expect("two are left");
-    assert_eq!(pool.budget.taken(), 2 * PLACE);
-    drop((first, second));
+fn what_is_left_of_a_budget_is_taken_by_halves() {
+    let pool = pool(7);
+    let mut places = vec![pool.place(0).unwrap().expect("all are left")];
+    for taken in [4, 4, 4, 7, 7, 7] {
+        places.push(pool.place(100 * PLACE).unwrap().expect("some are left"));
+        assert_eq!(pool.budget.taken(), taken * PLACE);
+    }
+    assert!(pool.place(0).unwrap().is_none());
+    drop(places);
     assert_eq!(pool.budget.taken(), 0);
+}
+
+#[test]
+fn there_are_not_too_many_arenas() {
+    let budget = Budget::new(usize::MAX);
+    let pools: Vec<Pool> = (0..=ARENAS_MAX).map(|_| Pool::new(PLACE, budget.clone())).collect();
+    let places: Vec<Option<Place>> = pools.iter().map(|pool| pool.place(0).unwrap()).collect();
+    assert!(places[..ARENAS_MAX].iter().all(Option::is_some) && places[ARENAS_MAX].is_none());
+    drop(places);
+    assert!(pools[ARENAS_MAX].place(0).unwrap().is_some());
 }
 
 #[test]

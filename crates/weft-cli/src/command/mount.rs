@@ -6,11 +6,12 @@ use super::usage;
 use crate::arguments::Mount;
 use crate::daemon;
 use crate::opened::Opened;
-use crate::serving::{memory_bytes, start_nfs};
+use crate::serving::{memory_bytes, start_lender, start_nfs};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft_fuse::{LockKeeper, MountOptions, Placement, Session, SessionOptions, Transport};
+use std::sync::Arc;
+use weft_fuse::{Inviter, LockKeeper, MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
 use weft_vfs::{Options, say};
 
@@ -32,7 +33,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         vfs: Options {
             keep_written: arguments.served.nfs.is_some(),
             // What the kernel keeps of changes is not what the volume has.
-            shared_bytes_max: if arguments.writeback { 0 } else { shared_bytes(&arguments) },
+            shared_bytes_max: shared_bytes(&arguments)?,
             ..arguments.open.options(BLOCK_CACHE_BYTES)?
         },
         session: session_options(&arguments)?,
@@ -47,8 +48,12 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     daemon::run(arguments.foreground, || start(&arguments, plan), |mounted| &mounted.log, serve)
 }
 
-fn shared_bytes(arguments: &Mount) -> u64 {
-    arguments.shared_memory.unwrap_or_else(|| memory_bytes() / 8)
+fn shared_bytes(arguments: &Mount) -> Result<u64> {
+    match (arguments.writeback, arguments.shared_memory) {
+        (true, Some(1..)) => usage("below --writeback no memory is shared: leave --shared-memory out, or say 0".into()),
+        (true, _) => Ok(0),
+        (false, said) => Ok(said.unwrap_or_else(|| memory_bytes() / 8)),
+    }
 }
 
 /// What the arguments ask for, found to be right before anything is touched.
@@ -74,15 +79,12 @@ fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
     let opened = Opened::open(&arguments.volume, plan.vfs, arguments.open.hold())?;
     let started = || {
         let listener = lends.then(weft_share::Listener::new).transpose()?;
-        let address = listener.as_ref().and_then(|listener| weft_client::protocol::encode_address(listener.name()));
-        let options = SessionOptions { lender: address, ..plan.session };
+        let lender = listener.map(|listener| start_lender(listener, opened.vfs.clone())).transpose()?;
+        let inviter = lender.as_ref().map(|lender| Inviter(Arc::new(lender.inviter())));
+        let options = SessionOptions { inviter, ..plan.session };
         let session = Session::mount(opened.vfs.clone(), &directory, &plan.mount, options)?;
-        let lender = listener.map(|listener| {
-            let limits = weft_share::Limits::default();
-            weft_share::Server::start(listener, opened.vfs.clone(), Box::new(session.identify()), limits)
-        });
         let nfs = plan.nfs.map(|options| start_nfs(opened.vfs.clone(), options));
-        Ok((session, lender.transpose()?, nfs.transpose()?))
+        Ok((session, lender, nfs.transpose()?))
     };
     let (session, lender, nfs) = match started() {
         Ok(started) => started,
@@ -107,11 +109,11 @@ fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
     })?;
     mounted.opened.end_when_lost()?;
     let served = mounted.session.run().context("the kernel ended the mount");
-    if let Some(nfs) = &mounted.nfs {
-        nfs.stop();
-    }
     if let Some(lender) = mounted.lender {
         lender.stop();
+    }
+    if let Some(nfs) = &mounted.nfs {
+        nfs.stop();
     }
     mounted.opened.close()?;
     served.map(|()| ExitCode::SUCCESS)

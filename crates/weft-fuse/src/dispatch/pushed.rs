@@ -3,7 +3,6 @@
 use super::opens::Opened;
 use super::{Failure, Outcome, Server, links};
 use crate::protocol::{Body, Reply};
-use crate::session::LENDER_BYTES;
 use weft_vfs::{Caller, Ino, Pushed, Scope};
 
 /// Bytes of `struct weft_net`: who is meant, how many bytes of text follow, and those.
@@ -14,15 +13,13 @@ const TEXT_BYTES_MAX: usize = ARGUMENT_BYTES as usize - 8;
 const GIVEN: u32 = 1 << 30;
 const TAKEN: u32 = 2 << 30;
 
-const fn command(direction: u32, number: u32, bytes: u32) -> u32 {
-    direction | bytes << 16 | (b'W' as u32) << 8 | number
+const fn command(direction: u32, number: u32) -> u32 {
+    direction | ARGUMENT_BYTES << 16 | (b'W' as u32) << 8 | number
 }
 
-const PUSH: u32 = command(GIVEN, 1, ARGUMENT_BYTES);
-const POP: u32 = command(GIVEN, 2, ARGUMENT_BYTES);
-const SHOW: u32 = command(GIVEN | TAKEN, 3, ARGUMENT_BYTES);
-/// Tells where memory is lent to programs that read in place.
-const SHARE: u32 = command(TAKEN, 4, LENDER_BYTES as u32);
+const PUSH: u32 = command(GIVEN, 1);
+const POP: u32 = command(GIVEN, 2);
+const SHOW: u32 = command(GIVEN | TAKEN, 3);
 
 /// Who is meant.
 const OPENED: u32 = 0;
@@ -36,13 +33,6 @@ impl Server {
         body.skip(8)?;
         let given = body.u32()?;
         body.skip(4)?;
-        if let (SHARE, Some(lender)) = (command, &self.options.lender) {
-            for value in [0, 0, 0, 0] {
-                reply.u32(value);
-            }
-            reply.raw(lender);
-            return Some(Ok(()));
-        }
         if !matches!(command, PUSH | POP | SHOW) {
             return Some(Err(Failure::Errno(libc::ENOTTY)));
         }

@@ -3,8 +3,9 @@
 use super::{Failure, Outcome, Server, links};
 use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
+use crate::session::Inviter;
 use std::sync::atomic::Ordering;
-use weft_vfs::{COUNTS, Caller, Ino, LINK, LinkOrder, SetXattr};
+use weft_vfs::{COUNTS, Caller, Ino, LENT, LINK, LinkOrder, SetXattr};
 
 /// The attribute of the root that tells counters as JSON.
 const STATS: &[u8] = b"user.weft.stats";
@@ -47,8 +48,14 @@ impl Server {
         if ino == Ino::ROOT && name == STATS {
             return Some(sized(reply, size, self.stats().as_bytes()));
         }
-        if self.options.writeback && name.starts_with(COUNTS) {
-            // The kernel may hold what is to be counted.
+        if name == LENT {
+            let Some(Inviter(invite)) = &self.options.inviter else { return Some(Err(Failure::Errno(libc::ENODATA))) };
+            // Whoever asks may read the file, as the kernel has seen to (xattr(7)).
+            let invitation = invite(ino).map_err(|_| Failure::Errno(libc::EAGAIN));
+            return Some(invitation.and_then(|invitation| sized(reply, size, &invitation)));
+        }
+        if name.starts_with(COUNTS) && (self.options.writeback || self.vfs.seen(ino, None) != ino) {
+            // The kernel may hold what is to be counted, or readers see something else.
             return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
         }
         Some(self.vfs.xattr(ino, name).map_err(Failure::from).and_then(|value| sized(reply, size, &value)))

@@ -3,9 +3,11 @@
 use super::{Cached, ClockMap, SharedCache};
 use parking_lot::Mutex;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use weft_block::shared::Pool;
 use weft_block::{Block, Slice};
-use weft_store::{BlockId, Ino};
+use weft_store::BlockId;
 
 /// All of a block, or a part of it.
 struct Entry {
@@ -96,9 +98,9 @@ impl BlockCache {
         self.blocks.lock().peek(&id).is_some_and(|entry| entry.whole) || self.shared.has(id)
     }
 
-    /// Keeps `block`, which lies in the memory that readers of `ino` share, and nothing else of it.
-    pub(crate) fn share(&self, id: BlockId, ino: Ino, block: Block) {
-        self.shared.insert(id, ino, block);
+    /// Keeps `block`, which lies in `pool`, and nothing else of it.
+    pub(crate) fn share(&self, id: BlockId, pool: &Arc<Pool>, block: Block) {
+        self.shared.insert(id, pool, block);
         let own = self.blocks.lock().remove(&id);
         drop(own);
     }
@@ -134,6 +136,7 @@ impl BlockCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_store::Ino;
 
     #[test]
     fn a_part_gives_its_own_bytes_until_the_whole_is_there() {
@@ -154,11 +157,11 @@ mod tests {
     #[test]
     fn what_is_shared_is_found_and_here_once() {
         let cache = BlockCache::new(1 << 20, SharedCache::new(1 << 20, 4096));
-        let (id, ino) = (BlockId(1), Ino(5));
+        let id = BlockId(1);
         cache.insert(id, Block::copy_of(&[7; 4096]));
-        let pool = cache.shared.pool(ino).expect("it is on");
+        let pool = cache.shared.pool(Ino(5)).expect("it is on");
         let shared = cache.shared.copy(&pool, &[7; 4096], 0).unwrap().expect("room");
-        cache.share(id, ino, shared.clone());
+        cache.share(id, &pool, shared.clone());
         assert_eq!(cache.bytes(), 0);
         assert_eq!(cache.get(id).expect("here").as_ptr(), shared.as_ptr());
         assert_eq!(cache.find(id, &(1..3)), Found::Bytes(shared.slice(1..3)));

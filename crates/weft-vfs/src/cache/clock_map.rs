@@ -20,6 +20,16 @@ const ENTRIES_MIN: usize = 256;
 /// Entries looked at for one eviction, so that a map full of pinned entries costs no more.
 const STEPS_MAX: usize = 64;
 
+/// What [`ClockMap::spare`] finds.
+pub(crate) enum Spared<K, V> {
+    /// This may go.
+    Entry(K, V),
+    /// None of those looked at; there are others, and the same once more.
+    NotYet,
+    /// There are none.
+    Nothing,
+}
+
 struct Slot<K, V> {
     key: K,
     value: V,
@@ -140,13 +150,17 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         self.go_round(STEPS_MAX)
     }
 
-    /// Takes out one entry, if there is one that may go.
-    pub(crate) fn spare(&mut self) -> Option<(K, V)> {
-        // The first time round they are spared.
-        self.go_round(2 * self.slots.len())
+    /// Takes out one entry that may go, whatever all weigh. Looks at no more of them than for an eviction.
+    pub(crate) fn spare(&mut self) -> Spared<K, V> {
+        match self.go_round(STEPS_MAX) {
+            Some((key, value)) => Spared::Entry(key, value),
+            None if self.table.is_empty() => Spared::Nothing,
+            None => Spared::NotYet,
+        }
     }
 
     fn go_round(&mut self, steps: usize) -> Option<(K, V)> {
+        let steps = if self.table.is_empty() { 0 } else { steps };
         for _ in 0..steps {
             self.hand = (self.hand + 1) % self.slots.len();
             let Some(slot) = &mut self.slots[self.hand] else { continue };

@@ -3,11 +3,11 @@
 //! Who may read a file maps all of the memory that its blocks lie in, and nothing else: each file has a pool of its own. A block that
 //! several files have lies in the memory of the one that was read last.
 
-use super::{Cached, ClockMap};
+use super::{Cached, ClockMap, Spared};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use weft_block::Block;
 use weft_block::shared::{Budget, Place, Pool};
 use weft_store::{BlockId, Ino};
@@ -16,8 +16,8 @@ use weft_store::{BlockId, Ino};
 const POOLS_MIN: usize = 64;
 
 struct Entry {
-    /// Whose pool it lies in.
-    ino: Ino,
+    /// Where it lies.
+    pool: Weak<Pool>,
     block: Block,
 }
 
@@ -72,19 +72,37 @@ impl SharedCache {
         Some(pool.clone())
     }
 
-    /// Block `id`, if it lies in the memory of `ino`.
-    pub(crate) fn get(&self, id: BlockId, ino: Ino) -> Option<Block> {
-        self.blocks.lock().get(&id).filter(|entry| entry.ino == ino).map(|entry| entry.block.clone())
+    /// Has those who open `ino` from now on map other memory than those before: what they may read now they might not have read then. Who has it open keeps
+    /// what it was given.
+    pub(crate) fn renew(&self, ino: Ino) {
+        if self.is_empty() {
+            return;
+        }
+        self.pools.lock().of.remove(&ino);
+    }
+
+    /// Block `id`, if it lies in `pool`.
+    pub(crate) fn get(&self, id: BlockId, pool: &Pool) -> Option<Block> {
+        let lies_there = |entry: &&mut Entry| std::ptr::eq(entry.pool.as_ptr(), pool);
+        self.blocks.lock().get(&id).filter(lies_there).map(|entry| entry.block.clone())
     }
 
     /// Block `id`, wherever it lies.
     pub(crate) fn any(&self, id: BlockId) -> Option<Block> {
+        if self.is_empty() {
+            return None;
+        }
         self.blocks.lock().get(&id).map(|entry| entry.block.clone())
     }
 
     /// Whether block `id` is here.
     pub(crate) fn has(&self, id: BlockId) -> bool {
-        self.blocks.lock().peek(&id).is_some()
+        !self.is_empty() && self.blocks.lock().peek(&id).is_some()
+    }
+
+    /// Whether there is nothing here: mostly no program reads in place.
+    fn is_empty(&self) -> bool {
+        self.budget.taken() == 0
     }
 
     /// A copy of `bytes` in `pool`; else as [`SharedCache::place`].
@@ -103,15 +121,29 @@ impl SharedCache {
             if let Some(place) = pool.place(more_bytes)? {
                 return Ok(Some(place));
             }
-            // Dropped without the lock: that may give memory back to the system.
-            let Some(spared) = self.blocks.lock().spare() else { return Ok(None) };
-            drop(spared);
+            if !self.spare() {
+                return Ok(None);
+            }
         }
     }
 
-    /// Keeps block `id`, which lies in the memory of `ino`.
-    pub(crate) fn insert(&self, id: BlockId, ino: Ino, block: Block) {
-        self.blocks.lock().insert(id, Entry { ino, block });
+    /// Lets go of a block; false if there is none.
+    fn spare(&self) -> bool {
+        loop {
+            // The lock is for others in between, and what goes is dropped without it: that may give memory back to the system.
+            let spared = match self.blocks.lock().spare() {
+                Spared::Entry(_, spared) => spared,
+                Spared::NotYet => continue,
+                Spared::Nothing => return false,
+            };
+            drop(spared);
+            return true;
+        }
+    }
+
+    /// Keeps block `id`, which lies in `pool`.
+    pub(crate) fn insert(&self, id: BlockId, pool: &Arc<Pool>, block: Block) {
+        self.blocks.lock().insert(id, Entry { pool: Arc::downgrade(pool), block });
     }
 
     /// Bytes of memory taken.
@@ -135,14 +167,19 @@ mod tests {
         let keep = |id: u64, ino: Ino| {
             let pool = cache.pool(ino).expect("it is on");
             let block = cache.copy(&pool, &[7; 100], 0).unwrap()?;
-            cache.insert(BlockId(id), ino, block.clone());
+            cache.insert(BlockId(id), &pool, block.clone());
             Some(block)
         };
         for id in 0..100 {
             assert!(keep(id, Ino(2 + id % 3)).is_some(), "others go for it");
         }
         assert!(cache.bytes() <= 4 * 4096);
-        assert!(cache.get(BlockId(99), Ino(2)).is_some() && cache.get(BlockId(99), Ino(3)).is_none());
+        let [own, other] = [Ino(2), Ino(3)].map(|ino| cache.pool(ino).expect("it is on"));
+        assert!(cache.get(BlockId(99), &own).is_some() && cache.get(BlockId(99), &other).is_none());
+        cache.renew(Ino(2));
+        assert!(!Arc::ptr_eq(&cache.pool(Ino(2)).expect("it is on"), &own), "for those who come now");
+        assert!(cache.get(BlockId(99), &own).is_some());
+        drop((own, other));
         assert!(cache.any(BlockId(99)).is_some() && !cache.has(BlockId(0)));
         let held: Vec<Option<Block>> = (100..104).map(|id| keep(id, Ino(9))).collect();
         assert!(held.iter().all(Option::is_some));

@@ -29,7 +29,17 @@ impl Vfs {
         let time = self.now();
         match self.change(|state| state.set_attributes(ino, changes, time)) {
             Err(error) if error.kind() == ErrorKind::Transformed => self.set_link_attributes(ino, changes),
-            set => set,
+            set => {
+                self.rights_changed(ino, &changes);
+                set
+            }
+        }
+    }
+
+    /// Who could not read `ino` before is not to see what it held then.
+    pub(crate) fn rights_changed(&self, ino: Ino, changes: &SetAttributes) {
+        if changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            self.blocks.shared.renew(ino);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Lines and words of files, counted once for each block: what is counted of a block is as true as its bytes as long as it is, and that is for ever.
 
+use super::attributes::SIZE_MAX;
 use super::reading::Part;
 use crate::blocking::{self, Wait};
 use crate::cache::{Cached, ClockMap};
@@ -54,6 +55,9 @@ impl CountsCache {
 impl Vfs {
     /// What the [`COUNTS_BYTES`] bytes of file `ino` from `offset` on hold: fewer at its end. `NotSupported` of a transformation link, else as [`Vfs::read`].
     pub fn counts(&self, ino: Ino, offset: u64) -> Result<Counts> {
+        if offset > SIZE_MAX {
+            return Err(ErrorKind::Invalid.into());
+        }
         let len = usize::try_from(COUNTS_BYTES).expect("it is short");
         let plan = || {
             self.run(|state| state.plan_read(ino, offset, len)).map_err(|error| match error.kind() {

@@ -131,7 +131,7 @@ impl Vfs {
     /// Has blocks read that a program that goes on as it did will need.
     pub(super) fn read_ahead_of(&self, ino: Ino, offset: u64, len: usize) {
         let Some(ahead) = &self.read_ahead else { return };
-        let Some(range) = ahead.observe(ino, offset..offset + len as u64) else { return };
+        let Some(range) = ahead.observe(ino, offset..offset.saturating_add(len as u64)) else { return };
         // What fails here fails again, and is told, when it is read.
         if let Ok(blocks) = self.run(|state| state.stored_blocks(ino, &range)) {
             ahead.ask(blocks);

@@ -1,8 +1,8 @@
 //! Content in memory that programs map, so that they read it in place.
 
+use super::attributes::SIZE_MAX;
 use super::reading::{Part, same_blocks};
-use crate::error::{Error, ErrorKind, Result};
-use crate::observe::Change;
+use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +10,9 @@ use std::sync::atomic::Ordering;
 use weft_block::shared::Pool;
 use weft_block::{Rope, Slice};
 use weft_store::{BlockRef, Ino};
+
+/// Bytes that are expected to be read of a file together, at least, if it is as long.
+const TOGETHER: usize = 1 << 20;
 
 /// A part of what a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +41,7 @@ impl SharedPart {
 /// Parts that are put where readers find them, as long as there is room.
 struct Gathering<'a> {
     vfs: &'a Vfs,
-    ino: Ino,
-    pool: &'a Pool,
+    pool: &'a Arc<Pool>,
     parts: Vec<SharedPart>,
     /// Bytes of the file after those gathered.
     left: usize,
@@ -64,8 +66,11 @@ impl Vfs {
     }
 
     /// Up to `len` bytes of file `ino` from `offset` on, in the memory of `pool`, which is [`Vfs::shared_pool`]'s; fewer at the file's end, and where there is
-    /// no room for more. None if there is none at all, as all is in use. Errors as of [`Vfs::read`].
-    pub fn read_shared(&self, ino: Ino, pool: &Pool, offset: u64, len: usize) -> Result<Option<Vec<SharedPart>>> {
+    /// no room for more. None if there is none at all, as all is in use. `Invalid` (no file is as long), else as [`Vfs::read`].
+    pub fn read_shared(&self, ino: Ino, pool: &Arc<Pool>, offset: u64, len: usize) -> Result<Option<Vec<SharedPart>>> {
+        if offset > SIZE_MAX {
+            return Err(ErrorKind::Invalid.into());
+        }
         let plan = || {
             self.run(|state| {
                 let size = state.file(ino)?.row.size;
@@ -73,8 +78,8 @@ impl Vfs {
             })
         };
         let gathering = |size: u64| {
-            let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
-            Gathering { vfs: self, ino, pool, parts: Vec::new(), left }
+            let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(len.max(TOGETHER));
+            Gathering { vfs: self, pool, parts: Vec::new(), left }
         };
         let (mut parts, mut size) = match plan() {
             Err(error) if error.kind() == ErrorKind::Transformed => {
@@ -104,22 +109,12 @@ impl Vfs {
         self.read_moves_atime(ino);
         Ok(result)
     }
-
-    /// Writes as [`Vfs::write`] for whoever does not come by way of a protocol that keeps copies: those that do are told. `NotSupported` of a transformation link.
-    pub fn write_shared(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<()> {
-        self.run(|state| state.file(ino).map(|_| ())).map_err(|error| match error.kind() {
-            ErrorKind::Transformed => ErrorKind::NotSupported.into(),
-            _ => error,
-        })?;
-        self.write(ino, offset, data, kill_privileges)?;
-        self.announce([Change::Content { ino, range: offset..offset.saturating_add(data.len() as u64) }]);
-        Ok(())
-    }
 }
 
-fn no_memory(error: std::io::Error) -> Error {
+/// Whoever is told that there is no room reads as ever.
+fn no_memory<T>(error: std::io::Error) -> Option<T> {
     crate::say(format_args!("no memory to share: {error}"));
-    ErrorKind::NoMemory.into()
+    None
 }
 
 impl Gathering<'_> {
@@ -146,7 +141,7 @@ impl Gathering<'_> {
             let piece = rope.cut(at..rope.len().min(at + block_bytes));
             at += piece.len();
             let place = self.vfs.blocks.shared.place(self.pool, self.left.saturating_sub(piece.len()));
-            let Some(mut place) = place.map_err(no_memory)? else { return Ok(Room::Spent) };
+            let Some(mut place) = place.unwrap_or_else(no_memory) else { return Ok(Room::Spent) };
             let mut filled = 0;
             for slice in piece.slices() {
                 place[filled..filled + slice.len()].copy_from_slice(slice);
@@ -163,13 +158,13 @@ impl Gathering<'_> {
         let end = range.end.min(block.length as usize);
         if range.start < end {
             let blocks = &self.vfs.blocks;
-            let here = match blocks.shared.get(block.id, self.ino) {
+            let here = match blocks.shared.get(block.id, self.pool) {
                 Some(here) => here,
                 None => {
                     let bytes = self.vfs.block(block)?;
                     let copied = blocks.shared.copy(self.pool, &bytes, self.left.saturating_sub(bytes.len()));
-                    let Some(copy) = copied.map_err(no_memory)? else { return Ok(Room::Spent) };
-                    blocks.share(block.id, self.ino, copy.clone());
+                    let Some(copy) = copied.unwrap_or_else(no_memory) else { return Ok(Room::Spent) };
+                    blocks.share(block.id, self.pool, copy.clone());
                     copy
                 }
             };

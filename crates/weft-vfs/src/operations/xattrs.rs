@@ -24,6 +24,9 @@ pub const DIGEST: &[u8] = b"user.weft.digest";
 /// The attribute that tells by what a directory lists this: for nearly every file its digest.
 pub const LISTED_DIGEST: &[u8] = b"user.weft.digest.listed";
 
+/// The attribute by which protocols tell where a file is lent in memory, if they do. It is nobody else's.
+pub const LENT: &[u8] = b"user.weft.lent";
+
 /// Followed by a position in decimal: the attribute of a directory that tells entries after it, with their digests, as [`super::decode`] reads them. The
 /// first are after position 0; there are no more when it is empty.
 pub const DIGEST_ENTRIES: &[u8] = b"user.weft.digest.entries.";
@@ -110,7 +113,15 @@ impl Vfs {
             }
             let (value, permissions) = state.follow_acl(ino, &name, value, kill_set_group_id)?;
             state.perform(&Mutation::Xattr { ino, name: name.clone(), value, permissions, time })
-        })
+        })?;
+        self.acl_changed(ino, &name);
+        Ok(())
+    }
+
+    fn acl_changed(&self, ino: Ino, name: &Name) {
+        if name.as_bytes() == ACCESS_ACL {
+            self.blocks.shared.renew(ino);
+        }
     }
 
     /// Removes an extended attribute. `NoAttribute`, `NotPermitted` ([`DIGEST`]).
@@ -122,7 +133,9 @@ impl Vfs {
                 return Err(ErrorKind::NoAttribute.into());
             }
             state.perform(&Mutation::Xattr { ino, name: name.clone(), value: None, permissions: None, time })
-        })
+        })?;
+        self.acl_changed(ino, &name);
+        Ok(())
     }
 }
 
@@ -164,7 +177,7 @@ impl State {
 
 /// The name of an attribute that is kept and not computed: nobody sets one that begins with [`DIGEST`], or [`LINK`]. `NotPermitted`.
 fn settable(name: &[u8]) -> Result<Name> {
-    let is_told = name.starts_with(DIGEST) || name == LINK || name == MEMO;
+    let is_told = name.starts_with(DIGEST) || name.starts_with(COUNTS) || [LINK, MEMO, LENT].contains(&name);
     if is_told { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
 }
 
