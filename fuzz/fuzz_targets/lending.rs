@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         return;
     }
-    for request in [Request::Open, Request::Read { file: 0, offset: 0, len: 0 }, Request::Hello { version: 0 }] {
+    for request in [Request::Open { token: [0; 16] }, Request::Read { file: 0, offset: 0, len: 0 }, Request::Hello { version: 0 }] {
         if let Some(Reply::Read { parts, lent }) = Reply::decode(&request, packet) {
             assert_eq!(Reply::Read { parts, lent }.encode(), packet);
         }
