@@ -24,7 +24,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 pub const ARENA_BYTES_MAX: usize = 16 << 20;
 
 /// Most arenas of all pools with one budget.
-pub const ARENAS_MAX: usize = 1024;
+const ARENAS_MAX: usize = 1024;
+
+/// Of the files that this process may have open now, arenas are no more than one in so many.
+const FILES_IN: usize = 8;
 
 /// How many arenas there are at least of a budget that is all taken, if blocks are that short.
 const ARENA_IN: usize = 16;
@@ -38,15 +41,16 @@ pub struct Budget {
     bytes_max: usize,
     /// An arena of several places takes no more than one in so many parts of that.
     arena_in: usize,
+    arenas_max: usize,
     taken: AtomicUsize,
     /// Arenas: each is an open file.
     arenas: AtomicUsize,
 }
 
 impl Budget {
-    /// At most `bytes_max` bytes.
+    /// At most `bytes_max` bytes, and not so many arenas that this process has too many open files.
     pub fn new(bytes_max: usize) -> Arc<Budget> {
-        Arc::new(Budget { bytes_max, arena_in: ARENA_IN, ..Budget::default() })
+        Arc::new(Budget { bytes_max, arena_in: ARENA_IN, arenas_max: arenas_max(), ..Budget::default() })
     }
 
     /// Bytes that may be taken at most.
@@ -64,7 +68,7 @@ impl Budget {
             let sum = |now: usize| now.checked_add(by).filter(|sum| *sum <= max);
             counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
         };
-        if !more(&self.arenas, 1, ARENAS_MAX) {
+        if !more(&self.arenas, 1, self.arenas_max) {
             return false;
         }
         let is_taken = more(&self.taken, bytes, self.bytes_max);
@@ -450,6 +454,15 @@ impl Memory {
     fn file(&self) -> BorrowedFd<'_> {
         unreachable!("there are no such files here")
     }
+}
+
+/// How many arenas there may be.
+fn arenas_max() -> usize {
+    if cfg!(miri) {
+        return ARENAS_MAX;
+    }
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    files.map_or(ARENAS_MAX, |files| usize::try_from(files).unwrap_or(usize::MAX) / FILES_IN).clamp(1, ARENAS_MAX)
 }
 
 fn page_bytes() -> usize {

@@ -106,7 +106,6 @@ pub fn memory_bytes() -> u64 {
 
 /// Begins to lend memory of `vfs` to programs that come to `listener`.
 pub fn start_lender(listener: weft_share::Listener, vfs: Arc<Vfs>) -> Result<weft_share::Server> {
-    allow_connections();
     Ok(weft_share::Server::start(listener, vfs, weft_share::Limits::default())?)
 }
 
@@ -117,7 +116,7 @@ pub fn start_nfs(vfs: Arc<Vfs>, options: weft_nfs::Options) -> Result<Server> {
 }
 
 /// Lets this process have as many descriptors as it may: each connection takes one, and so does memory that is lent.
-fn allow_connections() {
+pub fn allow_connections() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // With fewer, fewer clients are served at once.

@@ -294,6 +294,25 @@ fn no_program_holds_more_than_its_part() {
 }
 
 #[test]
+fn who_keeps_mapped_what_was_taken_back_gets_no_more() {
+    let daemon = Daemon::new(16, Limits { patience: Duration::ZERO, ..Limits::default() });
+    let ino = daemon.file("file", &numbered(200));
+    let mut program = daemon.reader(ino);
+    let read = |program: &mut Program, block: u64| -> Result<(), No> {
+        let parts = program.read(0, block * BLOCK as u64, BLOCK)?;
+        assert_eq!(program.bytes(&parts), [block as u8 + 1; BLOCK]);
+        program.release(&parts);
+        Ok(())
+    };
+    let refused = (0..100).find_map(|block| read(&mut program, block).err().map(|no| (block, no)));
+    let (block, no) = refused.expect("it is not given memory without end");
+    assert_eq!(no, No::Errno(libc::ENOBUFS));
+    assert!((16..40).contains(&block), "after {block} blocks");
+    program.arenas.clear();
+    assert_eq!(read(&mut program, 150), Ok(()), "it has let go");
+}
+
+#[test]
 fn what_a_program_held_comes_back_wherever_it_is_killed() {
     let everything = Limits { one_user_in: 1, one_connection_in: 1, ..Limits::default() };
     let daemon = Daemon::new(8, everything);

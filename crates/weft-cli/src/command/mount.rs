@@ -6,7 +6,7 @@ use super::usage;
 use crate::arguments::Mount;
 use crate::daemon;
 use crate::opened::Opened;
-use crate::serving::{memory_bytes, start_lender, start_nfs};
+use crate::serving::{allow_connections, memory_bytes, start_lender, start_nfs};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -76,6 +76,9 @@ fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
     // Before the volume is opened: a mistake must leave it as it was.
     let directory = weft_fuse::check_mount_point(&arguments.directory)?;
     let lends = plan.vfs.shared_bytes_max > 0;
+    if lends {
+        allow_connections();
+    }
     let opened = Opened::open(&arguments.volume, plan.vfs, arguments.open.hold())?;
     let started = || {
         let listener = lends.then(weft_share::Listener::new).transpose()?;
