@@ -2,6 +2,7 @@
 
 use crate::holdings::{Holdings, Lending};
 use crate::server::{Admitted, Shared};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv};
 use std::collections::HashMap;
 use std::io;
@@ -84,7 +85,8 @@ impl Session {
             let len = match received {
                 // The kernel says the same of one that is to end.
                 Ok((_, 0)) if self.admitted.is_ended() => return Ok(()),
-                Ok((_, 0)) => {
+                // It is gone, and may have gone before it read all answers.
+                Ok((_, 0)) | Err(Errno::CONNRESET) => {
                     self.holdings.let_go();
                     return Ok(());
                 }
