@@ -43,9 +43,10 @@ tools: cargo
 test: packages tools build
 	tests/run
 
-## soak       the same for hours: more cases, more rounds (WEFT_SOAK=factor)
+## soak       the same for hours: more cases, more rounds (WEFT_SOAK=factor); then loom and tsan
 soak: packages tools build
 	WEFT_SOAK=$${WEFT_SOAK:-20} tests/run
+	$(MAKE) loom tsan
 
 ## bench      compare a volume with the file system under it (DIR=where to work)
 bench: build
