@@ -169,10 +169,7 @@ impl Pool {
     /// # Panics
     /// If there are more bytes than a block may have.
     pub fn copy_of(&self, bytes: &[u8], more_bytes: usize) -> io::Result<Option<Block>> {
-        let Some(mut place) = self.place(more_bytes)? else { return Ok(None) };
-        crate::copied(bytes.len());
-        place[..bytes.len()].copy_from_slice(bytes);
-        Ok(Some(place.freeze(bytes.len())))
+        Ok(self.place(more_bytes)?.map(|place| place.holding(bytes)))
     }
 
     /// The arena in which `bytes` lie, and where; none if that is none of this pool's.
@@ -287,6 +284,16 @@ pub struct Place {
 }
 
 impl Place {
+    /// A copy of `bytes` as a block.
+    ///
+    /// # Panics
+    /// If there are more bytes than a block may have.
+    pub fn holding(mut self, bytes: &[u8]) -> Block {
+        crate::copied(bytes.len());
+        self[..bytes.len()].copy_from_slice(bytes);
+        self.freeze(bytes.len())
+    }
+
     /// Its first `len` bytes as a block, without copying them.
     ///
     /// # Panics

@@ -107,12 +107,7 @@ impl SharedCache {
 
     /// A copy of `bytes` in `pool`; else as [`SharedCache::place`].
     pub(crate) fn copy(&self, pool: &Pool, bytes: &[u8], more_bytes: usize) -> io::Result<Option<Block>> {
-        let place = self.place(pool, more_bytes)?;
-        Ok(place.map(|mut place| {
-            weft_block::copied(bytes.len());
-            place[..bytes.len()].copy_from_slice(bytes);
-            place.freeze(bytes.len())
-        }))
+        Ok(self.place(pool, more_bytes)?.map(|place| place.holding(bytes)))
     }
 
     /// A place in `pool` to fill, for which others may have to go; none if everything is in use. `more_bytes` as in [`Pool::place`].
