@@ -128,18 +128,19 @@ impl Daemon {
     pub(crate) fn read(self: &Arc<Daemon>, file: u32, offset: u64, len: usize) -> Result<Rope, Failure> {
         let request = Request::Read { file, offset, len: u32::try_from(len).unwrap_or(u32::MAX) };
         let mut arenas = locked(&self.arenas);
-        let read = self.forget_idle(&mut arenas).map_err(|_| Failure::Lost);
-        let read = read.and_then(|()| match self.ask(&request, &mut arenas)? {
+        self.forget_idle(&mut arenas).map_err(|_| self.lose())?;
+        match self.ask(&request, &mut arenas)? {
             (Reply::Read { parts, lent }, files) => {
-                self.rope(&parts, lent, files, &mut arenas).map_err(|_| Failure::Lost)
+                self.rope(&parts, lent, files, &mut arenas).map_err(|_| self.lose())
             }
-            _ => Err(Failure::Lost),
-        });
-        if matches!(read, Err(Failure::Lost)) {
-            // What it thinks that this process has is not what it has.
-            self.is_lost.store(true, Ordering::Relaxed);
+            _ => Err(self.lose()),
         }
-        read
+    }
+
+    /// Has it spoken to no more: what it thinks that this process has may not be what it has.
+    fn lose(&self) -> Failure {
+        self.is_lost.store(true, Ordering::Relaxed);
+        Failure::Lost
     }
 
     fn rope(
@@ -228,10 +229,7 @@ impl Daemon {
         match answered() {
             Ok((Reply::Failed { errno }, _)) => Err(Failure::Errno(errno.cast_signed())),
             Ok(answer) => Ok(answer),
-            Err(_) => {
-                self.is_lost.store(true, Ordering::Relaxed);
-                Err(Failure::Lost)
-            }
+            Err(_) => Err(self.lose()),
         }
     }
 

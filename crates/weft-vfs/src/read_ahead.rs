@@ -10,8 +10,6 @@
 mod streams;
 
 use crate::cache::BlockCache;
-#[cfg(test)]
-use crate::cache::SharedCache;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -241,6 +239,7 @@ impl Drop for Run<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::SharedCache;
     use weft_block::Rope;
     use weft_store::memory::MemoryStore;
     use weft_store::{Durability, ExtentChange, NewBlock, VolumeOptions};

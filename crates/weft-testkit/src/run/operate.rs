@@ -232,8 +232,7 @@ impl Driver {
                 let met = self.store.faults_met();
                 let (ours, theirs) = read(&self.vfs, &self.model, (id, ino), *offset, *len);
                 let shared = shared(&self.vfs, ino, *offset, *len);
-                let content = &self.model.nodes[id].content;
-                let expected = &content[(*offset).min(content.len())..(*offset + *len).min(content.len())];
+                let expected = expected(&self.model, id, *offset, *len);
                 // In place it fails where the store does.
                 let is_same = shared.map_or(self.store.faults_met() > met, |shared| shared == expected);
                 assert!(is_same, "what is read in place is something else");
@@ -262,10 +261,15 @@ impl Driver {
     }
 }
 
+/// What the model reads.
+fn expected(model: &Model, id: NodeId, offset: usize, len: usize) -> &[u8] {
+    let content = &model.nodes[id].content;
+    &content[offset.min(content.len())..(offset + len).min(content.len())]
+}
+
 /// How many bytes both read, if they are the same.
 fn read(vfs: &Vfs, model: &Model, (id, ino): (NodeId, Ino), offset: usize, len: usize) -> (Outcome, Outcome) {
-    let content = &model.nodes[id].content;
-    let expected = &content[offset.min(content.len())..(offset + len).min(content.len())];
+    let expected = expected(model, id, offset, len);
     let ours = vfs.read(ino, offset as u64, len).map(|rope| rope.to_vec()).map_err(|error| error.kind());
     let differs = ours.as_ref().is_ok_and(|bytes| bytes != expected);
     // A length that cannot be says that the bytes differ.
