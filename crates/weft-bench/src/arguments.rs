@@ -6,10 +6,10 @@ use std::path::PathBuf;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Arguments {
     /// Directories to compare; the first is what the others are compared to
-    #[arg(value_name = "NAME=DIRECTORY", required_unless_present = "hold")]
+    #[arg(value_name = "NAME=DIRECTORY", required_unless_present_any = ["hold", "fill"])]
     pub directories: Vec<String>,
     /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++, `networks`, which reads links in a volume and
-    /// pipelines elsewhere, `zerocopy`, which has programs read in place in a volume, and by copies elsewhere, and those that hash everything at each close or ask for kept digests), or `list` to see them
+    /// pipelines elsewhere, `zerocopy`, which has programs read in place in a volume, and by copies elsewhere, `channels`, by which processes pass on bytes in a volume, and by pipes elsewhere, and those that hash everything at each close or ask for kept digests), or `list` to see them
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub work: Vec<String>,
     /// Files in experiments that count files; several numbers, separated by commas, to see whether rates stay flat
@@ -46,6 +46,9 @@ pub struct Arguments {
     /// With it: closes the file meanwhile, and sees in the end that what is in memory has stayed as it was
     #[arg(long, requires = "hold", hide = true)]
     pub close: bool,
+    /// Fills what the standard input is an end of: for `channels`
+    #[arg(long, value_name = "WAY=BYTES", hide = true)]
+    pub fill: Option<String>,
     /// Adds whether each ratio meets the project's own bar
     #[arg(long)]
     pub bars: bool,

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod bonnie;
+mod channels;
 mod copies;
 mod eager;
 mod files;
@@ -10,6 +11,7 @@ mod stream;
 mod trees;
 mod zerocopy;
 
+pub(crate) use channels::fill;
 pub(crate) use trees::Packed;
 pub(crate) use zerocopy::hold;
 
@@ -97,12 +99,13 @@ const ALL: &[Experiment] = &[
     Experiment { name: "copy-delete", kind: Kind::Rates { parts: copies::PARTS, run: copies::run }, counts: false },
     Experiment { name: "networks", kind: Kind::Rates { parts: networks::PARTS, run: networks::run }, counts: false },
     Experiment { name: "zerocopy", kind: Kind::Rates { parts: zerocopy::PARTS, run: zerocopy::run }, counts: false },
+    Experiment { name: "channels", kind: Kind::Rates { parts: channels::PARTS, run: channels::run }, counts: false },
     Experiment { name: "bonnie", kind: Kind::Rates { parts: bonnie::PARTS, run: bonnie::run }, counts: false },
 ];
 
 /// Those that are run only by their names.
-const APART: [&str; 7] =
-    ["bonnie", "copy-delete", "create-eager", "networks", "rewrite-eager", "rewrite-kept", "zerocopy"];
+const APART: [&str; 8] =
+    ["bonnie", "channels", "copy-delete", "create-eager", "networks", "rewrite-eager", "rewrite-kept", "zerocopy"];
 
 /// The experiments named.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {
@@ -132,8 +135,9 @@ mod tests {
         let place = Place::prepare(&named, &[], &[]).expect("prepared");
         let scale = Scale { count: 50, size: 2, tar: None, tree: Some(env!("CARGO_MANIFEST_DIR").into()) };
         // Where no volume is mounted nothing keeps digests.
-        let runnable =
-            |name: &str| !name.contains("cold") && name != "bonnie" && name != "rewrite-kept" && name != "zerocopy";
+        // "channels" and "zerocopy" run this program again, which is another one here.
+        let apart = ["bonnie", "rewrite-kept", "zerocopy", "channels"];
+        let runnable = |name: &str| !name.contains("cold") && !apart.contains(&name);
         for experiment in ALL.iter().filter(|experiment| runnable(experiment.name)) {
             let rates = experiment.kind.run(&place, &scale).expect(experiment.name);
             assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{}: {rates:?}", experiment.name);

@@ -24,10 +24,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(file) = &arguments.hold {
         return experiments::hold(file, arguments.close);
     }
-    let experiments = experiments::chosen(&arguments.work)?;
     if let Some(processor) = arguments.client_cpu {
         facts::pin(processor)?;
     }
+    if let Some(what) = &arguments.fill {
+        return experiments::fill(what);
+    }
+    let experiments = experiments::chosen(&arguments.work)?;
     let mut places = Vec::new();
     for named in &arguments.directories {
         places.push(Place::prepare(named, &arguments.cold, &arguments.daemon_pid)?);

@@ -9,7 +9,7 @@
 use crate::Block;
 #[cfg(not(miri))]
 use memmap2::{MmapOptions, MmapRaw};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 #[cfg(not(miri))]
 use std::fs::File;
 use std::io;
@@ -195,7 +195,7 @@ impl Pool {
 fn take(arena: Arc<Arena>) -> Option<Place> {
     let index = {
         let mut free = arena.free();
-        if free.is_retired { None } else { free.places.pop() }
+        if free.is_retired { None } else { free.places.pop_front() }
     };
     Some(Place { arena, index: index? })
 }
@@ -210,10 +210,11 @@ pub struct Arena {
     budget: Arc<Budget>,
 }
 
-/// Places that nobody has.
+/// Places that nobody has, in the order in which they were given up. The first is taken first: what other processors have read of it left their caches the
+/// longest ago, and writing to it need not wait for them. With the last one taken first, a channel between two processors had a quarter of its rate.
 #[derive(Debug)]
 struct Free {
-    places: Vec<usize>,
+    places: VecDeque<usize>,
     is_retired: bool,
 }
 
@@ -227,7 +228,7 @@ impl Arena {
         let memory = Memory::new(len).inspect_err(|_| budget.give_back(len))?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         // The first are taken first.
-        let free = Mutex::new(Free { places: (0..places).rev().collect(), is_retired: false });
+        let free = Mutex::new(Free { places: (0..places).collect(), is_retired: false });
         Ok(Some(Arena { number, memory, place_bytes, free, budget: budget.clone() }))
     }
 
@@ -328,7 +329,7 @@ impl DerefMut for Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.arena.free().places.push(self.index);
+        self.arena.free().places.push_back(self.index);
     }
 }
 

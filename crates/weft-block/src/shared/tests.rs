@@ -29,6 +29,17 @@ fn places_are_used_again_and_arenas_go_with_their_last_block() {
 }
 
 #[test]
+fn what_was_given_up_first_is_used_first() {
+    let pool = pool(64);
+    let mut places: Vec<_> = (0..4).map(|_| pool.place(3 * PLACE).unwrap().expect("a place")).collect();
+    let start = |place: &Place| place.as_ptr().addr();
+    let first = [start(&places[2]), start(&places[0])];
+    drop((places.remove(2), places.remove(0)));
+    let again: Vec<_> = (0..2).map(|_| pool.place(0).unwrap().expect("a place came back")).collect();
+    assert_eq!([start(&again[0]), start(&again[1])], first);
+}
+
+#[test]
 fn what_is_left_of_a_budget_is_taken_by_halves() {
     let pool = pool(7);
     let mut places = vec![pool.place(0).unwrap().expect("all are left")];

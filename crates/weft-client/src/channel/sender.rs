@@ -125,7 +125,9 @@ impl Sender {
         loop {
             let returned = self.ring.ring().returned();
             self.take_back()?;
-            if let Some(place) = self.pool.place(ARENA_BYTES_MAX)? {
+            // As long as the receiver keeps nothing, what may be under way is all that is ever needed, and stays in the processors' caches.
+            let more = if self.pool.is_empty() { WINDOW_BYTES - PLACE_BYTES } else { ARENA_BYTES_MAX };
+            if let Some(place) = self.pool.place(more)? {
                 return Ok(place);
             }
             self.wait_for_returns(returned)?;

@@ -15,13 +15,22 @@ const WORDS_MAX: usize = 16;
 /// Bytes given at once.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// So many of the last words go through all their orders while those before them stay: then most of a text is copied as a whole.
+const TAIL_MAX: usize = 4;
+
 /// All orders of some words of one length: as their numbers ascend, if words have those of their places.
 #[derive(Clone, Debug)]
 pub struct Permutations {
     words: Vec<u8>,
     word_bytes: usize,
-    /// The places of the words in the next one; none after the last.
-    order: Option<Vec<usize>>,
+    /// The places of the words, of which the last few ascend; none after the last order.
+    order: Option<Vec<u8>>,
+    /// The words in that order.
+    arranged: Vec<u8>,
+    /// Orders of the last few, one after the other.
+    tails: Vec<u8>,
+    /// How many of those were given.
+    given: usize,
 }
 
 impl Permutations {
@@ -29,7 +38,14 @@ impl Permutations {
     pub fn new(text: &[u8], word_bytes: usize) -> Option<Permutations> {
         let count = text.len().checked_div(word_bytes)?;
         let fits = (1..=WORDS_MAX).contains(&count) && count * word_bytes == text.len();
-        fits.then(|| Permutations { words: text.to_vec(), word_bytes, order: Some((0..count).collect()) })
+        let ascending = |count: usize| (0..count as u8).collect::<Vec<_>>();
+        let mut tail = ascending(count.min(TAIL_MAX));
+        let mut tails = tail.clone();
+        while advance(&mut tail) {
+            tails.extend(&tail);
+        }
+        let (words, order) = (text.to_vec(), Some(ascending(count)));
+        fits.then(|| Permutations { arranged: words.clone(), words, word_bytes, order, tails, given: 0 })
     }
 
     /// The bytes of as many as are near `piece` bytes, and of one at least.
@@ -39,32 +55,59 @@ impl Permutations {
 
     /// Writes the next ones over `to`, as many as it has room for. How many bytes those have: none when there are no more.
     pub fn fill(&mut self, to: &mut [u8]) -> usize {
-        let bytes = self.words.len();
-        bytes * to.chunks_exact_mut(bytes).map_while(|to| self.next(to).then_some(())).count()
+        let mut places = to.chunks_exact_mut(self.words.len());
+        let all = places.len();
+        while places.len() > 0 && self.order.is_some() {
+            self.fill_with_same_head(&mut places);
+        }
+        (all - places.len()) * self.words.len()
     }
 
-    /// Writes the next one over `to`, which has room for it. False if there is none.
-    fn next(&mut self, to: &mut [u8]) -> bool {
-        let Some(order) = &mut self.order else { return false };
-        let places = to.chunks_exact_mut(self.word_bytes).zip(order.iter());
-        if self.word_bytes == WORD_BYTES {
-            // Of a length that the compiler knows, each is one move.
-            let (words, _) = self.words.as_chunks::<WORD_BYTES>();
-            places.for_each(|(to, place)| to.copy_from_slice(&words[*place]));
-        } else {
-            let words = self.words.chunks_exact(self.word_bytes).collect::<Vec<_>>();
-            places.for_each(|(to, place)| to.copy_from_slice(words[*place]));
+    /// Writes the next ones that differ in the last few words alone.
+    fn fill_with_same_head(&mut self, places: &mut std::slice::ChunksExactMut<'_, u8>) {
+        let Some(order) = &mut self.order else { return };
+        let count = order.len().min(TAIL_MAX);
+        let (head, words) = self.arranged.split_at(self.arranged.len() - count * self.word_bytes);
+        let tails = self.tails[self.given * count..].chunks_exact(count);
+        for (tail, to) in tails.zip(places) {
+            self.given += 1;
+            let (to_head, to_words) = to.split_at_mut(head.len());
+            to_head.copy_from_slice(head);
+            if self.word_bytes == WORD_BYTES {
+                // Of a length that the compiler knows, each is one move.
+                let words = words.as_chunks::<WORD_BYTES>().0;
+                let to = to_words.as_chunks_mut::<WORD_BYTES>().0.iter_mut();
+                to.zip(tail).for_each(|(to, place)| *to = words[usize::from(*place)]);
+            } else {
+                let word = |place: u8| &words[usize::from(place) * self.word_bytes..][..self.word_bytes];
+                let to = to_words.chunks_exact_mut(self.word_bytes);
+                to.zip(tail).for_each(|(to, place)| to.copy_from_slice(word(*place)));
+            }
         }
-        // The next in lexicographic order: the last place that can be raised is, as little as can be, and what follows ascends.
-        let Some(raised) = order.windows(2).rposition(|pair| pair[0] < pair[1]) else {
-            self.order = None;
-            return true;
-        };
-        let by = order.iter().rposition(|place| *place > order[raised]).expect("the next one is");
-        order.swap(raised, by);
-        order[raised + 1..].reverse();
-        true
+        if self.given * count == self.tails.len() {
+            self.given = 0;
+            let head = order.len() - count;
+            order[head..].reverse();
+            if !advance(order) {
+                self.order = None;
+                return;
+            }
+            let to = self.arranged.chunks_exact_mut(self.word_bytes);
+            for (to, place) in to.zip(order) {
+                to.copy_from_slice(&self.words[usize::from(*place) * self.word_bytes..][..self.word_bytes]);
+            }
+        }
     }
+}
+
+/// Makes `order` the next one in lexicographic order: the last place that can be raised is, as little as can be, and what follows ascends. False if it was the
+/// last one.
+fn advance(order: &mut [u8]) -> bool {
+    let Some(raised) = order.windows(2).rposition(|pair| pair[0] < pair[1]) else { return false };
+    let by = order.iter().rposition(|place| *place > order[raised]).expect("the next one is");
+    order.swap(raised, by);
+    order[raised + 1..].reverse();
+    true
 }
 
 impl Running for Permutations {
@@ -101,6 +144,16 @@ mod tests {
         }
         assert_eq!((orders.len(), orders[0], orders[119]), (120, *b"abcde", *b"edcba"));
         assert!(orders.is_sorted() && orders.iter().collect::<BTreeSet<_>>().len() == 120);
+        for (words, of) in [("a", 1), ("ab", 2), ("abcdef", 720)] {
+            // Pieces that end within the orders of the last few.
+            let mut permutations = Permutations::new(words.as_bytes(), 1).expect("words");
+            let (mut all, mut piece) = (Vec::new(), vec![0; words.len() * 7]);
+            while let len @ 1.. = permutations.fill(&mut piece) {
+                all.extend_from_slice(&piece[..len]);
+            }
+            let orders: Vec<_> = all.chunks_exact(words.len()).collect();
+            assert!(orders.len() == of && orders.is_sorted_by(|before, after| before < after), "{words}");
+        }
         assert!(Permutations::new(b"abc", 2).is_none() && Permutations::new(b"", 1).is_none());
     }
 }
