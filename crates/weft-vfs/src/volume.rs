@@ -192,6 +192,7 @@ impl Vfs {
         if let Err(error) = result {
             self.report("cannot delete an unlinked inode; it will go at the next mount", &error);
         }
+        self.pop_of_gone(ino);
     }
 
     /// Holds `ino` once more.

@@ -235,7 +235,22 @@ impl Vfs {
         if self.stacks.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let gone = self.stacks.stacks.lock().remove(&(ino, Scope::Opened(number)));
+        self.forget_stack(ino, Scope::Opened(number));
+    }
+
+    /// If file `ino` is gone, so is what was pushed onto it.
+    pub(crate) fn pop_of_gone(&self, ino: Ino) {
+        let is_pushed_onto = || self.stacks.stacks.lock().contains_key(&(ino, Scope::Everybody));
+        if self.stacks.count.load(Ordering::Acquire) == 0 || !is_pushed_onto() {
+            return;
+        }
+        if self.attributes(ino).is_err_and(|error| error.kind() == ErrorKind::Stale) {
+            self.forget_stack(ino, Scope::Everybody);
+        }
+    }
+
+    fn forget_stack(&self, ino: Ino, scope: Scope) {
+        let gone = self.stacks.stacks.lock().remove(&(ino, scope));
         if let Some(stack) = gone {
             self.stacks.count.fetch_sub(1, Ordering::Release);
             stack.into_iter().for_each(|link| self.release(link, 1));

@@ -481,6 +481,12 @@ fn what_is_pushed_for_everybody_is_what_they_see_and_the_file_stays_what_it_is()
     assert_eq!(kind(more), ErrorKind::Loop);
     (0..8).for_each(|_| pop().unwrap());
     assert_eq!((volume.vfs.seen(file, None), seen()), (file, b"arj".to_vec()));
+    push("upper");
+    volume.vfs.hold(file);
+    volume.vfs.unlink(Ino::ROOT, b"file").unwrap();
+    assert_eq!(seen(), b"ARJ");
+    volume.vfs.release(file, 1);
+    assert_eq!(volume.vfs.pushed(file, Scope::Everybody).unwrap(), [""; 0], "nobody can pop it any more");
 }
 
 #[test]
