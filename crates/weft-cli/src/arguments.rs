@@ -152,10 +152,10 @@ pub struct Link {
     #[arg(long, conflicts_with_all = ["show", "dir"])]
     pub members: bool,
     /// With --dir: how files are called, as a rule of sed, such as 's/\.gz$//'
-    #[arg(long, requires = "dir", value_name = "RULE")]
+    #[arg(long, requires = "dir", conflicts_with = "members", value_name = "RULE")]
     pub rename: Option<String>,
     /// With --dir: transform only files in whose names this regular expression finds something; others are as they are
-    #[arg(long, requires = "dir", value_name = "REGEX")]
+    #[arg(long, requires = "dir", conflicts_with = "members", value_name = "REGEX")]
     pub only: Option<String>,
     /// Whether what it gives is kept, so that it is computed once
     #[arg(long, value_name = "WHETHER", default_value = "on")]
@@ -501,7 +501,7 @@ pub struct Mount {
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas: ro, noatime, relatime, strictatime, noexec, suid, dev,
     /// allow_other, writeback, keep-awake, no-idle-policy, opens, and commit-interval, dirty-max, metadata-cache, block-cache,
-    /// read-ahead, shared-memory, transport, placement and log with
+    /// read-ahead, shared-memory, memo, keys, exported-stages, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,

@@ -124,11 +124,16 @@ impl std::error::Error for Usage {}
 /// An error and its causes on one line; many an error names its cause itself.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for error in error.chain() {
+        let cause = error.to_string();
         if line.is_empty() {
             line = cause;
         } else if !line.contains(&cause) {
             line = format!("{line}: {cause}");
+        }
+        // It tells all of its causes, in its own words.
+        if error.is::<weft_store::Error>() {
+            break;
         }
     }
     line.replace('\n', " ")

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 /// Another process. It is this one even if its number is given to a new process later.
 pub struct Watched {
     pidfd: OwnedFd,
+    pid: u32,
 }
 
 /// How a process ended.
@@ -52,7 +53,7 @@ impl Watched {
         }
         // SAFETY: pidfd_open gave this descriptor to this process alone.
         let pidfd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).context("not a descriptor")?) };
-        Ok(Some(Watched { pidfd }))
+        Ok(Some(Watched { pidfd, pid }))
     }
 
     /// Waits until it has ended.
@@ -62,9 +63,22 @@ impl Watched {
             // How it ended is told once its parent has taken note; a parent may never do so.
             Some(Ended::Unknown) => {
                 self.poll(PollFlags::empty(), Some(&Timespec { tv_sec: 0, tv_nsec: REAPED_NANOSECONDS_MAX }))?;
-                Ok(self.exit().unwrap_or(Ended::Unknown))
+                let reaped = self.exit().filter(|ended| *ended != Ended::Unknown);
+                Ok(reaped.or_else(|| self.unreaped()).unwrap_or(Ended::Unknown))
             }
             ended => Ok(ended.unwrap_or(Ended::Unknown)),
+        }
+    }
+
+    /// How it ended, if its parent has not taken note yet: its number is still its own then (proc_pid_stat(5), `state` and `exit_code`).
+    fn unreaped(&self) -> Option<Ended> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let status = fields.get(49)?.parse().ok()?;
+        match (*fields.first()?, status) {
+            ("Z", 0) => Some(Ended::Well),
+            ("Z", status) => Some(Ended::Badly(status)),
+            _ => None,
         }
     }
 
@@ -112,6 +126,14 @@ mod tests {
         assert!(matches!(end_of("exit 0"), Ended::Well | Ended::Unknown));
         assert!(matches!(end_of("exit 3"), Ended::Badly(0x300) | Ended::Unknown));
         assert!(matches!(end_of("kill -9 $$"), Ended::Badly(9) | Ended::Unknown));
+    }
+
+    #[test]
+    fn an_end_is_told_before_anybody_takes_note_of_it() {
+        let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        let watched = Watched::new(child.id()).unwrap().unwrap();
+        assert_eq!(watched.await_end().unwrap(), Ended::Badly(0x300));
+        child.wait().unwrap();
     }
 
     #[test]

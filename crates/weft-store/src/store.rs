@@ -226,6 +226,23 @@ pub struct VolumeOptions {
     pub own_table_from: Option<u64>,
 }
 
+impl VolumeOptions {
+    /// Whether a volume can be made so: [`Error::Unusable`] if not.
+    pub(crate) fn check(&self) -> Result<()> {
+        let size = self.block_size;
+        if !size.is_power_of_two() || !(4 << 10..=4 << 20).contains(&size) {
+            return Err(Error::Unusable(format!("block size {size} is not a power of two from 4 KiB to 4 MiB")));
+        }
+        if self.inline_max > size {
+            return Err(Error::Unusable(format!(
+                "inline threshold {} is above the block size {size}",
+                self.inline_max
+            )));
+        }
+        Ok(())
+    }
+}
+
 impl Default for VolumeOptions {
     fn default() -> VolumeOptions {
         VolumeOptions {

@@ -105,9 +105,9 @@ pub const STAGES: &[Entry] = &[
     ),
     entry(
         "grep",
-        "grep [-i] [-v] [-c] [-m N] REGEX",
+        "grep [-i] [-v] [-c | -n | -o] [-m N] REGEX",
         "keep lines that match",
-        "REGEX is in the syntax of Rust's regex crate, looked for anywhere in a line; bytes need not be UTF-8, but only characters of UTF-8 are matched by a dot ((?-u:.) matches any byte). -i: whatever the case. -v: lines that do not match. -c: only how many. -m: the first N. A last line without newline gets one, as from grep(1).",
+        "REGEX is in the syntax of Rust's regex crate, looked for anywhere in a line; bytes need not be UTF-8, but only characters of UTF-8 are matched by a dot ((?-u:.) matches any byte). -i: whatever the case. -v: lines that do not match. -c: only how many. -n: each with its number. -o: only what matches, a line each. -m: the first N. A last line without newline gets one, as from grep(1).",
         selecting::grep,
     ),
     entry(
@@ -262,7 +262,7 @@ pub const STAGES: &[Entry] = &[
         "tail",
         "tail [-N | -n N | -c BYTES]",
         "keep the end",
-        "As tail(1): the last 10 lines, N lines or so many bytes, as they are. What it keeps is held in memory.",
+        "As tail(1): the last 10 lines, N lines or so many bytes, as they are, held in memory; or with +N all from line (or byte) N on.",
         selecting::tail,
     ),
     entry(
@@ -276,7 +276,7 @@ pub const STAGES: &[Entry] = &[
         "tr",
         "tr FROM TO | tr -d FROM",
         "replace bytes one by one, or delete them",
-        "As tr(1): FROM and TO are bytes, ranges such as a-z, and \\n \\t \\r \\0 \\\\; a shorter TO goes on with its last byte. Replacing keeps length and place.",
+        "As tr(1) in the C locale: FROM and TO are bytes, ranges such as a-z, classes such as [:lower:], bytes in octal such as \\012, and \\n \\t \\r \\a \\b \\f \\v \\\\; a shorter TO goes on with its last byte. Replacing keeps length and place.",
         maps::tr,
     ),
     entry(

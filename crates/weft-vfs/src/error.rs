@@ -102,11 +102,21 @@ impl ErrorKind {
 
 /// An error of an operation.
 #[derive(Debug, thiserror::Error)]
-#[error("{kind:?}{}{}", at(.ino), because(.source))]
+#[error("{}{}{}", said(*.kind), at(.ino), because(.source))]
 pub struct Error {
     kind: ErrorKind,
     ino: Option<Ino>,
     source: Option<weft_store::Error>,
+}
+
+/// As the system says it.
+fn said(kind: ErrorKind) -> String {
+    if kind == ErrorKind::Corrupt {
+        return "damaged".into();
+    }
+    let errno = kind.errno();
+    let said = std::io::Error::from_raw_os_error(errno).to_string();
+    said.strip_suffix(&format!(" (os error {errno})")).map_or(said.clone(), str::to_owned)
 }
 
 fn at(ino: &Option<Ino>) -> String {

@@ -55,12 +55,20 @@ struct Exporter<'a> {
 impl Exporter<'_> {
     fn walk(&self, from: Attributes, to: &Path, files: &Sender<'_, File>, directories: &mut Vec<File>) -> Result<()> {
         let mut links = HashMap::new();
-        let mut waiting = vec![(to.to_path_buf(), from.ino)];
+        let mut waiting = vec![(to.to_path_buf(), from.ino, from.computed.is_some())];
         directories.push((to.to_path_buf(), from));
-        while let Some((directory, ino)) = waiting.pop() {
+        while let Some((directory, ino, is_view)) = waiting.pop() {
             let mut after = Cookie(0);
             loop {
-                let page = self.vfs.read_directory_attributes(Caller::ROOT, ino, after, PAGE)?;
+                let listed = self.vfs.read_directory_attributes(Caller::ROOT, ino, after, PAGE);
+                let page = match listed {
+                    Err(error) if is_view => {
+                        // What a view cannot show is not lost by that.
+                        self.progress.skip(&directory, &format!("the view shows nothing more: {error}"));
+                        break;
+                    }
+                    listed => listed.with_context(|| format!("cannot export {}", directory.display()))?,
+                };
                 let Some((last, _)) = page.last() else { break };
                 after = last.cookie;
                 for (entry, attributes) in page {
@@ -68,10 +76,13 @@ impl Exporter<'_> {
                     let attributes = match attributes {
                         Some(attributes) => attributes,
                         // A transformation link, which becomes the file that it looks like.
-                        None => self
-                            .vfs
-                            .lookup(Caller::ROOT, ino, entry.name.as_bytes())
-                            .with_context(|| format!("cannot export {}", path.display()))?,
+                        None => match self.vfs.lookup(Caller::ROOT, ino, entry.name.as_bytes()) {
+                            Err(error) if is_view => {
+                                self.progress.skip(&path, &format!("the view does not show it: {error}"));
+                                continue;
+                            }
+                            found => found.with_context(|| format!("cannot export {}", path.display()))?,
+                        },
                     };
                     let made = self.entry(&path, &attributes, &mut links);
                     if !made.with_context(|| format!("cannot export {}", path.display()))? {
@@ -80,7 +91,7 @@ impl Exporter<'_> {
                     match attributes.kind {
                         Kind::Directory => {
                             directories.push((path.clone(), attributes));
-                            waiting.push((path, attributes.ino));
+                            waiting.push((path, attributes.ino, attributes.computed.is_some()));
                         }
                         Kind::File => {
                             if !files.send((path, attributes))? {

@@ -20,12 +20,28 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
         stats["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("the daemon does not say its pid")?;
     // Before it is unmounted: later its number may be another process's.
     let daemon = Watched::new(pid)?;
+    if !arguments.lazy {
+        sync(&directory)?;
+    }
     unmount(&directory, arguments.lazy)?;
     match daemon {
         Some(daemon) if !arguments.lazy => wait(&daemon, &directory),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
+
+/// Has the daemon make durable what it was told so far. As long as it cannot, nothing is lost by waiting.
+fn sync(directory: &Path) -> Result<()> {
+    let Ok(opened) = std::fs::File::open(directory) else { return Ok(()) };
+    opened.sync_all().with_context(|| {
+        format!(
+            "{} stays mounted, as not all changes can be committed; {LOG}. Try again, or give them up by --lazy",
+            directory.display()
+        )
+    })
+}
+
+const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
 
 fn unmount(directory: &Path, lazy: bool) -> Result<()> {
     match weft_fuse::unmount(directory, lazy) {
@@ -39,10 +55,8 @@ fn unmount(directory: &Path, lazy: bool) -> Result<()> {
 fn wait(daemon: &Watched, directory: &Path) -> Result<ExitCode> {
     match daemon.await_end()? {
         Ended::Well | Ended::Unknown => Ok(ExitCode::SUCCESS),
-        Ended::Badly(_) => bail!(
-            "{} is unmounted, but its daemon failed to commit all changes; its log tells why (weft.log in the volume, \
-             or VOLUME.log)",
-            directory.display()
-        ),
+        Ended::Badly(_) => {
+            bail!("{} is unmounted, but its daemon failed to commit all changes; {LOG}", directory.display())
+        }
     }
 }

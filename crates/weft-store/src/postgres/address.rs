@@ -1,8 +1,8 @@
 //! Where a volume is: the server, the database, the schema.
 //!
 //! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out follows the conventions of libpq: the
-//! variables PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT and PGAPPNAME, before them those of the
-//! service that `service=NAME` or PGSERVICE names, the password file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The
+//! variables PGHOST, PGHOSTADDR, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT, PGOPTIONS,
+//! PGTARGETSESSIONATTRS and PGAPPNAME, before them those of the service that `service=NAME` or PGSERVICE names, the password file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The
 //! Password File"). `schema=NAME` is ours.
 
 use super::service;
@@ -76,14 +76,17 @@ impl Address {
         let service = service.map(|name| service::parameters(&name, environment)).transpose()?.unwrap_or_default();
         let environment: Environment<'_> = &|name| service.get(name).cloned().or_else(|| environment(name));
         fill(&mut config, environment)?;
-        let mode = own.mode.or_else(|| environment("PGSSLMODE"));
-        let mode = mode.map_or(Ok(TlsMode::Prefer), |mode| tls_mode(&mode))?;
+        let mode = own.mode.or_else(|| environment("PGSSLMODE")).map(|mode| tls_mode(&mode)).transpose()?;
         let home = environment("HOME").map(|home| Path::new(&home).join(".postgresql"));
         let usual = |name: &str| home.as_ref().map(|home| home.join(name)).filter(|file| file.exists());
         let named = |own: Option<String>, variable: &str, name: &str| {
             own.or_else(|| environment(variable)).map(PathBuf::from).or_else(|| usual(name))
         };
-        let roots = named(own.roots, "PGSSLROOTCERT", "root.crt").filter(|roots| roots != Path::new("system"));
+        let roots = named(own.roots, "PGSSLROOTCERT", "root.crt");
+        let (roots, mode) = match roots {
+            Some(system) if system == Path::new("system") => (None, system_mode(mode)?),
+            roots => (roots, mode.unwrap_or(TlsMode::Prefer)),
+        };
         let certificate = named(own.certificate, "PGSSLCERT", "postgresql.crt");
         let key = named(own.key, "PGSSLKEY", "postgresql.key");
         if config.get_password().is_none()
@@ -170,16 +173,32 @@ fn tls_mode(name: &str) -> Result<TlsMode> {
     })
 }
 
+/// The system trusts so many that the name must count, as libpq has it.
+fn system_mode(mode: Option<TlsMode>) -> Result<TlsMode> {
+    match mode {
+        None | Some(TlsMode::VerifyFull) => Ok(TlsMode::VerifyFull),
+        Some(_) => {
+            Err(unusable("sslrootcert=system needs sslmode=verify-full: anybody gets a certificate for some name"))
+        }
+    }
+}
+
+/// `url` as it may be shown to everybody, also where it is no address: there more is left out, rather than too little.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    match rest[..end].rsplit_once('@') {
-        Some((user, host)) => {
-            let user = user.split_once(':').map_or(user, |(user, _)| user);
-            format!("{scheme}://{user}@{host}{}", &rest[end..])
-        }
-        None => url.into(),
-    }
+    let (place, options) = rest.split_once('?').map_or((rest, None), |(place, options)| (place, Some(options)));
+    let place = match place.rsplit_once('@') {
+        Some((user, host)) => format!("{}@{host}", user.split_once(':').map_or(user, |(user, _)| user)),
+        None => place.into(),
+    };
+    let is_secret = |option: &&str| {
+        let name = option.split_once('=').map_or(*option, |(name, _)| name);
+        percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase().contains("password")
+    };
+    let options: Vec<_> =
+        options.into_iter().flat_map(|all| all.split('&')).filter(|option| !is_secret(option)).collect();
+    let mark = if options.is_empty() { "" } else { "?" };
+    format!("{scheme}://{place}{mark}{}", options.join("&"))
 }
 
 /// What the URL leaves out.
@@ -213,6 +232,21 @@ fn fill(config: &mut Config, environment: Environment<'_>) -> Result<()> {
         let seconds = environment("PGCONNECT_TIMEOUT").and_then(|seconds| seconds.parse().ok()).filter(|s| *s > 0);
         config.connect_timeout(Duration::from_secs(seconds.unwrap_or(10)));
     }
+    if config.get_options().is_none()
+        && let Some(options) = environment("PGOPTIONS")
+    {
+        config.options(options);
+    }
+    if config.get_hostaddrs().is_empty()
+        && let Some(addresses) = environment("PGHOSTADDR")
+    {
+        for address in addresses.split(',') {
+            config.hostaddr(address.parse().map_err(|_| unusable(format!("PGHOSTADDR: '{address}' is no address")))?);
+        }
+    }
+    if let Some(wanted) = environment("PGTARGETSESSIONATTRS") {
+        session_attributes(config, &wanted)?;
+    }
     if config.get_application_name().is_none() {
         config.application_name(environment("PGAPPNAME").unwrap_or_else(|| "weft".into()));
     }
@@ -220,6 +254,24 @@ fn fill(config: &mut Config, environment: Environment<'_>) -> Result<()> {
     config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5)).keepalives_retries(3);
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(Duration::from_secs(20));
+    }
+    Ok(())
+}
+
+/// Of several servers the first that is so.
+fn session_attributes(config: &mut Config, wanted: &str) -> Result<()> {
+    use tokio_postgres::config::TargetSessionAttrs;
+    let is_open = config.get_target_session_attrs() == TargetSessionAttrs::Any;
+    let attributes = match wanted {
+        "any" => TargetSessionAttrs::Any,
+        "read-write" | "primary" => TargetSessionAttrs::ReadWrite,
+        "read-only" | "standby" => TargetSessionAttrs::ReadOnly,
+        other => {
+            return Err(unusable(format!("PGTARGETSESSIONATTRS: '{other}' is not 'any', 'read-write' or 'read-only'")));
+        }
+    };
+    if is_open {
+        config.target_session_attrs(attributes);
     }
     Ok(())
 }
@@ -244,14 +296,20 @@ fn password(config: &Config, passfile: Option<&str>, environment: Environment<'_
     refuse_readable(&file)?;
     let host = match config.get_hosts().first() {
         Some(tokio_postgres::config::Host::Tcp(host)) => host.clone(),
-        Some(tokio_postgres::config::Host::Unix(_)) | None => "localhost".into(),
+        Some(tokio_postgres::config::Host::Unix(directory)) => directory.display().to_string(),
+        None => "localhost".into(),
     };
+    // A socket's directory is this machine.
+    let is_host = |key: &str| key == host || key == "localhost" && host.starts_with('/');
     let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
-    let wanted = [&*host, &*port, config.get_dbname().unwrap_or_default(), config.get_user().unwrap_or_default()];
+    let wanted = [&*port, config.get_dbname().unwrap_or_default(), config.get_user().unwrap_or_default()];
     Ok(text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let fields = fields(line);
         let (password, keys) = fields.split_last()?;
-        let fits = keys.len() == 4 && keys.iter().zip(wanted).all(|(key, wanted)| key == "*" || key == wanted);
+        let (key, keys) = keys.split_first()?;
+        let fits = (key == "*" || is_host(key))
+            && keys.len() == wanted.len()
+            && keys.iter().zip(wanted).all(|(key, wanted)| key == "*" || key == wanted);
         fits.then(|| password.clone())
     }))
 }
@@ -338,6 +396,10 @@ mod tests {
         assert_eq!(of("postgres://me@host/a%3Ab").expect("one"), Some(b"se:cr\\et".to_vec()));
         assert_eq!(of("postgres://you@host/x").expect("one"), Some(b"last".to_vec()));
         assert_eq!(of("postgres://you:own@host/x").expect("one"), Some(b"own".to_vec()));
+        std::fs::write(&file, "/run/pg:*:*:*:there\nlocalhost:*:*:*:here\n").expect("written");
+        assert_eq!(of("postgres://me@%2Frun%2Fpg/x").expect("one"), Some(b"there".to_vec()));
+        assert_eq!(of("postgres://me@%2Frun%2Fother/x").expect("one"), Some(b"here".to_vec()));
+        assert_eq!(of("postgres://me@db/x").expect("one"), None);
         set(0o644);
         assert!(of("postgres://me@host/a").expect_err("readable").to_string().contains("chmod 600"));
     }
@@ -350,5 +412,37 @@ mod tests {
             let error = parse(url, &[]).expect_err("wrong").to_string();
             assert!(!error.contains("hidden"), "{error}");
         }
+        for (url, shown) in [
+            ("postgres:///d?host=/run&user=u&password=hidden&schema=s", "postgres:///d?host=/run&user=u&schema=s"),
+            ("postgres:///d?p%61ssword=hidden", "postgres:///d"),
+            ("postgres://u:hid/den@127.0.0.1/d", "postgres://u@127.0.0.1/d"),
+            ("postgres://u:hid@den@h:5/d?sslmode=allow", "postgres://u@h:5/d?sslmode=allow"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+
+    #[test]
+    fn whom_the_system_trusts_must_have_the_name() {
+        let mode = |url: &str| parse(url, &[]).map(|address| (address.tls.mode, address.tls.roots));
+        assert_eq!(mode("postgres://h/d?sslrootcert=system").expect("one"), (TlsMode::VerifyFull, None));
+        assert_eq!(
+            mode("postgres://h/d?sslrootcert=system&sslmode=verify-full").expect("one"),
+            (TlsMode::VerifyFull, None)
+        );
+        let refused = mode("postgres://h/d?sslrootcert=system&sslmode=require").expect_err("refused").to_string();
+        assert!(refused.contains("verify-full"), "{refused}");
+    }
+
+    #[test]
+    fn the_environment_has_options_and_which_server_is_wanted() {
+        use tokio_postgres::config::TargetSessionAttrs;
+        let variables =
+            [("PGOPTIONS", "-c geqo=off"), ("PGTARGETSESSIONATTRS", "read-write"), ("PGHOSTADDR", "127.0.0.1")];
+        let config = parse("postgres://h/d", &variables).expect("one").config;
+        assert_eq!(config.get_options(), Some("-c geqo=off"));
+        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        assert_eq!(config.get_hostaddrs(), [std::net::IpAddr::from([127, 0, 0, 1])]);
+        assert!(parse("postgres://h/d", &[("PGTARGETSESSIONATTRS", "best")]).is_err());
     }
 }

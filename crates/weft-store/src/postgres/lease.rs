@@ -113,7 +113,7 @@ impl Lease {
                     || "another process".into(),
                     |other| format!("process {} on {}", other.pid, other.host),
                 );
-                return Err(Error::Held(format!("{} is in use by {who}", connector.address)));
+                return Err(Error::Held(format!("it is in use by {who}")));
             }
             // Nobody waits for less than this, and a server is not to be asked without end.
             #[expect(clippy::disallowed_methods, reason = "the other daemon tells nobody when it ends")]

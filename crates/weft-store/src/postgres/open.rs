@@ -74,6 +74,7 @@ impl Connector {
 /// Makes a volume at `address`: its schema may be there, empty. It has a root directory owned by `owner` (user, group) with permissions
 /// 0755, made by commit 1 at `time`. Leaves nothing behind if it fails.
 pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
+    options.check()?;
     let mut connection = Connector::new(address).connect()?;
     let schema = &address.schema;
     let what = "cannot make the volume";

@@ -72,9 +72,7 @@ pub(super) fn header(connection: &mut Connection) -> Result<Header> {
         digests: get(row, 6)?,
         own_table_from: get::<Option<i64>>(row, 14)?.map(i64::unsigned_abs),
     };
-    if !options.block_size.is_power_of_two() {
-        return Err(bad("a block size that is no power of two"));
-    }
+    options.check().map_err(|error| Error::Corrupt(error.to_string()))?;
     let counters = Counters {
         op: OpNo(unsigned(row, 8)?),
         next_id: unsigned(row, 9)?,

@@ -20,6 +20,9 @@ const VARIABLES: &[(&str, &str)] = &[
     ("sslrootcert", "PGSSLROOTCERT"),
     ("sslcert", "PGSSLCERT"),
     ("sslkey", "PGSSLKEY"),
+    ("hostaddr", "PGHOSTADDR"),
+    ("options", "PGOPTIONS"),
+    ("target_session_attrs", "PGTARGETSESSIONATTRS"),
     ("connect_timeout", "PGCONNECT_TIMEOUT"),
     ("application_name", "PGAPPNAME"),
 ];

@@ -3,18 +3,21 @@
 use super::address::{Address, Tls, TlsMode};
 use super::connection::Driving;
 use crate::error::{Error, Result};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use x509_cert::der::Decode;
 
 /// Connects as `address` asks for.
 pub(super) fn connect(runtime: &Runtime, address: &Address) -> Result<(Client, Driving)> {
@@ -31,7 +34,21 @@ pub(super) fn connect(runtime: &Runtime, address: &Address) -> Result<(Client, D
         return Ok(connected);
     }
     let offered = if mode == TlsMode::Prefer { SslMode::Prefer } else { SslMode::Require };
-    connect_with(runtime, &address.config, offered, Some(client(&address.tls)?))
+    let connected = connect_with(runtime, &address.config, offered, Some(client(&address.tls)?));
+    match connected {
+        // The server offers protection and then wants none of us who ask for it.
+        Err(error) if mode == TlsMode::Prefer && is_refused(&error) => plain().or(Err(error)),
+        connected => connected,
+    }
+}
+
+/// Whether the server does not let in whoever comes so (pg_hba.conf), whatever the password.
+fn is_refused(error: &Error) -> bool {
+    let code = match error {
+        Error::Postgres { source, .. } => source.code(),
+        _ => None,
+    };
+    code == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
 }
 
 fn connect_with(
@@ -78,6 +95,8 @@ fn client(tls: &Tls) -> Result<ClientConfig> {
 struct Verifier {
     /// Whoever vouches for it; none if nobody has to.
     roots: Option<Arc<WebPkiServerVerifier>>,
+    /// Certificates of those who vouch, by the file that names them: a server may have one of these itself.
+    named: Vec<CertificateDer<'static>>,
     /// Whether it must be for the name that was connected to.
     checks_name: bool,
     provider: Arc<CryptoProvider>,
@@ -88,22 +107,48 @@ impl Verifier {
         // As libpq has it, whoever names roots wants them used.
         let verifies = tls.mode >= TlsMode::VerifyCa || (tls.mode == TlsMode::Require && tls.roots.is_some());
         if !verifies {
-            return Ok(Verifier { roots: None, checks_name: false, provider });
+            return Ok(Verifier { roots: None, named: Vec::new(), checks_name: false, provider });
         }
-        let mut store = RootCertStore::empty();
+        let (mut store, mut named) = (RootCertStore::empty(), Vec::new());
         match &tls.roots {
             Some(path) => {
-                let certificates =
-                    CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
-                for certificate in certificates.map_err(|error| unusable(path, &error))? {
-                    store.add(certificate).map_err(|error| unusable(path, &error))?;
+                let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+                named = certificates.map_err(|error| unusable(path, &error))?;
+                for certificate in &named {
+                    store.add(certificate.clone()).map_err(|error| unusable(path, &error))?;
                 }
             }
             None => drop(store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
         }
         let roots = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone()).build();
         let roots = roots.map_err(|error| Error::Unusable(format!("nobody vouches for servers: {error}")))?;
-        Ok(Verifier { roots: Some(roots), checks_name: tls.mode == TlsMode::VerifyFull, provider })
+        Ok(Verifier { roots: Some(roots), named, checks_name: tls.mode == TlsMode::VerifyFull, provider })
+    }
+}
+
+impl Verifier {
+    /// Whether `certificate`, which is trusted by itself, is for `name` and `now`. One that is made as PostgreSQL's manual says ("Creating Certificates")
+    /// vouches for itself, which chains of certificates do not allow.
+    fn is_for(
+        &self,
+        certificate: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        let refused = rustls::Error::InvalidCertificate;
+        let parsed = x509_cert::Certificate::from_der(certificate);
+        let validity = parsed.map_err(|_| refused(CertificateError::BadEncoding))?.tbs_certificate.validity;
+        let seconds = |time: x509_cert::time::Time| time.to_unix_duration().as_secs();
+        if now.as_secs() < seconds(validity.not_before) {
+            return Err(refused(CertificateError::NotValidYet));
+        }
+        if now.as_secs() > seconds(validity.not_after) {
+            return Err(refused(CertificateError::Expired));
+        }
+        if self.checks_name {
+            verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+        }
+        Ok(ServerCertVerified::assertion())
     }
 }
 
@@ -121,6 +166,9 @@ impl ServerCertVerifier for Verifier {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if self.named.contains(end_entity) => {
+                self.is_for(end_entity, server_name, now)
+            }
             other => other,
         }
     }

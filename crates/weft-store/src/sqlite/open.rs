@@ -37,7 +37,7 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 /// `BlockHome::Segments`, one file for `BlockHome::Database`. It has a root directory owned by
 /// `uid`:`gid` with permissions 0755, made by commit 1 at `time`. Leaves nothing behind if it fails.
 pub fn create(path: &Path, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
-    check_options(options)?;
+    options.check()?;
     let layout = Layout::of(path, options.home);
     let made_directory = prepare(&layout)?;
     let result = fill(&layout, options, owner, time);
@@ -45,17 +45,6 @@ pub fn create(path: &Path, options: &VolumeOptions, owner: (u32, u32), time: Tim
         remove(&layout, made_directory);
     }
     result
-}
-
-fn check_options(options: &VolumeOptions) -> Result<()> {
-    let size = options.block_size;
-    if !size.is_power_of_two() || !(4 << 10..=4 << 20).contains(&size) {
-        return Err(Error::Unusable(format!("block size {size} is not a power of two from 4 KiB to 4 MiB")));
-    }
-    if options.inline_max > size {
-        return Err(Error::Unusable(format!("inline threshold {} is above the block size {size}", options.inline_max)));
-    }
-    Ok(())
 }
 
 /// Makes sure nothing is in the way; tells whether it made the volume's directory.
@@ -298,6 +287,6 @@ pub(super) fn read_header(connection: &Connection) -> Result<Header> {
             rusqlite::Error::QueryReturnedNoRows => Error::Corrupt("the volume's own row is missing".into()),
             source => Error::Sqlite { what: "cannot read the volume's row", source },
         })?;
-    check_options(&header.options).map_err(|error| Error::Corrupt(error.to_string()))?;
+    header.options.check().map_err(|error| Error::Corrupt(error.to_string()))?;
     Ok(header)
 }

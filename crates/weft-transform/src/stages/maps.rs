@@ -172,37 +172,84 @@ pub(crate) fn lower(call: &Call) -> Result<Stage, NetworkError> {
 /// The bytes that an operand of tr stands for.
 fn set(word: &Word) -> Result<Vec<u8>, NetworkError> {
     let wrong = |message: &str| NetworkError::new(format!("'{}': {message}", word.text), word.at);
-    let mut bytes = Vec::new();
-    let mut rest = word.text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'\\' => match rest.next().ok_or_else(|| wrong("nothing follows the backslash"))? {
-                b'n' => (b'\n', false),
-                b't' => (b'\t', false),
-                b'r' => (b'\r', false),
-                b'0' => (0, false),
-                other => (other, false),
-            },
-            b'-' => (b'-', true),
-            byte => (byte, false),
-        });
-    }
     let mut set = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
+    let mut rest = word.text.as_bytes();
+    while !rest.is_empty() {
+        if let Some((name, after)) = bracketed(rest, b':') {
+            let class = class(name).ok_or_else(|| wrong("there is no such class of characters"))?;
+            set.extend((0..=u8::MAX).filter(class));
+            rest = after;
+            continue;
+        }
+        if bracketed(rest, b'=').is_some() {
+            return Err(wrong("[=…=] is not known here"));
+        }
+        let (first, after) = character(rest).ok_or_else(|| wrong("nothing follows the backslash"))?;
+        rest = after;
         // A dash between two bytes is a range.
-        if let (first, Some((_, true)), Some((last, _))) = (bytes[at].0, bytes.get(at + 1), bytes.get(at + 2)) {
-            if first > *last {
+        if let Some((last, after)) = rest.strip_prefix(b"-").and_then(character) {
+            if first > last {
                 return Err(wrong("a range goes upwards"));
             }
-            set.extend(first..=*last);
-            at += 3;
+            set.extend(first..=last);
+            rest = after;
+        } else if first == b'[' && rest.get(1) == Some(&b'*') && rest.contains(&b']') {
+            return Err(wrong("[c*n] is not known here"));
         } else {
-            set.push(bytes[at].0);
-            at += 1;
+            set.push(first);
         }
     }
     if set.is_empty() { Err(wrong("there are no bytes")) } else { Ok(set) }
+}
+
+/// What stands between `[` and `]` and this mark on both sides, and what follows.
+fn bracketed(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
+    let inner = text.strip_prefix(&[b'[', mark])?;
+    let end = inner.windows(2).position(|pair| pair == [mark, b']'])?;
+    Some((&inner[..end], &inner[end + 2..]))
+}
+
+/// The first byte that `text` means, and what follows. None if it is a backslash, and nothing follows that.
+fn character(text: &[u8]) -> Option<(u8, &[u8])> {
+    let (first, rest) = text.split_first()?;
+    if *first != b'\\' {
+        return Some((*first, rest));
+    }
+    let (escaped, after) = rest.split_first()?;
+    let digits = rest.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+    let value = rest[..digits].iter().fold(0u16, |value, digit| value * 8 + u16::from(digit - b'0'));
+    match (u8::try_from(value), escaped) {
+        (Ok(byte), _) if digits > 0 => Some((byte, &rest[digits..])),
+        // As tr(1): of \400 and more the first two digits.
+        _ if digits > 0 => Some(((value / 8) as u8, &rest[digits - 1..])),
+        (_, b'a') => Some((7, after)),
+        (_, b'b') => Some((8, after)),
+        (_, b't') => Some((b'\t', after)),
+        (_, b'n') => Some((b'\n', after)),
+        (_, b'v') => Some((11, after)),
+        (_, b'f') => Some((12, after)),
+        (_, b'r') => Some((b'\r', after)),
+        _ => Some((*escaped, after)),
+    }
+}
+
+/// Whether a byte is of the class called `name` (POSIX, "LC_CTYPE" of the POSIX locale).
+fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
+    Some(match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |byte| matches!(byte, b' ' | b'\t'),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |byte| matches!(byte, b' '..=b'~'),
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |byte| matches!(byte, b' ' | b'\t'..=b'\r'),
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    })
 }
 
 pub(crate) fn tr(call: &Call) -> Result<Stage, NetworkError> {

@@ -11,6 +11,8 @@ use memchr::memrchr;
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::VecDeque;
 use std::io::Write;
+use std::num::ParseIntError;
+use std::str::FromStr;
 use weft_block::Slice;
 
 /// A regular expression, as the regex crate has them.
@@ -35,19 +37,44 @@ struct Grep {
     left: Option<u64>,
     /// How many there were, if they are only counted.
     counted: Option<u64>,
+    /// How many lines came so far, if they are told with their numbers.
+    number: Option<u64>,
+    /// Whether only what matches is told, not its line.
+    only: bool,
+}
+
+impl Grep {
+    /// Tells of a line that is wanted otherwise than as it is.
+    fn tell(&self, line: &[u8], instead: &mut Vec<u8>) {
+        let mut one = |text: &[u8]| {
+            if let Some(number) = self.number {
+                write!(instead, "{number}:").expect("memory takes all");
+            }
+            instead.extend_from_slice(text);
+            instead.push(b'\n');
+        };
+        if !self.only {
+            one(line);
+        } else if !self.inverts {
+            let found = self.pattern.find_iter(line).filter(|found| !found.is_empty());
+            found.for_each(|found| one(found.as_bytes()));
+        }
+    }
 }
 
 impl Lines for Grep {
     fn passes_over(&self, lines: &[u8]) -> usize {
-        let Some(literal) = self.literal.as_ref().filter(|_| !self.inverts && self.left != Some(0)) else { return 0 };
+        let may = !self.inverts && self.left != Some(0) && self.number.is_none();
+        let Some(literal) = self.literal.as_ref().filter(|_| may) else { return 0 };
         let before = literal.find(lines).map_or(lines, |found| &lines[..found]);
         memrchr(b'\n', before).map_or(0, |newline| newline + 1)
     }
 
-    fn line(&mut self, line: Line<'_>, _: &mut Vec<u8>) -> Fate {
+    fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate {
         if self.left == Some(0) {
             return Fate::End;
         }
+        self.number = self.number.map(|number| number + 1);
         if self.pattern.is_match(line.text) == self.inverts {
             return Fate::Drop;
         }
@@ -56,6 +83,10 @@ impl Lines for Grep {
         match &mut self.counted {
             Some(count) => {
                 *count += 1;
+                if is_last { Fate::End } else { Fate::Drop }
+            }
+            None if self.number.is_some() || self.only => {
+                self.tell(line.text, instead);
                 if is_last { Fate::End } else { Fate::Drop }
             }
             None if is_last => Fate::PassLast,
@@ -71,31 +102,54 @@ impl Lines for Grep {
 }
 
 pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
-    let mut arguments = Arguments::read(call, "ivc", "m")?;
+    let mut arguments = Arguments::read(call, "ivcno", "m")?;
     let word = arguments.operand("a regular expression")?;
     let pattern = regex(word, arguments.has('i'))?;
     let is_literal = regex::escape(&word.text) == word.text && !word.text.is_empty() && !arguments.has('i');
     let literal = is_literal.then(|| Finder::new(word.text.as_bytes()).into_owned());
     let (inverts, counts, left) = (arguments.has('v'), arguments.has('c'), arguments.value('m', "a number")?);
+    let (number, only) = (arguments.has('n').then_some(0), arguments.has('o'));
     arguments.end()?;
-    let grep = Grep { pattern, literal, inverts, left, counted: counts.then_some(0) };
-    Ok(Stage::of_lines(move || ByLine::new(grep.clone())))
+    // Other lines than came.
+    let tells = counts || only || number.is_some();
+    let grep = Grep { pattern, literal, inverts, left, counted: counts.then_some(0), number, only };
+    let stage = Stage::of_lines(move || ByLine::new(grep.clone()));
+    Ok(if tells { Stage { gives: |_| Shape::Text, ..stage } } else { stage })
 }
 
 /// How much head and tail keep.
 #[derive(Clone, Copy)]
-enum Amount {
-    Lines(u64),
-    Bytes(u64),
+enum Amount<T = u64> {
+    Lines(T),
+    Bytes(T),
 }
 
-fn amount(call: &Call) -> Result<Amount, NetworkError> {
+/// What tail counts.
+#[derive(Clone, Copy)]
+enum Place {
+    /// So many at the end.
+    Last(u64),
+    /// From this one on, the first being 1.
+    From(u64),
+}
+
+impl FromStr for Place {
+    type Err = ParseIntError;
+    fn from_str(text: &str) -> Result<Place, ParseIntError> {
+        match text.strip_prefix('+') {
+            Some(from) => from.parse().map(Place::From),
+            None => text.parse().map(Place::Last),
+        }
+    }
+}
+
+fn amount<T: FromStr>(call: &Call, usual: T) -> Result<Amount<T>, NetworkError> {
     let arguments = Arguments::read(call, "", "nc")?;
     arguments.end()?;
     match (arguments.value('n', "a number of lines")?, arguments.value('c', "a number of bytes")?) {
         (Some(_), Some(_)) => Err(NetworkError::new("give lines or bytes, not both", call.name.at)),
         (None, Some(bytes)) => Ok(Amount::Bytes(bytes)),
-        (lines, None) => Ok(Amount::Lines(lines.unwrap_or(10))),
+        (lines, None) => Ok(Amount::Lines(lines.unwrap_or(usual))),
     }
 }
 
@@ -130,7 +184,7 @@ impl Running for Head {
 }
 
 pub(crate) fn head(call: &Call) -> Result<Stage, NetworkError> {
-    let amount = amount(call)?;
+    let amount = amount(call, 10)?;
     Ok(Stage { gives: |input| input, ..Stage::new(move || Head(amount)) })
 }
 
@@ -209,9 +263,42 @@ impl Running for Tail {
 }
 
 pub(crate) fn tail(call: &Call) -> Result<Stage, NetworkError> {
-    let amount = amount(call)?;
-    let start = move || Tail { amount, kept: VecDeque::new(), bytes: 0, newlines: 0 };
-    Ok(Stage { gives: |input| input, ..Stage::new(start) })
+    let last = |amount| Stage::new(move || Tail { amount, kept: VecDeque::new(), bytes: 0, newlines: 0 });
+    let rest = |amount| Stage::new(move || Rest(amount));
+    let stage = match amount(call, Place::Last(10))? {
+        Amount::Lines(Place::Last(lines)) => last(Amount::Lines(lines)),
+        Amount::Bytes(Place::Last(bytes)) => last(Amount::Bytes(bytes)),
+        Amount::Lines(Place::From(first)) => rest(Amount::Lines(first.saturating_sub(1))),
+        Amount::Bytes(Place::From(first)) => rest(Amount::Bytes(first.saturating_sub(1))),
+    };
+    Ok(Stage { gives: |input| input, ..stage })
+}
+
+/// tail from some place on: how much is left to pass over.
+struct Rest(Amount);
+
+impl Running for Rest {
+    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        while let Some(slice) = input.take() {
+            let from = match &mut self.0 {
+                Amount::Lines(0) => 0,
+                Amount::Bytes(left) => {
+                    let over = usize::try_from(*left).unwrap_or(usize::MAX).min(slice.len());
+                    *left -= over as u64;
+                    over
+                }
+                Amount::Lines(left) => {
+                    let ends = memchr::memchr_iter(b'\n', &slice);
+                    let ends = ends.take(usize::try_from(*left).unwrap_or(usize::MAX));
+                    let (count, last) = ends.fold((0, 0), |(count, _), end| (count + 1, end + 1));
+                    *left -= count;
+                    if *left == 0 { last } else { slice.len() }
+                }
+            };
+            output.push(slice.slice(from..slice.len()));
+        }
+        Ok(if input.has_ended() { Progress::Ended } else { Progress::NeedsInput })
+    }
 }
 
 /// uniq.

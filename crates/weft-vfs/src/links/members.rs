@@ -189,7 +189,10 @@ impl Vfs {
             blocking::waiting(|| members(&mut Archive { vfs: self, ino: archive, at: 0, read: (0, Rope::new()) }));
         let index = members.and_then(Index::new).map_err(|error| {
             let path = self.path(view);
-            say(format_args!("{} cannot be listed: {error}", String::from_utf8_lossy(&path)));
+            // What follows a colon may be bytes of the archive, which are no business of whoever reads the log.
+            let error = error.to_string();
+            let why = error.split([':', '\n']).next().unwrap_or_default();
+            say(format_args!("{} cannot be listed as an archive: {why}", String::from_utf8_lossy(&path)));
             ErrorKind::Io
         })?;
         if self.run(|state| state.resolve(view))?.source != version {
@@ -298,6 +301,7 @@ impl State {
         let permissions = if kind == Kind::Symlink { 0o777 } else { node.permissions & 0o555 };
         let inline = Some(Slice::from(inline));
         let (nlink, has_xattrs, parent, allocated) = (1, false, Ino(0), 0);
+        let size = if let NodeKind::Symlink(target) = &node.kind { target.len() as u64 } else { owner.size };
         let row = InodeRow {
             ino,
             kind,
@@ -306,6 +310,7 @@ impl State {
             inline,
             has_xattrs,
             parent,
+            size,
             allocated,
             mtime: at,
             btime: at,

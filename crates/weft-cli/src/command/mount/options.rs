@@ -1,8 +1,9 @@
 //! What `-o` says, from the command line, fstab(5) or mount(8).
 
-use crate::arguments::Mount;
+use crate::arguments::{Mount, Whose};
 use crate::command::usage;
 use anyhow::Result;
+use clap::ValueEnum;
 use std::str::FromStr;
 use weft_fuse::MountOptions;
 
@@ -60,6 +61,12 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "read-ahead" => arguments.open.read_ahead = size(name, value)?,
             "block-cache" => arguments.open.block_cache = Some(size(name, value)?),
             "shared-memory" => arguments.shared_memory = Some(size(name, value)?),
+            "memo" => arguments.open.memo = size(name, value)?,
+            "keys" => arguments.open.keys = Some(value.into()),
+            "exported-stages" => {
+                let whose = Whose::from_str(value, false);
+                arguments.open.exported_stages = whose.or_else(|error| usage(format!("option {name}: {error}")))?;
+            }
             "transport" => arguments.transport = value.into(),
             "placement" => arguments.placement = value.into(),
             "writeback" => arguments.writeback = true,
