@@ -91,7 +91,7 @@ impl Server {
             let owner = locks.owner(body.u64()?);
             self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
         }
-        Some(self.stored(opened))
+        Some(self.draft(opened).map_or(Ok(()), |draft| self.vfs.flush_written(draft).map_err(Failure::from)))
     }
 
     /// The file was closed for the last time.
