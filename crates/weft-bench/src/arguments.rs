@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Arguments {
     /// Directories to compare; the first is what the others are compared to
-    #[arg(value_name = "NAME=DIRECTORY", required_unless_present_any = ["hold", "fill"])]
+    #[arg(value_name = "NAME=DIRECTORY")]
     pub directories: Vec<String>,
     /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++, `networks`, which reads links in a volume and
     /// pipelines elsewhere, `zerocopy`, which has programs read in place in a volume, and by copies elsewhere, `channels`, by which processes pass on bytes in a volume, and by pipes elsewhere, and those that hash everything at each close or ask for kept digests), or `list` to see them

@@ -337,6 +337,9 @@ pub const STAGES: &[Entry] = &[
     ),
 ];
 
+/// What networks are forked and joined with, which are no stages.
+pub const JOINS: &[&str] = &["concat", "interleave", "merge", "tee", "zip"];
+
 /// The stage called `name`.
 pub fn find(name: &str) -> Option<&'static Entry> {
     STAGES.iter().find(|entry| entry.name == name)

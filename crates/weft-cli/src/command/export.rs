@@ -29,7 +29,7 @@ pub fn run(arguments: &Export) -> Result<ExitCode> {
     directories.iter().rev().try_for_each(|(path, attributes)| export.attributes(path, attributes))?;
     place.close()?;
     progress.finish("exported", arguments.json);
-    Ok(ExitCode::SUCCESS)
+    Ok(if progress.has_lost() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Makes directory `to`, or finds that it is there and empty.
@@ -148,6 +148,13 @@ impl Exporter<'_> {
         {
             // What a link cannot give is not lost by that.
             self.progress.skip(path, &format!("the transformation link gives nothing: {error}"));
+            return Ok(std::fs::remove_file(path)?);
+        }
+        if let Err(error) = &copied
+            && error.downcast_ref::<weft_vfs::Error>().is_some_and(|error| error.kind() == ErrorKind::Corrupt)
+        {
+            // Whoever exports a damaged volume wants what is whole, and to know what is not.
+            self.progress.lose(path, &format!("not exported: {error}"));
             return Ok(std::fs::remove_file(path)?);
         }
         copied.with_context(|| format!("cannot export {}", path.display()))?;

@@ -109,6 +109,11 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     for target in targets {
         let path = resolved(Path::new(target))?;
         std::fs::symlink_metadata(&path).with_context(|| format!("there is no {}", target.display()))?;
+        if matches!(wanted.view, ViewKind::Directory { .. })
+            && std::fs::metadata(&path).is_ok_and(|found| !found.is_dir())
+        {
+            bail!("{} is no directory, and --dir is for those", target.display());
+        }
         match mounted::in_volume(&path) {
             Some((path, at)) if at == device => wanted.targets.push(path.as_os_str().as_bytes().to_vec()),
             _ => bail!("{} is not in the same volume", target.display()),
@@ -150,7 +155,17 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
         // What is left otherwise is a link as good as that one would have been.
         let _ = std::fs::remove_file(&made).or_else(|_| std::fs::remove_dir(&made));
     }
-    Ok(renamed?)
+    renamed?;
+    if order.definition.view == ViewKind::Members
+        && let Err(error) = std::fs::read_dir(&link)
+    {
+        eprintln!(
+            "weft: {} shows nothing: {error}; is it a tar or zip archive? Of one that is compressed as a whole make a link that decompresses it, and a \
+             view of that. The daemon's log tells more",
+            link.display()
+        );
+    }
+    Ok(())
 }
 
 /// Whether the daemon of a mount hears of files being opened and closed.

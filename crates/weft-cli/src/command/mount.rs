@@ -7,8 +7,8 @@ use crate::arguments::Mount;
 use crate::daemon;
 use crate::opened::Opened;
 use crate::serving::{allow_connections, memory_bytes, start_lender, start_nfs};
-use anyhow::{Context, Result};
-use std::path::PathBuf;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use weft_fuse::{Inviter, LockKeeper, MountOptions, Placement, Session, SessionOptions, Transport};
@@ -72,9 +72,26 @@ struct Mounted {
     log: PathBuf,
 }
 
+/// The daemon would wait for itself for what lies below its own mount.
+fn refuse_below(directory: &Path, path: &Path, what: &str) -> Result<()> {
+    let real = path.canonicalize().or_else(|_| path.parent().unwrap_or(path).canonicalize());
+    if real.is_ok_and(|real| real.starts_with(directory)) {
+        bail!(
+            "{what} {} lies in {}, and could not be reached below the mount; mount it elsewhere",
+            path.display(),
+            directory.display()
+        );
+    }
+    Ok(())
+}
+
 fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
     // Before the volume is opened: a mistake must leave it as it was.
     let directory = weft_fuse::check_mount_point(&arguments.directory)?;
+    refuse_below(&directory, &arguments.volume, "the volume")?;
+    if let Some(log) = &arguments.log {
+        refuse_below(&directory, log, "the log")?;
+    }
     let lends = plan.vfs.shared_bytes_max > 0;
     if lends {
         allow_connections();

@@ -23,7 +23,9 @@ pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
     let Keygen { secret, public, no_password } = arguments;
     let pair =
         if *no_password { KeyPair::generate_unencrypted_keypair() } else { KeyPair::generate_encrypted_keypair(None) };
-    let pair = pair.context("cannot make keys")?;
+    let asked =
+        if *no_password { "" } else { " (a password is asked for at a terminal; --no-password makes some without)" };
+    let pair = pair.with_context(|| format!("cannot make keys{asked}"))?;
     let public_box = pair.pk.to_box().context("cannot make keys")?.into_string();
     let secret_box = pair.sk.to_box(None).context("cannot make keys")?.into_string();
     write_new(secret, 0o600, secret_box.as_bytes())?;

@@ -12,6 +12,9 @@ pub fn run(arguments: &Stages) -> Result<ExitCode> {
         None => STAGES.iter().collect(),
         Some(name) => match catalog::find(name) {
             Some(entry) => vec![entry],
+            None if catalog::JOINS.contains(&name.as_str()) => {
+                bail!("'{name}' is no stage: it forks or joins chains of them, as docs/networks.md tells")
+            }
             None => bail!("there is no stage '{name}' ('weft stages' lists them)"),
         },
     };

@@ -83,6 +83,7 @@ pub struct Progress {
     others: AtomicU64,
     bytes: AtomicU64,
     skipped: AtomicU64,
+    lost: AtomicU64,
 }
 
 impl Progress {
@@ -92,7 +93,15 @@ impl Progress {
         let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}").expect("a constant template");
         bar.set_style(style);
         let zero = || AtomicU64::new(0);
-        Progress { bar, files: zero(), directories: zero(), others: zero(), bytes: zero(), skipped: zero() }
+        Progress {
+            bar,
+            files: zero(),
+            directories: zero(),
+            others: zero(),
+            bytes: zero(),
+            skipped: zero(),
+            lost: zero(),
+        }
     }
 
     pub fn file(&self, bytes: u64) {
@@ -119,6 +128,17 @@ impl Progress {
         self.bar.suspend(|| eprintln!("weft: {}: {why}", path.display()));
     }
 
+    /// Something that is damaged: said, and counted.
+    pub fn lose(&self, path: &Path, why: &str) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        self.bar.suspend(|| eprintln!("weft: {}: {why}", path.display()));
+    }
+
+    /// Whether there was any such.
+    pub fn has_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) > 0
+    }
+
     /// Says something beside the bar.
     pub fn say(&self, what: &str) {
         self.bar.suspend(|| eprintln!("{what}"));
@@ -134,15 +154,16 @@ impl Progress {
         self.bar.finish_and_clear();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (files, directories, others) = (count(&self.files), count(&self.directories), count(&self.others));
-        let (bytes, skipped) = (count(&self.bytes), count(&self.skipped));
+        let (bytes, skipped, lost) = (count(&self.bytes), count(&self.skipped), count(&self.lost));
         if json {
             let summary = serde_json::json!({
-                "files": files, "directories": directories, "others": others, "bytes": bytes, "attributes_skipped": skipped,
+                "files": files, "directories": directories, "others": others, "bytes": bytes, "attributes_skipped": skipped, "damaged": lost,
             });
             println!("{summary}");
         } else {
             let size = crate::size::show(bytes);
-            println!("{what} {files} files ({size}), {directories} directories, {others} others");
+            let damaged = if lost > 0 { format!("; {lost} damaged files were left out") } else { String::new() };
+            println!("{what} {files} files ({size}), {directories} directories, {others} others{damaged}");
         }
     }
 }

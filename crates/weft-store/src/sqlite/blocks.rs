@@ -139,6 +139,9 @@ fn verified(block: &BlockRef, bytes: Block) -> Result<Block> {
 }
 
 fn damaged(block: &BlockRef) -> Error {
-    let (id, place) = (block.id.0, block.place);
-    Error::Corrupt(format!("block {id} at {place:?} has other bytes than were written"))
+    let place = match block.place {
+        Place::Segment { segment, offset } => format!(" (segment {segment}, byte {offset})"),
+        Place::Database | Place::File(_) | Place::Own(_) => String::new(),
+    };
+    Error::Corrupt(format!("block {}{place} has other bytes than were written", block.id.0))
 }

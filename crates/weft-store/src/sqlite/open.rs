@@ -193,7 +193,8 @@ pub fn open(path: &Path) -> Result<Volume> {
 /// Looks at the database file before SQLite does, so that a file that is no volume is left as it was.
 pub(super) fn check_file(layout: &Layout) -> Result<()> {
     let path = &layout.volume;
-    let not_a_volume = || Error::Unusable(format!("{} is not a Weft volume", path.display()));
+    let advice = "name what 'weft init' made, and not where it is mounted";
+    let not_a_volume = || Error::Unusable(format!("{} is not a Weft volume; {advice}", path.display()));
     let mut file = match File::open(&layout.database) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(not_a_volume()),

@@ -73,7 +73,9 @@ impl Used {
             ),
             Err(Errno::PERM) => bail!("it is for the owner of the file, and of what the network uses, to say"),
             Err(Errno::INVAL) if OPCODE == POP => bail!("nothing is pushed there"),
-            Err(Errno::INVAL) => bail!("such a network reads nothing but the file, and code that it runs"),
+            Err(Errno::INVAL) => {
+                bail!("it must be a regular file, and the network reads nothing but that, and code that it runs")
+            }
             Err(Errno::BUSY) => bail!("somebody is writing all of it anew; try again when it is closed"),
             Err(Errno::LOOP) => bail!("too many are pushed there"),
             done => Ok(done?),
