@@ -63,8 +63,9 @@ impl Watched {
             // How it ended is told once its parent has taken note; a parent may never do so.
             Some(Ended::Unknown) => {
                 self.poll(PollFlags::empty(), Some(&Timespec { tv_sec: 0, tv_nsec: REAPED_NANOSECONDS_MAX }))?;
-                let reaped = self.exit().filter(|ended| *ended != Ended::Unknown);
-                Ok(reaped.or_else(|| self.unreaped()).unwrap_or(Ended::Unknown))
+                let reaped = || self.exit().filter(|ended| *ended != Ended::Unknown);
+                // The parent may take note between the first question and the second.
+                Ok(reaped().or_else(|| self.unreaped()).or_else(reaped).unwrap_or(Ended::Unknown))
             }
             ended => Ok(ended.unwrap_or(Ended::Unknown)),
         }

@@ -91,7 +91,7 @@ impl PostgresStore {
 
     fn taken(&self) -> Error {
         let what = "was taken over by another process, as this one gave no sign of life for too long";
-        self.lose(format!("{} {what}; unmount it, then mount it again", self.connector.address))
+        self.lose(format!("{} {what}; unmount it (--lazy), then mount it again", self.connector.address))
     }
 
     /// Remembers that the volume is lost, and why.
@@ -102,7 +102,7 @@ impl PostgresStore {
     fn gone_back(&self, found: CommitNo, ours: CommitNo) -> Error {
         let what = "it was restored, or a standby without the last commits took over";
         self.lose(format!(
-            "{} is at commit {} and not at {} any more: {what}; unmount it, then mount it again",
+            "{} is at commit {} and not at {} any more: {what}; unmount it (--lazy), then mount it again",
             self.connector.address, found.0, ours.0
         ))
     }

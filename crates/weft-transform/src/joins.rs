@@ -40,9 +40,7 @@ impl Join {
     pub(crate) fn named(name: &Word) -> Result<Join, NetworkError> {
         let all = [Join::Concat, Join::Interleave, Join::Merge, Join::Zip];
         all.into_iter().find(|join| join.to_string() == name.text).ok_or_else(|| {
-            let is_stage = crate::catalog::find(&name.text).is_some();
-            let hint = if is_stage { "; arguments of a stage follow its name without parentheses" } else { "" };
-            let message = format!("'{}' joins nothing: concat, interleave, merge and zip do{hint}", name.text);
+            let message = format!("'{}' joins nothing: concat, interleave, merge and zip do", name.text);
             NetworkError::new(message, name.at)
         })
     }

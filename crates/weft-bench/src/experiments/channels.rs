@@ -147,6 +147,8 @@ fn measure(way: Way, processors: Processors, bytes: usize) -> Result<f64> {
     };
     // A thread of its own: where it runs is no business of the rest of this program.
     let rate = std::thread::scope(|threads| threads.spawn(reading).join());
+    // A writer that still waits to begin hears that nothing comes.
+    drop(orders);
     ensure!(producer.wait()?.success(), "{way:?}: the writer failed");
     rate.map_err(|_| anyhow::anyhow!("{way:?}: the reader panicked"))?
 }

@@ -3,6 +3,7 @@
 use super::transfer::{CHUNK_BYTES, Place, Progress, Sender, find, in_parallel, os};
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -20,12 +21,14 @@ pub fn run(arguments: &Export) -> Result<ExitCode> {
     let to = &arguments.directory;
     make_empty(to)?;
     let progress = Progress::new();
-    let export = Exporter { vfs: &place.opened.vfs, progress: &progress };
+    let export = Exporter { vfs: &place.opened.vfs, progress: &progress, lost: Mutex::default() };
+    let mut links = HashMap::new();
     let mut directories = Vec::new();
     in_parallel(
-        |files| export.walk(from, to, files, &mut directories),
+        |files| export.walk(from, to, files, &mut directories, &mut links),
         |(path, attributes)| export.content(&path, &attributes),
     )?;
+    export.remove_lost(&links)?;
     directories.iter().rev().try_for_each(|(path, attributes)| export.attributes(path, attributes))?;
     place.close()?;
     progress.finish("exported", arguments.json);
@@ -50,11 +53,31 @@ type File = (PathBuf, Attributes);
 struct Exporter<'a> {
     vfs: &'a Vfs,
     progress: &'a Progress,
+    /// Damaged files of several names.
+    lost: Mutex<Vec<Ino>>,
 }
 
+/// The names that a file of several was exported by.
+type Links = HashMap<Ino, Vec<PathBuf>>;
+
 impl Exporter<'_> {
-    fn walk(&self, from: Attributes, to: &Path, files: &Sender<'_, File>, directories: &mut Vec<File>) -> Result<()> {
-        let mut links = HashMap::new();
+    /// Damaged files go by all of their names.
+    fn remove_lost(&self, links: &Links) -> Result<()> {
+        for path in self.lost.lock().iter().filter_map(|ino| links.get(ino)).flatten() {
+            std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+            self.progress.say(&format!("weft: {}: not exported, a name of that file", path.display()));
+        }
+        Ok(())
+    }
+
+    fn walk(
+        &self,
+        from: Attributes,
+        to: &Path,
+        files: &Sender<'_, File>,
+        directories: &mut Vec<File>,
+        links: &mut Links,
+    ) -> Result<()> {
         let mut waiting = vec![(to.to_path_buf(), from.ino, from.computed.is_some())];
         directories.push((to.to_path_buf(), from));
         while let Some((directory, ino, is_view)) = waiting.pop() {
@@ -62,7 +85,7 @@ impl Exporter<'_> {
             loop {
                 let listed = self.vfs.read_directory_attributes(Caller::ROOT, ino, after, PAGE);
                 let page = match listed {
-                    Err(error) if is_view => {
+                    Err(error) if is_view && !is_of_store(&error) => {
                         // What a view cannot show is not lost by that.
                         self.progress.skip(&directory, &format!("the view shows nothing more: {error}"));
                         break;
@@ -77,14 +100,14 @@ impl Exporter<'_> {
                         Some(attributes) => attributes,
                         // A transformation link, which becomes the file that it looks like.
                         None => match self.vfs.lookup(Caller::ROOT, ino, entry.name.as_bytes()) {
-                            Err(error) if is_view => {
+                            Err(error) if is_view && !is_of_store(&error) => {
                                 self.progress.skip(&path, &format!("the view does not show it: {error}"));
                                 continue;
                             }
                             found => found.with_context(|| format!("cannot export {}", path.display()))?,
                         },
                     };
-                    let made = self.entry(&path, &attributes, &mut links);
+                    let made = self.entry(&path, &attributes, links);
                     if !made.with_context(|| format!("cannot export {}", path.display()))? {
                         continue;
                     }
@@ -107,13 +130,14 @@ impl Exporter<'_> {
     }
 
     /// Makes one entry. False: it was one more name of something exported before.
-    fn entry(&self, path: &Path, attributes: &Attributes, links: &mut HashMap<Ino, PathBuf>) -> Result<bool> {
+    fn entry(&self, path: &Path, attributes: &Attributes, links: &mut Links) -> Result<bool> {
         if attributes.kind != Kind::Directory && attributes.nlink > 1 {
-            if let Some(first) = links.get(&attributes.ino) {
+            let names = links.entry(attributes.ino).or_default();
+            names.push(path.into());
+            if let [first, _, ..] = &names[..] {
                 std::fs::hard_link(first, path)?;
                 return Ok(false);
             }
-            links.insert(attributes.ino, path.into());
         }
         let special = |kind| rustix::fs::mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, u64::from(attributes.rdev));
         match attributes.kind {
@@ -155,6 +179,10 @@ impl Exporter<'_> {
         {
             // Whoever exports a damaged volume wants what is whole, and to know what is not.
             self.progress.lose(path, &format!("not exported: {error}"));
+            if attributes.nlink > 1 {
+                self.lost.lock().push(attributes.ino);
+                return Ok(());
+            }
             return Ok(std::fs::remove_file(path)?);
         }
         copied.with_context(|| format!("cannot export {}", path.display()))?;
@@ -217,6 +245,11 @@ impl Exporter<'_> {
         let times = Timestamps { last_access: time(attributes.atime), last_modification: time(attributes.mtime) };
         Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
     }
+}
+
+/// Whether the volume failed, and not the view.
+fn is_of_store(error: &weft_vfs::Error) -> bool {
+    std::error::Error::source(error).is_some()
 }
 
 fn write_all(file: &rustix::fd::OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<()> {

@@ -106,10 +106,12 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     let link = resolved(link)?;
     let not_there = || anyhow!("it is in no mounted volume; name one that is not mounted as VOLUME:PATH");
     let (_, device) = mounted::in_volume(&link).ok_or_else(not_there)?;
-    for target in targets {
+    for (number, target) in targets.iter().enumerate() {
         let path = resolved(Path::new(target))?;
         std::fs::symlink_metadata(&path).with_context(|| format!("there is no {}", target.display()))?;
-        if matches!(wanted.view, ViewKind::Directory { .. })
+        // What follows the first is code.
+        if number == 0
+            && matches!(wanted.view, ViewKind::Directory { .. })
             && std::fs::metadata(&path).is_ok_and(|found| !found.is_dir())
         {
             bail!("{} is no directory, and --dir is for those", target.display());

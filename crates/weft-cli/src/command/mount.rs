@@ -74,6 +74,7 @@ struct Mounted {
 
 /// The daemon would wait for itself for what lies below its own mount.
 fn refuse_below(directory: &Path, path: &Path, what: &str) -> Result<()> {
+    let path = &std::path::absolute(path)?;
     let real = path.canonicalize().or_else(|_| path.parent().unwrap_or(path).canonicalize());
     if real.is_ok_and(|real| real.starts_with(directory)) {
         bail!(

@@ -35,7 +35,7 @@ fn sync(directory: &Path) -> Result<()> {
     let Ok(opened) = std::fs::File::open(directory) else { return Ok(()) };
     opened.sync_all().with_context(|| {
         format!(
-            "{} stays mounted, as not all changes can be committed; {LOG}. Try again, or give them up by --lazy",
+            "{} stays mounted, as not all changes can be committed; {LOG}. Mend that and try again, or give them up by --lazy",
             directory.display()
         )
     })

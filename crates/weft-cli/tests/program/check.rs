@@ -43,7 +43,7 @@ fn damaged_bytes_are_found_and_named_by_path() {
     let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(found["clean"], false);
     assert!(found["findings"].as_array().unwrap().iter().any(|f| f["path"] == "/big" && f["outcome"] == "damaged"));
-    place.weft(&["export", "v", "e"]).failed(&["cannot export", "big"]);
+    place.weft(&["export", "v", "e"]).failed(&["big: not exported: damaged"]);
     place.weft(&["convert", "v", "w", "--blocks", "database"]).failed(&["cannot convert volume v", "damaged"]);
     assert!(!place.path("w").exists());
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use tokio_postgres::Config;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 /// The schema that holds a volume if none is named.
 const SCHEMA: &str = "weft";
@@ -75,7 +76,7 @@ impl Address {
         let service = own.service.take().or_else(|| environment("PGSERVICE"));
         let service = service.map(|name| service::parameters(&name, environment)).transpose()?.unwrap_or_default();
         let environment: Environment<'_> = &|name| service.get(name).cloned().or_else(|| environment(name));
-        fill(&mut config, environment)?;
+        fill(&mut config, base.contains("target_session_attrs="), environment)?;
         let mode = own.mode.or_else(|| environment("PGSSLMODE")).map(|mode| tls_mode(&mode)).transpose()?;
         let home = environment("HOME").map(|home| Path::new(&home).join(".postgresql"));
         let usual = |name: &str| home.as_ref().map(|home| home.join(name)).filter(|file| file.exists());
@@ -126,13 +127,18 @@ struct Own {
 impl Own {
     /// Takes its options out of `url`; tells what is left.
     fn take(&mut self, url: &str) -> Result<String> {
-        let Some((base, options)) = url.split_once('?') else { return Ok(url.into()) };
+        // Whatever comes before the first '@' is user and password, to the client library too.
+        let host = url.find('@').map_or(0, |at| at + 1);
+        let Some(mark) = url[host..].find('?').map(|mark| host + mark) else { return Ok(url.into()) };
+        let (base, options) = (&url[..mark], &url[mark + 1..]);
         let mut left = Vec::new();
         for option in options.split('&').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').ok_or_else(|| unusable(format!("'{option}' has no value")))?;
+            let (name, value) =
+                option.split_once('=').ok_or_else(|| unusable("an option of the address has no value"))?;
             let decoded = || -> Result<String> {
-                let value =
-                    percent_decode_str(value).decode_utf8().map_err(|_| unusable(format!("'{option}' is no UTF-8")))?;
+                let value = percent_decode_str(value)
+                    .decode_utf8()
+                    .map_err(|_| unusable(format!("option '{name}' is no UTF-8")))?;
                 Ok(value.into_owned())
             };
             match name {
@@ -186,13 +192,15 @@ fn system_mode(mode: Option<TlsMode>) -> Result<TlsMode> {
 /// `url` as it may be shown to everybody, also where it is no address: there more is left out, rather than too little.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
-    let (place, options) = rest.split_once('?').map_or((rest, None), |(place, options)| (place, Some(options)));
+    let host = rest.find('@').map_or(0, |at| at + 1);
+    let mark = rest[host..].find('?').map_or(rest.len(), |mark| host + mark);
+    let (place, options) = (&rest[..mark], rest.get(mark + 1..));
     let place = match place.rsplit_once('@') {
         Some((user, host)) => format!("{}@{host}", user.split_once(':').map_or(user, |(user, _)| user)),
         None => place.into(),
     };
     let is_secret = |option: &&str| {
-        let name = option.split_once('=').map_or(*option, |(name, _)| name);
+        let Some((name, _)) = option.split_once('=') else { return true };
         percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase().contains("password")
     };
     let options: Vec<_> =
@@ -201,10 +209,23 @@ fn without_password(url: &str) -> String {
     format!("{scheme}://{place}{mark}{}", options.join("&"))
 }
 
-/// What the URL leaves out.
-fn fill(config: &mut Config, environment: Environment<'_>) -> Result<()> {
+/// What the URL leaves out, unless it `says_which` of several servers is wanted.
+fn fill(config: &mut Config, says_which: bool, environment: Environment<'_>) -> Result<()> {
+    if config.get_hostaddrs().is_empty()
+        && let Some(addresses) = environment("PGHOSTADDR")
+    {
+        for address in addresses.split(',') {
+            config.hostaddr(address.parse().map_err(|_| unusable(format!("PGHOSTADDR: '{address}' is no address")))?);
+        }
+    }
     if config.get_hosts().is_empty() {
         match environment("PGHOST") {
+            // The address is the name, too, then.
+            None if !config.get_hostaddrs().is_empty() => {
+                for address in config.get_hostaddrs().to_vec() {
+                    config.host(address.to_string());
+                }
+            }
             Some(hosts) => hosts.split(',').for_each(|host| {
                 config.host(host);
             }),
@@ -237,15 +258,8 @@ fn fill(config: &mut Config, environment: Environment<'_>) -> Result<()> {
     {
         config.options(options);
     }
-    if config.get_hostaddrs().is_empty()
-        && let Some(addresses) = environment("PGHOSTADDR")
-    {
-        for address in addresses.split(',') {
-            config.hostaddr(address.parse().map_err(|_| unusable(format!("PGHOSTADDR: '{address}' is no address")))?);
-        }
-    }
-    if let Some(wanted) = environment("PGTARGETSESSIONATTRS") {
-        session_attributes(config, &wanted)?;
+    if !says_which && let Some(wanted) = environment("PGTARGETSESSIONATTRS") {
+        config.target_session_attrs(session_attributes(&wanted)?);
     }
     if config.get_application_name().is_none() {
         config.application_name(environment("PGAPPNAME").unwrap_or_else(|| "weft".into()));
@@ -259,21 +273,16 @@ fn fill(config: &mut Config, environment: Environment<'_>) -> Result<()> {
 }
 
 /// Of several servers the first that is so.
-fn session_attributes(config: &mut Config, wanted: &str) -> Result<()> {
-    use tokio_postgres::config::TargetSessionAttrs;
-    let is_open = config.get_target_session_attrs() == TargetSessionAttrs::Any;
-    let attributes = match wanted {
+fn session_attributes(wanted: &str) -> Result<TargetSessionAttrs> {
+    Ok(match wanted {
         "any" => TargetSessionAttrs::Any,
         "read-write" | "primary" => TargetSessionAttrs::ReadWrite,
         "read-only" | "standby" => TargetSessionAttrs::ReadOnly,
         other => {
-            return Err(unusable(format!("PGTARGETSESSIONATTRS: '{other}' is not 'any', 'read-write' or 'read-only'")));
+            let known = "'any', 'read-write', 'primary', 'read-only' and 'standby'";
+            return Err(unusable(format!("PGTARGETSESSIONATTRS: '{other}' is none of {known}")));
         }
-    };
-    if is_open {
-        config.target_session_attrs(attributes);
-    }
-    Ok(())
+    })
 }
 
 /// Where Debian and PostgreSQL's own builds put their sockets, whichever is there.
@@ -294,10 +303,11 @@ fn password(config: &Config, passfile: Option<&str>, environment: Environment<'_
     let Some(text) = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok()) else { return Ok(None) };
     let file = file.expect("it was read");
     refuse_readable(&file)?;
-    let host = match config.get_hosts().first() {
-        Some(tokio_postgres::config::Host::Tcp(host)) => host.clone(),
-        Some(tokio_postgres::config::Host::Unix(directory)) => directory.display().to_string(),
-        None => "localhost".into(),
+    let host = match (config.get_hosts().first(), config.get_hostaddrs().first()) {
+        (Some(Host::Tcp(host)), _) => host.clone(),
+        (_, Some(address)) => address.to_string(),
+        (Some(Host::Unix(directory)), None) => directory.display().to_string(),
+        (None, None) => "localhost".into(),
     };
     // A socket's directory is this machine.
     let is_host = |key: &str| key == host || key == "localhost" && host.starts_with('/');
@@ -417,6 +427,9 @@ mod tests {
             ("postgres:///d?p%61ssword=hidden", "postgres:///d"),
             ("postgres://u:hid/den@127.0.0.1/d", "postgres://u@127.0.0.1/d"),
             ("postgres://u:hid@den@h:5/d?sslmode=allow", "postgres://u@h:5/d?sslmode=allow"),
+            ("postgres://u:hid?den=x@h/d?sslmode=allow", "postgres://u@h/d?sslmode=allow"),
+            ("postgres://u:hid?den@h/d", "postgres://u@h/d"),
+            ("postgres://u:hidden@h/d?user=a@b", "postgres://u@h/d?user=a@b"),
         ] {
             assert_eq!(without_password(url), shown);
         }
@@ -436,7 +449,6 @@ mod tests {
 
     #[test]
     fn the_environment_has_options_and_which_server_is_wanted() {
-        use tokio_postgres::config::TargetSessionAttrs;
         let variables =
             [("PGOPTIONS", "-c geqo=off"), ("PGTARGETSESSIONATTRS", "read-write"), ("PGHOSTADDR", "127.0.0.1")];
         let config = parse("postgres://h/d", &variables).expect("one").config;
@@ -444,5 +456,9 @@ mod tests {
         assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
         assert_eq!(config.get_hostaddrs(), [std::net::IpAddr::from([127, 0, 0, 1])]);
         assert!(parse("postgres://h/d", &[("PGTARGETSESSIONATTRS", "best")]).is_err());
+        let config = parse("postgres:///d", &[("PGHOSTADDR", "127.0.0.1,::1")]).expect("one").config;
+        assert_eq!(config.get_hosts(), [Host::Tcp("127.0.0.1".into()), Host::Tcp("::1".into())]);
+        let password = parse("postgres://u:a?b=c@h/d?schema=s", &[]).expect("one");
+        assert_eq!((password.config.get_password(), password.schema.as_str()), (Some(&b"a?b=c"[..]), "s"));
     }
 }

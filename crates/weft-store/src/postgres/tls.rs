@@ -17,12 +17,13 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use x509_cert::der::Decode;
 
 /// Connects as `address` asks for.
 pub(super) fn connect(runtime: &Runtime, address: &Address) -> Result<(Client, Driving)> {
     let mode = address.tls.mode;
-    let is_local = address.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+    // An address that is given besides is where the connection goes.
+    let is_local = address.config.get_hostaddrs().is_empty()
+        && address.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
     let plain = || connect_with(runtime, &address.config, SslMode::Disable, None);
     // A socket on this machine needs no protection, and PostgreSQL offers none there.
     if is_local || mode == TlsMode::Disable {
@@ -127,24 +128,13 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Whether `certificate`, which is trusted by itself, is for `name` and `now`. One that is made as PostgreSQL's manual says ("Creating Certificates")
-    /// vouches for itself, which chains of certificates do not allow.
+    /// Whether `certificate`, which is trusted by itself and valid now, is for `name`. One that vouches for itself, as PostgreSQL's manual makes them
+    /// ("Creating Certificates"; for a name it needs a subjectAltName besides), is no end of a chain for webpki, which says so after it has looked at the time.
     fn is_for(
         &self,
         certificate: &CertificateDer<'_>,
         name: &ServerName<'_>,
-        now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        let refused = rustls::Error::InvalidCertificate;
-        let parsed = x509_cert::Certificate::from_der(certificate);
-        let validity = parsed.map_err(|_| refused(CertificateError::BadEncoding))?.tbs_certificate.validity;
-        let seconds = |time: x509_cert::time::Time| time.to_unix_duration().as_secs();
-        if now.as_secs() < seconds(validity.not_before) {
-            return Err(refused(CertificateError::NotValidYet));
-        }
-        if now.as_secs() > seconds(validity.not_after) {
-            return Err(refused(CertificateError::Expired));
-        }
         if self.checks_name {
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
         }
@@ -166,8 +156,10 @@ impl ServerCertVerifier for Verifier {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
-            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if self.named.contains(end_entity) => {
-                self.is_for(end_entity, server_name, now)
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(why)))
+                if why.to_string() == "CaUsedAsEndEntity" && self.named.contains(end_entity) =>
+            {
+                self.is_for(end_entity, server_name)
             }
             other => other,
         }

@@ -170,13 +170,15 @@ pub(crate) fn lower(call: &Call) -> Result<Stage, NetworkError> {
 }
 
 /// The bytes that an operand of tr stands for.
-fn set(word: &Word) -> Result<Vec<u8>, NetworkError> {
+fn set(word: &Word, is_class: fn(&[u8]) -> bool) -> Result<Vec<u8>, NetworkError> {
     let wrong = |message: &str| NetworkError::new(format!("'{}': {message}", word.text), word.at);
     let mut set = Vec::new();
     let mut rest = word.text.as_bytes();
     while !rest.is_empty() {
         if let Some((name, after)) = bracketed(rest, b':') {
-            let class = class(name).ok_or_else(|| wrong("there is no such class of characters"))?;
+            let class = class(name)
+                .filter(|_| is_class(name))
+                .ok_or_else(|| wrong("there is no such class of characters here"))?;
             set.extend((0..=u8::MAX).filter(class));
             rest = after;
             continue;
@@ -184,6 +186,7 @@ fn set(word: &Word) -> Result<Vec<u8>, NetworkError> {
         if bracketed(rest, b'=').is_some() {
             return Err(wrong("[=…=] is not known here"));
         }
+        let is_open = rest[0] == b'[';
         let (first, after) = character(rest).ok_or_else(|| wrong("nothing follows the backslash"))?;
         rest = after;
         // A dash between two bytes is a range.
@@ -193,7 +196,7 @@ fn set(word: &Word) -> Result<Vec<u8>, NetworkError> {
             }
             set.extend(first..=last);
             rest = after;
-        } else if first == b'[' && rest.get(1) == Some(&b'*') && rest.contains(&b']') {
+        } else if is_open && rest.get(1) == Some(&b'*') && rest.contains(&b']') {
             return Err(wrong("[c*n] is not known here"));
         } else {
             set.push(first);
@@ -254,14 +257,15 @@ fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
 
 pub(crate) fn tr(call: &Call) -> Result<Stage, NetworkError> {
     let mut arguments = Arguments::read(call, "d", "")?;
-    let from = set(arguments.operand("the bytes to replace")?)?;
+    let from = set(arguments.operand("the bytes to replace")?, |_| true)?;
     if arguments.has('d') {
         arguments.end()?;
         let mut goes = [false; 256];
         from.iter().for_each(|byte| goes[usize::from(*byte)] = true);
         return Ok(Stage::new(move || Deleting(Box::new(goes))));
     }
-    let to = set(arguments.operand("what to replace them with")?)?;
+    // Of others nobody could tell which of them stands for which.
+    let to = set(arguments.operand("what to replace them with")?, |name| matches!(name, b"lower" | b"upper"))?;
     arguments.end()?;
     let mut table: [u8; 256] = std::array::from_fn(|byte| u8::try_from(byte).expect("a byte"));
     let last = to.len() - 1;

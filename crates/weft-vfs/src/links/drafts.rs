@@ -9,7 +9,7 @@ use crate::volume::Vfs;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use weft_block::{Buffer, Rope, Slice};
 use weft_store::{Ino, Kind, Timestamp};
@@ -43,6 +43,8 @@ pub(crate) struct Draft {
     now: Mutex<Look>,
     pub(super) content: Mutex<Written>,
     all_changes: Arc<AtomicU64>,
+    /// Whether a descriptor of it was closed while it was empty.
+    spared: AtomicBool,
     /// The file that it is to be the content of, as the link led there when it was opened.
     pub(super) target: Option<Ino>,
 }
@@ -127,7 +129,7 @@ impl Drafts {
 
 impl Draft {
     /// How the link looks; none as long as nothing is written.
-    pub(super) fn now(self: &Arc<Draft>) -> Option<Drafted> {
+    pub(super) fn now(&self) -> Option<Drafted> {
         self.now.lock().drafted
     }
 
@@ -145,6 +147,11 @@ impl Draft {
     /// What tells its content from what it was before, and from that of any other; 0 if nothing is written.
     pub(super) fn change(&self) -> u64 {
         self.now.lock().change
+    }
+
+    /// Whether it is empty, and nobody has closed a descriptor of it before.
+    pub(super) fn may_wait(&self) -> bool {
+        self.now().is_some_and(|now| now.size == 0) && !self.spared.swap(true, Ordering::Relaxed)
     }
 
     /// Notes that its target has all of it.
