@@ -106,16 +106,15 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     let link = resolved(link)?;
     let not_there = || anyhow!("it is in no mounted volume; name one that is not mounted as VOLUME:PATH");
     let (_, device) = mounted::in_volume(&link).ok_or_else(not_there)?;
-    for (number, target) in targets.iter().enumerate() {
+    // What follows the first is code.
+    if let (ViewKind::Directory { .. }, Some(source)) = (&wanted.view, targets.first())
+        && std::fs::metadata(source).is_ok_and(|found| !found.is_dir())
+    {
+        bail!("{} is no directory, and --dir is for those", source.display());
+    }
+    for target in targets {
         let path = resolved(Path::new(target))?;
         std::fs::symlink_metadata(&path).with_context(|| format!("there is no {}", target.display()))?;
-        // What follows the first is code.
-        if number == 0
-            && matches!(wanted.view, ViewKind::Directory { .. })
-            && std::fs::metadata(&path).is_ok_and(|found| !found.is_dir())
-        {
-            bail!("{} is no directory, and --dir is for those", target.display());
-        }
         match mounted::in_volume(&path) {
             Some((path, at)) if at == device => wanted.targets.push(path.as_os_str().as_bytes().to_vec()),
             _ => bail!("{} is not in the same volume", target.display()),

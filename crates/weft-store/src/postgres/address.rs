@@ -127,10 +127,8 @@ struct Own {
 impl Own {
     /// Takes its options out of `url`; tells what is left.
     fn take(&mut self, url: &str) -> Result<String> {
-        // Whatever comes before the first '@' is user and password, to the client library too.
-        let host = url.find('@').map_or(0, |at| at + 1);
-        let Some(mark) = url[host..].find('?').map(|mark| host + mark) else { return Ok(url.into()) };
-        let (base, options) = (&url[..mark], &url[mark + 1..]);
+        let Some(options) = options_of(url) else { return Ok(url.into()) };
+        let base = &url[..url.len() - options.len() - 1];
         let mut left = Vec::new();
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) =
@@ -189,14 +187,28 @@ fn system_mode(mode: Option<TlsMode>) -> Result<TlsMode> {
     }
 }
 
+/// What follows the `?` of `url`. One that stands in a password, as the client library takes it, is none.
+fn options_of(url: &str) -> Option<&str> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (before, after) = rest.split_once('?')?;
+    match after.split_once('@') {
+        Some((_, host)) if before.contains(':') && !before.contains(['/', '@']) => {
+            host.split_once('?').map(|(_, options)| options)
+        }
+        _ => Some(after),
+    }
+}
+
 /// `url` as it may be shown to everybody, also where it is no address: there more is left out, rather than too little.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
-    let host = rest.find('@').map_or(0, |at| at + 1);
-    let mark = rest[host..].find('?').map_or(rest.len(), |mark| host + mark);
-    let (place, options) = (&rest[..mark], rest.get(mark + 1..));
+    let options = options_of(url);
+    let place = &rest[..rest.len() - options.map_or(0, |options| options.len() + 1)];
+    let before_colon = |text: &str| text.split_once(':').map_or(text, |(before, _)| before).to_owned();
     let place = match place.rsplit_once('@') {
-        Some((user, host)) => format!("{}@{host}", user.split_once(':').map_or(user, |(user, _)| user)),
+        Some((user, host)) => format!("{}@{host}", before_colon(user)),
+        // What follows the colon may be a port, or the beginning of a password.
+        None if options.is_some_and(|options| options.contains('@')) => before_colon(place),
         None => place.into(),
     };
     let is_secret = |option: &&str| {
@@ -429,6 +441,8 @@ mod tests {
             ("postgres://u:hid@den@h:5/d?sslmode=allow", "postgres://u@h:5/d?sslmode=allow"),
             ("postgres://u:hid?den=x@h/d?sslmode=allow", "postgres://u@h/d?sslmode=allow"),
             ("postgres://u:hid?den@h/d", "postgres://u@h/d"),
+            ("postgres://u:hid/den?x@h/d", "postgres://u"),
+            ("postgres://h:5/d?password=hidden&sslrootcert=/a@b", "postgres://h?sslrootcert=/a@b"),
             ("postgres://u:hidden@h/d?user=a@b", "postgres://u@h/d?user=a@b"),
         ] {
             assert_eq!(without_password(url), shown);
@@ -443,6 +457,7 @@ mod tests {
             mode("postgres://h/d?sslrootcert=system&sslmode=verify-full").expect("one"),
             (TlsMode::VerifyFull, None)
         );
+        assert_eq!(mode("postgres://h:5/d?sslrootcert=/a@b").expect("one"), (TlsMode::Prefer, Some("/a@b".into())));
         let refused = mode("postgres://h/d?sslrootcert=system&sslmode=require").expect_err("refused").to_string();
         assert!(refused.contains("verify-full"), "{refused}");
     }

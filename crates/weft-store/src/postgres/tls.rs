@@ -125,9 +125,7 @@ impl Verifier {
         let roots = roots.map_err(|error| Error::Unusable(format!("nobody vouches for servers: {error}")))?;
         Ok(Verifier { roots: Some(roots), named, checks_name: tls.mode == TlsMode::VerifyFull, provider })
     }
-}
 
-impl Verifier {
     /// Whether `certificate`, which is trusted by itself and valid now, is for `name`. One that vouches for itself, as PostgreSQL's manual makes them
     /// ("Creating Certificates"; for a name it needs a subjectAltName besides), is no end of a chain for webpki, which says so after it has looked at the time.
     fn is_for(

@@ -37,7 +37,9 @@ impl Permutations {
     /// Those of `text`, cut into words of `word_bytes`. None if it is not a number of whole ones, from 1 to 16.
     pub fn new(text: &[u8], word_bytes: usize) -> Option<Permutations> {
         let count = text.len().checked_div(word_bytes)?;
-        let fits = (1..=WORDS_MAX).contains(&count) && count * word_bytes == text.len();
+        if !(1..=WORDS_MAX).contains(&count) || count * word_bytes != text.len() {
+            return None;
+        }
         let ascending = |count: usize| (0..count as u8).collect::<Vec<_>>();
         let mut tail = ascending(count.min(TAIL_MAX));
         let mut tails = tail.clone();
@@ -45,7 +47,7 @@ impl Permutations {
             tails.extend(&tail);
         }
         let (words, order) = (text.to_vec(), Some(ascending(count)));
-        fits.then(|| Permutations { arranged: words.clone(), words, word_bytes, order, tails, given: 0 })
+        Some(Permutations { arranged: words.clone(), words, word_bytes, order, tails, given: 0 })
     }
 
     /// The bytes of as many as are near `piece` bytes, and of one at least.

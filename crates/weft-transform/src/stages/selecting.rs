@@ -124,6 +124,26 @@ enum Amount<T = u64> {
     Bytes(T),
 }
 
+impl Amount {
+    /// How many of `bytes` belong to it, which are then no longer left.
+    fn count_off(&mut self, bytes: &[u8]) -> usize {
+        match self {
+            Amount::Bytes(left) => {
+                let len = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                *left -= len as u64;
+                len
+            }
+            Amount::Lines(left) => {
+                let ends = memchr::memchr_iter(b'\n', bytes);
+                let ends = ends.take(usize::try_from(*left).unwrap_or(usize::MAX));
+                let (count, last) = ends.fold((0, 0), |(count, _), end| (count + 1, end + 1));
+                *left -= count;
+                if *left == 0 { last } else { bytes.len() }
+            }
+        }
+    }
+}
+
 /// What tail counts.
 #[derive(Clone, Copy)]
 enum Place {
@@ -162,21 +182,7 @@ impl Running for Head {
             let Some(slice) = input.take() else {
                 return Ok(if input.has_ended() { Progress::Ended } else { Progress::NeedsInput });
             };
-            let len = slice.len() as u64;
-            let keep = match &mut self.0 {
-                Amount::Bytes(left) => {
-                    let keep = len.min(*left);
-                    *left -= keep;
-                    usize::try_from(keep).expect("no more than there are")
-                }
-                Amount::Lines(left) => {
-                    let ends = memchr::memchr_iter(b'\n', &slice);
-                    let ends = ends.take(usize::try_from(*left).unwrap_or(usize::MAX));
-                    let (count, last) = ends.fold((0, 0), |(count, _), end| (count + 1, end + 1));
-                    *left -= count;
-                    if *left == 0 { last } else { slice.len() }
-                }
-            };
+            let keep = self.0.count_off(&slice);
             output.push(slice.slice(0..keep));
         }
         Ok(Progress::Ended)
@@ -280,21 +286,7 @@ struct Rest(Amount);
 impl Running for Rest {
     fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
         while let Some(slice) = input.take() {
-            let from = match &mut self.0 {
-                Amount::Lines(0) => 0,
-                Amount::Bytes(left) => {
-                    let over = usize::try_from(*left).unwrap_or(usize::MAX).min(slice.len());
-                    *left -= over as u64;
-                    over
-                }
-                Amount::Lines(left) => {
-                    let ends = memchr::memchr_iter(b'\n', &slice);
-                    let ends = ends.take(usize::try_from(*left).unwrap_or(usize::MAX));
-                    let (count, last) = ends.fold((0, 0), |(count, _), end| (count + 1, end + 1));
-                    *left -= count;
-                    if *left == 0 { last } else { slice.len() }
-                }
-            };
+            let from = self.0.count_off(&slice);
             output.push(slice.slice(from..slice.len()));
         }
         Ok(if input.has_ended() { Progress::Ended } else { Progress::NeedsInput })

@@ -150,7 +150,7 @@ impl Draft {
     }
 
     /// Whether it is empty, and nobody has closed a descriptor of it before.
-    pub(super) fn may_wait(&self) -> bool {
+    pub(super) fn waits_once(&self) -> bool {
         self.now().is_some_and(|now| now.size == 0) && !self.spared.swap(true, Ordering::Relaxed)
     }
 

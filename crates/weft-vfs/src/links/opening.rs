@@ -94,8 +94,8 @@ impl Vfs {
     /// As [`Vfs::flush`], when a program has closed one of its descriptors. An empty draft waits once, for the next time, or the last ([`Vfs::closed`]): a shell closes a
     /// copy of what `>` opened before the command writes anything, and nothing of the old content is to be lost by that if what follows makes no sense.
     pub fn flush_written(&self, ino: Ino) -> Result<()> {
-        let may_wait = self.state.lock().drafts.get(ino).is_some_and(|draft| draft.may_wait());
-        if may_wait { Ok(()) } else { self.flush(ino) }
+        let waits = self.state.lock().drafts.get(ino).is_some_and(|draft| draft.waits_once());
+        if waits { Ok(()) } else { self.flush(ino) }
     }
 
     /// Stores what is open to be written when the volume is closed.
