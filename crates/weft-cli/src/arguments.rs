@@ -1,6 +1,7 @@
 //! What the program takes: one definition for parsing, help, man pages and completions.
 #![expect(rustdoc::broken_intra_doc_links, reason = "brackets are how help shows what may be left out")]
 
+mod examples;
 mod programs;
 
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
@@ -21,12 +22,15 @@ pub struct Arguments {
 #[derive(Subcommand)]
 pub enum Command {
     /// Make a volume
+    #[command(after_long_help = examples::INIT)]
     Init(Init),
     /// Mount a volume
+    #[command(after_long_help = examples::MOUNT)]
     Mount(Mount),
     /// Serve a volume to other machines, over NFS, without mounting it here
     ///
     /// Ends, after all is committed, at SIGTERM, SIGINT or SIGHUP.
+    #[command(after_long_help = examples::SERVE)]
     Serve(Serve),
     /// Unmount a volume, and wait until all of it is committed
     Umount(Umount),
@@ -35,6 +39,7 @@ pub enum Command {
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
     /// Exit code 0: the volume is whole. 1: damage was found (repaired or not), or the check could not be made.
+    #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it
     ///
@@ -43,8 +48,10 @@ pub enum Command {
     /// Write a volume anew with the other home for its blocks
     Convert(Convert),
     /// Copy a directory into a volume that is not mounted
+    #[command(after_long_help = examples::IMPORT)]
     Import(Import),
     /// Copy from a volume that is not mounted into a new directory
+    #[command(after_long_help = examples::EXPORT)]
     Export(Export),
     /// Print the digests of files and directories, or verify a list of them
     ///
@@ -52,11 +59,13 @@ pub enum Command {
     /// permissions and digests of what they name; two directories of one digest are the same in that. Works on any
     /// file system, and inside a volume that is not mounted. Exit code 0: all could be read, and all that was to be
     /// verified is right. 1: otherwise.
+    #[command(after_long_help = examples::DIGEST)]
     Digest(Digest),
     /// Tell where two trees differ: in names, kinds, permissions, contents
     ///
     /// Prints a line for each difference, 'added' and 'deleted' as seen from FIRST. Exit code 0: there is none. 1: there are.
     /// 2: one could not be read.
+    #[command(after_long_help = examples::DIFF)]
     Diff(Diff),
     /// Print a proof that a directory holds something with its digest, for whoever knows the directory's digest alone
     Prove(Prove),
@@ -74,6 +83,7 @@ pub enum Command {
     /// Sign a volume's last commit, and with it all that the volume holds
     ///
     /// Writes what is signed to a file and the signature beside it, with the ending .minisig; 'minisign -V' verifies them, too.
+    #[command(after_long_help = examples::SIGN)]
     Sign(Sign),
     /// Verify what 'weft sign' wrote, and that a volume holds exactly that
     Verify(Verify),
@@ -83,11 +93,13 @@ pub enum Command {
     ///
     /// It follows its targets as they change, and is as readable as they are. It can be written where each stage can be undone: at once if each keeps
     /// every byte in its place, else as a whole when the writer closes it. Works in a mounted volume, and with VOLUME:PATH in one that is not.
+    #[command(after_long_help = examples::LINK)]
     Link(Link),
     /// Transform bytes by a network of stages
     ///
     /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head -100'; 'weft stages' lists them. They run in this
     /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise.
+    #[command(after_long_help = examples::RUN)]
     Run(Run),
     /// Join stages of networks and ordinary commands, such as 'permute "$text" | wc'
     ///
@@ -114,7 +126,7 @@ pub enum Command {
     ///
     /// A link is made of what the names stand for then; defining one anew changes no link. Works in a mounted volume, and in one that is not. What is pushed
     /// stands between a file and those who use it until it is popped, or the volume is unmounted.
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = examples::NET)]
     Net(Net),
     /// List the stages that networks are made of, or tell exactly what one does
     Stages(Stages),

@@ -124,6 +124,7 @@ impl std::error::Error for Usage {}
 /// An error and its causes on one line; many an error names its cause itself.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
+    let mut is_damage = false;
     for error in error.chain() {
         let cause = error.to_string();
         if line.is_empty() {
@@ -132,11 +133,18 @@ pub fn one_line(error: &anyhow::Error) -> String {
             line = format!("{line}: {cause}");
         }
         // It tells all of its causes, in its own words.
-        if error.is::<weft_store::Error>() {
+        if let Some(error) = error.downcast_ref::<weft_store::Error>() {
+            is_damage = error.kind() == weft_store::ErrorKind::Corrupt;
             break;
         }
     }
-    line.replace('\n', " ")
+    let advice = if is_damage { "; 'weft check VOLUME' tells what is damaged" } else { "" };
+    line.replace('\n', " ") + advice
+}
+
+/// So much damage, in words.
+pub fn damages(count: usize) -> String {
+    if count == 1 { "1 damage".into() } else { format!("{count} damages") }
 }
 
 /// Refuses an argument; `error` says which and why.

@@ -1,5 +1,6 @@
 //! `weft check`.
 
+use super::damages;
 use super::transfer::steps;
 use crate::arguments::Check;
 use anyhow::{Context, Result};
@@ -32,12 +33,13 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
 fn verdict(damaged: usize, repaired: usize, repairing: bool) -> String {
     match (damaged, repaired, repairing) {
         (0, 0, _) => "clean".into(),
-        (0, repaired, _) => format!("{repaired} damages found, all repaired; it is clean now"),
+        (0, repaired, _) => format!("{} found, all repaired; it is clean now", damages(repaired)),
         (damaged, _, false) => {
-            format!("{damaged} damages found; nothing was changed, 'weft check --repair' repairs what can be")
+            let found = damages(damaged);
+            format!("{found} found; nothing was changed, 'weft check --repair' repairs what can be")
         }
         (damaged, repaired, true) => {
-            format!("{repaired} damages repaired, {damaged} remain; copy what is whole with 'weft export'")
+            format!("{} repaired, {damaged} left; copy what is whole with 'weft export'", damages(repaired))
         }
     }
 }

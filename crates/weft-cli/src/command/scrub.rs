@@ -1,5 +1,6 @@
 //! `weft scrub`.
 
+use super::damages;
 use super::mounted::volume_at;
 use super::transfer::steps;
 use crate::arguments::Scrub;
@@ -26,7 +27,7 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         findings.iter().for_each(|finding| println!("{finding}"));
         match findings.len() {
             0 => println!("{volume}: no damage"),
-            count => println!("{volume}: {count} damages found; copy what is whole with 'weft export'"),
+            count => println!("{volume}: {} found; copy what is whole with 'weft export'", damages(count)),
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -9,7 +9,7 @@ use super::transfer::Progress;
 use crate::arguments::{Keygen, Sign, Verify};
 use anyhow::{Context, Result, bail, ensure};
 use attestation::Attestation;
-use minisign::{KeyPair, PublicKeyBox, SecretKeyBox, SignatureBox};
+use minisign::{KeyPair, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};
 use std::ffi::OsString;
 use std::io::{Cursor, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,13 +21,14 @@ use weft_store::Location;
 /// Makes a pair of keys.
 pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
     let Keygen { secret, public, no_password } = arguments;
+    [secret, public].into_iter().try_for_each(|path| refuse_existing(path))?;
     let pair =
         if *no_password { KeyPair::generate_unencrypted_keypair() } else { KeyPair::generate_encrypted_keypair(None) };
     let asked =
         if *no_password { "" } else { " (a password is asked for at a terminal; --no-password makes some without)" };
     let pair = pair.with_context(|| format!("cannot make keys{asked}"))?;
     let public_box = pair.pk.to_box().context("cannot make keys")?.into_string();
-    let secret_box = pair.sk.to_box(None).context("cannot make keys")?.into_string();
+    let secret_box = pair.sk.to_box(Some("weft secret key")).context("cannot make keys")?.into_string();
     write_new(secret, 0o600, secret_box.as_bytes())?;
     write_new(public, 0o644, public_box.as_bytes())?;
     println!("made {} (keep it to yourself) and {}", secret.display(), public.display());
@@ -49,9 +50,35 @@ fn signature_of(attestation: &Path) -> PathBuf {
     path.into()
 }
 
+/// The secret key in the file `key`; a password is asked for if it needs one.
+fn secret_key(key: &Path) -> Result<SecretKey> {
+    let text = std::fs::read_to_string(key).with_context(|| format!("cannot read {}", key.display()))?;
+    ensure!(
+        PublicKeyBox::from_string(&text).and_then(PublicKeyBox::into_public_key).is_err(),
+        "{} is a public key; sign with the secret one",
+        key.display()
+    );
+    let secret = SecretKeyBox::from_string(&text).with_context(|| format!("{} is not a secret key", key.display()))?;
+    let secret = secret.clone().into_unencrypted_secret_key().or_else(|_| secret.into_secret_key(None));
+    secret
+        .with_context(|| format!("cannot use the secret key {} (a password is asked for at a terminal)", key.display()))
+}
+
+fn refuse_existing(path: &Path) -> Result<()> {
+    ensure!(
+        path.symlink_metadata().is_err(),
+        "{} already exists; give another name, or remove it first",
+        path.display()
+    );
+    Ok(())
+}
+
 /// Signs the last commit.
 pub fn sign(arguments: &Sign) -> Result<ExitCode> {
     let Sign { volume, key, output } = arguments;
+    let signature_path = signature_of(output);
+    [output, &signature_path].into_iter().try_for_each(|path| refuse_existing(path))?;
+    let secret = secret_key(key)?;
     if is_mount_point(volume) {
         // Asked for its digest, a mount commits what was written.
         tree_digest(volume, false)?;
@@ -61,27 +88,22 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
         Location::parse(&volume)?.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
     let attestation = commits.last().and_then(Attestation::of);
     let attestation = attestation.with_context(|| format!("volume {} keeps no digests", volume.display()))?;
-    let text = std::fs::read_to_string(key).with_context(|| format!("cannot read {}", key.display()))?;
-    let secret = || {
-        let secret = SecretKeyBox::from_string(&text)?;
-        secret.clone().into_unencrypted_secret_key().or_else(|_| secret.into_secret_key(None))
-    };
-    let secret = secret().with_context(|| {
-        format!("cannot use the secret key {} (a password is asked for at a terminal)", key.display())
-    })?;
     let text = attestation.encode();
     let trusted = format!("weft commit {} root {}", attestation.number, hex(&attestation.root));
     let signature =
         minisign::sign(None, &secret, Cursor::new(&text), Some(&trusted), Some("signature of a weft commit"))
             .context("cannot sign")?;
-    write_new(output, 0o644, text.as_bytes())?;
-    write_new(&signature_of(output), 0o644, signature.into_string().as_bytes())?;
+    write_new(&signature_path, 0o644, signature.into_string().as_bytes())?;
+    write_new(output, 0o644, text.as_bytes()).inspect_err(|_| {
+        // A signature of nothing helps nobody; the error is what the user must see.
+        let _ = std::fs::remove_file(&signature_path);
+    })?;
     println!(
         "signed commit {} of {}: {} and {}",
         attestation.number,
         volume.display(),
         output.display(),
-        signature_of(output).display()
+        signature_path.display()
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -37,7 +37,7 @@ fn damaged_bytes_are_found_and_named_by_path() {
     segment.write_all_at(b"damage", 70_000).unwrap();
     let said = place.weft(&["check", "v", "--read-data"]);
     assert_eq!((said.code, said.err.as_str()), (1, ""));
-    assert!(said.out.contains("/big") && said.out.contains("damages found"), "{}", said.out);
+    assert!(said.out.contains("/big") && said.out.contains("v: 1 damage found;"), "{}", said.out);
     let said = place.weft(&["check", "v", "--read-data", "--json"]);
     assert_eq!(said.code, 1);
     let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();

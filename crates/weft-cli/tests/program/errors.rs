@@ -2,7 +2,7 @@
 
 use crate::place::{Place, is_root};
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -196,4 +196,40 @@ fn a_volume_or_directory_without_permission_is_refused() {
     let before = all_below(&place.path("own"));
     run(&["mount", "own/v", "m"]).failed(&["no permission to mount at", "directory of your own"]);
     assert!(all_below(&place.path("own")) == before);
+}
+
+#[test]
+fn a_database_that_is_damaged_is_told_of_with_what_to_do() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    let database = std::fs::OpenOptions::new().write(true).open(place.path("v/meta.sqlite")).unwrap();
+    database.write_all_at(&[0; 4096], 4096).unwrap();
+    place.weft(&["info", "v"]).failed(&["malformed", "'weft check VOLUME' tells what is damaged"]);
+    let said = place.weft(&["check", "v"]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains("restore the volume from a copy"), "{}", said.out);
+}
+
+#[test]
+fn a_file_volume_wants_a_name_of_its_own() {
+    let place = Place::new();
+    place.directory("empty");
+    fails(&place, &["init", "--blocks", "database", "empty"], &["empty already exists", "a file of that name"]);
+}
+
+#[test]
+fn signing_says_what_is_wrong_with_its_files() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["keygen", "--no-password", "secret", "public"]).well();
+    let secret = std::fs::read_to_string(place.path("secret")).unwrap();
+    assert!(secret.starts_with("untrusted comment: weft secret key"), "{secret}");
+    fails(&place, &["keygen", "--no-password", "secret", "other"], &["secret already exists"]);
+    fails(&place, &["sign", "--key", "public", "--output", "signed", "v"], &["public is a public key"]);
+    fails(&place, &["sign", "--key", "v/meta.sqlite", "--output", "signed", "v"], &["cannot read v/meta.sqlite"]);
+    let sign = ["sign", "--key", "secret", "--output", "signed", "v"];
+    place.weft(&sign).well();
+    fails(&place, &sign, &["signed already exists"]);
+    std::fs::remove_file(place.path("signed")).unwrap();
+    fails(&place, &sign, &["signed.minisig already exists"]);
 }

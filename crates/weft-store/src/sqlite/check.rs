@@ -93,7 +93,7 @@ fn check_rows(
             checker.findings.iter_mut().filter(|f| f.outcome == Outcome::Repaired).for_each(|f| {
                 f.outcome = Outcome::Damaged;
             });
-            checker.volume_finding(format!("{error}; the check could not go on"));
+            checker.volume_finding(format!("{error}; the check could not go on: restore the volume from a copy"));
         }
         Err(error) => return Err(error),
     }

@@ -50,10 +50,12 @@ pub fn create(path: &Path, options: &VolumeOptions, owner: (u32, u32), time: Tim
 /// Makes sure nothing is in the way; tells whether it made the volume's directory.
 fn prepare(layout: &Layout) -> Result<bool> {
     let path = &layout.volume;
-    let taken = || Error::Unusable(format!("{} already exists and is not an empty directory", path.display()));
     let Some(segments) = &layout.segments else {
+        let taken =
+            || Error::Unusable(format!("{} already exists; the volume will be a file of that name", path.display()));
         return if path.symlink_metadata().is_ok() { Err(taken()) } else { Ok(false) };
     };
+    let taken = || Error::Unusable(format!("{} already exists and is not an empty directory", path.display()));
     let made = match std::fs::create_dir(path) {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -1,0 +1,113 @@
+//! Examples at the end of commands' help and manual pages.
+
+pub const INIT: &str = "\
+Examples:
+    weft init photos.weft
+    weft init --blocks database notes.weft
+    weft init --block-size 16K --size-max 100G databases.weft
+    weft init postgres:///files?schema=photos";
+
+pub const MOUNT: &str = "\
+Examples:
+    weft mount photos.weft /mnt/photos
+    weft mount --read-only --foreground photos.weft /mnt/photos
+    weft mount --wait 60 postgres:///files?schema=photos /mnt/photos
+    mount -t fuse.weft /srv/photos.weft /mnt/photos
+
+In /etc/fstab:
+    /srv/photos.weft  /mnt/photos  fuse.weft  defaults,_netdev  0  0";
+
+pub const SERVE: &str = "\
+Examples:
+    weft serve photos.weft --nfs 192.0.2.7:2049 --export '/ 192.0.2.0/24(rw) *(ro,all_squash)'
+    weft serve photos.weft --nfs 192.0.2.7:2049 --portmap";
+
+pub const CHECK: &str = "\
+Examples:
+    weft check photos.weft
+    weft check --read-data photos.weft
+    weft check --repair photos.weft";
+
+pub const IMPORT: &str = "\
+Examples:
+    weft import ~/Pictures photos.weft
+    weft import ~/Pictures photos.weft:2026/summer";
+
+pub const EXPORT: &str = "\
+Examples:
+    weft export photos.weft /tmp/all
+    weft export photos.weft:2026/summer /tmp/summer";
+
+pub const DIGEST: &str = "\
+Examples:
+    weft digest photos.weft:
+    weft digest /mnt/photos/2026 > photos.digests
+    weft digest --check photos.digests";
+
+pub const DIFF: &str = "\
+Examples:
+    weft diff ~/Pictures photos.weft:
+    weft diff /mnt/photos /mnt/copy";
+
+pub const SIGN: &str = "\
+Examples:
+    weft keygen me.key me.pub
+    weft sign --key me.key --output photos.signed photos.weft
+    weft verify --key me.pub photos.signed --volume photos.weft";
+
+pub const LINK: &str = "\
+Examples:
+    weft link log.zst errors --network 'zstd -d | grep ERROR | head -100'
+    weft link --dir logs plain --network 'gzip -d' --rename 's/\\.gz$//'
+    weft link --members release.tar release
+    weft link part1 part2 whole --network 'concat($1, $2)'
+    weft link --show errors";
+
+pub const RUN: &str = "\
+Examples:
+    weft run --network 'zstd -d | sort | uniq' words.zst
+    weft run --network 'gzip' < notes > notes.gz";
+
+pub const NET: &str = "\
+Examples:
+    weft net define errors 'zstd -d | grep ERROR' logs.weft
+    weft net list logs.weft
+    weft net push --network 'upper' /mnt/logs/today
+    weft net pop /mnt/logs/today";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Arguments;
+    use clap::Parser;
+
+    /// The words of a command, of which some are in single quotes, up to where the shell puts its output or input.
+    fn words(command: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut quoted = false;
+        for character in command.chars() {
+            match character {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted => words.push(String::new()),
+                '<' | '>' if !quoted => break,
+                other => words.last_mut().expect("one at least").push(other),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    #[test]
+    fn examples_are_commands() {
+        let all = [INIT, MOUNT, SERVE, CHECK, IMPORT, EXPORT, DIGEST, DIFF, SIGN, LINK, RUN, NET];
+        let commands =
+            all.iter().flat_map(|examples| examples.lines().filter_map(|line| line.strip_prefix("    weft ")));
+        let mut count = 0;
+        for command in commands {
+            let words = words(&format!("weft {command}"));
+            Arguments::try_parse_from(&words).map_err(|error| format!("{command}: {error}")).expect("it parses");
+            count += 1;
+        }
+        assert!(count > all.len());
+    }
+}
