@@ -1,6 +1,9 @@
-//! Stands between a store and its server, and breaks connections when it is told to.
+//! Stands between a store and its server, and breaks connections, or has commits refused, when it is told to.
+
+mod messages;
 
 use crate::cluster::Cluster;
+use messages::Messages;
 use parking_lot::Mutex;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -10,15 +13,17 @@ use std::sync::Arc;
 use std::thread;
 use weft_store::postgres::Address;
 
-/// When a connection breaks.
+/// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// Never.
+    /// Nothing.
     Never,
-    /// As soon as the server has committed, so many commits from now on (0: the next): the client never learns of it.
+    /// The connection breaks as soon as the server has committed, so many commits from now on (0: the next): the client never learns of it.
     AfterCommit(u32),
-    /// When the client has sent so many more pieces (of whatever size): this one the server does not get.
+    /// The connection breaks when the client has sent so many more pieces (of whatever size): this one the server does not get.
     BeforePiece(u32),
+    /// A commit, after so many from now on, is refused, as one that cannot be serialized (SQLSTATE 40001).
+    Refuse(u32),
 }
 
 /// A socket of its own, from which everything is passed on to a server and back.
@@ -56,12 +61,12 @@ impl Proxy {
         Address::parse(&format!("postgres://postgres@{host}/postgres?schema={schema}")).expect("an address")
     }
 
-    /// From now on connections break like this, once.
+    /// From now on this goes wrong, once.
     pub fn set(&self, when: Break) {
         self.state.lock().when = when;
     }
 
-    /// How many have broken.
+    /// How often something went wrong.
     pub fn broken(&self) -> u32 {
         self.state.lock().broken
     }
@@ -77,16 +82,23 @@ fn serve(client: UnixStream, server: PathBuf, state: &Arc<Mutex<State>>) {
     let Ok(server) = UnixStream::connect(server) else { return };
     let clone = |stream: &UnixStream| stream.try_clone().expect("a descriptor");
     let (to_server, from_client, own) = (clone(&server), clone(&client), state.clone());
-    let forth = thread::spawn(move || pass(from_client, to_server, |_| own.lock().breaks_before_piece()));
+    let mut messages = Messages::default();
+    let forth = move |bytes: &mut Vec<u8>| {
+        let mut state = own.lock();
+        *bytes = messages.take(bytes, || state.refuses());
+        state.breaks_before_piece()
+    };
+    let forth = thread::spawn(move || pass(from_client, to_server, forth));
     pass(server, client, |bytes| state.lock().breaks_after_commit(bytes));
     let _ = forth.join();
 }
 
-/// Passes bytes on until either end closes or `breaks` says so; then both are closed.
-fn pass(mut from: UnixStream, mut to: UnixStream, mut breaks: impl FnMut(&[u8]) -> bool) {
+/// Passes bytes on, as `change` leaves them, until either end closes or it says so; then both are closed.
+fn pass(mut from: UnixStream, mut to: UnixStream, mut change: impl FnMut(&mut Vec<u8>) -> bool) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(len) = from.read(&mut buffer) {
-        if len == 0 || breaks(&buffer[..len]) || to.write_all(&buffer[..len]).is_err() {
+        let mut bytes = buffer[..len].to_vec();
+        if len == 0 || change(&mut bytes) || to.write_all(&bytes).is_err() {
             break;
         }
     }
@@ -102,6 +114,17 @@ impl State {
         true
     }
 
+    fn refuses(&mut self) -> bool {
+        match &mut self.when {
+            Break::Refuse(0) => self.breaks(),
+            Break::Refuse(left) => {
+                *left -= 1;
+                false
+            }
+            Break::Never | Break::AfterCommit(_) | Break::BeforePiece(_) => false,
+        }
+    }
+
     fn breaks_before_piece(&mut self) -> bool {
         match &mut self.when {
             Break::BeforePiece(0) => self.breaks(),
@@ -109,7 +132,7 @@ impl State {
                 *left -= 1;
                 false
             }
-            Break::Never | Break::AfterCommit(_) => false,
+            Break::Never | Break::AfterCommit(_) | Break::Refuse(_) => false,
         }
     }
 
@@ -121,7 +144,7 @@ impl State {
                 *left -= commits;
                 false
             }
-            Break::Never | Break::BeforePiece(_) => false,
+            Break::Never | Break::BeforePiece(_) | Break::Refuse(_) => false,
         }
     }
 }

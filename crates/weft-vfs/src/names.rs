@@ -2,6 +2,7 @@
 
 use crate::cache::Cached;
 use crate::inode::Changed;
+use crate::state::State;
 use hashbrown::Equivalent;
 use weft_store::{Cookie, Ino, Kind, Name};
 
@@ -44,6 +45,17 @@ pub(crate) struct NameKey<'a>(pub(crate) Ino, pub(crate) &'a [u8]);
 impl Equivalent<(Ino, Name)> for NameKey<'_> {
     fn equivalent(&self, key: &(Ino, Name)) -> bool {
         self.0 == key.0 && self.1 == key.1.as_bytes()
+    }
+}
+
+impl State {
+    /// Names that `ino` was given since the last commit began.
+    pub(crate) fn names_since_commit(&self, ino: Ino) -> Vec<(Ino, Name)> {
+        let names = |key: &&(Ino, Name)| {
+            let slot = self.names.peek(*key);
+            slot.and_then(|slot| slot.entry.as_ref()).is_some_and(|entry| entry.ino == ino)
+        };
+        self.dirty_names.iter().filter(names).cloned().collect()
     }
 }
 

@@ -113,3 +113,21 @@ fn removed_and_renamed_entries_list_rightly_over_uncommitted_and_committed_ones(
         assert_eq!(names, expected, "by {limit}");
     }
 }
+
+#[test]
+fn paths_in_messages_are_those_of_now() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    sqlite::create(&path, &VolumeOptions::default(), (0, 0), Timestamp(0)).expect("created");
+    let vfs = open(sqlite::open(&path).expect("opened").store);
+    let says = |ino| String::from_utf8(vfs.path(ino)).expect("text");
+    let directory = vfs.make(Caller::ROOT, Ino::ROOT, b"directory", DIRECTORY).expect("made").ino;
+    let file = vfs.make(Caller::ROOT, directory, b"file", FILE).expect("made").ino;
+    assert_eq!(says(file), "/directory/file");
+    vfs.commit().expect("committed");
+    assert_eq!(says(file), "/directory/file");
+    vfs.rename((directory, b"file"), (Ino::ROOT, b"other"), RenameMode::Replace).expect("renamed");
+    assert_eq!(says(file), "/other");
+    assert_eq!(says(Ino::ROOT), "/");
+    assert_eq!(says(Ino(4711)), "#4711");
+}

@@ -52,7 +52,7 @@ fn undamaged(check: impl Fn(CheckOptions) -> weft_store::Result<Vec<Finding>>) -
     Ok(())
 }
 
-/// Connections break on the way to a commit, in it, and after it: nobody above the store notices.
+/// Connections break on the way to a commit, in it, and after it, and commits cannot be serialized: nobody above the store notices.
 fn agree_over_breaking_connections(
     steps: &[Step],
     volume: &VolumeOptions,
@@ -83,6 +83,7 @@ fn breaks() -> impl Strategy<Value = Vec<Break>> {
         2 => Just(Break::Never),
         1 => (0..2u32).prop_map(Break::AfterCommit),
         2 => (0..20u32).prop_map(Break::BeforePiece),
+        2 => (0..2u32).prop_map(Break::Refuse),
     ];
     prop::collection::vec(one, 1..8)
 }
@@ -165,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn a_volume_in_postgresql_whose_connections_break_does_what_the_reference_does(
+    fn a_volume_in_postgresql_whose_connections_break_and_commits_fail_does_what_the_reference_does(
         steps in operations(40, true), volume in in_postgres(), breaks in breaks()
     ) {
         agree_over_breaking_connections(&steps, &volume, &breaks)?;

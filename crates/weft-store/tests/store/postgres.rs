@@ -57,6 +57,29 @@ proptest! {
     }
 
     #[test]
+    fn a_commit_that_cannot_be_serialized_changes_nothing_and_can_be_tried_again(
+        batches in proptest::collection::vec((changes(), 0..3u32), 1..6)
+    ) {
+        let (proxy, address, store) = behind_proxy();
+        let memory = MemoryStore::new(options(HOME));
+        for (changes, refused) in &batches {
+            let batch = batch(&*store, changes);
+            for _ in 0..*refused {
+                proxy.set(Break::Refuse(0));
+                let before = proxy.broken();
+                let error = store.apply(&batch, Durability::Durable).expect_err("refused");
+                prop_assert_eq!(error.kind(), ErrorKind::Conflict, "{}", error);
+                prop_assert_eq!(proxy.broken() - before, 1);
+                prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+            }
+            store.apply(&batch, Durability::Durable).expect("applied");
+            memory.apply(&batch, Durability::Durable).expect("the model takes it");
+            prop_assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
+        }
+        postgres::remove(&address).expect("removed");
+    }
+
+    #[test]
     fn a_commit_that_is_cut_off_happens_whole_or_not_at_all(
         batches in proptest::collection::vec((changes(), 0..12u32), 1..6)
     ) {

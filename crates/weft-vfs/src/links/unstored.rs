@@ -49,6 +49,15 @@ impl State {
         Ok(attributes)
     }
 
+    /// The path of what `ino` shows, if it is an entry of a view.
+    pub(crate) fn shown_target(&mut self, ino: Ino) -> Option<Vec<u8>> {
+        if !is_unstored(ino) {
+            return None;
+        }
+        let link = self.link_of(ino).ok()?;
+        link.definition.targets.get(link.data).cloned()
+    }
+
     /// Notes that nobody holds `ino`, and forgets others like it if there are too many.
     pub(crate) fn unheld(&mut self, ino: Ino) {
         let Some(inode) = self.inodes.get(&ino) else { return };

@@ -12,9 +12,16 @@ use weft_store::Ino;
 const INODES_MAX: u64 = 1 << 32;
 
 impl Vfs {
-    /// A path that led to `ino` at the last commit, for messages; `#` and its number if none did.
+    /// A path that leads to `ino`, for messages, or led there lately; of what a view shows, the path of its target; `#` and
+    /// its number if none is known.
     pub fn path(&self, ino: Ino) -> Vec<u8> {
-        let path = weft_store::path_to(ino, |ino| self.store.names_of(ino));
+        if let Some(target) = self.state.lock().shown_target(ino) {
+            return [&target[..], b" in a view"].concat();
+        }
+        let path = weft_store::path_to(ino, |ino| {
+            let names = self.state.lock().names_since_commit(ino);
+            if names.is_empty() { self.store.names_of(ino) } else { Ok(names) }
+        });
         path.unwrap_or_else(|_| format!("#{}", ino.0).into_bytes())
     }
 

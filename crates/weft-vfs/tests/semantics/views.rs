@@ -45,6 +45,8 @@ fn views_of_views_show_what_those_show() {
     };
     assert_eq!(listed("files"), ["Archive", "a.up", "deep"]);
     assert_eq!((listed("members"), listed("members/dir")), (vec!["dir".into(), "top".into()], vec!["member".into()]));
+    let said = String::from_utf8(volume.vfs.path(find("files/a.up").unwrap())).unwrap();
+    assert!(said.starts_with('/') && said.ends_with(" in a view"), "{said}");
     // Files in views are targets as others are, and archives in them show their members.
     let link = volume.link("link", "/view/files/a.up", "increment");
     assert_eq!(volume.all(link).unwrap(), b"C");
