@@ -60,7 +60,15 @@ pub fn is_address(text: &str) -> bool {
 /// What tells the value of an environment variable.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// What connections are called that nobody has named.
+const APPLICATION: &str = "weft";
+
 impl Address {
+    /// Whether the user says what its connections are called.
+    pub(super) fn names_application(&self) -> bool {
+        self.config.get_application_name() != Some(APPLICATION)
+    }
+
     /// Reads a URL, and the process's environment for what it leaves out.
     pub fn parse(url: &str) -> Result<Address> {
         Address::parse_in(url, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
@@ -274,7 +282,7 @@ fn fill(config: &mut Config, says_which: bool, environment: Environment<'_>) -> 
         config.target_session_attrs(session_attributes(&wanted)?);
     }
     if config.get_application_name().is_none() {
-        config.application_name(environment("PGAPPNAME").unwrap_or_else(|| "weft".into()));
+        config.application_name(environment("PGAPPNAME").unwrap_or_else(|| APPLICATION.into()));
     }
     // A server that is cut off must be noticed.
     config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5)).keepalives_retries(3);

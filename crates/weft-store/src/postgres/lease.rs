@@ -16,6 +16,14 @@ use std::time::Duration;
 
 const WHAT: &str = "cannot hold the volume";
 
+/// Bytes that a server keeps of what its clients call themselves.
+const APPLICATION_BYTES_MAX: usize = 63;
+
+/// Ends what a daemon left behind that did not end itself: stopped in a transaction it would be waited for until the server gives up on it. An
+/// engine that cannot do this does without, and so does a role other than that daemon's.
+const END_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                               WHERE application_name = $1 AND datname = current_database() AND usename = current_user";
+
 /// How often one who waits looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -37,6 +45,13 @@ impl Holder {
 
     fn to_row(&self) -> String {
         format!("{} {} {} {}", self.host, self.pid, self.boot, self.started)
+    }
+
+    /// What the server is to call its connections for the volume in `schema`, as far as it keeps that.
+    pub(super) fn application(&self, schema: &str) -> String {
+        let mut name = format!("weft {} {} {schema}", self.pid, self.started);
+        name.truncate(APPLICATION_BYTES_MAX);
+        name
     }
 
     fn from_row(text: &str) -> Option<Holder> {
@@ -100,8 +115,16 @@ impl Lease {
             let rows = connection.query(WHAT, sql::LEASE, Vec::new())?;
             let row = rows.first().ok_or_else(|| Error::Corrupt("the lease has no row".into()))?;
             let (epoch, text, is_held) = (get::<i64>(row, 0)?, get::<String>(row, 1)?, get::<bool>(row, 2)?);
+            let was_left = get::<bool>(row, 3)?;
             let other = Holder::from_row(&text);
             if !is_held || other.as_ref().is_some_and(Holder::has_ended_here) {
+                if let Some(other) = other.filter(|_| was_left) {
+                    let _ = connection.query(
+                        WHAT,
+                        END_CONNECTIONS,
+                        vec![Box::new(other.application(&connector.address.schema))],
+                    );
+                }
                 let parameters: Vec<_> =
                     vec![Box::new(epoch) as _, Box::new(holder.to_row()) as _, Box::new(term) as _];
                 // None if somebody else was faster.

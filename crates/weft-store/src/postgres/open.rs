@@ -50,6 +50,8 @@ impl Default for OpenOptions {
 pub(super) struct Connector {
     pub(super) address: Address,
     pub(super) counts: Arc<Counts>,
+    /// What the server calls its connections, if they have a name of their own.
+    name: Option<String>,
 }
 
 impl Connector {
@@ -58,7 +60,10 @@ impl Connector {
         let runtime = runtime()?;
         let (client, driver) = tls::connect(&runtime, &self.address)?;
         let mut connection = Connection::new(runtime, client, driver, self.counts.clone());
-        let path = format!("SET search_path TO {}", self.address.schema);
+        let mut path = format!("SET search_path TO {}", self.address.schema);
+        if let Some(name) = &self.name {
+            path = format!("{path}; SET application_name = '{name}'");
+        }
         // An engine that has no such settings has others for it.
         if connection.run("cannot connect", &format!("{path}; {NOTICE_THE_END}")).is_err() {
             connection.run("cannot connect", &path)?;
@@ -67,7 +72,13 @@ impl Connector {
     }
 
     fn new(address: &Address) -> Connector {
-        Connector { address: address.clone(), counts: Arc::default() }
+        Connector { address: address.clone(), counts: Arc::default(), name: None }
+    }
+
+    /// Whose connections the next holder can tell from others, unless the user has a name for them.
+    fn of(address: &Address, holder: &Holder) -> Connector {
+        let name = (!address.names_application()).then(|| holder.application(&address.schema));
+        Connector { name, ..Connector::new(address) }
     }
 }
 
@@ -168,8 +179,9 @@ pub fn size(address: &Address) -> Result<Option<u64>> {
 /// Takes the lease of the volume at `address`, for which more connections can be had then.
 pub(super) fn hold(address: &Address, options: OpenOptions) -> Result<(Lease, Connector)> {
     let (connection, _) = look(address)?;
-    let connector = Connector::new(address);
-    Ok((Lease::take(connection, &connector, &Holder::this(), options)?, connector))
+    let holder = Holder::this();
+    let connector = Connector::of(address, &holder);
+    Ok((Lease::take(connection, &connector, &holder, options)?, connector))
 }
 
 /// Takes hold of the volume at `address`, which lasts until the store is dropped.

@@ -129,7 +129,7 @@ statements! {
     FORGET_INTENTS = "DELETE FROM intents WHERE last <= $1";
     FORGET_EPOCHS = "DELETE FROM intents WHERE epoch <> $1";
 
-    LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now() FROM lease WHERE id = 1";
+    LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now(), expires IS NOT NULL FROM lease WHERE id = 1";
     TAKE_LEASE = "UPDATE lease SET epoch = epoch + 1, holder = $2, expires = now() + $3::bigint * interval '1 millisecond' \
                   WHERE id = 1 AND epoch = $1 RETURNING epoch";
     RENEW_LEASE = "UPDATE lease SET expires = now() + $2::bigint * interval '1 millisecond' WHERE id = 1 AND epoch = $1 \
@@ -213,6 +213,8 @@ mod tests {
     /// All of these engines have the view, or the text is for one and they do without.
     const KNOWN: &[(&str, &str)] = &[
         ("check.rs", "pg_catalog.pg_tables"),
+        ("lease.rs", "pg_stat_activity"),
+        ("lease.rs", "pg_terminate_backend"),
         ("open.rs", "pg_class"),
         ("open.rs", "pg_namespace"),
         ("open.rs", "pg_total_relation_size"),

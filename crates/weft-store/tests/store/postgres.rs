@@ -244,6 +244,8 @@ fn who_lost_the_lease_can_change_nothing_and_reads_nothing() {
     let second = open(&address);
     let batch = some(&*first);
     let before = state(&*second).expect("readable");
+    let error = first.apply(&batch, Durability::Durable).expect_err("its connections were ended");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let error = first.apply(&batch, Durability::Durable).expect_err("fenced");
     assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
     assert_eq!(state(&*second).expect("readable"), before);
@@ -284,4 +286,25 @@ fn a_server_that_is_away_for_good_is_told_as_unavailable() {
     assert!([ErrorKind::Unavailable, ErrorKind::Conflict].contains(&error.kind()), "{error}");
     cluster.tell("start");
     store.apply(&batch, Durability::Durable).expect("back again");
+}
+
+/// A daemon that was stopped in the middle of a commit has rows that the next one makes, too.
+#[test]
+fn nobody_waits_for_the_transaction_of_a_daemon_that_lost_its_lease() {
+    let cluster = Cluster::shared();
+    let url = cluster.url();
+    let address = Address::parse(&url).expect("an address");
+    create(&address);
+    let first = open(&address);
+    let batch = some(&*first);
+    let mut stopped = first.begin(Durability::Durable).expect("begun");
+    stopped.put_blocks(batch.blocks.clone()).expect("put");
+    // It sends what it has with the next ones.
+    let more = Batch { blocks: Vec::new(), ..batch.clone() };
+    let schema = url.rsplit_once('=').expect("a schema").1;
+    cluster.run(&format!("UPDATE {schema}.lease SET expires = now() - interval '1 second'"));
+    let second = open(&address);
+    let error = stopped.commit(&more).expect_err("its connections were ended");
+    assert!([ErrorKind::Conflict, ErrorKind::Unavailable].contains(&error.kind()), "{error}");
+    second.apply(&batch, Durability::Durable).expect("applied");
 }

@@ -212,9 +212,12 @@ impl Vfs {
                     self.views.keeps(self, &resolved.version, 0);
                 }
                 Err(Problem::Stopped(Stopped::Failed(failure))) => {
-                    if !failure.is_lasting {
+                    if failure.is_over() {
                         // The next one who asks has it tried again.
                         self.views.forget(&resolved.version);
+                        if failure.kind == ErrorKind::TimedOut {
+                            return Ok(None);
+                        }
                     }
                     let error = failure.kind;
                     return if matches!(wanted, Wanted::Length) { Ok(Some(Rope::new())) } else { Err(error.into()) };

@@ -22,8 +22,8 @@ const DEPTH_MAX: usize = 16;
 /// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
 
-/// How long after a failure that may pass a length is not computed again.
-const RETRY: Duration = Duration::from_secs(1);
+/// How long after a failure that may pass it is not tried again what failed: to compute a length, to find a name, to read what hangs.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// Lengths that are remembered.
 const LENGTHS_MAX: usize = 1 << 16;

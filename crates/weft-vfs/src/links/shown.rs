@@ -5,20 +5,18 @@
 
 use super::Version;
 use super::folder::Seen;
+use super::resolve::RETRY;
 use super::watch::{Cause, Of};
 use crate::error::{ErrorKind, Result};
 use crate::state::State;
 use crate::stop::{Miss, Stop};
 use crate::volume::Vfs;
 use rustc_hash::FxHashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weft_store::{Ino, Kind, Name, Timestamp};
 
 /// Names that are remembered.
 const NAMES_MAX: usize = 1 << 14;
-
-/// How long after a failure to find something it is not looked for again.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// What names show in views.
 #[derive(Default)]

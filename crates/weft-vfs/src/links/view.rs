@@ -5,7 +5,7 @@
 
 use super::Version;
 use super::memo::{Key, Memo, Nameless};
-use super::resolve::Length;
+use super::resolve::{Length, RETRY};
 use super::sources::{TargetError, Targets};
 use crate::caller::{Caller, MakeNode};
 use crate::error::{ErrorKind, Result};
@@ -63,6 +63,14 @@ pub(super) struct Failure {
     pub(super) kind: ErrorKind,
     /// Whether it would fail again: what it reads is wrong, not what happened while it did.
     pub(super) is_lasting: bool,
+    at: Instant,
+}
+
+impl Failure {
+    /// Whether it is of no interest to the next one who asks: what took long to fail is not tried again at once.
+    pub(super) fn is_over(&self) -> bool {
+        !self.is_lasting && (self.kind != ErrorKind::TimedOut || self.at.elapsed() >= RETRY)
+    }
 }
 
 /// Why a view has no more to tell.
@@ -153,8 +161,9 @@ impl View {
     /// How long it is, as far as that is known; with an error behind, one byte more, so that readers come to it.
     pub(super) fn len(&self) -> Option<Length> {
         let end = self.end?;
-        let may_pass = end.error.is_some_and(|error| !error.is_lasting);
-        Some(Length { bytes: end.at + u64::from(end.error.is_some()), failed: may_pass.then(Instant::now) })
+        let passing = end.error.filter(|error| !error.is_lasting);
+        let bytes = end.at + u64::from(end.error.is_some());
+        Some(Length { bytes, failed: passing.map(|error| error.at) })
     }
 
     /// Where `len` bytes from `offset` on are, if `least` of them were computed.
@@ -259,7 +268,8 @@ pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped
     let is_data = matches!(error, RunError::Stage { source: StageError::Data(_), .. } | RunError::Before(_));
     let (network, path) = (&targets.link.network, vfs.path(targets.ino));
     say(format_args!("the network of {} failed: {error}", String::from_utf8_lossy(&path)));
-    Stopped::Failed(Failure { kind, is_lasting: is_data && !(network.is_exported() || network.has_keys()) })
+    let is_lasting = is_data && !(network.is_exported() || network.has_keys());
+    Stopped::Failed(Failure { kind, is_lasting, at: Instant::now() })
 }
 
 impl Kept {
