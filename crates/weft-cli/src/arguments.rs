@@ -34,7 +34,7 @@ pub enum Command {
     Serve(Serve),
     /// Unmount a volume, and wait until all of it is committed
     Umount(Umount),
-    /// Tell a volume's size, counts and options
+    /// Tell a volume's size, counts and options, as of its last commit
     Info(Info),
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
@@ -671,7 +671,7 @@ pub struct Umount {
 
 #[derive(Args)]
 pub struct Info {
-    /// The volume: a path (not mounted), or a postgres:// URL
+    /// The volume: a path or a postgres:// URL, or the directory where it is mounted
     pub volume: PathBuf,
     /// As JSON
     #[arg(long)]

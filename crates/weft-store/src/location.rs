@@ -69,10 +69,10 @@ impl Location {
         })
     }
 
-    /// What a volume says of itself. One in files must be held by nobody.
+    /// What a volume says of itself, held or not: as of its last commit.
     pub fn header(&self) -> Result<Header> {
         match self {
-            Location::Files(path) => sqlite::open(path)?.store.header(),
+            Location::Files(path) => sqlite::header(path),
             Location::Postgres(address) => postgres::header(address),
         }
     }

@@ -28,7 +28,7 @@ pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;
 pub use layout::Layout;
-pub use open::{Volume, create, open};
+pub use open::{Volume, create, header, open};
 pub use scrub::scrub;
 
 use crate::Name;

@@ -1,22 +1,16 @@
 //! `weft info`.
 
+use super::mounted::volume_at;
 use crate::arguments::Info;
 use crate::size::show;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::process::ExitCode;
-use weft_store::{BlockHome, Error, Header, Location, postgres, sqlite};
+use weft_store::{BlockHome, Header, Location, postgres, sqlite};
 
 /// Tells what a volume is.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
-    let location = Location::parse(&arguments.volume)?;
-    let header = match location.header() {
-        Err(Error::Locked(_)) => {
-            bail!(
-                "{location} is in use by another process; if it is mounted, ask at its mount point: weft stats DIRECTORY"
-            )
-        }
-        header => header.with_context(|| format!("cannot open volume {location}"))?,
-    };
+    let location = Location::parse(&volume_at(&arguments.volume))?;
+    let header = location.header().with_context(|| format!("cannot open volume {location}"))?;
     let on_disk = match &location {
         Location::Files(path) => Some(space_taken(&sqlite::Layout::find(path)?)),
         Location::Postgres(address) => postgres::size(address)?,

@@ -163,9 +163,19 @@ pub(super) fn connect(database: &Path, cache_mib: u32) -> Result<Connection> {
 
 /// A connection that only reads, beside whoever holds the volume.
 pub(super) fn connect_beside(layout: &Layout) -> Result<Connection> {
+    // Readers have marks in a file beside it; without the permission to write SQLite would complain of those.
+    let database = &layout.database;
+    OpenOptions::new().read(true).write(true).open(database).map_err(io("cannot open", database))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(&layout.database, flags)
         .map_err(|source| Error::Sqlite { what: "cannot open the database", source })
+}
+
+/// What a volume says of itself, held or not: as of its last commit. Errors as of [`open`], but for `Locked`.
+pub fn header(path: &Path) -> Result<Header> {
+    let layout = Layout::find(path)?;
+    check_file(&layout)?;
+    read_header(&connect_beside(&layout)?)
 }
 
 /// Opens the volume at `path` and holds it. Errors: `Locked`, `Unusable` (no such path, not a volume, newer
