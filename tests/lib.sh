@@ -90,6 +90,8 @@ tell_server() {
     echo "$1" >&9 && read -r -t 120 said <&8 && [ "$said" = "$1" ]
 }
 
+[ "$engine" = files ] || needs psql
+
 # new_volume: $volume is one that is not there yet.
 new_volume() {
     schemas=$((schemas + 1))

@@ -48,7 +48,8 @@ impl<'a> Arguments<'a> {
                     continue;
                 }
                 if !values.contains(option) {
-                    let message = format!("{} has no option -{option}", call.name.text);
+                    let name = &call.name.text;
+                    let message = format!("{name} has no option -{option} ('weft stages {name}' tells what it has)");
                     return Err(NetworkError::new(message, word.at + 1 + at));
                 }
                 let rest = &options[at + option.len_utf8()..];
@@ -150,7 +151,7 @@ mod tests {
             });
             read.unwrap_err().to_string()
         };
-        assert_eq!(error("x -ab one"), "x has no option -b, at byte 4");
+        assert_eq!(error("x -ab one"), "x has no option -b ('weft stages x' tells what it has), at byte 4");
         assert_eq!(error("x one -n"), "-n needs a value, at byte 7");
         assert_eq!(error("x -n five one"), "'five' is not a number, at byte 5");
         assert_eq!(error("x -a"), "x needs a thing, at byte 4");

@@ -1,6 +1,7 @@
 //! All native stages, with what they do in words.
 
 use crate::exported::{command, library, wasm};
+use crate::hints::instead_of;
 use crate::language::{Call, NetworkError};
 use crate::stage::Stage;
 use crate::stages::{
@@ -347,7 +348,8 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 
 pub(crate) fn build(call: &Call) -> Result<Stage, NetworkError> {
     let unknown = || {
-        let message = format!("there is no stage '{}' ('weft stages' lists them)", call.name.text);
+        let name = &call.name.text;
+        let message = format!("there is no stage '{name}' ({})", instead_of(name));
         NetworkError::new(message, call.name.at)
     };
     (find(&call.name.text).ok_or_else(unknown)?.build)(call)

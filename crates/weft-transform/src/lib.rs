@@ -13,6 +13,7 @@ pub mod expand;
 mod exported;
 mod flow;
 mod fork;
+mod hints;
 mod joins;
 mod keys;
 mod language;

@@ -466,7 +466,7 @@ proptest! {
 #[test]
 fn networks_that_make_no_sense_are_refused_with_the_place() {
     let error = |text: &str| Network::parse(text).expect_err("refused").to_string();
-    assert_eq!(error("cat"), "there is no stage 'cat' ('weft stages' lists them), at byte 0");
+    assert_eq!(error("cat"), "there is no stage 'cat' ('identity' does that), at byte 0");
     assert_eq!(error("zstd | grep x"), "grep works on text, and what it gets is compressed, at byte 7");
     assert_eq!(
         error("csv-json | xz | json-select .a"),
@@ -485,7 +485,10 @@ fn networks_that_make_no_sense_are_refused_with_the_place() {
     assert_eq!(error("zstd -20"), "zstd has levels from 1 to 19, at byte 5");
     assert_eq!(error("cut"), "give fields (-f LIST) or bytes (-b LIST), at byte 0");
     assert_eq!(error("tr z-a x"), "'z-a': a range goes upwards, at byte 3");
-    assert_eq!(error("merge(a)"), "there is no stage 'a' ('weft stages' lists them), at byte 6");
+    assert_eq!(
+        error("merge(a)"),
+        "there is no stage 'a' ('weft stages' lists them, and exec runs any command), at byte 6"
+    );
     assert_eq!(error("merge(upper, gzip)"), "merge works on text, and what it gets is compressed, at byte 0");
     assert_eq!(error("upper(sort)"), "'upper' joins nothing: concat, interleave, merge and zip do, at byte 0");
     assert_eq!(error("tee(sort, wc) | sort"), "'sort' joins nothing: concat, interleave, merge and zip do, at byte 16");

@@ -54,6 +54,8 @@ pub(crate) struct State {
     /// The last operation in the intent log or in a durable commit: not before `durable`, and beyond it while the
     /// log is synced.
     pub(crate) logged: OpNo,
+    /// The inode that was read from the store last.
+    pub(crate) last_missed: Ino,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
     /// Whose links may run code of their own.
@@ -110,6 +112,7 @@ impl State {
             committed: counters.op,
             durable: counters.op,
             logged: counters.op,
+            last_missed: Ino(0),
             finished: 0,
             exported: options.exported,
             keys_of: options.keys.as_ref().map(|keys| keys.uid),

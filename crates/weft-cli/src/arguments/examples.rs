@@ -5,17 +5,17 @@ Examples:
     weft init photos.weft
     weft init --blocks database notes.weft
     weft init --block-size 16K --size-max 100G databases.weft
-    weft init postgres:///files?schema=photos";
+    weft init 'postgres:///files?schema=photos'";
 
 pub const MOUNT: &str = "\
 Examples:
     weft mount photos.weft /mnt/photos
     weft mount --read-only --foreground photos.weft /mnt/photos
-    weft mount --wait 60 postgres:///files?schema=photos /mnt/photos
+    weft mount --wait 60 'postgres:///files?schema=photos' /mnt/photos
     mount -t fuse.weft /srv/photos.weft /mnt/photos
 
 In /etc/fstab:
-    /srv/photos.weft  /mnt/photos  fuse.weft  defaults,_netdev  0  0";
+    /srv/photos.weft  /mnt/photos  fuse.weft  noatime,nofail  0  0";
 
 pub const SERVE: &str = "\
 Examples:

@@ -137,17 +137,30 @@ pub fn remove(address: &Address) -> Result<()> {
     connection.run("cannot remove the volume", &format!("DROP SCHEMA {} CASCADE", address.schema))
 }
 
+fn has_code(error: &Error, code: &SqlState) -> bool {
+    matches!(error, Error::Postgres { source, .. } if source.code() == Some(code))
+}
+
+/// Why no volume is seen at `address`. A schema that the role may not use is passed over, as if it were not there, until it is named.
+fn absent(address: &Address, connection: &mut Connection) -> Error {
+    let schema = &address.schema;
+    let named = connection.run("cannot look for a volume", &format!("SELECT 1 FROM {schema}.volume"));
+    if named.is_err_and(|error| has_code(&error, &SqlState::INSUFFICIENT_PRIVILEGE)) {
+        return Error::Unusable(format!(
+            "the role has no rights in schema '{schema}' of {address}; docs/operations.md lists what to grant"
+        ));
+    }
+    Error::Unusable(format!("there is no volume in schema '{schema}' of {address}; make one with 'weft init'"))
+}
+
 /// Connects to the volume at `address`, which somebody else may hold, and reads its header.
 pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
     let mut connection = Connector::new(address).connect()?;
-    let absent = |error: Error| match &error {
-        Error::Postgres { source, .. } if source.code() == Some(&SqlState::UNDEFINED_TABLE) => Error::Unusable(
-            format!("there is no volume in schema '{}' of {address}; make one with 'weft init'", address.schema),
-        ),
-        _ => error,
-    };
     // Alone: another format may lack what else there is to read.
-    let format = read::format(&mut connection).map_err(absent)?;
+    let format = match read::format(&mut connection) {
+        Err(error) if has_code(&error, &SqlState::UNDEFINED_TABLE) => return Err(absent(address, &mut connection)),
+        format => format?,
+    };
     if format != FORMAT {
         return Err(Error::Unusable(format!(
             "{address} has format {format}, this program reads {FORMAT}; use the weft that made it, or a newer one"

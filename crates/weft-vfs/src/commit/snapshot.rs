@@ -154,6 +154,8 @@ impl State {
                 }
             }
         }
+        self.names.owe(snapshot.names.len());
+        self.inodes.owe(snapshot.inodes.len());
         self.evict();
     }
 

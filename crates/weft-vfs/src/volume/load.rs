@@ -15,6 +15,9 @@ use weft_store::{BlockRef, Cookie, Ino, InodeRow, Name, NameRow};
 /// Inodes read at once: numbers near each other were made together and are used together.
 const INODES_READ: usize = 128;
 
+/// The same, when the one that is missing is not near the one that was missing before.
+const INODES_READ_APART: usize = 16;
+
 /// Entries of a directory that are read when one of them is looked for, at most.
 const NAMES_READ: usize = 64;
 
@@ -69,15 +72,18 @@ impl Vfs {
 
     fn load_inodes(&self, ino: Ino) -> Result<()> {
         let mut found = false;
+        let last = std::mem::replace(&mut self.state.lock().last_missed, ino);
+        let is_near = ino.0.wrapping_sub(last.0) <= 2 * INODES_READ as u64;
+        let count = if is_near { INODES_READ } else { INODES_READ_APART };
         self.reading(
             || {
-                let rows = self.store.inodes(ino, INODES_READ)?;
+                let rows = self.store.inodes(ino, count)?;
                 found = rows.first().is_some_and(|row| row.ino == ino);
                 Ok(rows)
             },
             |state, rows| {
                 for row in rows {
-                    state.learn_inode(row);
+                    state.learn_inode(row, ino);
                 }
                 state.inode_misses += 1;
             },
@@ -99,13 +105,17 @@ impl Vfs {
 }
 
 impl State {
-    fn learn_inode(&mut self, row: InodeRow) {
-        if self.inodes.peek(&row.ino).is_none() {
-            if row.nlink == 0 {
-                self.orphans.insert(row.ino);
-            }
-            self.inodes.insert(row.ino, Box::new(Inode::loaded(row)));
+    /// Takes in a row that came with that of `wanted`.
+    fn learn_inode(&mut self, row: InodeRow, wanted: Ino) {
+        let ino = row.ino;
+        if self.inodes.peek(&ino).is_some() {
+            return;
         }
+        if row.nlink == 0 {
+            self.orphans.insert(ino);
+        }
+        let inode = Box::new(Inode::loaded(row));
+        if ino == wanted { self.inodes.insert(ino, inode) } else { self.inodes.insert_unused(ino, inode) }
     }
 
     fn learn_name(&mut self, parent: Ino, name: &Name, row: Option<NameRow>) {
