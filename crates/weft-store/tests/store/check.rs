@@ -91,6 +91,16 @@ fn a_volume_in_order_has_no_findings_but_its_orphan() {
 }
 
 #[test]
+fn a_file_as_long_as_any_may_be_is_in_order() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = new_volume(&directory, home);
+        sample::fill_longest(&*open(&path).expect("opened").store);
+        assert_eq!(damage(&look(&path, Repair::No)), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn wrong_counts_are_set_right() {
     breaks(
         "UPDATE volume SET inodes_used = 1, next_block = 1",

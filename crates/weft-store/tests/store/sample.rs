@@ -76,6 +76,19 @@ pub fn fill_large(store: &dyn Store) {
     store.apply(&sample.finish(), Durability::Durable).expect("applied");
 }
 
+/// Fills the new volume in `store` with a file as long as any may be, whose last block holds data.
+pub fn fill_longest(store: &dyn Store) {
+    let mut sample = Sample { batch: Batch::default(), inodes: BTreeMap::new() };
+    let header = store.header().expect("readable");
+    sample.batch.commit = header.commit.next();
+    sample.batch.counters = Counters { next_id: 100, op: OpNo(1), ..header.counters };
+    sample.inodes.insert(1, InodeRow::new_root(0, 0, Timestamp(0)));
+    sample.make(SPARSE, Kind::File, 1, b"longest");
+    let size = i64::MAX.unsigned_abs();
+    sample.blocks(SPARSE, &[(size / BLOCK, 65535)], size);
+    store.apply(&sample.finish(), Durability::Durable).expect("applied");
+}
+
 impl Sample {
     fn inode(&mut self, ino: u64) -> &mut InodeRow {
         self.inodes.get_mut(&ino).expect("made before")

@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
     rule(
         "SELECT ino, NULL, printf('block index %s is none a file can have', idx) FROM extents \
          WHERE typeof(idx) <> 'integer' OR idx < 0 \
-         OR idx >= 9223372036854775807 / (SELECT block_size FROM volume)",
+         OR idx > 9223372036854775806 / (SELECT block_size FROM volume)",
         &[],
     ),
     rule(
@@ -85,7 +85,7 @@ const SUM: &str = "
 INSERT INTO content_of
     SELECT e.ino, sum(coalesce(b.length, 0)), max(e.idx * v.block_size + coalesce(b.length, 1))
     FROM volume v CROSS JOIN extents e LEFT JOIN blocks b ON b.id = e.block
-    WHERE typeof(e.idx) = 'integer' AND e.idx >= 0 AND e.idx < 9223372036854775807 / v.block_size
+    WHERE typeof(e.idx) = 'integer' AND e.idx >= 0 AND e.idx <= 9223372036854775806 / v.block_size
     GROUP BY e.ino;
 ";
 
