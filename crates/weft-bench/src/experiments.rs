@@ -6,6 +6,7 @@ mod channels;
 mod copies;
 mod eager;
 mod files;
+mod flat;
 mod networks;
 mod stream;
 mod trees;
@@ -96,6 +97,9 @@ const ALL: &[Experiment] = &[
     data("create-eager", "files/s", None, eager::create),
     data("rewrite-eager", "closes/s", None, eager::rewrite),
     data("rewrite-kept", "closes/s", None, eager::rewrite_kept),
+    Experiment { name: "flat-create", kind: Kind::Rates { parts: flat::CREATE, run: flat::create }, counts: true },
+    Experiment { name: "flat-stat", kind: Kind::Rates { parts: flat::STAT, run: flat::stat }, counts: true },
+    Experiment { name: "flat-unlink", kind: Kind::Rates { parts: flat::UNLINK, run: flat::unlink }, counts: true },
     Experiment { name: "copy-delete", kind: Kind::Rates { parts: copies::PARTS, run: copies::run }, counts: false },
     Experiment { name: "networks", kind: Kind::Rates { parts: networks::PARTS, run: networks::run }, counts: false },
     Experiment { name: "zerocopy", kind: Kind::Rates { parts: zerocopy::PARTS, run: zerocopy::run }, counts: false },
@@ -104,8 +108,19 @@ const ALL: &[Experiment] = &[
 ];
 
 /// Those that are run only by their names.
-const APART: [&str; 8] =
-    ["bonnie", "channels", "copy-delete", "create-eager", "networks", "rewrite-eager", "rewrite-kept", "zerocopy"];
+const APART: [&str; 11] = [
+    "bonnie",
+    "channels",
+    "copy-delete",
+    "create-eager",
+    "flat-create",
+    "flat-stat",
+    "flat-unlink",
+    "networks",
+    "rewrite-eager",
+    "rewrite-kept",
+    "zerocopy",
+];
 
 /// The experiments named.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {

@@ -30,15 +30,21 @@ pub(super) const PARTS: &[(&str, &str)] = &{
     parts
 };
 
-/// Files of a page each, in thousands and twenty to a directory; one file of the size given.
+/// MiB from which on a file is written and read by a MiB. Each of the 8192 seeks reads as much; by 8 KiB, as small files are, they end
+/// before bonnie++ can time them.
+const LARGE: usize = 4096;
+
+/// Files of a page each, in thousands and in twenty directories; one file of the size given.
 pub(super) fn run(place: &Place, scale: &Scale) -> Result<Vec<f64>> {
     let directory = place.fresh("bonnie")?;
     // More memory is told than used: it would refuse a file that the page cache can hold.
     let ram = (scale.size / 4).max(1);
     let thousands = scale.count.div_ceil(1024).max(1);
+    let chunk = if scale.size < LARGE { "8k" } else { "1024k" };
     let output = Command::new("bonnie++")
         .args(["-q", "-f", "-u", "root", "-D"])
-        .args(["-s", &scale.size.to_string(), "-r", &ram.to_string(), "-n", &format!("{thousands}:4096:4096:20")])
+        .args(["-s", &format!("{}:{chunk}", scale.size), "-r", &ram.to_string()])
+        .args(["-n", &format!("{thousands}:4096:4096:20")])
         .arg("-d")
         .arg(&directory)
         .output()
