@@ -25,7 +25,7 @@ pub(crate) fn recount(count: &mut u64, more: u64, less: u64) {
 }
 
 /// What a changed row takes in memory and in a commit, about.
-pub(crate) const ROW_BYTES: u64 = 256;
+pub(crate) const ROW_BYTES: u64 = 512;
 
 /// The state.
 pub(crate) struct State {
@@ -300,6 +300,7 @@ impl State {
         recount(&mut self.counters.bytes_used, 0, allocated);
         if stored {
             self.touch(ino);
+            self.inodes.reweigh(&ino);
         } else {
             self.inodes.remove(&ino);
         }

@@ -1,6 +1,6 @@
 //! One commit: blocks as they come, then the rows that name them, in one transaction of the server.
 //!
-//! Nothing but blocks is sent before the end; then all rows go out together and cost one round trip. If the connection breaks on the way
+//! Nothing but blocks, and of small files more than go at once, is sent before the end; then all rows go out together and cost one round trip. If the connection breaks on the way
 //! nobody knows whether the server has committed: it is asked as soon as it can be reached again.
 
 use super::PostgresStore;
@@ -411,16 +411,18 @@ impl<'a> PostgresTransaction<'a> {
         let commit = CommitRow { number: batch.commit, time: batch.time, op: batch.counters.op, root, previous };
         let mut calls = own_calls;
         self.kept.clear();
+        self.is_begun = true;
+        let connection = self.writer.connection();
+        calls.extend(write::contents(batch, &pending, |calls| connection.query_all(WHAT, calls).map(|_| ()))?);
         if !new_rows.is_empty() {
             calls.push(write::put_blocks(&new_rows));
         }
         let extents = Extents { removed: &replaced, put: &put, references: &counted.references };
-        calls.extend(write::rows(batch, &pending, &extents, writer.fresh));
+        calls.extend(write::rows(batch, &pending, &extents, self.writer.fresh));
         if self.store.has_intents.swap(false, Ordering::Relaxed) {
             calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
         }
-        calls.extend(write::end(batch, &commit, writer.epoch, COMMITS_KEPT));
-        self.is_begun = true;
+        calls.extend(write::end(batch, &commit, self.writer.epoch, COMMITS_KEPT));
         match self.writer.connection().query_all(WHAT, &calls) {
             Ok(_) => self.is_begun = false,
             Err(error) => self.settle(error, &commit)?,

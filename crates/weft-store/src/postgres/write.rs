@@ -1,10 +1,11 @@
-//! The statements of a commit: each kind of change as one, with an array for each column.
+//! The statements of a commit: each kind of change as one, with an array for each column; much content as several.
 
 use super::connection::{Call, Parameter};
 use super::digests::Pending;
 use super::read::int;
 use super::statements as sql;
-use crate::batch::{Batch, InodeChange, NameChange};
+use crate::batch::{Batch, InodeChange, NameChange, XattrChange};
+use crate::error::Result;
 use crate::row::{BlockId, CommitRow, Ino, InodeRow, Place};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,6 +34,27 @@ where
     Vec<V>: tokio_postgres::types::ToSql + Sync + Send + 'static,
 {
     Box::new(rows.iter().map(value).collect::<Vec<V>>())
+}
+
+/// Bytes of content that go out together. All of a commit at once would lie in memory several times: as it is, as parameters, as messages.
+const CONTENT_MAX: usize = 4 << 20;
+
+/// Cuts `rows` before more than [`CONTENT_MAX`] bytes come together; tells how many do.
+fn parts<T>(mut rows: &[T], content: impl Fn(&T) -> usize) -> Vec<(&[T], usize)> {
+    let mut parts = Vec::new();
+    while let Some(first) = rows.first() {
+        let (mut count, mut bytes) = (1, content(first));
+        while let Some(more) = rows.get(count).map(&content)
+            && bytes + more <= CONTENT_MAX
+        {
+            count += 1;
+            bytes += more;
+        }
+        let (part, rest) = rows.split_at(count);
+        parts.push((part, bytes));
+        rows = rest;
+    }
+    parts
 }
 
 /// Puts inodes, with their digests.
@@ -79,14 +101,49 @@ pub(super) fn put_blocks(rows: &[BlockRow]) -> Call {
     )
 }
 
-/// Everything of `batch` but its blocks, with what `pending` says of digests.
+/// Puts the inodes and attributes of `batch`, with what `pending` says of digests. What is too much for once goes to `send`; the last of it is
+/// given back.
+pub(super) fn contents(
+    batch: &Batch,
+    pending: &Pending,
+    mut send: impl FnMut(&[Call]) -> Result<()>,
+) -> Result<Vec<Call>> {
+    let (mut calls, mut bytes) = (Vec::new(), 0);
+    let mut add = |call: Call, more: usize| {
+        bytes += more;
+        if bytes > CONTENT_MAX {
+            send(&std::mem::take(&mut calls))?;
+            bytes = more;
+        }
+        calls.push(call);
+        Ok(())
+    };
+    let digest = |ino: Ino| pending.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest);
+    let rows = batch.inodes.iter().filter_map(|change| match change {
+        InodeChange::Put(row) => Some((row, digest(row.ino))),
+        InodeChange::Remove(_) => None,
+    });
+    let mut inodes = rows.collect::<Vec<_>>();
+    inodes.sort_unstable_by_key(|(row, _)| row.ino);
+    let inline = |(row, _): &(&InodeRow, _)| row.inline.as_ref().map_or(0, |content| content.len());
+    for (part, bytes) in parts(&inodes, inline) {
+        add(put_inodes(part, batch.commit.0), bytes)?;
+    }
+    let xattrs = batch.xattrs.iter().filter(|change| change.value.is_some()).collect::<Vec<_>>();
+    for (part, bytes) in parts(&xattrs, |change| change.value.as_ref().map_or(0, Vec::len)) {
+        add(put_xattrs(part, batch.commit.0), bytes)?;
+    }
+    Ok(calls)
+}
+
+/// The rest of `batch` but its blocks.
 pub(super) fn rows(batch: &Batch, pending: &Pending, extents: &Extents<'_>, fresh: Ino) -> Vec<Call> {
     let mut calls = Vec::new();
     extents.calls(batch, &mut calls);
-    inodes(batch, pending, fresh, &mut calls);
+    removed_inodes(batch, fresh, &mut calls);
     names(batch, pending, fresh, &mut calls);
     digests(pending, &mut calls);
-    xattrs(batch, &mut calls);
+    removed_xattrs(batch, &mut calls);
     calls
 }
 
@@ -138,24 +195,16 @@ impl Extents<'_> {
     }
 }
 
-fn inodes(batch: &Batch, pending: &Pending, fresh: Ino, calls: &mut Vec<Call>) {
-    let digest = |ino: Ino| pending.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest);
-    let (mut removed, mut put) = (Vec::new(), Vec::new());
-    for change in &batch.inodes {
-        match change {
-            // What never was there needs no removing.
-            InodeChange::Remove(ino) if *ino < fresh => removed.push(int(ino.0)),
-            InodeChange::Remove(_) => {}
-            InodeChange::Put(row) => put.push((row, digest(row.ino))),
-        }
-    }
+fn removed_inodes(batch: &Batch, fresh: Ino, calls: &mut Vec<Call>) {
+    let removed = batch.inodes.iter().filter_map(|change| match change {
+        // What never was there needs no removing.
+        InodeChange::Remove(ino) if *ino < fresh => Some(int(ino.0)),
+        InodeChange::Remove(_) | InodeChange::Put(_) => None,
+    });
+    let removed = removed.collect::<Vec<_>>();
     if !removed.is_empty() {
         calls.push(Call::new(sql::REMOVE_INODES, vec![Box::new(removed.clone())]));
         calls.push(Call::new(sql::REMOVE_XATTRS_OF, vec![Box::new(removed)]));
-    }
-    if !put.is_empty() {
-        put.sort_unstable_by_key(|(row, _)| row.ino);
-        calls.push(put_inodes(&put, batch.commit.0));
     }
 }
 
@@ -262,23 +311,24 @@ fn nodes(pending: &Pending, calls: &mut Vec<Call>) {
     }
 }
 
-fn xattrs(batch: &Batch, calls: &mut Vec<Call>) {
-    let (put, removed): (Vec<_>, Vec<_>) = batch.xattrs.iter().partition(|change| change.value.is_some());
+fn put_xattrs(changes: &[&XattrChange], commit: u64) -> Call {
+    let columns = vec![
+        column(changes, |change| int(change.ino.0)),
+        column(changes, |change| change.name.as_bytes().to_vec()),
+        column(changes, |change| change.value.clone()),
+        column(changes, |_| int(commit)),
+    ];
+    Call::new(sql::PUT_XATTRS, columns)
+}
+
+fn removed_xattrs(batch: &Batch, calls: &mut Vec<Call>) {
+    let removed = batch.xattrs.iter().filter(|change| change.value.is_none()).collect::<Vec<_>>();
     if !removed.is_empty() {
         let columns = vec![
             column(&removed, |change| int(change.ino.0)),
             column(&removed, |change| change.name.as_bytes().to_vec()),
         ];
         calls.push(Call::new(sql::REMOVE_XATTRS, columns));
-    }
-    if !put.is_empty() {
-        let columns = vec![
-            column(&put, |change| int(change.ino.0)),
-            column(&put, |change| change.name.as_bytes().to_vec()),
-            column(&put, |change| change.value.clone()),
-            column(&put, |_| int(batch.commit.0)),
-        ];
-        calls.push(Call::new(sql::PUT_XATTRS, columns));
     }
 }
 
@@ -317,5 +367,22 @@ pub(super) fn home(place: Place, id: BlockId) -> Option<Home> {
     match place {
         Place::File(owner) | Place::Own(owner) => Some((owner, id)),
         Place::Database | Place::Segment { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CONTENT_MAX, parts};
+
+    #[test]
+    fn rows_are_cut_before_too_much_comes_together() {
+        let rows = [1, CONTENT_MAX - 1, 1, 2 * CONTENT_MAX, 0, CONTENT_MAX];
+        let parts = parts(&rows, |bytes| *bytes);
+        assert_eq!(parts.iter().map(|(rows, _)| rows.len()).collect::<Vec<_>>(), [2, 1, 1, 2]);
+        assert_eq!(
+            parts.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(),
+            [CONTENT_MAX, 1, 2 * CONTENT_MAX, CONTENT_MAX]
+        );
+        assert!(super::parts(&[], |bytes: &usize| *bytes).is_empty());
     }
 }
