@@ -15,6 +15,10 @@ use helper::Helper;
 use std::process::ExitCode;
 use weft_transform::worker;
 
+/// The system's allocator keeps what threads have freed in an arena of each.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
     if let Some(code) = worker::run_if_asked(&words) {
