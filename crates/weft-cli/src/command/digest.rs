@@ -183,7 +183,10 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
     if arguments.json {
         println!("{:#}", Value::from(values));
     }
-    for (count, what) in [(wrong, "have another digest"), (unreadable, "could not be read")] {
+    for (count, what) in [
+        (wrong, if wrong == 1 { "has another digest" } else { "have another digest" }),
+        (unreadable, "could not be read"),
+    ] {
         if count > 0 {
             progress.say(&format!("weft: {count} of the listed {what}"));
         }

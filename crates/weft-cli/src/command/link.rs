@@ -114,7 +114,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     }
     for target in targets {
         let path = resolved(Path::new(target))?;
-        std::fs::symlink_metadata(&path).with_context(|| format!("there is no {}", target.display()))?;
+        std::fs::symlink_metadata(&path).with_context(|| format!("cannot look at {}", target.display()))?;
         match mounted::in_volume(&path) {
             Some((path, at)) if at == device => wanted.targets.push(path.as_os_str().as_bytes().to_vec()),
             _ => bail!("{} is not in the same volume", target.display()),
