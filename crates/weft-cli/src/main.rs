@@ -19,6 +19,12 @@ use weft_transform::worker;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// What is free goes back within a second, also where no thread frees anything more (jemalloc(3), "TUNING").
+///
+/// SAFETY: jemalloc reads a symbol of this name as a `const char *`; a reference to an array is a pointer, and the text ends with a NUL.
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static ALLOCATOR_OPTIONS: &[u8; 60] = b"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
+
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
     if let Some(code) = worker::run_if_asked(&words) {
