@@ -7,9 +7,38 @@ use anyhow::{Result, ensure};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::ffi::CString;
+use std::path::Path;
 use std::process::Command;
 
 const DATA: [u8; 4096] = [0x5a; 4096];
+
+/// Names of files.
+pub(super) fn names(count: usize) -> Result<Vec<CString>> {
+    Ok((0..count).map(|i| CString::new(format!("file{i:07}"))).collect::<Result<_, _>>()?)
+}
+
+pub(super) fn open_directory(path: &Path) -> Result<OwnedFd> {
+    Ok(rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)
+}
+
+pub(super) fn make(directory: &OwnedFd, name: &CString, data: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o644))?;
+    if !data.is_empty() {
+        ensure!(rustix::io::write(&file, data)? == data.len(), "a short write");
+    }
+    Ok(())
+}
+
+/// Looks at an empty file.
+pub(super) fn look(directory: &OwnedFd, name: &CString) -> Result<()> {
+    ensure!(rustix::fs::statat(directory, name, AtFlags::empty())?.st_size == 0, "size is wrong");
+    Ok(())
+}
+
+pub(super) fn remove(directory: &OwnedFd, name: &CString) -> Result<()> {
+    Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
+}
 
 /// A directory of `count` names, opened.
 struct Directory {
@@ -20,24 +49,13 @@ struct Directory {
 impl Directory {
     fn fresh(place: &Place, count: usize) -> Result<Directory> {
         let path = place.fresh("files")?;
-        let fd = rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        let names = (0..count).map(|i| CString::new(format!("file{i:07}"))).collect::<Result<_, _>>()?;
-        Ok(Directory { fd, names })
+        Ok(Directory { fd: open_directory(&path)?, names: names(count)? })
     }
 
     fn filled(place: &Place, count: usize, data: &[u8]) -> Result<Directory> {
         let directory = Directory::fresh(place, count)?;
-        directory.names.iter().try_for_each(|name| directory.make(name, data))?;
+        directory.names.iter().try_for_each(|name| make(&directory.fd, name, data))?;
         Ok(directory)
-    }
-
-    fn make(&self, name: &CString, data: &[u8]) -> Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(0o644))?;
-        if !data.is_empty() {
-            ensure!(rustix::io::write(&file, data)? == data.len(), "a short write");
-        }
-        Ok(())
     }
 
     /// Calls a second of `call` on each name.
@@ -49,7 +67,7 @@ impl Directory {
 
 pub(super) fn create(place: &Place, scale: &Scale) -> Result<f64> {
     let directory = Directory::fresh(place, scale.count)?;
-    let rate = directory.rate(|name| directory.make(name, &[]))?;
+    let rate = directory.rate(|name| make(&directory.fd, name, &[]))?;
     ensure!(std::fs::read_dir(place.work.join("files"))?.count() == scale.count, "files are missing");
     place.retire("files")?;
     Ok(rate)
@@ -57,7 +75,7 @@ pub(super) fn create(place: &Place, scale: &Scale) -> Result<f64> {
 
 pub(super) fn create_write(place: &Place, scale: &Scale) -> Result<f64> {
     let directory = Directory::fresh(place, scale.count)?;
-    let rate = directory.rate(|name| directory.make(name, &DATA))?;
+    let rate = directory.rate(|name| make(&directory.fd, name, &DATA))?;
     let last = place.work.join("files").join(format!("file{:07}", scale.count - 1));
     ensure!(std::fs::read(last)? == DATA, "content is wrong");
     place.retire("files")?;
@@ -67,8 +85,8 @@ pub(super) fn create_write(place: &Place, scale: &Scale) -> Result<f64> {
 pub(super) fn life_cycle(place: &Place, scale: &Scale) -> Result<f64> {
     let directory = Directory::fresh(place, scale.count)?;
     let rate = directory.rate(|name| {
-        directory.make(name, &DATA)?;
-        Ok(rustix::fs::unlinkat(&directory.fd, name, AtFlags::empty())?)
+        make(&directory.fd, name, &DATA)?;
+        remove(&directory.fd, name)
     })?;
     place.retire("files")?;
     Ok(rate)
@@ -76,10 +94,7 @@ pub(super) fn life_cycle(place: &Place, scale: &Scale) -> Result<f64> {
 
 pub(super) fn stat(place: &Place, scale: &Scale) -> Result<f64> {
     let directory = Directory::filled(place, scale.count, &[])?;
-    let rate = directory.rate(|name| {
-        ensure!(rustix::fs::statat(&directory.fd, name, AtFlags::empty())?.st_size == 0, "size is wrong");
-        Ok(())
-    })?;
+    let rate = directory.rate(|name| look(&directory.fd, name))?;
     place.retire("files")?;
     Ok(rate)
 }
@@ -142,7 +157,7 @@ pub(super) fn list_cold(place: &Place, scale: &Scale) -> Result<f64> {
 
 pub(super) fn unlink(place: &Place, scale: &Scale) -> Result<f64> {
     let directory = Directory::filled(place, scale.count, &[])?;
-    let rate = directory.rate(|name| Ok(rustix::fs::unlinkat(&directory.fd, name, AtFlags::empty())?))?;
+    let rate = directory.rate(|name| remove(&directory.fd, name))?;
     ensure!(std::fs::read_dir(place.work.join("files"))?.next().is_none(), "files are left");
     place.retire("files")?;
     Ok(rate)

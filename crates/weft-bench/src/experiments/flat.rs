@@ -1,12 +1,12 @@
 //! Whether rates depend on how many names a directory has: as many files in directories of a thousand names each, and all of
 //! them in one. Bursts of a thousand files end before anything is committed, and would compare other things besides.
 
+use super::files;
 use crate::place::Place;
 use crate::scale::Scale;
 use crate::timing::time;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::ffi::CString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,13 +29,12 @@ impl Spread {
     fn fresh(place: &Place, name: &str, count: usize, each: usize) -> Result<Spread> {
         let path = place.fresh(name)?;
         (0..count.div_ceil(each)).try_for_each(|i| std::fs::create_dir(path.join(i.to_string())))?;
-        let names = (0..count).map(|i| CString::new(format!("file{i:07}"))).collect::<Result<_, _>>()?;
-        Ok(Spread { path, names, each })
+        Ok(Spread { path, names: files::names(count)?, each })
     }
 
     fn filled(place: &Place, name: &str, count: usize, each: usize) -> Result<Spread> {
         let spread = Spread::fresh(place, name, count, each)?;
-        spread.time(make)?;
+        spread.time(make_empty)?;
         Ok(spread)
     }
 
@@ -43,8 +42,7 @@ impl Spread {
     fn time(&self, mut call: impl FnMut(&OwnedFd, &CString) -> Result<()>) -> Result<Duration> {
         time(|| {
             self.names.chunks(self.each).enumerate().try_for_each(|(i, names)| {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                let directory = rustix::fs::openat(CWD, self.path.join(i.to_string()), flags, Mode::empty())?;
+                let directory = files::open_directory(&self.path.join(i.to_string()))?;
                 names.iter().try_for_each(|name| call(&directory, name))
             })
         })
@@ -55,19 +53,8 @@ impl Spread {
     }
 }
 
-fn make(directory: &OwnedFd, name: &CString) -> Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o644))?;
-    Ok(())
-}
-
-fn stat_one(directory: &OwnedFd, name: &CString) -> Result<()> {
-    ensure!(rustix::fs::statat(directory, name, AtFlags::empty())?.st_size == 0, "size is wrong");
-    Ok(())
-}
-
-fn unlink_one(directory: &OwnedFd, name: &CString) -> Result<()> {
-    Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
+fn make_empty(directory: &OwnedFd, name: &CString) -> Result<()> {
+    files::make(directory, name, &[])
 }
 
 /// `rate` of the files in small directories, and of those in one.
@@ -79,13 +66,13 @@ fn both(place: &Place, scale: &Scale, rate: impl Fn(&str, usize) -> Result<f64>)
 }
 
 pub(super) fn create(place: &Place, scale: &Scale) -> Result<Vec<f64>> {
-    both(place, scale, |name, each| Spread::fresh(place, name, scale.count, each)?.rate(make))
+    both(place, scale, |name, each| Spread::fresh(place, name, scale.count, each)?.rate(make_empty))
 }
 
 pub(super) fn stat(place: &Place, scale: &Scale) -> Result<Vec<f64>> {
-    both(place, scale, |name, each| Spread::filled(place, name, scale.count, each)?.rate(stat_one))
+    both(place, scale, |name, each| Spread::filled(place, name, scale.count, each)?.rate(files::look))
 }
 
 pub(super) fn unlink(place: &Place, scale: &Scale) -> Result<Vec<f64>> {
-    both(place, scale, |name, each| Spread::filled(place, name, scale.count, each)?.rate(unlink_one))
+    both(place, scale, |name, each| Spread::filled(place, name, scale.count, each)?.rate(files::remove))
 }

@@ -23,12 +23,8 @@ const BLOCK: u64 = 64 << 10;
 
 /// Fills the new volume in `store`.
 pub fn fill(store: &dyn Store) {
-    let mut sample = Sample { batch: Batch::default(), inodes: BTreeMap::new() };
-    let header = store.header().expect("readable");
-    sample.batch.commit = header.commit.next();
+    let mut sample = Sample::begin(store, 100);
     sample.batch.time = Timestamp(1_000_000_000);
-    sample.batch.counters = Counters { next_id: 100, op: OpNo(9), ..header.counters };
-    sample.inodes.insert(1, InodeRow::new_root(0, 0, Timestamp(0)));
     sample.make(DIRECTORY, Kind::Directory, 1, b"dir");
     sample.make(SUBDIRECTORY, Kind::Directory, DIRECTORY, b"\xff sub");
     sample.make(SMALL, Kind::File, SUBDIRECTORY, b"small");
@@ -46,8 +42,8 @@ pub fn fill(store: &dyn Store) {
     sample.inode(LARGE).has_xattrs = true;
     store.apply(&sample.finish(), Durability::Durable).expect("applied");
     // A second file shares a block of the first.
-    let mut batch = Batch { commit: header.commit.next().next(), ..Batch::default() };
-    batch.counters = store.header().expect("readable").counters;
+    let header = store.header().expect("readable");
+    let mut batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
     batch.counters.bytes_used += BLOCK;
     let block = store.extents(Ino(LARGE), 1..2).expect("readable")[0].1;
     batch.extents.push(ExtentChange::Put { ino: Ino(CLONE), index: 0, block });
@@ -62,11 +58,7 @@ pub const SPARSE: u64 = 21;
 
 /// Fills the new volume in `store` with what has branches and nodes of two levels: a directory of many names and a long file of little data.
 pub fn fill_large(store: &dyn Store) {
-    let mut sample = Sample { batch: Batch::default(), inodes: BTreeMap::new() };
-    let header = store.header().expect("readable");
-    sample.batch.commit = header.commit.next();
-    sample.batch.counters = Counters { next_id: 1000, op: OpNo(9), ..header.counters };
-    sample.inodes.insert(1, InodeRow::new_root(0, 0, Timestamp(0)));
+    let mut sample = Sample::begin(store, 1000);
     sample.make(NAMES, Kind::Directory, 1, b"names");
     sample.make(SPARSE, Kind::File, 1, b"sparse");
     sample.blocks(SPARSE, &[(0, 65536), (7, 65536), (5000, 100)], 5000 * BLOCK + 100);
@@ -78,11 +70,7 @@ pub fn fill_large(store: &dyn Store) {
 
 /// Fills the new volume in `store` with a file as long as any may be, whose last block holds data.
 pub fn fill_longest(store: &dyn Store) {
-    let mut sample = Sample { batch: Batch::default(), inodes: BTreeMap::new() };
-    let header = store.header().expect("readable");
-    sample.batch.commit = header.commit.next();
-    sample.batch.counters = Counters { next_id: 100, op: OpNo(1), ..header.counters };
-    sample.inodes.insert(1, InodeRow::new_root(0, 0, Timestamp(0)));
+    let mut sample = Sample::begin(store, 100);
     sample.make(SPARSE, Kind::File, 1, b"longest");
     let size = i64::MAX.unsigned_abs();
     sample.blocks(SPARSE, &[(size / BLOCK, 65535)], size);
@@ -90,6 +78,14 @@ pub fn fill_longest(store: &dyn Store) {
 }
 
 impl Sample {
+    /// The commit after the last of `store`, which is new: its root, and inodes below `next_id` to come.
+    fn begin(store: &dyn Store, next_id: u64) -> Sample {
+        let header = store.header().expect("readable");
+        let counters = Counters { next_id, op: OpNo(9), ..header.counters };
+        let batch = Batch { commit: header.commit.next(), counters, ..Batch::default() };
+        Sample { batch, inodes: BTreeMap::from([(1, InodeRow::new_root(0, 0, Timestamp(0)))]) }
+    }
+
     fn inode(&mut self, ino: u64) -> &mut InodeRow {
         self.inodes.get_mut(&ino).expect("made before")
     }
