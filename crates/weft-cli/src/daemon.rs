@@ -1,11 +1,26 @@
-//! Going to the background, and what signals do there.
+//! Going to the background, what signals do there, and beginning anew.
 
+mod anew;
+mod signals;
+
+use anew::Place;
+pub use anew::is_begun_anew;
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use signals::Signals;
 use std::fs::OpenOptions;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+
+/// This process, which serves something or is about to.
+#[derive(Clone)]
+pub struct Daemon {
+    signals: Arc<Signals>,
+    place: Place,
+}
 
 /// Which of the two processes this is after [`split`].
 enum Side {
@@ -24,22 +39,31 @@ struct Starting {
 /// go to its `log`, and who started it waits until it serves, and is told if it does not.
 pub fn run<T>(
     foreground: bool,
-    start: impl FnOnce() -> Result<T>,
+    start: impl FnOnce(&Daemon) -> Result<T>,
     log: impl FnOnce(&T) -> &Path,
-    serve: impl FnOnce(T, libc::sigset_t) -> Result<ExitCode>,
+    serve: impl FnOnce(T, &Daemon) -> Result<ExitCode>,
 ) -> Result<ExitCode> {
+    let place = Place::here();
+    if is_begun_anew() {
+        let daemon = Daemon { signals: Signals::take()?, place };
+        return match start(&daemon) {
+            Ok(started) => serve(started, &daemon),
+            Err(error) if anew::may_pass(&error) => Err(daemon.place.begin_anew_later()),
+            Err(error) => Err(error),
+        };
+    }
     if foreground {
-        let signals = block_signals();
-        return serve(start()?, signals);
+        let daemon = Daemon { signals: Signals::take()?, place };
+        return serve(start(&daemon)?, &daemon);
     }
     match split()? {
         Side::Front(code) => Ok(code),
         Side::Daemon(starting) => {
-            let signals = block_signals();
-            match start() {
+            let daemon = Daemon { signals: Signals::take()?, place };
+            match start(&daemon) {
                 Ok(started) => {
                     starting.succeeded(log(&started))?;
-                    serve(started, signals)
+                    serve(started, &daemon)
                 }
                 Err(error) => {
                     starting.failed(&error);
@@ -50,15 +74,34 @@ pub fn run<T>(
     }
 }
 
+impl Daemon {
+    /// From now on a signal does not end the process any more, but does what [`Daemon::on_signal`] will say.
+    pub fn hold_signals(&self) {
+        self.signals.hold();
+    }
+
+    /// What a signal that asks for an end does, one that came since [`Daemon::hold_signals`] included.
+    pub fn on_signal(&self, end: impl Fn() + Send + 'static) {
+        self.signals.on(Box::new(end));
+    }
+
+    /// Begins anew, without anything of what is in memory, and waits for the volume if need be. Gives why not if that cannot be.
+    pub fn begin_anew(&self) -> anyhow::Error {
+        self.place.begin_anew()
+    }
+}
+
 /// Splits off a daemon. Must be called before any thread is started or database opened: neither survives
 /// a fork. The front process waits until the daemon serves or fails.
 fn split() -> Result<Side> {
     let (read, write) = std::io::pipe().context("cannot make a pipe")?;
+    let front = getpid();
     // SAFETY: no other thread runs yet, so the child may do what it likes.
     match unsafe { libc::fork() } {
         -1 => bail!("cannot start the daemon: {}", std::io::Error::last_os_error()),
         0 => {
             drop(read);
+            end_with(front)?;
             close_all_but(&write);
             rustix::process::setsid().context("cannot start a session")?;
             Ok(Side::Daemon(Starting { pipe: write }))
@@ -68,6 +111,15 @@ fn split() -> Result<Side> {
             Ok(Side::Front(wait(read)))
         }
     }
+}
+
+/// Has this process told to end if `front` is ended while it waits: nobody wants what it would serve then.
+fn end_with(front: Pid) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM)).context("cannot watch who started the daemon")?;
+    if getppid() != Some(front) {
+        bail!("who started the daemon has ended");
+    }
+    Ok(())
 }
 
 /// Closes what the program was started with beyond the standard descriptors: a daemon that kept a script's lock
@@ -110,6 +162,7 @@ impl Starting {
         rustix::stdio::dup2_stdin(&null).context("cannot leave the terminal")?;
         rustix::stdio::dup2_stdout(&messages).context("cannot leave the terminal")?;
         rustix::stdio::dup2_stderr(&messages).context("cannot leave the terminal")?;
+        set_parent_process_death_signal(None).context("cannot leave who started the daemon")?;
         self.pipe.write_all(b"ok").context("cannot tell that the daemon serves")
     }
 
@@ -118,26 +171,4 @@ impl Starting {
         // If nobody waits any more, nobody is to be told.
         let _ = self.pipe.write_all(crate::command::one_line(error).as_bytes());
     }
-}
-
-/// Blocks SIGTERM, SIGINT and SIGHUP for this thread and those it starts; they are then awaited by
-/// [`await_signal`]. Must be called before threads are started.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: an all-zero sigset_t is valid for sigemptyset to fill in, and the pointers are to locals.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-            libc::sigaddset(&raw mut set, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        set
-    }
-}
-
-/// Waits for one of the blocked signals.
-pub fn await_signal(set: &libc::sigset_t) {
-    let mut signal = 0;
-    // SAFETY: both pointers are valid for the call.
-    unsafe { libc::sigwait(std::ptr::from_ref(set), &raw mut signal) };
 }

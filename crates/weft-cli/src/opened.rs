@@ -1,5 +1,7 @@
 //! A volume opened for operations, and let go of again.
 
+use crate::command;
+use crate::daemon::Daemon;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
-use weft_store::{Location, Store};
+use weft_store::{ErrorKind, Location, Store};
 use weft_vfs::{Options, SystemClock, Vfs, say};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
@@ -52,14 +54,15 @@ impl Opened {
         }
     }
 
-    /// Ends the daemon once another one has its volume. What it serves stays, dead: whoever uses it is told, and neither reads what is
-    /// not true any more nor writes into a directory below a mount.
-    pub fn end_when_lost(&self) -> Result<()> {
+    /// Leaves the volume once it is another daemon's, or not what this one committed any more. What is served stays, dead: whoever uses it is
+    /// told, and neither reads what is not true any more nor writes into a directory below a mount. If another daemon took it, this one begins
+    /// anew and waits for it; else a person must look.
+    pub fn leave_when_lost(&self, daemon: &Daemon) -> Result<()> {
         if self.layout.is_some() {
             return Ok(());
         }
         // The volume is let go of when serving ends, whatever this thread does.
-        let (store, vfs) = (Arc::downgrade(&self.store), Arc::downgrade(&self.vfs));
+        let (store, vfs, daemon) = (Arc::downgrade(&self.store), Arc::downgrade(&self.vfs), daemon.clone());
         let watch = move || {
             let why = loop {
                 let Some(held) = store.upgrade() else { return };
@@ -72,6 +75,11 @@ impl Opened {
             };
             let left = vfs.upgrade().map_or(0, |vfs| vfs.stats().dirty_bytes);
             say(format_args!("{why}; {left} bytes of changes in memory could not be committed and are lost"));
+            if why.kind() == ErrorKind::Locked {
+                say(format_args!("waiting to have it again; unmounting or ending this process ends that"));
+                let error = daemon.begin_anew();
+                say(format_args!("{}", command::one_line(&error)));
+            }
             std::process::exit(1);
         };
         std::thread::Builder::new().name("weft-held".into()).spawn(watch)?;

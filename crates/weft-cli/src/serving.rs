@@ -2,6 +2,7 @@
 
 use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
+use crate::daemon::is_begun_anew;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -54,7 +55,8 @@ impl Open {
     pub fn hold(&self) -> OpenOptions {
         OpenOptions {
             lease: Duration::from_secs(self.lease),
-            wait: Duration::from_secs(self.wait),
+            // Who had it before has programs that wait for it, too.
+            wait: if is_begun_anew() { Duration::MAX } else { Duration::from_secs(self.wait) },
             patience: Duration::from_secs(self.patience),
         }
     }

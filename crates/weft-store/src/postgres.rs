@@ -65,7 +65,7 @@ pub struct PostgresStore {
     zeros: Arc<ZeroValues>,
     ahead: Ahead,
     /// Why the volume is lost to this process, if it is.
-    lost: Mutex<Option<String>>,
+    lost: Mutex<Option<Lost>>,
     /// Whether there may be rows of the intent log.
     has_intents: AtomicBool,
     connector: Connector,
@@ -73,6 +73,18 @@ pub struct PostgresStore {
     patience: Duration,
     /// Ended last: nobody else may have the volume before all is done.
     lease: Lease,
+}
+
+/// Why a volume is lost, and what kind of error that is.
+struct Lost {
+    why: String,
+    as_error: fn(String) -> Error,
+}
+
+impl Lost {
+    fn error(&self) -> Error {
+        (self.as_error)(self.why.clone())
+    }
 }
 
 impl PostgresStore {
@@ -91,20 +103,20 @@ impl PostgresStore {
 
     fn taken(&self) -> Error {
         let what = "was taken over by another process, as this one gave no sign of life for too long";
-        self.lose(format!("{} {what}; unmount it (--lazy), then mount it again", self.connector.address))
+        self.lose(Lost { as_error: Error::Held, why: format!("{} {what}", self.connector.address) })
     }
 
     /// Remembers that the volume is lost, and why.
-    fn lose(&self, why: String) -> Error {
-        Error::Held(self.lost.lock().get_or_insert(why).clone())
+    fn lose(&self, lost: Lost) -> Error {
+        self.lost.lock().get_or_insert(lost).error()
     }
 
     fn gone_back(&self, found: CommitNo, ours: CommitNo) -> Error {
         let what = "it was restored, or a standby without the last commits took over";
-        self.lose(format!(
-            "{} is at commit {} and not at {} any more: {what}; unmount it (--lazy), then mount it again",
-            self.connector.address, found.0, ours.0
-        ))
+        let address = &self.connector.address;
+        let advice = "unmount it (--lazy), then mount it again";
+        let why = format!("{address} is at commit {} and not at {} any more: {what}; {advice}", found.0, ours.0);
+        self.lose(Lost { as_error: Error::Unusable, why })
     }
 
     fn refuse_lost(&self) -> Result<()> {
@@ -285,7 +297,7 @@ impl Store for PostgresStore {
         if self.lease.is_lost() {
             return Some(self.taken());
         }
-        self.lost.lock().clone().map(Error::Held)
+        self.lost.lock().as_ref().map(Lost::error)
     }
 
     fn is_remote(&self) -> bool {

@@ -110,7 +110,8 @@ pub trait Store: Send + Sync {
         Ok(Applied { blocks })
     }
 
-    /// Why nothing can be committed here any more, if that is so: another process has taken the volume, or it is not as this one left it.
+    /// Why nothing can be committed here any more, if that is so: another process has taken the volume (`Held`), or it is not as this one left
+    /// it (`Unusable`).
     fn lost(&self) -> Option<Error> {
         None
     }

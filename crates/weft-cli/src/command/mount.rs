@@ -1,10 +1,12 @@
 //! `weft mount`.
 
+mod dead;
 mod options;
 
+use self::dead::Dead;
 use super::usage;
 use crate::arguments::Mount;
-use crate::daemon;
+use crate::daemon::{self, Daemon, is_begun_anew};
 use crate::opened::Opened;
 use crate::serving::{allow_connections, memory_bytes, start_lender, start_nfs};
 use anyhow::{Context, Result, bail};
@@ -45,7 +47,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
-    daemon::run(arguments.foreground, || start(&arguments, plan), |mounted| &mounted.log, serve)
+    daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| &mounted.log, serve)
 }
 
 fn shared_bytes(arguments: &Mount) -> Result<u64> {
@@ -86,9 +88,13 @@ fn refuse_below(directory: &Path, path: &Path, what: &str) -> Result<()> {
     Ok(())
 }
 
-fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
+fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
+    let dead = is_begun_anew().then(|| Dead::watch(&arguments.directory)).transpose()?;
     // Before the volume is opened: a mistake must leave it as it was.
-    let directory = weft_fuse::check_mount_point(&arguments.directory)?;
+    let directory = match &dead {
+        None => weft_fuse::check_mount_point(&arguments.directory)?,
+        Some(_) => arguments.directory.clone(),
+    };
     refuse_below(&directory, &arguments.volume, "the volume")?;
     if let Some(log) = &arguments.log {
         refuse_below(&directory, log, "the log")?;
@@ -98,7 +104,10 @@ fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
         allow_connections();
     }
     let opened = Opened::open(&arguments.volume, plan.vfs, arguments.open.hold())?;
+    daemon.hold_signals();
+    let is_again = dead.is_some();
     let started = || {
+        dead.map_or(Ok(()), Dead::remove)?;
         let listener = lends.then(weft_share::Listener::new).transpose()?;
         let lender = listener.map(|listener| start_lender(listener, opened.vfs.clone())).transpose()?;
         let inviter = lender.as_ref().map(|lender| Inviter(Arc::new(lender.inviter())));
@@ -114,21 +123,21 @@ fn start(arguments: &Mount, plan: Plan) -> Result<Mounted> {
             return Err(error);
         }
     };
+    if is_again {
+        say(format_args!("{} serves {} again", directory.display(), arguments.volume.display()));
+    }
     let log = opened.log(&arguments.volume, arguments.log.as_deref(), &directory)?;
     Ok(Mounted { opened, session, nfs, lender, log })
 }
 
-fn serve(mounted: Mounted, signals: libc::sigset_t) -> Result<ExitCode> {
+fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
     let unmounter = mounted.session.unmounter();
-    std::thread::Builder::new().name("weft-signal".into()).spawn(move || {
-        loop {
-            daemon::await_signal(&signals);
-            if let Err(error) = unmounter.unmount() {
-                say(format_args!("{error}"));
-            }
+    daemon.on_signal(move || {
+        if let Err(error) = unmounter.unmount() {
+            say(format_args!("{error}"));
         }
-    })?;
-    mounted.opened.end_when_lost()?;
+    });
+    mounted.opened.leave_when_lost(daemon)?;
     let served = mounted.session.run().context("the kernel ended the mount");
     if let Some(lender) = mounted.lender {
         lender.stop();

@@ -2,13 +2,14 @@
 
 use super::usage;
 use crate::arguments::Serve;
-use crate::daemon;
+use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
 use crate::serving::{memory_bytes, start_nfs};
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
 use weft_nfs::Server;
 use weft_store::Location;
 use weft_vfs::Options;
@@ -23,7 +24,12 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
-    daemon::run(!arguments.background, || start(&arguments, vfs, options), |serving| &serving.log, Serving::until)
+    daemon::run(
+        !arguments.background,
+        |daemon| start(&arguments, vfs, options, daemon),
+        |serving| &serving.log,
+        Serving::until_told,
+    )
 }
 
 struct Serving {
@@ -32,8 +38,9 @@ struct Serving {
     log: PathBuf,
 }
 
-fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options) -> Result<Serving> {
+fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &Daemon) -> Result<Serving> {
     let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold())?;
+    daemon.hold_signals();
     let what = PathBuf::from(format!("nfs-{}", options.address));
     let started = start_nfs(opened.vfs.clone(), options);
     let started =
@@ -54,10 +61,15 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options) -> Result<
 }
 
 impl Serving {
-    /// Serves until one of `signals` comes.
-    fn until(self, signals: libc::sigset_t) -> Result<ExitCode> {
-        self.opened.end_when_lost()?;
-        daemon::await_signal(&signals);
+    /// Serves until a signal comes.
+    fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
+        self.opened.leave_when_lost(daemon)?;
+        let (tell, told) = sync_channel(1);
+        // One that is told already needs no second word.
+        daemon.on_signal(move || {
+            let _ = tell.try_send(());
+        });
+        told.recv().context("nobody awaits signals")?;
         self.server.stop();
         drop(self.server);
         self.opened.close()?;

@@ -45,7 +45,7 @@ pub fn read(directory: &Path) -> Result<Value> {
     let len = match rustix::fs::getxattr(directory, ATTRIBUTE, &mut buffer) {
         Ok(len) => len,
         Err(error) if ENDED.contains(&error) => bail!(
-            "the daemon of {} has ended; unmount it ('weft umount {}'), then mount it again",
+            "the daemon of {} has ended, or waits for a volume that another one took; unmount it ('weft umount {}'), then mount it again",
             directory.display(),
             directory.display()
         ),

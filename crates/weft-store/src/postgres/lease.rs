@@ -24,8 +24,9 @@ const APPLICATION_BYTES_MAX: usize = 63;
 const END_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                                WHERE application_name = $1 AND datname = current_database() AND usename = current_user";
 
-/// How often one who waits looks again.
+/// After how long one who waits looks again at first, and in the end.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const LOOK_AGAIN_LATER: Duration = Duration::from_secs(1);
 
 /// Which process, of which start of which machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +111,7 @@ impl Lease {
         options: OpenOptions,
     ) -> Result<Lease> {
         let term = i64::try_from(options.lease.as_millis()).unwrap_or(i64::MAX);
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut pause) = (Duration::ZERO, LOOK_AGAIN);
         let epoch = loop {
             let rows = connection.query(WHAT, sql::LEASE, Vec::new())?;
             let row = rows.first().ok_or_else(|| Error::Corrupt("the lease has no row".into()))?;
@@ -140,8 +141,9 @@ impl Lease {
             }
             // Nobody waits for less than this, and a server is not to be asked without end.
             #[expect(clippy::disallowed_methods, reason = "the other daemon tells nobody when it ends")]
-            thread::sleep(LOOK_AGAIN);
-            waited += LOOK_AGAIN;
+            thread::sleep(pause);
+            waited += pause;
+            pause = (pause + pause / 8).min(LOOK_AGAIN_LATER);
         };
         let epoch = i64::try_from(epoch).map_err(|_| Error::Corrupt("the epoch of the lease".into()))?;
         let shared =

@@ -1,0 +1,84 @@
+//! Beginning anew, once another daemon has taken the volume.
+//!
+//! Nothing that such a daemon has in memory may be served or kept. So it becomes a new image of its program (execve(2)), called as it was: the
+//! process stays, and all else goes, threads and descriptors included. What it served is dead until it may have the volume again.
+
+use anyhow::anyhow;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use weft_store::ErrorKind;
+
+/// The number of the process that began anew. Its children, which inherit the variable, have others.
+const VARIABLE: &str = "WEFT_BEGUN_ANEW";
+
+/// How long to leave a server in peace that could not be reached.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether this process served already, and waits for its volume.
+pub fn is_begun_anew() -> bool {
+    std::env::var(VARIABLE).is_ok_and(|pid| pid == std::process::id().to_string())
+}
+
+/// Whether an error in starting is one that time may mend: a server that is away, or a volume that another daemon took again.
+pub fn may_pass(error: &anyhow::Error) -> bool {
+    let kinds =
+        error.chain().filter_map(|cause| cause.downcast_ref::<weft_store::Error>()).map(weft_store::Error::kind);
+    let passing = [ErrorKind::Unavailable, ErrorKind::Locked, ErrorKind::Conflict];
+    kinds.into_iter().any(|kind| passing.contains(&kind))
+}
+
+/// Where the program was called: its arguments may say where things lie from there.
+#[derive(Clone)]
+pub struct Place(Option<PathBuf>);
+
+impl Place {
+    /// This one.
+    pub fn here() -> Place {
+        Place(std::env::current_dir().ok())
+    }
+
+    /// Begins anew. Gives why not if that cannot be.
+    pub fn begin_anew(&self) -> anyhow::Error {
+        let Some(place) = &self.0 else { return anyhow!("the directory that it was called in was removed") };
+        // The path, if it is still there: a program that is called by another name is found under that.
+        let program = std::env::current_exe().ok().filter(|path| path.exists());
+        // SAFETY: no descriptor is closed by this before there is nobody left in this process who owns it.
+        unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
+        let mut words = std::env::args_os();
+        let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
+        if let Some(name) = words.next() {
+            command.arg0(name);
+        }
+        command.args(words).env(VARIABLE, std::process::id().to_string()).current_dir(place);
+        anyhow::Error::from(command.exec()).context("cannot begin anew")
+    }
+
+    /// Begins anew after a while.
+    pub fn begin_anew_later(&self) -> anyhow::Error {
+        #[expect(clippy::disallowed_methods, reason = "no server tells when it can be reached again")]
+        std::thread::sleep(PAUSE);
+        self.begin_anew()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_store::Error;
+
+    #[test]
+    fn waiting_helps_only_against_what_passes() {
+        let passes = |error: Error| may_pass(&anyhow::Error::from(error).context("cannot open"));
+        assert!(passes(Error::Held("by another".into())));
+        assert!(passes(Error::Injected(ErrorKind::Unavailable)));
+        assert!(!passes(Error::Unusable("it is gone".into())));
+        assert!(!may_pass(&anyhow!("the mount point is in use")));
+    }
+
+    #[test]
+    fn a_process_that_was_started_has_not_begun_anew() {
+        assert!(!is_begun_anew());
+    }
+}
