@@ -268,7 +268,7 @@ fn a_server_that_went_back_to_an_older_commit_is_noticed() {
     let error = store.apply(&some(&*store), Durability::Durable).expect_err("noticed");
     assert_eq!(error.kind(), ErrorKind::Conflict, "the connection broke first: {error}");
     let error = store.apply(&some(&*store), Durability::Durable).expect_err("noticed");
-    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unusable, "nobody else has it, and waiting does not help: {error}");
     assert!(error.to_string().contains("is at commit 3 and not at 4"), "{error}");
 }
 
