@@ -187,7 +187,7 @@ impl Memory {
 /// Pages for `len` bytes; none if the system gives no more of them.
 fn pages(len: usize) -> Option<MmapMut> {
     // Miri does not know such pages.
-    if cfg!(miri) { None } else { pool::take(len).or_else(|| MmapMut::map_anon(len).ok()) }
+    if cfg!(miri) { None } else { pool::take(len) }
 }
 
 impl Deref for Memory {

@@ -1,7 +1,7 @@
 //! Memory of blocks that are gone, kept for the next ones: memory fresh from the system costs a page fault for each
 //! page, which takes longer than filling it.
 //!
-//! One pool for the process, bounded; [`release`] gives all of it back.
+//! One pool for the process, bounded, also together with the memory of the blocks that there are ([`bound`]); [`release`] gives all of it back.
 
 use memmap2::MmapMut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,28 +9,39 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Most bytes kept.
 pub const POOL_BYTES_MAX: usize = 128 << 20;
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { spare: Vec::new(), bytes: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
 struct Pool {
     spare: Vec<MmapMut>,
     /// In all of them together.
     bytes: usize,
+    /// Of pages that blocks lie in.
+    used: usize,
+    /// Nothing is kept beyond so many bytes of either kind; none: no more than [`POOL_BYTES_MAX`].
+    total_max: Option<usize>,
 }
 
 impl Pool {
+    const fn new() -> Pool {
+        Pool { spare: Vec::new(), bytes: 0, used: 0, total_max: None }
+    }
+
     /// Memory for `len` bytes that is not much too large. Only the last is looked at: blocks are mostly of one size.
     fn take(&mut self, len: usize) -> Option<MmapMut> {
         let taken = self.spare.pop_if(|spare| (len..=2 * len).contains(&spare.len()))?;
         self.bytes -= taken.len();
+        self.used += taken.len();
         Some(taken)
     }
 
-    /// Keeps `memory`, or gives it back if there is enough.
+    /// Keeps `memory`, which was used, or gives it back if there is enough.
     fn keep(&mut self, memory: MmapMut) -> Option<MmapMut> {
-        if self.bytes + memory.len() > POOL_BYTES_MAX {
+        self.used = self.used.saturating_sub(memory.len());
+        let kept = self.bytes + memory.len();
+        if kept > POOL_BYTES_MAX || self.total_max.is_some_and(|most| self.used + kept > most) {
             return Some(memory);
         }
-        self.bytes += memory.len();
+        self.bytes = kept;
         self.spare.push(memory);
         None
     }
@@ -41,15 +52,26 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory for `len` bytes, with whatever it held.
+/// Memory for `len` bytes, with whatever it held. None if the system gives no more.
 pub(crate) fn take(len: usize) -> Option<MmapMut> {
-    pool().take(len)
+    if let Some(taken) = pool().take(len) {
+        return Some(taken);
+    }
+    let fresh = MmapMut::map_anon(len).ok()?;
+    pool().used += fresh.len();
+    Some(fresh)
 }
 
-/// Keeps `memory` unless there is enough.
+/// Keeps `memory` that was taken, unless there is enough.
 pub(crate) fn keep(memory: MmapMut) {
     let surplus = pool().keep(memory);
     drop(surplus);
+}
+
+/// Keeps nothing beyond `total_max` bytes of memory that is kept or that blocks lie in; of several such bounds the highest holds.
+pub fn bound(total_max: usize) {
+    let mut pool = pool();
+    pool.total_max = pool.total_max.max(Some(total_max));
 }
 
 /// Gives back all that is kept.
@@ -68,7 +90,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri does not know pages of their own")]
     fn memory_comes_back_if_it_fits_and_within_bounds() {
-        let mut pool = Pool { spare: Vec::new(), bytes: 0 };
+        let mut pool = Pool::new();
         let len = 64 << 10;
         let memory = |len| MmapMut::map_anon(len).expect("pages");
         let first = memory(len);
@@ -80,5 +102,17 @@ mod tests {
         assert_eq!((again.as_ptr(), pool.bytes), (address, 0));
         let surplus = (0..=POOL_BYTES_MAX / len).filter_map(|_| pool.keep(memory(len))).count();
         assert_eq!((surplus, pool.bytes), (1, POOL_BYTES_MAX));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri does not know pages of their own")]
+    fn what_blocks_lie_in_counts_too() {
+        let len = 64 << 10;
+        let memory = || MmapMut::map_anon(len).expect("pages");
+        let mut pool = Pool { used: 3 * len, total_max: Some(2 * len), ..Pool::new() };
+        assert!(pool.keep(memory()).is_some(), "two are used: that is all there may be");
+        assert!(pool.keep(memory()).is_none(), "one is used, and one kept");
+        assert!(pool.keep(memory()).is_none(), "both are kept");
+        assert_eq!((pool.used, pool.bytes), (0, 2 * len));
     }
 }

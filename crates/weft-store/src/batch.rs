@@ -31,6 +31,24 @@ pub struct Batch {
     pub xattrs: Vec<XattrChange>,
 }
 
+impl Batch {
+    /// The inodes that it removes.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = Ino> {
+        self.inodes.iter().filter_map(|change| match change {
+            InodeChange::Remove(ino) => Some(*ino),
+            InodeChange::Put(_) => None,
+        })
+    }
+
+    /// The rows of inodes that it puts.
+    pub(crate) fn put_inodes(&self) -> impl Iterator<Item = &InodeRow> {
+        self.inodes.iter().filter_map(|change| match change {
+            InodeChange::Put(row) => Some(row),
+            InodeChange::Remove(_) => None,
+        })
+    }
+}
+
 /// Numbers that live with the volume and change with each commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

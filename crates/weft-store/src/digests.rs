@@ -48,6 +48,8 @@ pub(crate) fn after(prefix: &[u8]) -> Option<Vec<u8>> {
 pub(crate) trait DigestRows {
     /// None if there is none.
     fn inode(&self, ino: Ino) -> Result<Option<Inode>>;
+    /// An inode that is about to be removed. May be none as well if nothing is kept for it but its digest.
+    fn leaving(&self, ino: Ino) -> Result<Option<Inode>>;
     /// Keeps the digest of an inode that there is.
     fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()>;
 

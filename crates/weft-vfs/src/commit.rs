@@ -12,6 +12,7 @@ pub(crate) use snapshot::Snapshot;
 use crate::blocking::Wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{Log, Vfs};
+use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use weft_store::log::{LogSync, OperationLog};
 use weft_store::{BlockRef, Durability, OpNo};
@@ -232,6 +233,10 @@ impl Vfs {
                 Err(error)
             }
         };
+        while state.is_to_evict() {
+            MutexGuard::bump(&mut state);
+            state.evict();
+        }
         drop(state);
         if durability == Durability::Durable
             && result.is_ok()

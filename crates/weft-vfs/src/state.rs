@@ -318,6 +318,11 @@ impl State {
         while self.inodes.evict().is_some() {}
     }
 
+    /// Whether [`State::evict`] has more to look at than it does at once: nobody is to wait for all of it.
+    pub(crate) fn is_to_evict(&self) -> bool {
+        self.names.is_owed() || self.inodes.is_owed()
+    }
+
     /// Stops until there is room for `bytes` more of changes.
     pub(crate) fn room(&self, bytes: u64) -> Result<(), Stop> {
         if self.dirty_bytes > 0 && self.dirty_bytes + bytes > self.dirty_bytes_max {

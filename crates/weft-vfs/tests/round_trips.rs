@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use weft_store::postgres::{self, OpenOptions};
-use weft_store::{BlockHome, Cookie, Timestamp, VolumeOptions};
+use weft_store::{BlockHome, CheckOptions, Cookie, Repair, Timestamp, VolumeOptions};
 use weft_testkit::Cluster;
 use weft_vfs::{Caller, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
 
@@ -91,4 +91,34 @@ fn commits_cost_round_trips_by_their_number_and_not_by_their_size() {
     let taken = trips(&vfs) - before;
     assert!(taken <= 20, "{taken} round trips for 2000 files removed");
     vfs.close().expect("closed");
+}
+
+/// More files than one statement names, with directories large and small, a large file and its tree of digests among them.
+#[test]
+fn a_commit_that_removes_a_large_tree_costs_a_few_and_leaves_nothing() {
+    let (address, vfs) = volume();
+    let make = |parent, name: String, what| vfs.make(Caller::ROOT, parent, name.as_bytes(), what).expect("made").ino;
+    let top = make(Ino::ROOT, "top".into(), DIRECTORY);
+    let directories = (0..100).map(|number| make(top, format!("d{number}"), DIRECTORY)).collect::<Vec<_>>();
+    let parent = |number: usize| if number % 2 == 0 { top } else { directories[number % 100] };
+    for number in 0..5000 {
+        let ino = make(parent(number), format!("file {number}"), FILE);
+        vfs.write(ino, 0, &[1; 5000], false).expect("written");
+    }
+    let large = make(top, "large".into(), FILE);
+    vfs.write(large, 0, &vec![2; 10 << 20], false).expect("written");
+    vfs.commit().expect("committed");
+    let before = trips(&vfs);
+    (0..5000).for_each(|number| vfs.unlink(parent(number), format!("file {number}").as_bytes()).expect("removed"));
+    vfs.unlink(top, b"large").expect("removed");
+    (0..100).for_each(|number| vfs.remove_directory(top, format!("d{number}").as_bytes()).expect("removed"));
+    vfs.remove_directory(Ino::ROOT, b"top").expect("removed");
+    vfs.commit().expect("committed");
+    let taken = trips(&vfs) - before;
+    assert!(taken <= 20, "{taken} round trips for 5102 inodes removed");
+    vfs.close().expect("closed");
+    drop(vfs);
+    let options = CheckOptions { repair: Repair::No, read_data: true };
+    let findings = postgres::check(&address, options, &mut |_| {}).expect("checked");
+    assert!(findings.is_empty(), "{findings:?}");
 }

@@ -134,7 +134,7 @@ impl CommitDigests<'_> {
     /// Inode `ino` is about to be removed.
     pub(crate) fn remove(&mut self, ino: Ino) -> Result<()> {
         self.removed.insert(ino);
-        match self.rows.inode(ino)? {
+        match self.rows.leaving(ino)? {
             Some(Inode { kind: Kind::Directory, .. }) => self.rows.clear_branches(ino),
             Some(Inode { kind: Kind::File, size, .. }) => file::forget(self.rows, ino, self.block_size, size),
             _ => Ok(()),

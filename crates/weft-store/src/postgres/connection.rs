@@ -24,6 +24,9 @@ pub(super) type Parameter = Box<dyn ToSql + Sync + Send>;
 /// Statements that stay prepared, and those of one round trip.
 const PREPARED_MAX: usize = 256;
 
+/// Statements that wait for their answers at once: each takes about a KiB in memory. More go out as these are answered.
+const WAITING_MAX: usize = 1024;
+
 /// What sends and receives.
 pub(super) type Driving = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
 
@@ -93,26 +96,26 @@ fn drive<T>(runtime: &Runtime, driver: &mut Driver, future: impl Future<Output =
     }))
 }
 
-/// Has `visit` look at the result of each of `requests` as it comes. They are sent in the order in which they are first polled, and answered in
-/// that order: until one is answered, none after it need be looked at again.
+/// Has `visit` look at the result of each of `requests` as it comes. They are sent in the order in which they are first polled, [`WAITING_MAX`] at once, and
+/// answered in that order: until one is answered, none after it need be looked at again.
 async fn in_order<T>(requests: impl Iterator<Item = impl Future<Output = T>>, mut visit: impl FnMut(T)) {
-    let mut requests = requests.map(|request| Box::pin(maybe_done(request))).collect::<VecDeque<_>>();
-    let mut is_sent = false;
+    let mut requests = requests.map(|request| Box::pin(maybe_done(request))).fuse();
+    let mut sent = VecDeque::new();
     poll_fn(|context| {
-        if !is_sent {
-            is_sent = true;
-            for request in &mut requests {
+        loop {
+            while sent.len() < WAITING_MAX
+                && let Some(mut request) = requests.next()
+            {
                 let _ = request.as_mut().poll(context);
+                sent.push_back(request);
             }
-        }
-        while let Some(request) = requests.front_mut() {
+            let Some(request) = sent.front_mut() else { return Poll::Ready(()) };
             if request.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
             visit(request.as_mut().take_output().expect("it is done"));
-            requests.pop_front();
+            sent.pop_front();
         }
-        Poll::Ready(())
     })
     .await;
 }
@@ -188,7 +191,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The rows of each of `calls`, which go out together. The first error is told; after one in a transaction nothing but rolling back
+    /// The rows of each of `calls`, which go out together, and cost a round trip for each [`WAITING_MAX`] of them. The first error is told; after one in a transaction nothing but rolling back
     /// is left.
     pub(super) fn query_all(&mut self, what: &'static str, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
         let mut rows = Vec::with_capacity(calls.len());
@@ -214,7 +217,7 @@ impl Connection {
         }
         let lasting = calls.iter().filter(|call| call.types.is_none());
         self.prepare(what, lasting.map(|call| &call.statement))?;
-        self.count();
+        (0..calls.len().div_ceil(WAITING_MAX)).for_each(|_| self.count());
         let (client, prepared) = (&self.client, &self.prepared);
         let prefix = self.prefix.take();
         let query = async |call: Option<&Call>| {

@@ -79,6 +79,8 @@ pub(super) struct Rows<'a> {
     pending: RefCell<Pending>,
     /// All entries of a directory that begin with some prefix, as the last commit left them.
     buckets: RefCell<FxHashMap<(Ino, Bytes), Entries>>,
+    /// Of the inodes that this commit removes those for which more than a digest may be kept, if they were fetched.
+    leaving: RefCell<Option<FxHashMap<Ino, Option<Inode>>>>,
     /// Inodes from this one on are of this commit.
     fresh: Ino,
 }
@@ -154,8 +156,9 @@ impl Known {
 impl<'a> Rows<'a> {
     /// The rows as they are, for inodes below `fresh`.
     pub(super) fn new(connection: &'a mut Connection, known: &'a mut Known, fresh: Ino) -> Rows<'a> {
-        let (pending, buckets) = (RefCell::default(), RefCell::default());
-        Rows { connection: RefCell::new(connection), known: RefCell::new(known), pending, buckets, fresh }
+        let (connection, known) = (RefCell::new(connection), RefCell::new(known));
+        let (pending, buckets, leaving) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Rows { connection, known, pending, buckets, leaving, fresh }
     }
 
     /// What was changed.
@@ -206,8 +209,16 @@ impl<'a> Rows<'a> {
         self.query(statement, parameters)?.first().map(|row| get(row, 0)).transpose()
     }
 
-    pub(super) fn query_all(&self, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
-        self.connection.borrow_mut().query_all(WHAT, calls)
+    /// Has `take` look at the rows of each of `calls`, by its place among them, as they come.
+    pub(super) fn each_of(&self, calls: &[Call], mut take: impl FnMut(usize, Vec<Row>) -> Result<()>) -> Result<()> {
+        let (mut places, mut taken) = (0.., Ok(()));
+        let sent = self.connection.borrow_mut().visit_all(WHAT, calls, |answer| {
+            let place = places.next().unwrap_or_default();
+            if taken.is_ok() {
+                taken = answer.and_then(|rows| take(place, rows));
+            }
+        });
+        sent.and(taken)
     }
 
     /// Whether the last commit may have left an inode of this number.
@@ -224,20 +235,38 @@ impl<'a> Rows<'a> {
         self.known.borrow().branches.contains_key(key)
     }
 
-    /// Takes in what was found of the inodes `asked` for.
-    pub(super) fn take_inodes(&self, asked: impl Iterator<Item = Ino>, inodes: &[Row], names: &[Row]) -> Result<()> {
+    /// Takes in that of the inodes `asked` for, and of their names, nothing is there but what comes now.
+    pub(super) fn begin_inodes(&self, asked: impl Iterator<Item = Ino>) {
         let known = &mut *self.known.borrow_mut();
         for ino in asked {
             known.inodes.insert(ino, None);
             known.names_of.insert(ino, Vec::new());
         }
-        for row in inodes {
+    }
+
+    /// Takes in rows of [`sql::DIGEST_INODES`].
+    pub(super) fn take_inodes(&self, found: &[Row]) -> Result<()> {
+        let known = &mut *self.known.borrow_mut();
+        found.iter().try_for_each(|row| {
             known.inodes.insert(Ino(unsigned(row, 0)?), inode(row)?);
-        }
-        for row in names {
-            known.take_name(row)?;
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// Takes in rows of [`sql::NAMES_OF`].
+    pub(super) fn take_names(&self, found: &[Row]) -> Result<()> {
+        let known = &mut *self.known.borrow_mut();
+        found.iter().try_for_each(|row| known.take_name(row))
+    }
+
+    /// Takes in rows of [`sql::LEAVING`]: of all that this commit removes no others have anything kept.
+    pub(super) fn take_leaving(&self, found: &[Row]) -> Result<()> {
+        let mut leaving = self.leaving.borrow_mut();
+        let leaving = leaving.get_or_insert_default();
+        found.iter().try_for_each(|row| {
+            leaving.insert(Ino(unsigned(row, 0)?), inode(row)?);
+            Ok(())
+        })
     }
 
     /// Takes in what was found of a branch.
@@ -306,6 +335,13 @@ impl DigestRows for Rows<'_> {
         let found = rows.first().map(inode).transpose()?.flatten();
         self.known.borrow_mut().inodes.insert(ino, found);
         Ok(found)
+    }
+
+    fn leaving(&self, ino: Ino) -> Result<Option<Inode>> {
+        match &*self.leaving.borrow() {
+            Some(leaving) => Ok(leaving.get(&ino).copied().flatten()),
+            None => self.inode(ino),
+        }
     }
 
     fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()> {

@@ -7,10 +7,11 @@ use super::digests::Rows;
 use super::read::int;
 use super::statements as sql;
 use crate::Name;
-use crate::batch::{Batch, InodeChange, NameChange};
+use crate::batch::{Batch, NameChange};
 use crate::digests::{DigestRows, LEAVES_MAX, after};
 use crate::error::Result;
 use crate::row::Ino;
+use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
 use weft_digest::Kind;
 
@@ -20,8 +21,14 @@ type Changed = BTreeMap<Ino, BTreeSet<Name>>;
 /// Longer than any name, and after it.
 const PAST_ALL_NAMES: [u8; 256] = [u8::MAX; 256];
 
-/// Fetches what `batch` needs into `rows`, which do not have its changes yet.
-pub(super) fn prefetch(rows: &Rows<'_>, batch: &Batch) -> Result<()> {
+/// Inodes asked for in one statement: their rows are in memory together.
+const INODES_MAX: usize = 4096;
+
+/// Fetches what `batch` needs into `rows`, which do not have its changes yet, of a volume with blocks of `block_size` bytes.
+pub(super) fn prefetch(rows: &Rows<'_>, batch: &Batch, block_size: u64) -> Result<()> {
+    let removed = batch.removed().filter(|ino| rows.is_stored(*ino)).collect::<Vec<_>>();
+    rows.learn_leaving(&removed, block_size)?;
+    let removed = removed.into_iter().collect::<FxHashSet<_>>();
     let mut changed = Changed::new();
     let mut inos = BTreeSet::new();
     for change in &batch.names {
@@ -32,15 +39,13 @@ pub(super) fn prefetch(rows: &Rows<'_>, batch: &Batch) -> Result<()> {
             }
             NameChange::Remove { parent, name } => (*parent, name),
         };
-        inos.insert(parent);
-        changed.entry(parent).or_default().insert(name.clone());
+        // Of what is removed itself nobody asks what is in it.
+        if !removed.contains(&parent) {
+            inos.insert(parent);
+            changed.entry(parent).or_default().insert(name.clone());
+        }
     }
-    for change in &batch.inodes {
-        inos.insert(match change {
-            InodeChange::Put(row) => row.ino,
-            InodeChange::Remove(ino) => *ino,
-        });
-    }
+    inos.extend(batch.put_inodes().map(|row| row.ino));
     inodes(rows, inos, &mut changed)?;
     let all = changed.iter().flat_map(|(parent, names)| names.iter().map(|name| (*parent, name.as_bytes())));
     entries(rows, all.filter(|(parent, _)| rows.is_stored(*parent)).collect())
@@ -104,12 +109,25 @@ impl Rows<'_> {
         if unknown.is_empty() {
             return Ok(());
         }
-        let calls =
-            [sql::DIGEST_INODES, sql::NAMES_OF].map(|statement| Call::new(statement, vec![Box::new(unknown.clone())]));
-        let mut answers = self.query_all(&calls)?.into_iter();
-        let (inodes, names) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
-        let asked = unknown.iter().map(|ino| Ino(ino.unsigned_abs()));
-        self.take_inodes(asked, &inodes, &names)
+        self.begin_inodes(unknown.iter().map(|ino| Ino(ino.unsigned_abs())));
+        let both = [sql::DIGEST_INODES, sql::NAMES_OF];
+        let of = |inos: &[i64]| both.map(|statement| Call::new(statement, vec![Box::new(inos.to_vec())]));
+        let calls = unknown.chunks(INODES_MAX).flat_map(of).collect::<Vec<_>>();
+        self.each_of(&calls, |place, found| match place % both.len() {
+            0 => self.take_inodes(&found),
+            _ => self.take_names(&found),
+        })
+    }
+
+    /// Fetches those of `removed` for which more than a digest may be kept: few, as most are small files.
+    fn learn_leaving(&self, removed: &[Ino], block_size: u64) -> Result<()> {
+        let of = |inos: &[Ino]| {
+            let inos = inos.iter().map(|ino| int(ino.0)).collect::<Vec<_>>();
+            Call::new(sql::LEAVING, vec![Box::new(inos), Box::new(int(block_size))])
+        };
+        self.take_leaving(&[])?;
+        let calls = removed.chunks(INODES_MAX).map(of).collect::<Vec<_>>();
+        self.each_of(&calls, |_, found| self.take_leaving(&found))
     }
 
     fn learn_branches(&self, prefixes: &BTreeSet<(Ino, Vec<u8>)>) -> Result<()> {
@@ -117,8 +135,8 @@ impl Rows<'_> {
         let call = |(parent, prefix): &&(Ino, Vec<u8>)| {
             Call::new(sql::BRANCH, vec![Box::new(int(parent.0)), Box::new(prefix.clone())])
         };
-        let answers = self.query_all(&unknown.iter().map(call).collect::<Vec<_>>())?;
-        unknown.into_iter().zip(answers).try_for_each(|(key, answer)| self.take_branch(key, &answer))
+        let calls = unknown.iter().map(call).collect::<Vec<_>>();
+        self.each_of(&calls, |place, found| self.take_branch(unknown[place], &found))
     }
 
     fn learn_entries(&self, buckets: BTreeSet<(Ino, Vec<u8>)>) -> Result<()> {
@@ -131,8 +149,11 @@ impl Rows<'_> {
                 vec![Box::new(int(parent.0)), Box::new(prefix.clone()), Box::new(end), Box::new(limit)],
             )
         };
-        let answers = self.query_all(&buckets.iter().map(call).collect::<Vec<_>>())?;
-        let whole = buckets.into_iter().zip(answers).filter(|(_, answer)| (answer.len() as i64) < limit);
-        whole.into_iter().try_for_each(|(key, answer)| self.take_entries(key, &answer))
+        let calls = buckets.iter().map(call).collect::<Vec<_>>();
+        let mut keys = buckets.into_iter();
+        self.each_of(&calls, |_, found| {
+            let whole = keys.next().filter(|_| (found.len() as i64) < limit);
+            whole.map_or(Ok(()), |key| self.take_entries(key, &found))
+        })
     }
 }

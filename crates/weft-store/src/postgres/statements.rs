@@ -37,6 +37,8 @@ statements! {
     BYTES = "SELECT bytes FROM blocks WHERE owner = $1 AND id = $2";
 
     DIGEST_INODES = "SELECT ino, mode, size, parent, digest FROM fileatt WHERE ino = ANY($1)";
+    /// Directories, and files of more than $2 bytes.
+    LEAVING = "SELECT ino, mode, size, parent, digest FROM fileatt WHERE ino = ANY($1) AND ((mode & 61440) = 16384 OR size > $2)";
     NAMES_OF = "SELECT ino, parent, name, digest FROM naming WHERE ino = ANY($1)";
     ENTRIES = "SELECT name, digest FROM naming WHERE parent = $1 AND name >= $2 AND name < $3 ORDER BY name LIMIT $4";
     ENTRIES_TO_END = "SELECT name, digest FROM naming WHERE parent = $1 AND name >= $2 ORDER BY name LIMIT $3";
@@ -64,11 +66,15 @@ statements! {
                  SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[])";
     SET_ENTRIES = "UPDATE naming SET digest = d.digest FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS d (parent, name, digest) \
                    WHERE naming.parent = d.parent AND naming.name = d.name";
-    PLACED = "SELECT idx, owner, block FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
+    PLACED = "SELECT ino, idx, owner, block FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
+    PLACED_OF = "SELECT ino, idx, owner, block FROM extents WHERE ino = ANY($1)";
     /// As [`PLACED`], with the references to those blocks that lie in a table of their file's own.
-    PLACED_OWN = "SELECT e.idx, e.owner, e.block, b.refs FROM extents e \
+    PLACED_OWN = "SELECT e.ino, e.idx, e.owner, e.block, b.refs FROM extents e \
                   LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block AND b.bytes IS NULL \
                   WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";
+    PLACED_OWN_OF = "SELECT e.ino, e.idx, e.owner, e.block, b.refs FROM extents e \
+                     LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block AND b.bytes IS NULL \
+                     WHERE e.ino = ANY($1)";
     /// How many blocks lie in a file's own table; counted up to $2.
     COUNT_OWN = "SELECT count(*) FROM (SELECT id FROM blocks WHERE owner = $1 AND bytes IS NULL LIMIT $2) few";
     /// Some files' own table, if there is any.
@@ -77,6 +83,7 @@ statements! {
     DROPPED = "SELECT owner FROM dropped ORDER BY owner";
     ADD_DROPPED = "INSERT INTO dropped (owner) SELECT * FROM unnest($1::bigint[]) ON CONFLICT (owner) DO NOTHING";
     REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
+    REMOVE_EXTENTS_OF = "DELETE FROM extents WHERE ino = ANY($1)";
     PUT_EXTENTS = "INSERT INTO extents (ino, idx, owner, block, since) \
                    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])";
     PUT_BLOCKS = "INSERT INTO blocks (owner, id, refs, length, base, value, bytes) \

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use weft_digest::{Digest, Value};
 
@@ -30,6 +31,9 @@ const WHAT: &str = "cannot commit";
 
 /// Bytes of blocks that are sent with the rows; more of them go out as soon as they come.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Removed files whose extents are asked for in one statement: their rows are in memory together.
+const REMOVED_MAX: usize = 4096;
 
 /// Files remembered to have a table of their own.
 const TABLES_MAX: usize = 65536;
@@ -261,17 +265,12 @@ impl<'a> PostgresTransaction<'a> {
         own.or_else(|| write::home(block.place, block.id)).ok_or_else(unknown)
     }
 
-    /// The ranges of extents that `batch` clears or replaces, of files that have any.
+    /// The ranges of extents that `batch` clears or replaces, of files that may have any and stay.
     fn replaced(&self, batch: &Batch, put: &[(Ino, u64, Home)]) -> Vec<(Ino, Range<u64>)> {
         let mut replaced = Vec::new();
         for change in &batch.extents {
             if let ExtentChange::Clear { ino, range } = change {
                 replaced.push((*ino, range.clone()));
-            }
-        }
-        for change in &batch.inodes {
-            if let InodeChange::Remove(ino) = change {
-                replaced.push((*ino, 0..u64::MAX));
             }
         }
         for (ino, index, _) in put {
@@ -285,31 +284,26 @@ impl<'a> PostgresTransaction<'a> {
         replaced
     }
 
-    /// Counts what becomes of the references to blocks, those of this transaction included.
-    fn count(&mut self, replaced: &[(Ino, Range<u64>)], put: &[(Ino, u64, Home)]) -> Result<Counted> {
-        let statement = if self.writer.has_own_tables { sql::PLACED_OWN } else { sql::PLACED };
-        let call = |(ino, range): &(Ino, Range<u64>)| {
-            Call::new(statement, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
+    /// Counts what becomes of the references to blocks, those of this transaction included, as extents are `replaced` and files `removed`.
+    fn count(&mut self, replaced: &[(Ino, Range<u64>)], removed: &[i64], put: &[(Ino, u64, Home)]) -> Result<Counted> {
+        let (in_range, of_files) = match self.writer.has_own_tables {
+            true => (sql::PLACED_OWN, sql::PLACED_OWN_OF),
+            false => (sql::PLACED, sql::PLACED_OF),
         };
-        let mut counted = Counted::default();
+        let ranges = replaced.iter().map(|(ino, range)| {
+            Call::new(in_range, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
+        });
+        let files = removed.chunks(REMOVED_MAX).map(|inos| Call::new(of_files, vec![Box::new(inos.to_vec())]));
+        let calls = ranges.chain(files).collect::<Vec<_>>();
+        let (mut counted, mut taken) = (Counted::default(), Ok(()));
         let mut seen = HashSet::new();
-        let found = self.writer.connection().query_all(WHAT, &replaced.iter().map(call).collect::<Vec<_>>())?;
-        self.is_begun |= !replaced.is_empty();
-        for ((ino, _), rows) in replaced.iter().zip(found) {
-            for row in &rows {
-                // Ranges may overlap.
-                if !seen.insert((*ino, unsigned(row, 0)?)) {
-                    continue;
-                }
-                let home = (Ino(unsigned(row, 1)?), BlockId(unsigned(row, 2)?));
-                *counted.references.entry(home).or_insert(0) -= 1;
-                if row.len() > 3
-                    && let Some(refs) = read::get::<Option<i64>>(row, 3)?
-                {
-                    counted.own.insert(home, refs);
-                }
+        self.is_begun |= !calls.is_empty();
+        self.writer.connection().visit_all(WHAT, &calls, |answer| {
+            if taken.is_ok() {
+                taken = answer.and_then(|rows| rows.iter().try_for_each(|row| counted.lose(row, &mut seen)));
             }
-        }
+        })?;
+        taken?;
         for (.., home) in put {
             *counted.references.entry(*home).or_insert(0) += 1;
         }
@@ -388,7 +382,8 @@ impl<'a> PostgresTransaction<'a> {
         }
         put.sort_unstable();
         let replaced = self.replaced(batch, &put);
-        let mut counted = self.count(&replaced, &put)?;
+        let removed = batch.removed().filter(|ino| *ino < self.writer.fresh).map(|ino| int(ino.0)).collect::<Vec<_>>();
+        let mut counted = self.count(&replaced, &removed, &put)?;
         let (own_calls, empty) = self.own_tables(&counted)?;
         let new_rows = self.new_rows(&mut counted.references)?;
         let writer = &mut *self.writer;
@@ -397,7 +392,7 @@ impl<'a> PostgresTransaction<'a> {
         let rows = Rows::new(connection, &mut known, writer.fresh);
         self.kept.values().for_each(|new| rows.put_block(new.id, new.bytes.clone()));
         if writer.digester.is_some() {
-            prefetch(&rows, batch)?;
+            prefetch(&rows, batch, writer.block_size)?;
         }
         let alone = self.new.iter().filter_map(|(id, new)| Some((*id, new.alone?)));
         digests(writer.digester.as_ref(), &rows, batch, alone, writer.block_size)?;
@@ -465,6 +460,23 @@ struct Counted {
     own: BTreeMap<Home, i64>,
 }
 
+impl Counted {
+    /// The extent of a row of [`sql::PLACED`], or one like it, goes. Ranges may overlap: `seen` has those that went.
+    fn lose(&mut self, row: &Row, seen: &mut HashSet<(u64, u64)>) -> Result<()> {
+        if !seen.insert((unsigned(row, 0)?, unsigned(row, 1)?)) {
+            return Ok(());
+        }
+        let home = (Ino(unsigned(row, 2)?), BlockId(unsigned(row, 3)?));
+        *self.references.entry(home).or_insert(0) -= 1;
+        if row.len() > 4
+            && let Some(refs) = read::get::<Option<i64>>(row, 4)?
+        {
+            self.own.insert(home, refs);
+        }
+        Ok(())
+    }
+}
+
 fn own_blocks((table, blocks): (&Table, &Vec<NewBlock>)) -> Call {
     let Table::Own(owner) = table else { unreachable!("those of the common table go with their rows") };
     own::put(*owner, blocks)
@@ -510,7 +522,6 @@ fn digests(
                     digests.remove(*ino)?;
                 }
                 rows.remove_inode(*ino);
-                rows.clear_extents(*ino, 0..u64::MAX);
             }
         }
     }

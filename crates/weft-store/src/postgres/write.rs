@@ -4,7 +4,7 @@ use super::connection::{Call, Parameter};
 use super::digests::Pending;
 use super::read::int;
 use super::statements as sql;
-use crate::batch::{Batch, InodeChange, NameChange, XattrChange};
+use crate::batch::{Batch, NameChange, XattrChange};
 use crate::error::Result;
 use crate::row::{BlockId, CommitRow, Ino, InodeRow, Place};
 use std::collections::BTreeMap;
@@ -119,11 +119,7 @@ pub(super) fn contents(
         Ok(())
     };
     let digest = |ino: Ino| pending.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest);
-    let rows = batch.inodes.iter().filter_map(|change| match change {
-        InodeChange::Put(row) => Some((row, digest(row.ino))),
-        InodeChange::Remove(_) => None,
-    });
-    let mut inodes = rows.collect::<Vec<_>>();
+    let mut inodes = batch.put_inodes().map(|row| (row, digest(row.ino))).collect::<Vec<_>>();
     inodes.sort_unstable_by_key(|(row, _)| row.ino);
     let inline = |(row, _): &(&InodeRow, _)| row.inline.as_ref().map_or(0, |content| content.len());
     for (part, bytes) in parts(&inodes, inline) {
@@ -149,7 +145,7 @@ pub(super) fn rows(batch: &Batch, pending: &Pending, extents: &Extents<'_>, fres
 
 /// What becomes of extents.
 pub(super) struct Extents<'a> {
-    /// All extents in these ranges go.
+    /// All extents in these ranges go, beside those of files that are removed.
     pub(super) removed: &'a [(Ino, Range<u64>)],
     pub(super) put: &'a [(Ino, u64, Home)],
     /// Of blocks that this commit does not write.
@@ -196,15 +192,11 @@ impl Extents<'_> {
 }
 
 fn removed_inodes(batch: &Batch, fresh: Ino, calls: &mut Vec<Call>) {
-    let removed = batch.inodes.iter().filter_map(|change| match change {
-        // What never was there needs no removing.
-        InodeChange::Remove(ino) if *ino < fresh => Some(int(ino.0)),
-        InodeChange::Remove(_) | InodeChange::Put(_) => None,
-    });
-    let removed = removed.collect::<Vec<_>>();
+    // What never was there needs no removing.
+    let removed = batch.removed().filter(|ino| *ino < fresh).map(|ino| int(ino.0)).collect::<Vec<_>>();
     if !removed.is_empty() {
-        calls.push(Call::new(sql::REMOVE_INODES, vec![Box::new(removed.clone())]));
-        calls.push(Call::new(sql::REMOVE_XATTRS_OF, vec![Box::new(removed)]));
+        let of = [sql::REMOVE_EXTENTS_OF, sql::REMOVE_INODES, sql::REMOVE_XATTRS_OF];
+        calls.extend(of.map(|statement| Call::new(statement, vec![Box::new(removed.clone())])));
     }
 }
 

@@ -58,6 +58,10 @@ impl DigestRows for Rows<'_> {
         }))
     }
 
+    fn leaving(&self, ino: Ino) -> Result<Option<Inode>> {
+        self.inode(ino)
+    }
+
     fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()> {
         self.execute("UPDATE fileatt SET digest = ?2 WHERE ino = ?1", (sql(ino.0), &digest[..]))
     }

@@ -152,6 +152,9 @@ impl DigestRows for Compared<'_> {
         // Without a digest, so that it is made.
         Ok(self.rows.inode(ino)?.map(|inode| Inode { digest: None, size: 0, ..inode }))
     }
+    fn leaving(&self, _ino: Ino) -> Result<Option<Inode>> {
+        Err(Error::Bug("a comparison removes nothing".into()))
+    }
     fn set_digest(&self, _ino: Ino, _digest: &Digest) -> Result<()> {
         Err(Error::Bug("a comparison keeps nothing".into()))
     }
