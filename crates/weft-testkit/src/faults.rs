@@ -25,6 +25,8 @@ pub struct CrashStore {
     log: Option<LogOf>,
     faults: Mutex<Faults>,
     bytes_free: AtomicU64,
+    /// Done once the next commit is in the store, before whoever commits hears of it.
+    stored: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Opens the log of the volume.
@@ -76,6 +78,7 @@ impl CrashStore {
             log: None,
             faults: Mutex::new(Faults::NONE),
             bytes_free: AtomicU64::new(u64::MAX / 2),
+            stored: Mutex::default(),
         }
     }
 
@@ -115,6 +118,11 @@ impl CrashStore {
     /// From now on the place of the volume has room for `bytes` more, it says.
     pub fn set_bytes_free(&self, bytes: u64) {
         self.bytes_free.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Does `work` once the next commit is in the store, before whoever commits hears of it.
+    pub fn when_stored(&self, work: impl FnOnce() + Send + 'static) {
+        *self.stored.lock() = Some(Box::new(work));
     }
 
     /// How many blocks the store in memory keeps.
@@ -238,6 +246,10 @@ impl Transaction for CrashTransaction<'_> {
                 images.clear();
             }
             images.push((**memory).clone());
+        }
+        let work = self.store.stored.lock().take();
+        if let Some(work) = work {
+            work();
         }
         Ok(())
     }

@@ -178,6 +178,15 @@ impl Vfs {
         if done { Ok(()) } else { self.commit_once(&mut turn, durability) }
     }
 
+    /// Returns when the commit that is under way, if any, is over. `WouldBlock`.
+    pub(crate) fn await_commit(&self) -> Result<()> {
+        if self.committing.try_lock().is_none() {
+            self.may_wait(Wait::Commit)?;
+            drop(self.committing.lock());
+        }
+        Ok(())
+    }
+
     /// Commits what is dirty, as the background does.
     pub(crate) fn commit_in_background(&self) -> Result<()> {
         let mut turn = self.committing.lock();

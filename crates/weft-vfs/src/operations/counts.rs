@@ -79,11 +79,7 @@ impl Vfs {
                 let counted: Result<Counts> =
                     parts.iter().try_fold(Counts::default(), |all, part| Ok(all.then(self.count(part)?)));
                 let Err(error) = counted else { return counted };
-                let again = plan()?;
-                if super::reading::same_blocks(&parts, &again) {
-                    return Err(error.about(ino));
-                }
-                parts = again;
+                parts = self.plan_anew(&parts, plan, |parts| parts)?.ok_or_else(|| error.about(ino))?;
             }
         })
     }

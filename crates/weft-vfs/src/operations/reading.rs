@@ -36,18 +36,33 @@ impl Vfs {
                 Ok(rope) => break rope,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error.about(ino)),
                 Err(error) => {
-                    // A commit may have freed a block between the plan and its reading: then the plan changed.
-                    let again = self.run(|state| state.plan_read(ino, offset, len))?;
-                    if same_blocks(&parts, &again) {
-                        return Err(error.about(ino));
-                    }
-                    parts = again;
+                    let plan = || self.run(|state| state.plan_read(ino, offset, len));
+                    parts = self.plan_anew(&parts, plan, |parts| parts)?.ok_or_else(|| error.about(ino))?;
                 }
             }
         };
         self.bytes_read.fetch_add(rope.len() as u64, Ordering::Relaxed);
         self.read_moves_atime(ino);
         Ok(rope)
+    }
+
+    /// What `plan` tells now that `before`, of an earlier plan, could not be read. None if that names the same blocks: then it is not what was written.
+    ///
+    /// A commit may have freed a block between the plan and its reading. Memory follows a moment after the store, so a commit that is
+    /// under way may have, too: it is waited for. `WouldBlock`.
+    pub(super) fn plan_anew<T>(
+        &self,
+        before: &[Part],
+        plan: impl Fn() -> Result<T>,
+        parts: impl Fn(&T) -> &[Part],
+    ) -> Result<Option<T>> {
+        let again = plan()?;
+        if !same_blocks(before, parts(&again)) {
+            return Ok(Some(again));
+        }
+        self.await_commit()?;
+        let again = plan()?;
+        Ok(Some(again).filter(|again| !same_blocks(before, parts(again))))
     }
 
     pub(super) fn gather(&self, parts: &[Part]) -> Result<Rope> {
@@ -247,7 +262,7 @@ fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<
     }
 }
 
-pub(super) fn same_blocks(a: &[Part], b: &[Part]) -> bool {
+fn same_blocks(a: &[Part], b: &[Part]) -> bool {
     let blocks = |parts: &[Part]| -> Vec<BlockRef> {
         let stored = parts.iter().filter_map(|part| match part {
             Part::Stored { block, .. } => Some(*block),

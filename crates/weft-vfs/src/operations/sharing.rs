@@ -1,7 +1,7 @@
 //! Content in memory that programs map, so that they read it in place.
 
 use super::attributes::SIZE_MAX;
-use super::reading::{Part, same_blocks};
+use super::reading::Part;
 use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use std::ops::Range;
@@ -95,12 +95,8 @@ impl Vfs {
             match gathering.add_all(&parts) {
                 Ok(room) => break gathering.result(room),
                 Err(error) => {
-                    // As in reading: a commit may have freed a block since.
-                    let (again, size_now) = plan()?;
-                    if same_blocks(&parts, &again) {
-                        return Err(error.about(ino));
-                    }
-                    (parts, size) = (again, size_now);
+                    let again = self.plan_anew(&parts, plan, |(parts, _)| parts)?;
+                    (parts, size) = again.ok_or_else(|| error.about(ino))?;
                 }
             }
         };

@@ -2,8 +2,10 @@
 
 use crate::{DIRECTORY, FILE, Volume, options, volume_options};
 use std::sync::Barrier;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use weft_testkit::check_rows;
+use weft_vfs::blocking::{Answer, Wait, set_hook};
 use weft_vfs::{Caller, ErrorKind, Ino, Options, RenameMode};
 
 const THREADS: usize = 4;
@@ -125,6 +127,39 @@ fn threads_that_rename_directories_into_each_other_never_make_a_loop() {
         });
         assert!(depth.count() < 4, "inode {} hangs in a loop", ino.0);
     }
+}
+
+/// A commit frees the blocks that it replaces in the store a moment before memory knows of the new ones.
+#[test]
+fn a_block_that_a_commit_has_just_replaced_is_not_taken_for_damage() {
+    let volume = Volume::with(volume_options(), Options { block_cache_bytes: 0, ..options() });
+    let ino = volume.file("file");
+    volume.write(ino, 0, &[1; 8192]);
+    volume.vfs.commit().expect("committed");
+    volume.write(ino, 100, &[2; 100]);
+    let (tell, stored) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    volume.store.when_stored(move || {
+        tell.send(()).expect("somebody waits");
+        // Nothing comes if the reader is done without having waited.
+        let _ = may_go_on.recv();
+    });
+    std::thread::scope(|scope| {
+        let committed = scope.spawn(|| volume.vfs.commit());
+        stored.recv().expect("the commit is in the store");
+        let read = scope.spawn(|| {
+            set_hook(move |wait| {
+                if wait == Wait::Commit {
+                    go_on.send(()).expect("the commit waits");
+                }
+                Answer::Wait
+            });
+            volume.vfs.read(ino, 0, 4096)
+        });
+        let read = read.join().expect("no panic").expect("nothing is damaged").to_vec();
+        assert_eq!(read, [[1; 100].as_slice(), &[2; 100], &[1; 3896]].concat());
+        committed.join().expect("no panic").expect("committed");
+    });
 }
 
 #[test]
