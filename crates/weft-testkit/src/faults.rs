@@ -27,6 +27,8 @@ pub struct CrashStore {
     bytes_free: AtomicU64,
     /// Done once the next commit is in the store, before whoever commits hears of it.
     stored: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What whoever makes the next commit is told, though it has happened.
+    doubt: Mutex<Option<ErrorKind>>,
 }
 
 /// Opens the log of the volume.
@@ -79,6 +81,7 @@ impl CrashStore {
             faults: Mutex::new(Faults::NONE),
             bytes_free: AtomicU64::new(u64::MAX / 2),
             stored: Mutex::default(),
+            doubt: Mutex::default(),
         }
     }
 
@@ -123,6 +126,11 @@ impl CrashStore {
     /// Does `work` once the next commit is in the store, before whoever commits hears of it.
     pub fn when_stored(&self, work: impl FnOnce() + Send + 'static) {
         *self.stored.lock() = Some(Box::new(work));
+    }
+
+    /// The next commit happens, and whoever makes it is told that it failed.
+    pub fn leave_in_doubt(&self, told: ErrorKind) {
+        *self.doubt.lock() = Some(told);
     }
 
     /// How many blocks the store in memory keeps.
@@ -251,6 +259,7 @@ impl Transaction for CrashTransaction<'_> {
         if let Some(work) = work {
             work();
         }
-        Ok(())
+        let told = self.store.doubt.lock().take();
+        told.map_or(Ok(()), |kind| Err(Error::Injected(kind)))
     }
 }

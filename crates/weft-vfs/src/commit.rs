@@ -38,7 +38,12 @@ const CONFLICTS_MAX: u32 = 8;
 struct Tries(u32);
 
 /// Whoever has it commits.
-pub(crate) struct Turn;
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// What the store was told to commit, and nobody knows whether it has, or will: the server may be at it still. It is tried again as it is
+    /// before anything else is committed. If the first try happens after all, it is the same.
+    doubtful: Option<(Snapshot, Durability)>,
+}
 
 impl Vfs {
     /// All operations before the call are durable when it returns (POSIX fsync(), sync()). `NoSpace` or
@@ -178,11 +183,16 @@ impl Vfs {
         if done { Ok(()) } else { self.commit_once(&mut turn, durability) }
     }
 
-    /// Returns when the commit that is under way, if any, is over. `WouldBlock`.
+    /// Returns when the commit that is under way, if any, is over, and one that was in doubt was tried again. `WouldBlock`.
     pub(crate) fn await_commit(&self) -> Result<()> {
-        if self.committing.try_lock().is_none() {
-            self.may_wait(Wait::Commit)?;
-            drop(self.committing.lock());
+        if self.committing.try_lock().is_some_and(|turn| turn.doubtful.is_none()) {
+            return Ok(());
+        }
+        self.may_wait(Wait::Commit)?;
+        let mut turn = self.committing.lock();
+        if turn.doubtful.is_some() {
+            // What fails is reported.
+            let _ = self.try_hard(&mut turn, Durability::Durable);
         }
         Ok(())
     }
@@ -198,8 +208,15 @@ impl Vfs {
         self.commit_once(&mut turn, durability)
     }
 
-    /// Commits all there is, again if something was in the way.
+    /// Commits all there is, again if something was in the way; first what is in doubt.
     pub(crate) fn commit_once(&self, turn: &mut Turn, durability: Durability) -> Result<()> {
+        if turn.doubtful.is_some() {
+            self.try_hard(turn, durability)?;
+        }
+        self.try_hard(turn, durability)
+    }
+
+    fn try_hard(&self, turn: &mut Turn, durability: Durability) -> Result<()> {
         let mut result = self.try_commit(turn, durability, Tries(CONFLICTS_MAX));
         for left in (1..CONFLICTS_MAX).rev() {
             match &result {
@@ -212,9 +229,8 @@ impl Vfs {
         result
     }
 
-    fn try_commit(&self, _turn: &mut Turn, durability: Durability, tries: Tries) -> Result<()> {
-        let (mut snapshot, durability) = self.snapshot(durability);
-        snapshot.batch.time = self.now();
+    fn try_commit(&self, turn: &mut Turn, durability: Durability, tries: Tries) -> Result<()> {
+        let (mut snapshot, durability) = turn.doubtful.take().unwrap_or_else(|| self.snapshot(durability));
         let stored = self.store_snapshot(&mut snapshot, durability);
         let space = self.store.space();
         let mut state = self.state.lock();
@@ -233,7 +249,11 @@ impl Vfs {
                 if snapshot.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
             }
             Err(error) => {
-                state.thaw(&snapshot);
+                if snapshot.is_sent && error.leaves_doubt() {
+                    turn.doubtful = Some((snapshot, durability));
+                } else {
+                    state.thaw(&snapshot);
+                }
                 // Whoever waits for room goes on waiting if there will be another try.
                 if tries == Tries(1) || !error.is_conflict() {
                     state.failure = Some(error.kind());
@@ -260,8 +280,14 @@ impl Vfs {
     fn store_snapshot(&self, snapshot: &mut Snapshot, durability: Durability) -> Result<Vec<BlockRef>> {
         let mut transaction = self.store.begin(durability)?;
         // Asked for anew: a commit that seemed to fail may have happened.
-        snapshot.batch.commit = self.store.header()?.commit.next();
+        let header = self.store.header()?;
+        if snapshot.is_last_of(&header) {
+            drop(transaction);
+            return self.blocks_of(snapshot);
+        }
+        snapshot.batch.commit = header.commit.next();
         let blocks = self.store_blocks(snapshot, &mut *transaction)?;
+        snapshot.is_sent = true;
         transaction.commit(&snapshot.batch)?;
         Ok(blocks)
     }
@@ -270,7 +296,8 @@ impl Vfs {
     /// commit must then be durable before the half is used again.
     fn snapshot(&self, durability: Durability) -> (Snapshot, Durability) {
         let mut log = self.log.as_ref().map(|log| log.lock());
-        let snapshot = self.state.lock().freeze();
+        let mut snapshot = self.state.lock().freeze();
+        snapshot.batch.time = self.now();
         let retired = log.as_mut().is_some_and(|log| log.retire());
         let is_durable = retired || self.store.are_commits_durable();
         let durability = if is_durable { Durability::Durable } else { durability };

@@ -138,6 +138,12 @@ impl Error {
         self.source.as_ref().is_some_and(|source| source.kind() == weft_store::ErrorKind::Conflict)
     }
 
+    /// Whether what failed may have happened, or may be done later by who was asked for it: the store could not be heard, or something was in its way.
+    pub(crate) fn leaves_doubt(&self) -> bool {
+        let kind = self.source.as_ref().map(weft_store::Error::kind);
+        kind.is_some_and(|kind| matches!(kind, weft_store::ErrorKind::Conflict | weft_store::ErrorKind::Unavailable))
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -151,8 +151,8 @@ struct New {
 pub(super) struct PostgresTransaction<'a> {
     store: &'a PostgresStore,
     writer: MutexGuard<'a, Writer>,
-    /// Whether the server knows of it.
-    is_begun: bool,
+    /// Whether it was committed, or rolled back.
+    is_over: bool,
     new: BTreeMap<BlockId, New>,
     /// Of the new blocks those that are not sent yet.
     kept: BTreeMap<BlockId, NewBlock>,
@@ -182,7 +182,7 @@ impl<'a> PostgresTransaction<'a> {
         Ok(PostgresTransaction {
             store,
             writer,
-            is_begun: false,
+            is_over: false,
             new: BTreeMap::new(),
             kept: BTreeMap::new(),
             kept_bytes: 0,
@@ -222,14 +222,12 @@ impl<'a> PostgresTransaction<'a> {
         let calls = calls.collect::<Vec<_>>();
         if !calls.is_empty() {
             self.receive()?;
-            self.is_begun = true;
             self.writer.connection().query_all(WHAT, &calls)?;
         }
         much.into_iter().try_for_each(|(table, blocks)| self.copy(table, blocks))
     }
 
     fn copy(&mut self, table: Table, mut blocks: Vec<NewBlock>) -> Result<()> {
-        self.is_begun = true;
         if let Some(sending) = &mut self.sending {
             match sending.go_on(table, blocks) {
                 Ok(()) => return Ok(()),
@@ -297,7 +295,6 @@ impl<'a> PostgresTransaction<'a> {
         let calls = ranges.chain(files).collect::<Vec<_>>();
         let (mut counted, mut taken) = (Counted::default(), Ok(()));
         let mut seen = HashSet::new();
-        self.is_begun |= !calls.is_empty();
         self.writer.connection().visit_all(WHAT, &calls, |answer| {
             if taken.is_ok() {
                 taken = answer.and_then(|rows| rows.iter().try_for_each(|row| counted.lose(row, &mut seen)));
@@ -406,7 +403,6 @@ impl<'a> PostgresTransaction<'a> {
         let commit = CommitRow { number: batch.commit, time: batch.time, op: batch.counters.op, root, previous };
         let mut calls = own_calls;
         self.kept.clear();
-        self.is_begun = true;
         let connection = self.writer.connection();
         calls.extend(write::contents(batch, &pending, |calls| connection.query_all(WHAT, calls).map(|_| ()))?);
         if !new_rows.is_empty() {
@@ -419,7 +415,7 @@ impl<'a> PostgresTransaction<'a> {
         }
         calls.extend(write::end(batch, &commit, self.writer.epoch, COMMITS_KEPT));
         match self.writer.connection().query_all(WHAT, &calls) {
-            Ok(_) => self.is_begun = false,
+            Ok(_) => self.is_over = true,
             Err(error) => self.settle(error, &commit)?,
         }
         known.learn(pending);
@@ -438,7 +434,7 @@ impl<'a> PostgresTransaction<'a> {
         } else {
             self.writer.connection = Some(self.store.reconnect()?);
         }
-        self.is_begun = false;
+        self.is_over = true;
         let found = read::commits(self.writer.connection(), commit.number, 1)?.pop();
         // One of that number may be what an earlier try left.
         if found.is_some_and(|found| found == *commit) { Ok(()) } else { Err(Error::Interrupted) }
@@ -603,7 +599,7 @@ impl Drop for PostgresTransaction<'_> {
         // Why it failed, if it did, has been told.
         let _ = self.receive();
         let was_said = !self.writer.connection().unsay();
-        if self.is_begun && was_said && !self.writer.connection().is_closed() {
+        if !self.is_over && was_said && !self.writer.connection().is_closed() {
             // If it fails the connection has broken, and the server rolls back by itself.
             let _ = self.writer.connection().run(WHAT, "ROLLBACK");
         }

@@ -138,6 +138,25 @@ fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
     assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
 }
 
+/// A statement that fails before anything is written leaves no transaction behind, in which nothing could be done any more.
+#[test]
+fn a_commit_that_fails_while_it_looks_around_can_be_tried_again() {
+    let cluster = Cluster::shared();
+    let url = cluster.url();
+    let schema = url.rsplit_once('=').expect("a schema").1;
+    let address = Address::parse(&url).expect("an address");
+    create(&address);
+    let store = open(&address);
+    let inode = |ino| Change::Inode { ino, size: 0, inline: None, nlink: 1 };
+    // What is known of a directory is not asked for again.
+    let made = |store: &dyn Store, ino| batch(store, &[inode(ino), Change::Name { parent: ino, name: ino, ino }]);
+    store.apply(&made(&*store, 2), Durability::Durable).expect("applied");
+    cluster.run(&format!("ALTER TABLE {schema}.branches RENAME TO elsewhere"));
+    store.apply(&made(&*store, 3), Durability::Durable).expect_err("a table is missing");
+    cluster.run(&format!("ALTER TABLE {schema}.elsewhere RENAME TO branches"));
+    store.apply(&made(&*store, 3), Durability::Durable).expect("a second try succeeds");
+}
+
 /// Of `blocks` blocks, in a table of the file's own.
 fn a_file(store: &dyn Store, ino: u8, blocks: u8) {
     let mut changes = vec![Change::Inode { ino, size: u16::from(blocks), inline: None, nlink: 1 }];

@@ -4,8 +4,9 @@
 //! built a few at a time, while the store has others on their way to the disk.
 
 use super::snapshot::{Job, Snapshot};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::volume::Vfs;
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::thread;
 use weft_block::{Buffer, Rope};
@@ -28,6 +29,7 @@ impl Vfs {
         snapshot: &mut Snapshot,
         transaction: &mut dyn Transaction,
     ) -> Result<Vec<BlockRef>> {
+        snapshot.begin_again();
         let mut damaged = Vec::new();
         let mut stored = Vec::with_capacity(snapshot.jobs.len());
         for jobs in snapshot.jobs.chunks((CHUNK_BYTES / self.block_size as usize).max(1)) {
@@ -41,6 +43,20 @@ impl Vfs {
         let put = |(job, block): (&Job, &BlockRef)| ExtentChange::Put { ino: job.ino, index: job.index, block: *block };
         snapshot.batch.extents.extend(snapshot.jobs.iter().zip(&stored).map(put));
         Ok(stored)
+    }
+
+    /// Where the blocks of a snapshot lie that is in the store already.
+    pub(super) fn blocks_of(&self, snapshot: &Snapshot) -> Result<Vec<BlockRef>> {
+        let mut blocks = Vec::with_capacity(snapshot.jobs.len());
+        for jobs in snapshot.jobs.chunk_by(|one, other| one.ino == other.ino) {
+            let indices = || jobs.iter().map(|job| job.index);
+            let range = indices().min().unwrap_or(0)..indices().max().map_or(0, |last| last + 1);
+            let stored = self.store.extents(jobs[0].ino, range)?.into_iter().collect::<BTreeMap<_, _>>();
+            let of = |job: &Job| stored.get(&job.index).copied().filter(|block| block.id == job.id);
+            let found = jobs.iter().map(|job| of(job).ok_or_else(|| Error::from(ErrorKind::Corrupt).about(job.ino)));
+            blocks.extend(found.collect::<Result<Vec<_>>>()?);
+        }
+        Ok(blocks)
     }
 
     /// Builds on all processors, if there is enough to do for them.

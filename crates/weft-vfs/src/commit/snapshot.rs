@@ -7,7 +7,9 @@ use crate::state::{ROW_BYTES, State, recount};
 use std::ops::Range;
 use std::sync::Arc;
 use weft_block::Slice;
-use weft_store::{Batch, BlockId, BlockRef, ExtentChange, Ino, InodeChange, Name, NameChange, NameRow, XattrChange};
+use weft_store::{
+    Batch, BlockId, BlockRef, ExtentChange, Header, Ino, InodeChange, Name, NameChange, NameRow, XattrChange,
+};
 
 /// A snapshot on its way into the store.
 pub(crate) struct Snapshot {
@@ -17,6 +19,10 @@ pub(crate) struct Snapshot {
     pub(crate) jobs: Vec<Job>,
     /// Those whose base is damaged; they stay dirty.
     pub(crate) damaged: Vec<Job>,
+    /// Whether the store was told to commit it, so that it may have, whatever it said.
+    pub(crate) is_sent: bool,
+    /// How many changes of extents do not come from `jobs`.
+    own_extents: usize,
     generation: Changed,
     inodes: Vec<Ino>,
     names: Vec<(Ino, Name)>,
@@ -36,6 +42,20 @@ pub(crate) struct Job {
     pub(crate) pieces: Arc<Frozen>,
 }
 
+impl Snapshot {
+    /// Forgets what an earlier try made of `jobs`.
+    pub(crate) fn begin_again(&mut self) {
+        self.batch.extents.truncate(self.own_extents);
+        self.jobs.append(&mut self.damaged);
+        self.jobs.sort_unstable_by_key(|job| job.id);
+    }
+
+    /// Whether an earlier try is what the store has as its last commit.
+    pub(crate) fn is_last_of(&self, header: &Header) -> bool {
+        self.is_sent && header.commit == self.batch.commit && header.counters == self.batch.counters
+    }
+}
+
 impl State {
     /// Takes all that changed. What changes from now on belongs to the next commit.
     pub(crate) fn freeze(&mut self) -> Snapshot {
@@ -43,6 +63,8 @@ impl State {
             batch: Batch::default(),
             jobs: Vec::new(),
             damaged: Vec::new(),
+            is_sent: false,
+            own_extents: 0,
             generation: self.generation,
             inodes: std::mem::take(&mut self.dirty_inodes),
             names: std::mem::take(&mut self.dirty_names),
@@ -63,6 +85,7 @@ impl State {
         snapshot.names = names;
         self.journal.rotate();
         snapshot.batch.counters = self.counters;
+        snapshot.own_extents = snapshot.batch.extents.len();
         snapshot
     }
 

@@ -42,18 +42,19 @@ impl Vfs {
     /// One page: its entries, and where to go on unless this was the end.
     fn read_page(&self, ino: Ino, after: Cookie, limit: usize) -> Result<(Vec<DirEntry>, Option<Cookie>)> {
         loop {
-            let (finished, stored) = self.run(|state| {
+            let asks = |state: &mut State| -> Result<bool, Stop> {
                 let directory = state.directory(ino)?;
                 let listed = directory.directory.as_ref().is_some_and(|directory| directory.listed);
-                let asks = directory.stored && !listed;
-                Ok((state.finished, asks))
-            })?;
+                Ok(directory.stored && !listed)
+            };
+            let (finished, stored) = self.run(|state| Ok((state.finished, asks(state)?)))?;
             if stored {
                 self.may_read_rows()?;
             }
             let rows = if stored { self.store.names(ino, after, limit)? } else { Vec::new() };
             let page = self.run(|state| {
-                if state.finished != finished {
+                // What was known in full may have been forgotten.
+                if state.finished != finished || (!stored && asks(state)?) {
                     return Ok(None);
                 }
                 if stored && after == Cookie(0) && rows.len() < limit {

@@ -3,7 +3,7 @@
 use crate::blocking::Wait;
 use crate::cache::Found;
 use crate::data::{Base, FileData};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
@@ -34,10 +34,9 @@ impl Vfs {
         let rope = loop {
             match self.gather(&parts) {
                 Ok(rope) => break rope,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error.about(ino)),
                 Err(error) => {
                     let plan = || self.run(|state| state.plan_read(ino, offset, len));
-                    parts = self.plan_anew(&parts, plan, |parts| parts)?.ok_or_else(|| error.about(ino))?;
+                    parts = self.plan_anew(&error, &parts, plan, |parts| parts)?.ok_or_else(|| error.about(ino))?;
                 }
             }
         };
@@ -46,16 +45,21 @@ impl Vfs {
         Ok(rope)
     }
 
-    /// What `plan` tells now that `before`, of an earlier plan, could not be read. None if that names the same blocks: then it is not what was written.
+    /// What `plan` tells now that `before`, of an earlier plan, could not be read because of `error`. None if that is no damage, or names the same blocks: then
+    /// what is stored is not what was written.
     ///
     /// A commit may have freed a block between the plan and its reading. Memory follows a moment after the store, so a commit that is
     /// under way may have, too: it is waited for. `WouldBlock`.
     pub(super) fn plan_anew<T>(
         &self,
+        error: &Error,
         before: &[Part],
         plan: impl Fn() -> Result<T>,
         parts: impl Fn(&T) -> &[Part],
     ) -> Result<Option<T>> {
+        if error.kind() != ErrorKind::Corrupt {
+            return Ok(None);
+        }
         let again = plan()?;
         if !same_blocks(before, parts(&again)) {
             return Ok(Some(again));

@@ -43,14 +43,16 @@ impl Vfs {
             let shared = SharedCache::new(options.shared_bytes_max, header.options.block_size);
             Arc::new(BlockCache::new(options.block_cache_bytes, shared))
         };
-        pool::bound(usize::try_from(options.dirty_bytes_max + options.block_cache_bytes).unwrap_or(usize::MAX));
+        pool::bound(
+            usize::try_from(options.dirty_bytes_max.saturating_add(options.block_cache_bytes)).unwrap_or(usize::MAX),
+        );
         let ahead = if options.background { options.read_ahead_bytes.min(options.block_cache_bytes / 4) } else { 0 };
         let vfs = Arc::new_cyclic(|me| Vfs {
             read_ahead: ReadAhead::new(store.clone(), blocks.clone(), ahead),
             blocks,
             zeros: Block::new(vec![0; header.options.block_size as usize]),
             block_size: header.options.block_size,
-            committing: Mutex::new(Turn),
+            committing: Mutex::new(Turn::default()),
             log: log.map(|file| Mutex::new(Log::new(file))),
             state: Mutex::new(state),
             store,

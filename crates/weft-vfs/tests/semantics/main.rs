@@ -2,6 +2,7 @@
 
 mod access;
 mod content;
+mod doubt;
 mod drafts;
 mod limits;
 mod links;
