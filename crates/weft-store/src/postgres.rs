@@ -185,11 +185,18 @@ impl PostgresStore {
         result
     }
 
-    /// Reads rows as digests need them.
+    /// Reads rows as digests need them, all as one commit left them.
     fn read_rows<T>(&self, read: impl Fn(&Rows<'_>) -> Result<T>) -> Result<T> {
         self.read(Class::Digests, |connection| {
             let mut known = Known::default();
-            read(&Rows::new(connection, &mut known, Ino(u64::MAX)))
+            connection.say_first(statements::BEGIN_READING);
+            let result = read(&Rows::new(connection, &mut known, Ino(u64::MAX)));
+            if connection.unsay() {
+                return result;
+            }
+            // After an error it ends the transaction as well.
+            let ended = connection.run("cannot read the database", statements::COMMIT);
+            result.and_then(|result| ended.map(|()| result))
         })
     }
 }

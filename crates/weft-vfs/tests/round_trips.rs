@@ -100,7 +100,7 @@ fn a_commit_that_removes_a_large_tree_costs_a_few_and_leaves_nothing() {
     let make = |parent, name: String, what| vfs.make(Caller::ROOT, parent, name.as_bytes(), what).expect("made").ino;
     let top = make(Ino::ROOT, "top".into(), DIRECTORY);
     let directories = (0..100).map(|number| make(top, format!("d{number}"), DIRECTORY)).collect::<Vec<_>>();
-    let parent = |number: usize| if number % 2 == 0 { top } else { directories[number % 100] };
+    let parent = |number: usize| if number.is_multiple_of(2) { top } else { directories[number % 100] };
     for number in 0..5000 {
         let ino = make(parent(number), format!("file {number}"), FILE);
         vfs.write(ino, 0, &[1; 5000], false).expect("written");

@@ -2,7 +2,7 @@
 //! the rules of `sqlite::check` can be asked.
 
 use super::address::Address;
-use super::connection::Connection;
+use super::connection::{Call, Connection};
 use super::open::{OpenOptions, hold, look};
 use super::read::{self, get, int, unsigned};
 use super::{own, repair, statements as sql};
@@ -14,10 +14,14 @@ use rusqlite::types::Value;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use weft_block::Block;
 
 const WHAT: &str = "cannot check the volume";
+
+/// How often reading is begun anew because a table has gone meanwhile.
+const HOLDING_MAX: u32 = 8;
 
 /// Rows copied between two reports of progress.
 const REPORTED: u64 = 4096;
@@ -68,7 +72,7 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
         Repair::Yes => Some(hold(address, OpenOptions::default())?.0),
     };
     let (mut connection, header) = look(address)?;
-    connection.run(WHAT, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+    hold_tables(&mut connection)?;
     let mut bad = Vec::new();
     if options.read_data {
         damaged(&mut connection, progress, &mut bad)?;
@@ -174,21 +178,48 @@ fn verify(row: &Row, bad: &mut Bad) -> Result<()> {
     Ok(())
 }
 
-/// Looks at files' own tables: their blocks must be there and, if asked for, be what was written. Tells the tables of no file.
-fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad) -> Result<Vec<String>> {
+/// Begins to read, and keeps what files have tables of their own for from being dropped meanwhile: what a transaction sees stays as it is, but for tables.
+fn hold_tables(connection: &mut Connection) -> Result<()> {
+    for left in (0..HOLDING_MAX).rev() {
+        connection.run(WHAT, sql::BEGIN_READING)?;
+        let tables = there(connection)?;
+        let look = |table: &String| Call::once(format!("SELECT 1 FROM {table} LIMIT 1"), Vec::new());
+        match connection.query_all(WHAT, &tables.iter().map(look).collect::<Vec<_>>()) {
+            // One was dropped before it was looked at.
+            Err(Error::Postgres { source, .. }) if source.code() == Some(&SqlState::UNDEFINED_TABLE) && left > 0 => {
+                connection.run(WHAT, "ROLLBACK")?;
+            }
+            looked => return looked.map(drop),
+        }
+    }
+    Ok(())
+}
+
+/// Files' own tables that there are: also those that this role may not read. That is no damage, and the server says so.
+fn there(connection: &mut Connection) -> Result<BTreeSet<String>> {
     let mut tables = BTreeSet::new();
-    // Also those that this role may not read: that is no damage, and the server says so.
     let there = "SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = current_schema()";
     connection.each(WHAT, there, |row| {
         tables.extend(Some(get::<String>(row, 0)?).filter(|name| name.starts_with(own::PREFIX)));
         Ok(())
     })?;
+    Ok(tables)
+}
+
+/// The files that have one.
+fn owners(connection: &mut Connection) -> Result<Vec<Ino>> {
     let mut owners = Vec::new();
     connection.each(WHAT, "SELECT DISTINCT owner FROM blocks WHERE bytes IS NULL ORDER BY owner", |row| {
         owners.push(Ino(unsigned(row, 0)?));
         Ok(())
     })?;
-    for owner in owners {
+    Ok(owners)
+}
+
+/// Looks at files' own tables: their blocks must be there and, if asked for, be what was written. Tells the tables of no file.
+fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad) -> Result<Vec<String>> {
+    let mut tables = there(connection)?;
+    for owner in owners(connection)? {
         let (table, blocks) = (own::table(owner), format!("b.owner = {} AND b.bytes IS NULL", owner.0));
         let missing = match tables.remove(&table) {
             true => {

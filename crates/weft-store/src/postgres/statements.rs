@@ -48,6 +48,8 @@ statements! {
     NODES = "SELECT idx FROM nodes WHERE ino = $1 AND level = $2 AND idx >= $3 AND idx < $4 ORDER BY idx";
 
     BEGIN = "BEGIN";
+    /// All that follows sees what one commit left.
+    BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     COMMIT = "COMMIT";
     PUT_INODES = "INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, \
                   has_xattrs, since, digest, inline) \
