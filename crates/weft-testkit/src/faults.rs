@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weft_block::Block;
 use weft_digest::Digest;
 use weft_store::log::OperationLog;
@@ -29,6 +29,7 @@ pub struct CrashStore {
     stored: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What whoever makes the next commit is told, though it has happened.
     doubt: Mutex<Option<ErrorKind>>,
+    seems_remote: AtomicBool,
 }
 
 /// Opens the log of the volume.
@@ -82,6 +83,7 @@ impl CrashStore {
             bytes_free: AtomicU64::new(u64::MAX / 2),
             stored: Mutex::default(),
             doubt: Mutex::default(),
+            seems_remote: AtomicBool::new(false),
         }
     }
 
@@ -128,6 +130,11 @@ impl CrashStore {
         *self.stored.lock() = Some(Box::new(work));
     }
 
+    /// From now on what fails may have happened all the same, as with a server.
+    pub fn seem_remote(&self) {
+        self.seems_remote.store(true, Ordering::Relaxed);
+    }
+
     /// The next commit happens, and whoever makes it is told that it failed.
     pub fn leave_in_doubt(&self, told: ErrorKind) {
         *self.doubt.lock() = Some(told);
@@ -166,6 +173,9 @@ impl CrashStore {
 }
 
 impl Store for CrashStore {
+    fn is_remote(&self) -> bool {
+        self.live.is_remote() || self.seems_remote.load(Ordering::Relaxed)
+    }
     fn header(&self) -> Result<Header> {
         self.live.header()
     }

@@ -249,7 +249,8 @@ impl Vfs {
                 if snapshot.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
             }
             Err(error) => {
-                if snapshot.is_sent && error.leaves_doubt() {
+                // What is near says what has happened.
+                if self.store.is_remote() && snapshot.is_sent && error.leaves_doubt() {
                     turn.doubtful = Some((snapshot, durability));
                 } else {
                     state.thaw(&snapshot);

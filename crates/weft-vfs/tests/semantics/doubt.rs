@@ -2,12 +2,13 @@
 
 use crate::{Volume, options, volume_options};
 use weft_store::ErrorKind as StoreError;
-use weft_testkit::check_rows;
+use weft_testkit::{Calls, Faults, check_rows};
 use weft_vfs::{Ino, Options, SetAttributes};
 
 /// A file of two blocks, a piece of the first written anew; nothing of what is stored is kept in memory.
 fn written() -> (Volume, Ino) {
     let volume = Volume::with(volume_options(), Options { block_cache_bytes: 0, ..options() });
+    volume.store.seem_remote();
     let ino = volume.file("file");
     volume.write(ino, 0, &[1; 8192]);
     volume.vfs.commit().expect("committed");
@@ -57,25 +58,27 @@ fn what_is_changed_after_a_commit_in_doubt_lies_over_it() {
 
 #[test]
 fn a_commit_in_doubt_that_did_not_happen_is_made_again_with_all_that_came_since() {
-    let (mut volume, ino) = written();
-    let faults = weft_testkit::Faults {
-        count: 1,
-        kind: StoreError::Unavailable,
-        calls: weft_testkit::Calls::Commits,
-        after: 1,
-        ..weft_testkit::Faults::NONE
-    };
-    volume.store.set_faults(faults);
-    volume.vfs.commit().expect_err("the server is away");
-    assert_eq!(volume.store.faults_met(), 1);
-    volume.write(ino, 150, &[3; 100]);
-    volume.vfs.unlink(Ino::ROOT, b"file").expect("unlinked");
-    let other = volume.file("file");
-    volume.write(other, 0, &[4; 5000]);
-    volume.vfs.commit().expect("committed");
-    volume.remount();
-    check_rows(&*volume.store).expect("the rows agree");
-    let other = volume.find(Ino::ROOT, "file").expect("found").ino;
-    assert_eq!(volume.read(other, 0, 10_000), [4; 5000]);
-    assert_eq!(volume.vfs.stats().inodes_used, 2);
+    // The transaction does not begin, its blocks are not taken, or it is not committed.
+    for after in 0..3 {
+        let (mut volume, ino) = written();
+        volume.store.set_faults(Faults {
+            after,
+            count: 1,
+            kind: StoreError::Unavailable,
+            calls: Calls::Commits,
+            ..Faults::NONE
+        });
+        volume.vfs.commit().expect_err("the server is away");
+        assert_eq!(volume.store.faults_met(), 1);
+        volume.write(ino, 150, &[3; 100]);
+        volume.vfs.unlink(Ino::ROOT, b"file").expect("unlinked");
+        let other = volume.file("file");
+        volume.write(other, 0, &[4; 5000]);
+        volume.vfs.commit().expect("committed");
+        volume.remount();
+        check_rows(&*volume.store).expect("the rows agree");
+        let other = volume.find(Ino::ROOT, "file").expect("found").ino;
+        assert_eq!(volume.read(other, 0, 10_000), [4; 5000]);
+        assert_eq!(volume.vfs.stats().inodes_used, 2);
+    }
 }
