@@ -53,7 +53,7 @@ pub enum Error {
         /// Why it failed.
         source: tokio_postgres::Error,
     },
-    /// The connection broke while a commit was on its way, which did not happen.
+    /// The connection broke while a commit was on its way, which has not happened so far.
     #[error("the connection to the database broke before the commit")]
     Interrupted,
     /// Another process holds the volume, by its lease.
@@ -74,6 +74,9 @@ pub enum Error {
     /// Injected by tests in place of any of the others.
     #[error("injected: {0:?}")]
     Injected(ErrorKind),
+    /// The same, where nobody knows what became of what was asked for.
+    #[error("injected, nothing was heard: {0:?}")]
+    Unheard(ErrorKind),
 }
 
 impl Error {
@@ -88,7 +91,28 @@ impl Error {
             Error::Held(_) | Error::Locked(_) => ErrorKind::Locked,
             Error::Unusable(_) => ErrorKind::Unusable,
             Error::Bug(_) => ErrorKind::Bug,
-            Error::Injected(kind) => *kind,
+            Error::Injected(kind) | Error::Unheard(kind) => *kind,
+        }
+    }
+}
+
+impl Error {
+    /// Whether a commit that failed so may have happened all the same, or may happen yet: who was asked for it did not say what became of it.
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            Error::Interrupted | Error::Unheard(_) => true,
+            Error::Postgres { source, .. } => {
+                let said = source.code().map(|code| code.code());
+                said.is_none_or(|code| code.starts_with("08") || code.starts_with("57P0"))
+            }
+            Error::Io { .. }
+            | Error::Sqlite { .. }
+            | Error::Held(_)
+            | Error::Corrupt(_)
+            | Error::Locked(_)
+            | Error::Unusable(_)
+            | Error::Bug(_)
+            | Error::Injected(_) => false,
         }
     }
 }

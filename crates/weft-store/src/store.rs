@@ -116,7 +116,7 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Whether reading rows means waiting for a server, and a commit that fails may have happened all the same.
+    /// Whether reading rows means waiting for a server.
     fn is_remote(&self) -> bool {
         false
     }

@@ -3,14 +3,14 @@
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::Block;
 use weft_digest::Digest;
 use weft_store::log::OperationLog;
 use weft_store::memory::MemoryStore;
 use weft_store::{
     Batch, BlockRef, CommitNo, CommitRow, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, ListedRow, Name,
-    NameRow, NewBlock, Patience, Result, RoundTrips, Space, Store, Transaction, VolumeOptions,
+    NameRow, NewBlock, Patience, Place, Result, RoundTrips, Space, Store, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make its
@@ -28,8 +28,20 @@ pub struct CrashStore {
     /// Done once the next commit is in the store, before whoever commits hears of it.
     stored: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What whoever makes the next commit is told, though it has happened.
-    doubt: Mutex<Option<ErrorKind>>,
-    seems_remote: AtomicBool,
+    doubt: Mutex<Option<Doubt>>,
+    /// A commit that the next reading of a block waits for.
+    late: Mutex<Option<(Batch, Vec<NewBlock>)>>,
+}
+
+/// A commit that fails, as far as whoever makes it hears.
+#[derive(Clone, Copy, Debug)]
+pub enum Doubt {
+    /// It has happened; a second try is worth while.
+    Interrupted,
+    /// It has happened; the store cannot be reached any more.
+    Unheard,
+    /// It happens when a block is read next.
+    Late,
 }
 
 /// Opens the log of the volume.
@@ -83,7 +95,7 @@ impl CrashStore {
             bytes_free: AtomicU64::new(u64::MAX / 2),
             stored: Mutex::default(),
             doubt: Mutex::default(),
-            seems_remote: AtomicBool::new(false),
+            late: Mutex::default(),
         }
     }
 
@@ -130,14 +142,17 @@ impl CrashStore {
         *self.stored.lock() = Some(Box::new(work));
     }
 
-    /// From now on what fails may have happened all the same, as with a server.
-    pub fn seem_remote(&self) {
-        self.seems_remote.store(true, Ordering::Relaxed);
+    /// The next commit fails, as far as whoever makes it hears.
+    pub fn leave_in_doubt(&self, doubt: Doubt) {
+        *self.doubt.lock() = Some(doubt);
     }
 
-    /// The next commit happens, and whoever makes it is told that it failed.
-    pub fn leave_in_doubt(&self, told: ErrorKind) {
-        *self.doubt.lock() = Some(told);
+    /// Makes the commit that is late.
+    fn catch_up(&self) -> Result<()> {
+        let Some((batch, blocks)) = self.late.lock().take() else { return Ok(()) };
+        let mut transaction = self.live.begin(Durability::Durable)?;
+        transaction.put_blocks(blocks)?;
+        transaction.commit(&batch)
     }
 
     /// How many blocks the store in memory keeps.
@@ -173,9 +188,6 @@ impl CrashStore {
 }
 
 impl Store for CrashStore {
-    fn is_remote(&self) -> bool {
-        self.live.is_remote() || self.seems_remote.load(Ordering::Relaxed)
-    }
     fn header(&self) -> Result<Header> {
         self.live.header()
     }
@@ -221,11 +233,16 @@ impl Store for CrashStore {
     }
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
         self.call(Calls::All)?;
+        self.catch_up()?;
         self.live.read_block(block, patience)
     }
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         self.call(Calls::Commits)?;
-        Ok(Box::new(CrashTransaction { store: self, inner: self.live.begin(durability)?, durability }))
+        if self.late.lock().is_some() {
+            return Ok(Box::new(Overtaken(self)));
+        }
+        let blocks = Vec::new();
+        Ok(Box::new(CrashTransaction { store: self, inner: self.live.begin(durability)?, durability, blocks }))
     }
     fn are_commits_durable(&self) -> bool {
         self.live.are_commits_durable()
@@ -247,16 +264,26 @@ struct CrashTransaction<'a> {
     store: &'a CrashStore,
     inner: Box<dyn Transaction + 'a>,
     durability: Durability,
+    /// What was put, if the commit may be late.
+    blocks: Vec<NewBlock>,
 }
 
 impl Transaction for CrashTransaction<'_> {
     fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
         self.store.call(Calls::Commits)?;
+        if self.store.doubt.lock().is_some() {
+            self.blocks.extend(blocks.iter().cloned());
+        }
         self.inner.put_blocks(blocks)
     }
 
     fn commit(self: Box<Self>, batch: &Batch) -> Result<()> {
         self.store.call(Calls::Commits)?;
+        let doubt = self.store.doubt.lock().take();
+        if let Some(Doubt::Late) = doubt {
+            *self.store.late.lock() = Some((batch.clone(), self.blocks));
+            return Err(Error::Interrupted);
+        }
         self.inner.commit(batch)?;
         if let Some(memory) = &self.store.memory {
             let mut images = self.store.images.lock();
@@ -269,7 +296,23 @@ impl Transaction for CrashTransaction<'_> {
         if let Some(work) = work {
             work();
         }
-        let told = self.store.doubt.lock().take();
-        told.map_or(Ok(()), |kind| Err(Error::Injected(kind)))
+        match doubt {
+            Some(Doubt::Interrupted) => Err(Error::Interrupted),
+            Some(Doubt::Unheard) => Err(Error::Unheard(ErrorKind::Unavailable)),
+            Some(Doubt::Late) | None => Ok(()),
+        }
+    }
+}
+
+/// A commit before which the late one happens.
+struct Overtaken<'a>(&'a CrashStore);
+
+impl Transaction for Overtaken<'_> {
+    fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
+        Ok(blocks.iter().map(|new| new.at(Place::Database)).collect())
+    }
+
+    fn commit(self: Box<Self>, _batch: &Batch) -> Result<()> {
+        self.0.catch_up().and(Err(Error::Interrupted))
     }
 }

@@ -14,7 +14,7 @@ mod run;
 pub use cluster::Cluster;
 pub use compare::compare;
 pub use digests::check_digests;
-pub use faults::{Calls, CrashStore, Faults};
+pub use faults::{Calls, CrashStore, Doubt, Faults};
 pub use model::{Model, Node, NodeId};
 pub use operations::{Operation, Step, operations};
 pub use proxy::{Break, Proxy};

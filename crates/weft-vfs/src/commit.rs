@@ -211,7 +211,10 @@ impl Vfs {
     /// Commits all there is, again if something was in the way; first what is in doubt.
     pub(crate) fn commit_once(&self, turn: &mut Turn, durability: Durability) -> Result<()> {
         if turn.doubtful.is_some() {
-            self.try_hard(turn, durability)?;
+            let tried = self.try_hard(turn, durability);
+            if turn.doubtful.is_some() {
+                return tried;
+            }
         }
         self.try_hard(turn, durability)
     }
@@ -230,6 +233,7 @@ impl Vfs {
     }
 
     fn try_commit(&self, turn: &mut Turn, durability: Durability, tries: Tries) -> Result<()> {
+        let was_doubtful = turn.doubtful.is_some();
         let (mut snapshot, durability) = turn.doubtful.take().unwrap_or_else(|| self.snapshot(durability));
         let stored = self.store_snapshot(&mut snapshot, durability);
         let space = self.store.space();
@@ -249,8 +253,8 @@ impl Vfs {
                 if snapshot.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
             }
             Err(error) => {
-                // What is near says what has happened.
-                if self.store.is_remote() && snapshot.is_sent && error.leaves_doubt() {
+                // That one try fails says nothing of those before.
+                if was_doubtful || (snapshot.is_sent && error.leaves_doubt()) {
                     turn.doubtful = Some((snapshot, durability));
                 } else {
                     state.thaw(&snapshot);
@@ -284,7 +288,7 @@ impl Vfs {
         let header = self.store.header()?;
         if snapshot.is_last_of(&header) {
             drop(transaction);
-            return self.blocks_of(snapshot);
+            return self.stored_blocks(snapshot);
         }
         snapshot.batch.commit = header.commit.next();
         let blocks = self.store_blocks(snapshot, &mut *transaction)?;

@@ -138,10 +138,9 @@ impl Error {
         self.source.as_ref().is_some_and(|source| source.kind() == weft_store::ErrorKind::Conflict)
     }
 
-    /// Whether what failed may have happened, or may be done later by who was asked for it: the store could not be heard, or something was in its way.
+    /// Whether what failed may have happened, or may be done later by who was asked for it.
     pub(crate) fn leaves_doubt(&self) -> bool {
-        let kind = self.source.as_ref().map(weft_store::Error::kind);
-        kind.is_some_and(|kind| matches!(kind, weft_store::ErrorKind::Conflict | weft_store::ErrorKind::Unavailable))
+        self.source.as_ref().is_some_and(weft_store::Error::leaves_doubt)
     }
 
     /// What went wrong.

@@ -176,6 +176,8 @@ impl<'a> PostgresTransaction<'a> {
         if writer.in_doubt {
             let header = writer.look();
             *store.header.lock() = header.map_err(|error| writer.interrupted(error))?;
+            // A commit of which nobody knew may have outdated what came along.
+            store.ahead.forget();
         }
         writer.connection().count_as(Class::Commits);
         writer.connection().say_first(sql::BEGIN);

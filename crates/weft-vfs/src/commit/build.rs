@@ -4,7 +4,7 @@
 //! built a few at a time, while the store has others on their way to the disk.
 
 use super::snapshot::{Job, Snapshot};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -45,18 +45,21 @@ impl Vfs {
         Ok(stored)
     }
 
-    /// Where the blocks of a snapshot lie that is in the store already.
-    pub(super) fn blocks_of(&self, snapshot: &Snapshot) -> Result<Vec<BlockRef>> {
-        let mut blocks = Vec::with_capacity(snapshot.jobs.len());
-        for jobs in snapshot.jobs.chunk_by(|one, other| one.ino == other.ino) {
-            let indices = || jobs.iter().map(|job| job.index);
-            let range = indices().min().unwrap_or(0)..indices().max().map_or(0, |last| last + 1);
-            let stored = self.store.extents(jobs[0].ino, range)?.into_iter().collect::<BTreeMap<_, _>>();
-            let of = |job: &Job| stored.get(&job.index).copied().filter(|block| block.id == job.id);
-            let found = jobs.iter().map(|job| of(job).ok_or_else(|| Error::from(ErrorKind::Corrupt).about(job.ino)));
-            blocks.extend(found.collect::<Result<Vec<_>>>()?);
+    /// Where the blocks lie of a snapshot that the store has. What is not there was damaged when it was stored.
+    pub(super) fn stored_blocks(&self, snapshot: &mut Snapshot) -> Result<Vec<BlockRef>> {
+        snapshot.begin_again();
+        let mut stored = Vec::with_capacity(snapshot.jobs.len());
+        for jobs in snapshot.jobs.chunk_by(|one, next| one.ino == next.ino && one.index + 1 == next.index) {
+            let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
+            let found = self.store.extents(first.ino, first.index..last.index + 1)?;
+            let found = found.into_iter().collect::<BTreeMap<_, _>>();
+            stored.extend(jobs.iter().map(|job| found.get(&job.index).copied().filter(|block| block.id == job.id)));
         }
-        Ok(blocks)
+        let jobs = std::mem::take(&mut snapshot.jobs).into_iter().zip(&stored);
+        let (there, damaged): (Vec<_>, Vec<_>) = jobs.partition(|(_, block)| block.is_some());
+        let jobs = |those: Vec<(Job, _)>| those.into_iter().map(|(job, _): (Job, &Option<BlockRef>)| job).collect();
+        (snapshot.jobs, snapshot.damaged) = (jobs(there), jobs(damaged));
+        Ok(stored.into_iter().flatten().collect())
     }
 
     /// Builds on all processors, if there is enough to do for them.

@@ -2,13 +2,12 @@
 
 use crate::{Volume, options, volume_options};
 use weft_store::ErrorKind as StoreError;
-use weft_testkit::{Calls, Faults, check_rows};
+use weft_testkit::{Calls, Doubt, Faults, check_rows};
 use weft_vfs::{Ino, Options, SetAttributes};
 
 /// A file of two blocks, a piece of the first written anew; nothing of what is stored is kept in memory.
 fn written() -> (Volume, Ino) {
     let volume = Volume::with(volume_options(), Options { block_cache_bytes: 0, ..options() });
-    volume.store.seem_remote();
     let ino = volume.file("file");
     volume.write(ino, 0, &[1; 8192]);
     volume.vfs.commit().expect("committed");
@@ -24,7 +23,7 @@ fn resize(volume: &Volume, ino: Ino, size: u64) {
 #[test]
 fn what_was_in_the_way_of_a_commit_that_happened_is_not_noticed() {
     let (mut volume, ino) = written();
-    volume.store.leave_in_doubt(StoreError::Conflict);
+    volume.store.leave_in_doubt(Doubt::Interrupted);
     volume.vfs.commit().expect("the second try finds the first");
     let expected = [[1; 100].as_slice(), &[2; 100], &[1; 7992]].concat();
     assert_eq!(volume.read(ino, 0, 10_000), expected);
@@ -35,10 +34,25 @@ fn what_was_in_the_way_of_a_commit_that_happened_is_not_noticed() {
     assert_eq!(volume.read(ino, 0, 10_000), [&expected[..50], &[3; 10], &expected[60..]].concat());
 }
 
+/// The second try has begun by then, and finds its base gone: that is no damage.
+#[test]
+fn a_commit_that_happens_in_the_middle_of_the_next_try_is_found() {
+    let (mut volume, ino) = written();
+    volume.store.leave_in_doubt(Doubt::Late);
+    volume.vfs.commit().expect("the third try finds the first");
+    let expected = [[1; 100].as_slice(), &[2; 100], &[1; 7992]].concat();
+    assert_eq!(volume.read(ino, 0, 10_000), expected);
+    volume.write(ino, 50, &[3; 10]);
+    volume.vfs.commit().expect("nothing is damaged");
+    volume.remount();
+    check_rows(&*volume.store).expect("the rows agree");
+    assert_eq!(volume.read(ino, 0, 10_000), [&expected[..50], &[3; 10], &expected[60..]].concat());
+}
+
 #[test]
 fn what_is_changed_after_a_commit_in_doubt_lies_over_it() {
     let (mut volume, ino) = written();
-    volume.store.leave_in_doubt(StoreError::Unavailable);
+    volume.store.leave_in_doubt(Doubt::Unheard);
     volume.vfs.commit().expect_err("nobody knows");
     // What the commit wrote beyond the new end must not come back.
     resize(&volume, ino, 150);
@@ -57,7 +71,7 @@ fn what_is_changed_after_a_commit_in_doubt_lies_over_it() {
 }
 
 #[test]
-fn a_commit_in_doubt_that_did_not_happen_is_made_again_with_all_that_came_since() {
+fn a_commit_that_failed_is_made_again_with_all_that_came_since() {
     // The transaction does not begin, its blocks are not taken, or it is not committed.
     for after in 0..3 {
         let (mut volume, ino) = written();
