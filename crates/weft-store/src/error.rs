@@ -94,9 +94,7 @@ impl Error {
             Error::Injected(kind) | Error::Unheard(kind) => *kind,
         }
     }
-}
 
-impl Error {
     /// Whether a commit that failed so may have happened all the same, or may happen yet: who was asked for it did not say what became of it.
     pub fn leaves_doubt(&self) -> bool {
         match self {

@@ -248,6 +248,23 @@ impl Connection {
         failure
     }
 
+    /// Has `take` look at the rows of each of `calls`, by its place among them, as they come. The first error is told, of a call or of `take`.
+    pub(super) fn take_all(
+        &mut self,
+        what: &'static str,
+        calls: &[Call],
+        mut take: impl FnMut(usize, Vec<Row>) -> Result<()>,
+    ) -> Result<()> {
+        let (mut places, mut taken) = (0.., Ok(()));
+        let sent = self.visit_all(what, calls, |answer| {
+            let place = places.next().unwrap_or_default();
+            if taken.is_ok() {
+                taken = answer.and_then(|rows| take(place, rows));
+            }
+        });
+        sent.and(taken)
+    }
+
     /// The rows of one statement.
     pub(super) fn query(
         &mut self,

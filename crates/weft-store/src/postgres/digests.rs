@@ -209,16 +209,9 @@ impl<'a> Rows<'a> {
         self.query(statement, parameters)?.first().map(|row| get(row, 0)).transpose()
     }
 
-    /// Has `take` look at the rows of each of `calls`, by its place among them, as they come.
-    pub(super) fn each_of(&self, calls: &[Call], mut take: impl FnMut(usize, Vec<Row>) -> Result<()>) -> Result<()> {
-        let (mut places, mut taken) = (0.., Ok(()));
-        let sent = self.connection.borrow_mut().visit_all(WHAT, calls, |answer| {
-            let place = places.next().unwrap_or_default();
-            if taken.is_ok() {
-                taken = answer.and_then(|rows| take(place, rows));
-            }
-        });
-        sent.and(taken)
+    /// As [`Connection::take_all`].
+    pub(super) fn take_all(&self, calls: &[Call], take: impl FnMut(usize, Vec<Row>) -> Result<()>) -> Result<()> {
+        self.connection.borrow_mut().take_all(WHAT, calls, take)
     }
 
     /// Whether the last commit may have left an inode of this number.

@@ -113,7 +113,7 @@ impl Rows<'_> {
         let both = [sql::DIGEST_INODES, sql::NAMES_OF];
         let of = |inos: &[i64]| both.map(|statement| Call::new(statement, vec![Box::new(inos.to_vec())]));
         let calls = unknown.chunks(INODES_MAX).flat_map(of).collect::<Vec<_>>();
-        self.each_of(&calls, |place, found| match place % both.len() {
+        self.take_all(&calls, |place, found| match place % both.len() {
             0 => self.take_inodes(&found),
             _ => self.take_names(&found),
         })
@@ -127,7 +127,7 @@ impl Rows<'_> {
         };
         self.take_leaving(&[])?;
         let calls = removed.chunks(INODES_MAX).map(of).collect::<Vec<_>>();
-        self.each_of(&calls, |_, found| self.take_leaving(&found))
+        self.take_all(&calls, |_, found| self.take_leaving(&found))
     }
 
     fn learn_branches(&self, prefixes: &BTreeSet<(Ino, Vec<u8>)>) -> Result<()> {
@@ -136,7 +136,7 @@ impl Rows<'_> {
             Call::new(sql::BRANCH, vec![Box::new(int(parent.0)), Box::new(prefix.clone())])
         };
         let calls = unknown.iter().map(call).collect::<Vec<_>>();
-        self.each_of(&calls, |place, found| self.take_branch(unknown[place], &found))
+        self.take_all(&calls, |place, found| self.take_branch(unknown[place], &found))
     }
 
     fn learn_entries(&self, buckets: BTreeSet<(Ino, Vec<u8>)>) -> Result<()> {
@@ -151,7 +151,7 @@ impl Rows<'_> {
         };
         let calls = buckets.iter().map(call).collect::<Vec<_>>();
         let mut keys = buckets.into_iter();
-        self.each_of(&calls, |_, found| {
+        self.take_all(&calls, |_, found| {
             let whole = keys.next().filter(|_| (found.len() as i64) < limit);
             whole.map_or(Ok(()), |key| self.take_entries(key, &found))
         })

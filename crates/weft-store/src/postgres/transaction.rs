@@ -295,14 +295,10 @@ impl<'a> PostgresTransaction<'a> {
         });
         let files = removed.chunks(REMOVED_MAX).map(|inos| Call::new(of_files, vec![Box::new(inos.to_vec())]));
         let calls = ranges.chain(files).collect::<Vec<_>>();
-        let (mut counted, mut taken) = (Counted::default(), Ok(()));
-        let mut seen = HashSet::new();
-        self.writer.connection().visit_all(WHAT, &calls, |answer| {
-            if taken.is_ok() {
-                taken = answer.and_then(|rows| rows.iter().try_for_each(|row| counted.lose(row, &mut seen)));
-            }
-        })?;
-        taken?;
+        let (mut counted, mut seen) = (Counted::default(), HashSet::new());
+        self.writer
+            .connection()
+            .take_all(WHAT, &calls, |_, rows| rows.iter().try_for_each(|row| counted.lose(row, &mut seen)))?;
         for (.., home) in put {
             *counted.references.entry(*home).or_insert(0) += 1;
         }

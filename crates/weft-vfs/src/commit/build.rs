@@ -38,8 +38,7 @@ impl Vfs {
             damaged.extend(without.map(|(job, _)| job.id));
             stored.extend(transaction.put_blocks(built.into_iter().flatten().collect())?);
         }
-        let is_damaged = |job: &Job| damaged.binary_search(&job.id).is_ok();
-        (snapshot.damaged, snapshot.jobs) = std::mem::take(&mut snapshot.jobs).into_iter().partition(is_damaged);
+        snapshot.set_aside(&damaged);
         let put = |(job, block): (&Job, &BlockRef)| ExtentChange::Put { ino: job.ino, index: job.index, block: *block };
         snapshot.batch.extents.extend(snapshot.jobs.iter().zip(&stored).map(put));
         Ok(stored)
@@ -48,18 +47,20 @@ impl Vfs {
     /// Where the blocks lie of a snapshot that the store has. What is not there was damaged when it was stored.
     pub(super) fn stored_blocks(&self, snapshot: &mut Snapshot) -> Result<Vec<BlockRef>> {
         snapshot.begin_again();
-        let mut stored = Vec::with_capacity(snapshot.jobs.len());
+        let (mut stored, mut damaged) = (Vec::with_capacity(snapshot.jobs.len()), Vec::new());
         for jobs in snapshot.jobs.chunk_by(|one, next| one.ino == next.ino && one.index + 1 == next.index) {
             let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
             let found = self.store.extents(first.ino, first.index..last.index + 1)?;
             let found = found.into_iter().collect::<BTreeMap<_, _>>();
-            stored.extend(jobs.iter().map(|job| found.get(&job.index).copied().filter(|block| block.id == job.id)));
+            for job in jobs {
+                match found.get(&job.index).filter(|block| block.id == job.id) {
+                    Some(block) => stored.push(*block),
+                    None => damaged.push(job.id),
+                }
+            }
         }
-        let jobs = std::mem::take(&mut snapshot.jobs).into_iter().zip(&stored);
-        let (there, damaged): (Vec<_>, Vec<_>) = jobs.partition(|(_, block)| block.is_some());
-        let jobs = |those: Vec<(Job, _)>| those.into_iter().map(|(job, _): (Job, &Option<BlockRef>)| job).collect();
-        (snapshot.jobs, snapshot.damaged) = (jobs(there), jobs(damaged));
-        Ok(stored.into_iter().flatten().collect())
+        snapshot.set_aside(&damaged);
+        Ok(stored)
     }
 
     /// Builds on all processors, if there is enough to do for them.

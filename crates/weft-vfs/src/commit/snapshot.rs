@@ -50,6 +50,12 @@ impl Snapshot {
         self.jobs.sort_unstable_by_key(|job| job.id);
     }
 
+    /// The jobs of these blocks, in their order, are of damaged ones.
+    pub(crate) fn set_aside(&mut self, damaged: &[BlockId]) {
+        let is_damaged = |job: &Job| damaged.binary_search(&job.id).is_ok();
+        (self.damaged, self.jobs) = std::mem::take(&mut self.jobs).into_iter().partition(is_damaged);
+    }
+
     /// Whether an earlier try is what the store has as its last commit.
     pub(crate) fn is_last_of(&self, header: &Header) -> bool {
         self.is_sent && header.commit == self.batch.commit && header.counters == self.batch.counters
