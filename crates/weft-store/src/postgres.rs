@@ -231,6 +231,14 @@ impl Store for PostgresStore {
         })
     }
 
+    fn wants_more(&self) -> bool {
+        self.ahead.is_due()
+    }
+
+    fn bring_more(&self) -> Result<()> {
+        self.ahead.bring(|wanted| self.read(Class::Extents, |connection| read::more_extents(connection, wanted)))
+    }
+
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
         self.read_rows(|rows| rows.names_of(ino))
     }
@@ -273,7 +281,16 @@ impl Store for PostgresStore {
     }
 
     fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
+        self.refuse_lost()?;
         let mut next = 0;
+        // What came along is visited while it lasts; those after it go out together.
+        while let Some(here) = blocks.get(next).and_then(|block| self.ahead.block(block.id)) {
+            visit(next, Ok(here));
+            next += 1;
+        }
+        if next == blocks.len() {
+            return Ok(());
+        }
         self.read(Class::Blocks, |connection| {
             while next < blocks.len() {
                 let together = &blocks[next..blocks.len().min(next + BLOCKS_TOGETHER)];

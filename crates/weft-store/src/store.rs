@@ -88,6 +88,16 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
+    /// Whether [`Store::bring_more`] would bring something. Asked after extents were.
+    fn wants_more(&self) -> bool {
+        false
+    }
+
+    /// Brings what readers are likely to ask for next, so that they need not wait for it: for a thread that may.
+    fn bring_more(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Bytes of blocks that are best read together by [`Store::read_blocks`]: so many that nothing is waited for in between, so few that
     /// others may read meanwhile.
     fn run_bytes(&self) -> u64 {

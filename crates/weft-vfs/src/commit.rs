@@ -27,9 +27,6 @@ pub(crate) const SPACE_RESERVED: u64 = 4 << 20;
 /// nothing but the intent log to write.
 const DURABLE_AFTER_SYNC: u64 = 8;
 
-/// Bytes of a short append to the intent log.
-const LOGGED_SOON: usize = 128 << 10;
-
 /// Tries of one commit, when something is in its way each time.
 const CONFLICTS_MAX: u32 = 8;
 
@@ -49,18 +46,17 @@ impl Vfs {
     /// All operations before the call are durable when it returns (POSIX fsync(), sync()). `NoSpace` or
     /// `Io` when they cannot be made durable: they stay in memory and are tried again. `WouldBlock`.
     pub fn sync(&self) -> Result<()> {
-        let (target, unlogged) = {
+        let (target, is_short) = {
             let state = self.state.lock();
             if state.durable >= state.counters.op {
                 return Ok(());
             }
-            (state.counters.op, state.journal.unlogged_bytes())
+            (state.counters.op, state.journal.is_short())
         };
         if self.options.read_only {
             return Ok(());
         }
-        let short = self.log.is_some() && unlogged.is_some_and(|bytes| bytes <= LOGGED_SOON);
-        self.may_wait(if short { Wait::Log } else { Wait::Commit })?;
+        self.may_wait(if self.log.is_some() && is_short { Wait::Log } else { Wait::Commit })?;
         self.synced_at.store(self.commits.load(Ordering::Relaxed), Ordering::Relaxed);
         if self.log_operations(target)? {
             return Ok(());
@@ -197,6 +193,24 @@ impl Vfs {
         Ok(())
     }
 
+    /// Sees that nothing is lost if the background puts off its commit; tells whether it may. Where programs sync, the log has most of what
+    /// changed already, and blocks that they go on writing to are then made once for many writes.
+    pub(crate) fn put_off_commit(&self) -> bool {
+        let is_synced = self.synced_at.load(Ordering::Relaxed) == self.commits.load(Ordering::Relaxed);
+        let has_room = self.log.as_ref().is_some_and(|log| !log.lock().file.is_half_full());
+        if !is_synced || !has_room {
+            return false;
+        }
+        let (target, is_durable, is_short) = {
+            let state = self.state.lock();
+            if state.failure.is_some() {
+                return false;
+            }
+            (state.counters.op, state.durable >= state.counters.op, state.journal.is_short())
+        };
+        is_durable || (is_short && self.log_operations(target).unwrap_or(false))
+    }
+
     /// Commits what is dirty, as the background does.
     pub(crate) fn commit_in_background(&self) -> Result<()> {
         let mut turn = self.committing.lock();
@@ -241,6 +255,7 @@ impl Vfs {
         if let Ok(space) = space {
             state.space_free = space.bytes_free;
         }
+        let mut replaced = Vec::new();
         let result = match stored {
             Ok(blocks) => {
                 state.finish(&snapshot, &blocks);
@@ -250,6 +265,7 @@ impl Vfs {
                     state.logged = state.logged.max(state.durable);
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
+                replaced = snapshot.replaced();
                 if snapshot.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
             }
             Err(error) => {
@@ -272,6 +288,7 @@ impl Vfs {
             state.evict();
         }
         drop(state);
+        replaced.into_iter().for_each(|id| self.blocks.forget(id));
         if durability == Durability::Durable
             && result.is_ok()
             && let Some(log) = &self.log

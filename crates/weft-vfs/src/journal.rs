@@ -8,6 +8,9 @@ use crate::mutation::{Mutation, encode};
 /// Most bytes one arena holds.
 pub(crate) const ARENA_BYTES_MAX: usize = 3 << 20;
 
+/// Bytes of a short append to the log.
+const SHORT_BYTES: usize = 128 << 10;
+
 #[derive(Debug, Default)]
 struct Arena {
     bytes: Vec<u8>,
@@ -53,6 +56,11 @@ impl Journal {
     pub(crate) fn unlogged_bytes(&self) -> Option<usize> {
         let whole = !self.previous.incomplete && !self.current.incomplete;
         whole.then(|| self.previous.bytes.len() + self.current.bytes.len())
+    }
+
+    /// Whether the log has all but what one short append would add.
+    pub(crate) fn is_short(&self) -> bool {
+        self.unlogged_bytes().is_some_and(|bytes| bytes <= SHORT_BYTES)
     }
 
     /// The encoded operations not yet in the log; none if some are missing.

@@ -48,6 +48,8 @@ struct Shared {
 #[derive(Default)]
 struct Jobs {
     waiting: VecDeque<Vec<BlockRef>>,
+    /// Whether the store wants to bring something.
+    is_store_due: bool,
     coming: FxHashMap<BlockId, Coming>,
     /// Of all that is on its way.
     bytes: u64,
@@ -84,6 +86,17 @@ impl ReadAhead {
     /// Has `blocks` read, but for those that are here or on their way, and those for which there is no room.
     pub(crate) fn ask(&self, blocks: Vec<BlockRef>) {
         self.shared.ask(blocks);
+    }
+
+    /// Reads `blocks`, but for those that are here or on their way, and those for which there is no room.
+    pub(crate) fn read(&self, blocks: Vec<BlockRef>) {
+        self.shared.read(blocks);
+    }
+
+    /// Has the store bring what it wants to.
+    pub(crate) fn bring_more(&self) {
+        self.shared.jobs.lock().is_store_due = true;
+        self.shared.work.notify_one();
     }
 
     /// Whether block `id` is on its way.
@@ -126,20 +139,27 @@ impl Shared {
     }
 
     fn work(&self) {
-        while let Some(run) = self.next() {
-            run.read();
+        while let Some(work) = self.next() {
+            match work {
+                Work::Read(run) => run.read(),
+                // What does not come will be asked for, and who does is told why not.
+                Work::BringMore => drop(self.store.bring_more()),
+            }
         }
     }
 
-    /// A run to read; waits for one. None when no more will come.
-    fn next(&self) -> Option<Run<'_>> {
+    /// Something to do; waits for it. None when no more will come.
+    fn next(&self) -> Option<Work<'_>> {
         let mut jobs = self.jobs.lock();
         loop {
             if jobs.closed {
                 return None;
             }
+            if std::mem::take(&mut jobs.is_store_due) {
+                return Some(Work::BringMore);
+            }
             if let Some(blocks) = jobs.waiting.pop_front() {
-                return Some(Run::new(self, &mut jobs, blocks));
+                return Some(Work::Read(Run::new(self, &mut jobs, blocks)));
             }
             self.work.wait(&mut jobs);
         }
@@ -147,7 +167,23 @@ impl Shared {
 
     fn ask(&self, blocks: Vec<BlockRef>) {
         let mut jobs = self.jobs.lock();
-        let mut run: Vec<BlockRef> = Vec::new();
+        let runs = self.runs(&mut jobs, blocks);
+        jobs.waiting.extend(runs);
+        drop(jobs);
+        self.work.notify_all();
+    }
+
+    fn read(&self, blocks: Vec<BlockRef>) {
+        let mut jobs = self.jobs.lock();
+        let runs = self.runs(&mut jobs, blocks);
+        let runs = runs.into_iter().map(|blocks| Run::new(self, &mut jobs, blocks)).collect::<Vec<_>>();
+        drop(jobs);
+        runs.into_iter().for_each(Run::read);
+    }
+
+    /// Those of `blocks` that are to be read, and on their way from now on.
+    fn runs(&self, jobs: &mut Jobs, blocks: Vec<BlockRef>) -> Vec<Vec<BlockRef>> {
+        let (mut runs, mut run) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         for block in blocks {
             let length = u64::from(block.length);
@@ -158,7 +194,7 @@ impl Shared {
                 break;
             }
             if bytes + length > self.run_bytes && !run.is_empty() {
-                jobs.waiting.push_back(std::mem::take(&mut run));
+                runs.push(std::mem::take(&mut run));
                 bytes = 0;
             }
             jobs.coming.insert(block.id, Coming::Waiting);
@@ -167,10 +203,9 @@ impl Shared {
             run.push(block);
         }
         if !run.is_empty() {
-            jobs.waiting.push_back(run);
+            runs.push(run);
         }
-        drop(jobs);
-        self.work.notify_all();
+        runs
     }
 
     /// Notes that `blocks` are not on their way any more.
@@ -197,6 +232,12 @@ impl Shared {
             self.done.wait(&mut jobs);
         }
     }
+}
+
+/// What a thread does next.
+enum Work<'a> {
+    Read(Run<'a>),
+    BringMore,
 }
 
 /// Blocks that one thread reads. Dropped, none of them is on its way any more.

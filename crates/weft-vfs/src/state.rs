@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) logged: OpNo,
     /// The inode that was read from the store last.
     pub(crate) last_missed: Ino,
+    /// How many of those that were missing lately were near the one before.
+    pub(crate) missed_near: u32,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
     /// Whose links may run code of their own.
@@ -113,6 +115,7 @@ impl State {
             durable: counters.op,
             logged: counters.op,
             last_missed: Ino(0),
+            missed_near: 0,
             finished: 0,
             exported: options.exported,
             keys_of: options.keys.as_ref().map(|keys| keys.uid),

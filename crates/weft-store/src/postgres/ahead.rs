@@ -1,42 +1,53 @@
 //! Small files that are read, and directories that are listed, one after the other, as whoever searches a tree does: what the next ones will
-//! be asked for comes along with the answer for one of them, in the same round trip.
+//! be asked for comes along with the answer for one of them, in the same round trip. While files that came along are asked for, a thread
+//! that has nothing else to do can bring the next ones.
 //!
 //! What came along is used once, or dropped when more comes or a commit ends: rows may be others then.
 
 use super::read::{self, unsigned};
 use crate::error::Result;
 use crate::row::{BlockId, BlockRef, Ino, NameRow};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use tokio_postgres::Row;
 use weft_block::Block;
 
-/// Numbers that two files made one after the other lie apart at most.
-const NEAR: u64 = 64;
+/// In which steps numbers are asked for, and how many come along.
+struct Steps {
+    /// Numbers between one and the next, at most.
+    near: u64,
+    /// Numbers that come along, at first and at most.
+    span: Range<u64>,
+}
 
 /// Files or directories asked for in order before more is believed to follow.
 const BELIEVED: u32 = 2;
 
-/// Numbers of files whose extents come along, at first and at most.
-const FILES: Range<u64> = 8..32;
+/// By how much a jump to somewhere else lessens how often the order was kept: whoever goes through a tree jumps at times and then goes on in order.
+const DOUBT: u32 = 4;
 
-/// Numbers of directories whose entries come along, at first and at most: between them are those of the files in them.
-const DIRECTORIES: Range<u64> = 16..256;
+/// Of files made one after the other.
+const FILES: Steps = Steps { near: 64, span: 8..64 };
+
+/// Of directories: between them are the files in them.
+const DIRECTORIES: Steps = Steps { near: 512, span: 64..1024 };
 
 /// Extents that come along, at most.
 pub(super) const EXTENTS_MAX: usize = 256;
 
 /// Entries that come along, at most.
-pub(super) const NAMES_MAX: usize = 512;
+pub(super) const NAMES_MAX: usize = 1024;
 
-/// Bytes of a file's first block that comes along, at most.
+/// Bytes of a block that comes along, at most.
 pub(super) const BLOCK_BYTES_MAX: i64 = 64 << 10;
 
 /// What came along.
 #[derive(Default)]
 pub(super) struct Ahead {
     state: Mutex<State>,
+    /// Signalled when what was on its way is here, or does not come.
+    arrived: Condvar,
 }
 
 #[derive(Default)]
@@ -46,7 +57,14 @@ struct State {
     files: Order,
     /// Whole files.
     extents: BTreeMap<Ino, Vec<(u64, BlockRef)>>,
-    blocks: HashMap<BlockId, Block>,
+    /// Blocks of these files.
+    blocks: HashMap<BlockId, (Ino, Block)>,
+    /// The last of these files.
+    last: Option<Ino>,
+    /// Files after it, which are to be brought.
+    due: Option<Wanted>,
+    /// The first and last of those that somebody is bringing.
+    coming: Option<(Ino, Ino)>,
     directories: Order,
     /// Whole directories.
     names: BTreeMap<Ino, Vec<NameRow>>,
@@ -61,10 +79,11 @@ struct Order {
 }
 
 impl Order {
-    /// `ino` is asked for, and here already or not; tells what is to come along, `span` numbers of it, if anything.
-    fn ask(&mut self, ino: Ino, is_here: bool, span: &Range<u64>) -> Option<(Ino, Ino)> {
-        let follows = self.last.is_some_and(|last| last < ino && ino.0 - last.0 <= NEAR);
-        self.in_order = if follows { self.in_order.saturating_add(1) } else { 0 };
+    /// `ino` is asked for, and here already or not; tells what is to come along, itself and `span` numbers after it, if anything.
+    fn ask(&mut self, ino: Ino, is_here: bool, steps: &Steps) -> Option<(Ino, Ino)> {
+        let Steps { near, span } = steps;
+        let follows = self.last.is_some_and(|last| last < ino && ino.0 - last.0 <= *near);
+        self.in_order = if follows { self.in_order.saturating_add(1) } else { self.in_order / DOUBT };
         self.last = Some(ino);
         if self.in_order < BELIEVED {
             self.span = span.start;
@@ -73,7 +92,7 @@ impl Order {
         if is_here {
             return None;
         }
-        let wanted = (ino.next(), Ino(ino.0.saturating_add(self.span)));
+        let wanted = (ino, Ino(ino.0.saturating_add(self.span)));
         self.span = (2 * self.span).min(span.end);
         Some(wanted)
     }
@@ -94,11 +113,18 @@ impl Wanted {
 }
 
 impl Ahead {
-    /// The extents of `ino` in `range`, if they came along; else which files are to come along with them, if any.
+    /// The extents of `ino` in `range`, if they came along; else which files are to come along with them, if any. Waits for those that somebody
+    /// is bringing.
     pub(super) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>, Option<Wanted>> {
         let mut state = self.state.lock();
+        while state.coming.is_some_and(|(first, last)| (first..=last).contains(&ino)) {
+            self.arrived.wait(&mut state);
+        }
         let here = state.extents.remove(&ino);
         let wanted = state.files.ask(ino, here.is_some(), &FILES);
+        if here.is_some() {
+            state.go_on(ino);
+        }
         match here {
             Some(extents) => Ok(extents.into_iter().filter(|(index, _)| range.contains(index)).collect()),
             None => Err(wanted.map(|span| Wanted { age: state.age, span })),
@@ -140,8 +166,98 @@ impl Ahead {
         Ok(())
     }
 
-    /// Takes in extents that came along.
+    /// Whether there are files to be brought.
+    pub(super) fn is_due(&self) -> bool {
+        self.state.lock().due.is_some()
+    }
+
+    /// Has `bring` ask for the files that are due, if there are any.
+    pub(super) fn bring(&self, bring: impl FnOnce(&Wanted) -> Result<Vec<Row>>) -> Result<()> {
+        /// However bringing ends, nobody waits for it then.
+        struct Coming<'a>(&'a Ahead);
+        impl Drop for Coming<'_> {
+            fn drop(&mut self) {
+                self.0.state.lock().coming = None;
+                self.0.arrived.notify_all();
+            }
+        }
+        let wanted = {
+            let mut state = self.state.lock();
+            let Some(wanted) = state.due.take() else { return Ok(()) };
+            state.coming = Some(wanted.span);
+            wanted
+        };
+        let coming = Coming(self);
+        let along = Along::of(&wanted, &bring(&wanted)?)?;
+        let mut state = self.state.lock();
+        if state.age == wanted.age {
+            let asked = state.files.last.unwrap_or(wanted.span.0);
+            state.forget_before(asked.min(wanted.span.0));
+            state.keep(along);
+        }
+        drop(state);
+        drop(coming);
+        Ok(())
+    }
+
+    /// Takes in extents that came along, in place of those before.
     pub(super) fn keep_extents(&self, wanted: &Wanted, rows: &[Row]) -> Result<()> {
+        let along = Along::of(wanted, rows)?;
+        let mut state = self.state.lock();
+        if state.age == wanted.age {
+            state.forget_before(Ino(u64::MAX));
+            state.keep(along);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a block, if they came along.
+    pub(super) fn block(&self, id: BlockId) -> Option<Block> {
+        self.state.lock().blocks.remove(&id).map(|(_, block)| block)
+    }
+
+    /// A commit has ended: what came along may be old.
+    pub(super) fn forget(&self) {
+        let mut state = self.state.lock();
+        state.age += 1;
+        state.forget_before(Ino(u64::MAX));
+        state.names.clear();
+    }
+}
+
+impl State {
+    /// `ino` was here and is asked for: more is due.
+    fn go_on(&mut self, ino: Ino) {
+        let Some(last) = self.last.filter(|last| ino <= *last && last.0 - ino.0 <= self.files.span) else { return };
+        if self.due.is_none() && self.coming.is_none() {
+            let span = (last.next(), Ino(last.0.saturating_add(self.files.span)));
+            self.due = Some(Wanted { age: self.age, span });
+        }
+    }
+
+    /// Drops what came along of files before `ino`, and what was to come after it.
+    fn forget_before(&mut self, ino: Ino) {
+        self.extents = self.extents.split_off(&ino);
+        self.blocks.retain(|_, (owner, _)| *owner >= ino);
+        (self.due, self.last) = (None, None);
+    }
+
+    fn keep(&mut self, along: Along) {
+        self.last = along.last;
+        self.extents.extend(along.extents);
+        self.blocks.extend(along.blocks);
+    }
+}
+
+/// Files that came along.
+struct Along {
+    extents: BTreeMap<Ino, Vec<(u64, BlockRef)>>,
+    blocks: HashMap<BlockId, (Ino, Block)>,
+    last: Option<Ino>,
+}
+
+impl Along {
+    fn of(wanted: &Wanted, rows: &[Row]) -> Result<Along> {
         let mut extents = wanted.all();
         let (mut blocks, mut damaged) = (HashMap::new(), BTreeSet::new());
         for row in rows {
@@ -154,7 +270,7 @@ impl Ahead {
             if let Ok(Some(bytes)) = row.try_get::<_, Option<&[u8]>>(8)
                 && block.verify(bytes)
             {
-                blocks.insert(block.id, Block::copy_of(bytes));
+                blocks.insert(block.id, (ino, Block::copy_of(bytes)));
             }
             extents.entry(ino).or_default().push((index, block));
         }
@@ -162,26 +278,9 @@ impl Ahead {
             // There may be more of the last one, and of those after it.
             extents.split_off(&Ino(unsigned(row, 0)?));
         }
+        let last = extents.last_key_value().map(|(ino, _)| *ino);
         extents.retain(|ino, _| !damaged.contains(ino));
-        let mut state = self.state.lock();
-        if state.age == wanted.age {
-            (state.extents, state.blocks) = (extents, blocks);
-        }
-        Ok(())
-    }
-
-    /// The bytes of a block, if they came along.
-    pub(super) fn block(&self, id: BlockId) -> Option<Block> {
-        self.state.lock().blocks.remove(&id)
-    }
-
-    /// A commit has ended: what came along may be old.
-    pub(super) fn forget(&self) {
-        let mut state = self.state.lock();
-        state.age += 1;
-        state.extents.clear();
-        state.blocks.clear();
-        state.names.clear();
+        Ok(Along { extents, blocks, last })
     }
 }
 
@@ -197,9 +296,14 @@ mod tests {
             assert!(ask(ino).is_none());
         }
         assert!(ask(8).is_none());
-        assert_eq!(ask(9).expect("three in order").span, (Ino(10), Ino(17)));
-        assert_eq!(ask(18).expect("and more").span, (Ino(19), Ino(34)));
+        assert_eq!(ask(9).expect("three in order").span, (Ino(9), Ino(17)));
+        assert_eq!(ask(18).expect("and more").span, (Ino(18), Ino(34)));
         assert!(ask(2).is_none());
+        for ino in 3..20 {
+            ask(ino);
+        }
+        assert!(ask(2000).is_some(), "one jump after many in order");
+        assert!(ask(100).is_none(), "and another");
     }
 
     #[test]

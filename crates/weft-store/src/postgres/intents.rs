@@ -4,7 +4,7 @@
 //! do. A commit removes the records of the operations that it contains.
 
 use super::PostgresStore;
-use super::connection::Connection;
+use super::connection::{Connection, Parameter};
 use super::read::{get, int, unsigned};
 use super::statements as sql;
 use crate::error::{Error, Result};
@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering;
 const WHAT: &str = "cannot write the intent log";
 
 /// Bytes of operations after which a commit is due.
-const BYTES_EAGER: u64 = 8 << 20;
+const BYTES_EAGER: u64 = 32 << 20;
 
 /// Most bytes of operations between two commits.
-const BYTES_MAX: u64 = 32 << 20;
+const BYTES_MAX: u64 = 64 << 20;
 
 /// The log of one mounted volume.
 pub struct Intents {
@@ -155,17 +155,24 @@ impl Shared {
         let connection = line.connection.as_mut().expect("just connected");
         self.store.has_intents.store(true, Ordering::Relaxed);
         let count = records.len();
-        let column = |number: fn(&Record) -> u64| records.iter().map(|record| int(number(record))).collect::<Vec<_>>();
-        let (firsts, lasts) = (column(|record| record.first.0), column(|record| record.last.0));
-        let bytes = records.into_iter().map(|record| record.bytes).collect::<Vec<_>>();
-        let parameters: Vec<super::connection::Parameter> = vec![
-            Box::new(self.store.lease.epoch()),
-            Box::new(int(epoch)),
-            Box::new(firsts),
-            Box::new(lasts),
-            Box::new(bytes),
-        ];
-        let rows = connection.query(WHAT, sql::ADD_INTENTS, parameters)?;
+        let mut parameters: Vec<Parameter> = vec![Box::new(self.store.lease.epoch()), Box::new(int(epoch))];
+        let mut add = |firsts: Parameter, lasts: Parameter, bytes: Parameter| parameters.extend([firsts, lasts, bytes]);
+        let statement = match <[Record; 1]>::try_from(records) {
+            Ok([record]) => {
+                add(Box::new(int(record.first.0)), Box::new(int(record.last.0)), Box::new(record.bytes));
+                sql::ADD_INTENT
+            }
+            Err(records) => {
+                let of = |number: fn(&Record) -> OpNo| {
+                    Box::new(records.iter().map(|record| int(number(record).0)).collect::<Vec<_>>())
+                };
+                let (firsts, lasts) = (of(|record| record.first), of(|record| record.last));
+                let bytes = records.into_iter().map(|record| record.bytes).collect::<Vec<_>>();
+                add(firsts, lasts, Box::new(bytes));
+                sql::ADD_INTENTS
+            }
+        };
+        let rows = connection.query(WHAT, statement, parameters)?;
         if rows.len() == count { Ok(()) } else { Err(self.store.taken()) }
     }
 }

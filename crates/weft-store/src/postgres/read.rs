@@ -168,6 +168,18 @@ pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, li
     rows.iter().map(listed).collect()
 }
 
+/// Asks for extents of files, with the bytes of what is short.
+fn extents_ahead(wanted: &Wanted) -> Call {
+    let (first, last) = wanted.span;
+    let numbers = [int(first.0), int(last.0), BLOCK_BYTES_MAX, int(EXTENTS_MAX as u64)];
+    Call::new(sql::EXTENTS_AHEAD, numbers.map(|number| Box::new(number) as _).into())
+}
+
+/// The extents of the files that are due, for whoever will ask for them.
+pub(super) fn more_extents(connection: &mut Connection, wanted: &Wanted) -> Result<Vec<Row>> {
+    Ok(connection.query_all(WHAT, &[extents_ahead(wanted)])?.pop().unwrap_or_default())
+}
+
 /// The extents of `ino` in `range`; has what `ahead` wants come along.
 pub(super) fn extents(
     connection: &mut Connection,
@@ -178,16 +190,7 @@ pub(super) fn extents(
     let parameters: Vec<_> =
         vec![Box::new(int(ino.0)) as _, Box::new(int(range.start)) as _, Box::new(int(range.end)) as _];
     let mut calls = vec![Call::new(sql::EXTENTS, parameters)];
-    if let Some((_, Wanted { span: (first, last), .. })) = ahead {
-        let limit = int(EXTENTS_MAX as u64);
-        let parameters: Vec<_> = vec![
-            Box::new(int(first.0)) as _,
-            Box::new(int(last.0)) as _,
-            Box::new(BLOCK_BYTES_MAX) as _,
-            Box::new(limit) as _,
-        ];
-        calls.push(Call::new(sql::EXTENTS_AHEAD, parameters));
-    }
+    calls.extend(ahead.map(|(_, wanted)| extents_ahead(wanted)));
     let (own, more) = with_more(connection, &calls)?;
     if let Some((ahead, wanted)) = ahead {
         ahead.keep_extents(wanted, &more)?;

@@ -25,9 +25,9 @@ statements! {
     EXTENTS = "SELECT e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL \
                FROM extents e LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block \
                WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx";
-    /// The extents of several files, with the bytes of each one's first block if it is short.
+    /// The extents of several files, with the bytes of each one's first two blocks if they are short.
     EXTENTS_AHEAD = "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, \
-                     CASE WHEN e.idx = 0 AND b.length <= $3 THEN b.bytes END \
+                     CASE WHEN e.idx < 2 AND b.length <= $3 THEN b.bytes END \
                      FROM extents e LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block \
                      WHERE e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.idx LIMIT $4";
     XATTRS = "SELECT name, value FROM xattr WHERE ino = $1 ORDER BY name";
@@ -135,6 +135,9 @@ statements! {
     ADD_INTENTS = "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
                    FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 FOR UPDATE) l \
                    CROSS JOIN unnest($3::bigint[], $4::bigint[], $5::bytea[]) AS d (first, last, bytes) RETURNING first";
+    /// The same of one record, which most syncs have to put.
+    ADD_INTENT = "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, $3::bigint, $4::bigint, $5::bytea \
+                  FROM lease WHERE id = 1 AND epoch = $1 FOR UPDATE RETURNING first";
     FORGET_INTENTS = "DELETE FROM intents WHERE last <= $1";
     FORGET_EPOCHS = "DELETE FROM intents WHERE epoch <> $1";
 

@@ -101,13 +101,30 @@ impl BlockCache {
     /// Keeps `block`, which lies in `pool`, and nothing else of it.
     pub(crate) fn share(&self, id: BlockId, pool: &Arc<Pool>, block: Block) {
         self.shared.insert(id, pool, block);
-        let own = self.blocks.lock().remove(&id);
-        drop(own);
+        self.forget(id);
     }
 
     /// Keeps `block`.
     pub(crate) fn insert(&self, id: BlockId, block: Block) {
         self.keep(id, Entry { start: 0, bytes: block, whole: true });
+    }
+
+    /// Keeps `block`, made of block `old`, if that is here or there is room: whoever goes round more of them than fit would else never find
+    /// any. (`old` is read until the commit is over; then [`BlockCache::forget`] it.)
+    pub(crate) fn succeed(&self, old: BlockId, id: BlockId, block: Block) {
+        let is_wanted = {
+            let blocks = self.blocks.lock();
+            !blocks.is_full() || blocks.peek(&old).is_some()
+        };
+        if is_wanted {
+            self.insert(id, block);
+        }
+    }
+
+    /// Drops block `id`: nothing will ask for it.
+    pub(crate) fn forget(&self, id: BlockId) {
+        let gone = self.blocks.lock().remove(&id);
+        drop(gone);
     }
 
     /// Keeps the bytes from `start` on of a block, unless all of it is here.
@@ -166,6 +183,23 @@ mod tests {
         assert_eq!(cache.get(id).expect("here").as_ptr(), shared.as_ptr());
         assert_eq!(cache.find(id, &(1..3)), Found::Bytes(shared.slice(1..3)));
         assert!(cache.has_whole(id));
+    }
+
+    #[test]
+    fn a_block_made_of_another_takes_its_place_or_room_that_is_free() {
+        let cache = BlockCache::new(4 * 1064, SharedCache::new(0, 4096));
+        let block = || Block::copy_of(&[7; 1000]);
+        for id in 0..3 {
+            cache.insert(BlockId(id), block());
+        }
+        cache.succeed(BlockId(100), BlockId(3), block());
+        assert!(cache.has_whole(BlockId(3)), "there is room");
+        cache.succeed(BlockId(101), BlockId(4), block());
+        assert!(!cache.has_whole(BlockId(4)), "there is none");
+        cache.succeed(BlockId(3), BlockId(5), block());
+        assert!(cache.has_whole(BlockId(5)));
+        cache.forget(BlockId(5));
+        assert!(!cache.has_whole(BlockId(5)));
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         self.weight
     }
 
+    /// Whether there is no room without eviction.
+    pub(crate) fn is_full(&self) -> bool {
+        self.weight >= self.weight_max
+    }
+
     fn find<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<usize> {
         let hash = self.hasher.hash_one(key);
         let same = |&at: &usize| self.slots[at].as_ref().is_some_and(|slot| key.equivalent(&slot.key));

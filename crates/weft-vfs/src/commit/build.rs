@@ -4,13 +4,14 @@
 //! built a few at a time, while the store has others on their way to the disk.
 
 use super::snapshot::{Job, Snapshot};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::volume::Vfs;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::thread;
-use weft_block::{Buffer, Rope};
-use weft_store::{BlockRef, ExtentChange, NewBlock, Transaction};
+use weft_block::{Block, Buffer, Rope};
+use weft_store::{BlockId, BlockRef, ExtentChange, NewBlock, Transaction};
 
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;
@@ -20,6 +21,9 @@ const CHUNK_BYTES: usize = 16 << 20;
 
 /// The blocks of some jobs; none for one whose base is damaged.
 type Built = Result<Vec<Option<NewBlock>>>;
+
+/// Blocks that are written over in part; none where it is damaged.
+type Bases = FxHashMap<BlockId, Option<Block>>;
 
 impl Vfs {
     /// Stores the snapshot's blocks, and adds the extents that name them to its batch. What was written over a
@@ -65,7 +69,10 @@ impl Vfs {
 
     /// Builds on all processors, if there is enough to do for them.
     fn build_all(&self, jobs: &[Job]) -> Built {
-        let build = |jobs: &[Job]| jobs.iter().map(|job| self.build(job)).collect::<Built>();
+        let build = |jobs: &[Job]| -> Built {
+            let bases = self.bases(jobs)?;
+            Ok(jobs.iter().map(|job| self.build(job, &bases)).collect())
+        };
         let bytes: usize = jobs.iter().map(|job| job.len).sum();
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let threads = (bytes / BYTES_A_THREAD).clamp(1, processors);
@@ -84,29 +91,56 @@ impl Vfs {
         })
     }
 
-    fn build(&self, job: &Job) -> Result<Option<NewBlock>> {
-        match self.content(job) {
-            Ok(bytes) => Ok(Some(NewBlock::new(job.id, job.ino, bytes, job.index * u64::from(self.block_size)))),
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                self.report("cannot store what was written over a damaged block", &error);
-                Ok(None)
+    /// What jobs need of the store, read together. It is not kept: nothing will ask for it when they are done.
+    fn bases(&self, jobs: &[Job]) -> Result<Bases> {
+        let (mut bases, mut missing) = (Bases::default(), Vec::new());
+        for job in jobs.iter().filter(|job| job.pieces.whole(0..job.len).is_none()) {
+            let Some(base) = job.base else { continue };
+            match self.blocks.get(base.id) {
+                Some(block) => drop(bases.insert(base.id, Some(block))),
+                None => missing.push((base, job.ino)),
             }
-            Err(error) => Err(error),
         }
+        missing.sort_unstable_by_key(|(base, _)| base.id);
+        missing.dedup_by_key(|(base, _)| base.id);
+        let wanted = missing.iter().map(|(base, _)| *base).collect::<Vec<_>>();
+        let mut failure = Ok(());
+        let read = self.store.read_blocks(&wanted, &mut |at, read| {
+            let block = read.map_err(|error| Error::from(error).about(missing[at].1));
+            match block {
+                Err(error) if error.kind() != ErrorKind::Corrupt => failure = Err(error),
+                block => {
+                    let whole = block.inspect_err(|error| {
+                        self.report("cannot store what was written over a damaged block", error);
+                    });
+                    bases.insert(wanted[at].id, whole.ok());
+                }
+            }
+        });
+        failure?;
+        read?;
+        Ok(bases)
+    }
+
+    /// None if it would have bytes of a damaged block.
+    fn build(&self, job: &Job, bases: &Bases) -> Option<NewBlock> {
+        let bytes = self.content(job, bases)?;
+        Some(NewBlock::new(job.id, job.ino, bytes, job.index * u64::from(self.block_size)))
     }
 
     /// The bytes of a block; those that one piece holds are not copied.
-    fn content(&self, job: &Job) -> Result<Rope> {
+    fn content(&self, job: &Job, bases: &Bases) -> Option<Rope> {
         if let Some(whole) = job.pieces.whole(0..job.len) {
             if self.options.keep_written
                 && let Some(block) = whole.as_block()
             {
                 self.blocks.insert(job.id, block.clone());
             }
-            return Ok(Rope::from(whole));
+            return Some(Rope::from(whole));
         }
-        let mut bytes = match &job.base {
-            Some(base) => Buffer::copy_of(&self.block(base).map_err(|error| error.about(job.ino))?),
+        let base = job.base.map(|base| base.id);
+        let mut bytes = match base {
+            Some(base) => Buffer::copy_of(bases[&base].as_ref()?),
             None => Buffer::with_capacity(job.len),
         };
         bytes.resize(job.len);
@@ -114,7 +148,10 @@ impl Vfs {
             bytes[start..start + piece.len()].copy_from_slice(&piece);
         }
         let block = bytes.freeze();
-        self.blocks.insert(job.id, block.clone());
-        Ok(Rope::from(block.whole()))
+        match base {
+            Some(base) => self.blocks.succeed(base, job.id, block.clone()),
+            None => self.blocks.insert(job.id, block.clone()),
+        }
+        Some(Rope::from(block.whole()))
     }
 }

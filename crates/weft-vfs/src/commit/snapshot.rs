@@ -56,6 +56,11 @@ impl Snapshot {
         (self.damaged, self.jobs) = std::mem::take(&mut self.jobs).into_iter().partition(is_damaged);
     }
 
+    /// Blocks in whose place others lie now.
+    pub(crate) fn replaced(&self) -> Vec<BlockId> {
+        self.jobs.iter().filter_map(|job| job.base.map(|base| base.id)).collect()
+    }
+
     /// Whether an earlier try is what the store has as its last commit.
     pub(crate) fn is_last_of(&self, header: &Header) -> bool {
         self.is_sent && header.commit == self.batch.commit && header.counters == self.batch.counters

@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering;
 use weft_block::{Block, Buffer, Rope, Slice};
 use weft_store::{BlockRef, Ino, Patience};
 
+/// Bytes from the start of a file that are read together if they lie far away.
+const FIRST_BYTES: u64 = 512 << 10;
+
 /// A part of what a read gives.
 pub(super) enum Part {
     /// Bytes in memory.
@@ -31,6 +34,7 @@ impl Vfs {
             parts => parts?,
         };
         self.read_ahead_of(ino, offset, len);
+        self.read_together(ino, offset, &parts)?;
         let rope = loop {
             match self.gather(&parts) {
                 Ok(rope) => break rope,
@@ -155,6 +159,26 @@ impl Vfs {
         if let Ok(blocks) = self.run(|state| state.stored_blocks(ino, &range)) {
             ahead.ask(blocks);
         }
+    }
+
+    /// Reads several blocks at once that lie far away, where each alone would be waited for: those of `parts`, or of a file that is read from
+    /// its start what the program is likely to go on with. `WouldBlock`.
+    fn read_together(&self, ino: Ino, offset: u64, parts: &[Part]) -> Result<()> {
+        let Some(ahead) = self.read_ahead.as_ref().filter(|_| self.store.is_remote()) else { return Ok(()) };
+        let missing = parts.iter().filter_map(|part| match part {
+            Part::Stored { block, .. } if !self.blocks.has_whole(block.id) => Some(*block),
+            Part::Stored { .. } | Part::Bytes(_) | Part::Zeros(_) => None,
+        });
+        let mut blocks = missing.collect::<Vec<_>>();
+        if offset == 0 && !blocks.is_empty() {
+            blocks = self.run(|state| state.stored_blocks(ino, &(0..FIRST_BYTES)))?;
+        }
+        if blocks.len() > 1 {
+            self.may_wait(Wait::Read)?;
+            // What fails here fails again, and is told, when it is read.
+            ahead.read(blocks);
+        }
+        Ok(())
     }
 
     /// If `block` is on its way, waits until it is here; tells whether it was.

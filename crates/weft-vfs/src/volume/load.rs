@@ -15,8 +15,11 @@ use weft_store::{BlockRef, Cookie, Ino, InodeRow, Name, NameRow};
 /// Inodes read at once: numbers near each other were made together and are used together.
 const INODES_READ: usize = 128;
 
-/// The same, when the one that is missing is not near the one that was missing before.
+/// The same, when those that were missing lately were not near each other.
 const INODES_READ_APART: usize = 16;
+
+/// By how much one that is not near the one before lessens how many were: whoever goes through a tree jumps at times and then goes on.
+const DOUBT: u32 = 4;
 
 /// Entries of a directory that are read when one of them is looked for, at most.
 const NAMES_READ: usize = 64;
@@ -26,12 +29,18 @@ impl Vfs {
         match miss {
             Miss::Inode(ino) => self.load_inodes(*ino),
             Miss::Name(parent, name) => self.load_name(*parent, name),
-            Miss::Extents(ino, range) => self.reading(
-                || Ok(self.store.extents(*ino, range.clone())?),
-                |state, rows| {
-                    state.learn_extents(*ino, range.clone(), rows);
-                },
-            ),
+            Miss::Extents(ino, range) => {
+                self.reading(
+                    || Ok(self.store.extents(*ino, range.clone())?),
+                    |state, rows| {
+                        state.learn_extents(*ino, range.clone(), rows);
+                    },
+                )?;
+                if let Some(ahead) = self.read_ahead.as_ref().filter(|_| self.store.wants_more()) {
+                    ahead.bring_more();
+                }
+                Ok(())
+            }
             Miss::Xattrs(ino) => {
                 self.reading(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.learn_xattrs(*ino, rows))
             }
@@ -72,9 +81,13 @@ impl Vfs {
 
     fn load_inodes(&self, ino: Ino) -> Result<()> {
         let mut found = false;
-        let last = std::mem::replace(&mut self.state.lock().last_missed, ino);
-        let is_near = ino.0.wrapping_sub(last.0) <= 2 * INODES_READ as u64;
-        let count = if is_near { INODES_READ } else { INODES_READ_APART };
+        let count = {
+            let mut state = self.state.lock();
+            let last = std::mem::replace(&mut state.last_missed, ino);
+            let is_near = ino.0.wrapping_sub(last.0) <= 2 * INODES_READ as u64;
+            state.missed_near = if is_near { state.missed_near.saturating_add(1) } else { state.missed_near / DOUBT };
+            if state.missed_near > 0 { INODES_READ } else { INODES_READ_APART }
+        };
         self.reading(
             || {
                 let rows = self.store.inodes(ino, count)?;

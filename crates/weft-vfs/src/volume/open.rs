@@ -208,8 +208,12 @@ fn start_committer(vfs: &Arc<Vfs>) -> Result<()> {
     Ok(())
 }
 
-/// Commits at each interval, or sooner when kicked, until the volume closes or is dropped.
+/// Intervals for which a commit is put off, as long as the log has all there is.
+const PUT_OFF_MAX: u32 = 9;
+
+/// Commits at each interval, later if that loses nothing, sooner when kicked, until the volume closes or is dropped.
 fn commit_loop(vfs: &Weak<Vfs>) {
+    let mut put_off = 0;
     while let Some(vfs) = vfs.upgrade() {
         {
             let mut state = vfs.state.lock();
@@ -220,12 +224,17 @@ fn commit_loop(vfs: &Weak<Vfs>) {
         if vfs.closing.load(Ordering::Relaxed) {
             return;
         }
-        vfs.kicked.store(false, Ordering::Relaxed);
+        let is_kicked = vfs.kicked.swap(false, Ordering::Relaxed);
         if vfs.state.lock().dirty_bytes == 0 {
             // Nobody writes: others have more use for the memory.
             pool::release();
             continue;
         }
+        if !is_kicked && put_off < PUT_OFF_MAX && vfs.put_off_commit() {
+            put_off += 1;
+            continue;
+        }
+        put_off = 0;
         // What failed was reported, stays dirty and is tried again.
         let failed = vfs.commit_in_background().is_err();
         if failed {
