@@ -176,6 +176,10 @@ pub struct Link {
     /// Programs read it as they read files of /proc
     #[arg(long, conflicts_with_all = ["show", "members"])]
     pub lazy: bool,
+    /// Have programs read it past what the kernel keeps of files: faster for those that read much at once, slower for those that read little at a time, or the
+    /// same again
+    #[arg(long, conflicts_with_all = ["show", "members"])]
+    pub direct: bool,
     /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are one
     #[arg(long, conflicts_with = "show")]
     pub no_fuse: bool,
@@ -565,7 +569,8 @@ pub struct Open {
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
-    /// Longest time in seconds between a change and its commit
+    /// Longest time in seconds between a change and when it survives anything: by a commit, or, where programs call fsync, in the intent log, of which commits
+    /// then follow within ten seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub commit_interval: f64,
     /// Most bytes of changes kept in memory

@@ -28,6 +28,7 @@ impl Open {
         };
         Ok(Options {
             commit_interval,
+            put_off_max: Options::default().put_off_max,
             dirty_bytes_max: self.dirty_max.max(8 << 20),
             metadata_cache_bytes: self.metadata_cache,
             block_cache_bytes: self.block_cache.unwrap_or(block_cache_bytes),

@@ -142,6 +142,14 @@ impl OperationLog {
             OperationLog::Rows(log) => log.switch(),
         }
     }
+
+    /// A commit is durable that contains all that was appended before [`OperationLog::switch`].
+    pub fn release(&mut self) {
+        match self {
+            OperationLog::File(_) => {}
+            OperationLog::Rows(log) => log.release(),
+        }
+    }
 }
 
 /// The log of one mounted volume in a file.

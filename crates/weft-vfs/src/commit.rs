@@ -197,7 +197,8 @@ impl Vfs {
     /// changed already, and blocks that they go on writing to are then made once for many writes.
     pub(crate) fn put_off_commit(&self) -> bool {
         let is_synced = self.synced_at.load(Ordering::Relaxed) == self.commits.load(Ordering::Relaxed);
-        let has_room = self.log.as_ref().is_some_and(|log| !log.lock().file.is_half_full());
+        let has_room =
+            self.log.as_ref().map(|log| log.lock()).is_some_and(|log| log.broken.is_none() && !log.file.is_half_full());
         if !is_synced || !has_room {
             return false;
         }
@@ -308,9 +309,14 @@ impl Vfs {
             return self.stored_blocks(snapshot);
         }
         snapshot.batch.commit = header.commit.next();
+        let was_sent = snapshot.is_sent;
         let blocks = self.store_blocks(snapshot, &mut *transaction)?;
         snapshot.is_sent = true;
         transaction.commit(&snapshot.batch)?;
+        if was_sent && !snapshot.damaged.is_empty() {
+            // If it was an earlier try that has happened, meanwhile, it took away what this one missed, and has all blocks: the next one looks.
+            return Err(weft_store::Error::Interrupted.into());
+        }
         Ok(blocks)
     }
 
@@ -376,6 +382,7 @@ impl Log {
     /// A durable commit has made the half that is not the current one needless.
     fn release(&mut self) {
         self.retired = false;
+        self.file.release();
         self.broken = self.broken.filter(|half| *half == self.switches);
     }
 

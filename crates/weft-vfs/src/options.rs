@@ -6,8 +6,10 @@ use std::time::Duration;
 /// Options of a mount; nothing here changes what the volume is.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Longest time between a change and the commit that holds it.
+    /// Longest time between a change and when it is durable: in the commit that holds it, or in the intent log before.
     pub commit_interval: Duration,
+    /// Longest time for which that commit is put off where programs sync.
+    pub put_off_max: Duration,
     /// Most bytes of changes kept in memory; writers wait beyond.
     pub dirty_bytes_max: u64,
     /// Most bytes of cached inodes and names.
@@ -41,6 +43,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             commit_interval: Duration::from_secs(1),
+            put_off_max: Duration::from_secs(10),
             dirty_bytes_max: 256 << 20,
             metadata_cache_bytes: 256 << 20,
             block_cache_bytes: 64 << 20,

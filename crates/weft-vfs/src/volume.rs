@@ -6,7 +6,7 @@ use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Turn};
 use crate::error::{Error, ErrorKind, Result};
-use crate::links::{Indexes, Stacks, Views, is_unstored};
+use crate::links::{Indexes, PlacesAhead, Stacks, Views, is_unstored};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -58,6 +58,7 @@ pub struct Vfs {
     pub(crate) observers: Observers,
     pub(crate) locks: Locks,
     pub(crate) views: Views,
+    pub(crate) places_ahead: PlacesAhead,
     pub(crate) indexes: Indexes,
     pub(crate) stacks: Stacks,
     pub(crate) counts: CountsCache,

@@ -1,18 +1,32 @@
 //! How often a volume in PostgreSQL waits for its server.
 
 use std::sync::Arc;
+use std::time::Duration;
+use weft_block::Block;
 use weft_store::postgres::{self, OpenOptions};
-use weft_store::{BlockHome, CheckOptions, Cookie, Repair, Timestamp, VolumeOptions};
+use weft_store::{BlockHome, CheckOptions, Cookie, Repair, Store, Timestamp, VolumeOptions};
 use weft_testkit::Cluster;
 use weft_vfs::{Caller, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 const DIRECTORY: MakeNode = MakeNode { kind: Kind::Directory, permissions: 0o755, ..FILE };
 
-fn open(address: &postgres::Address) -> Arc<Vfs> {
+/// Bytes of a block of these volumes.
+const BLOCK: usize = 64 << 10;
+
+fn open_with(address: &postgres::Address, options: Options) -> Arc<Vfs> {
     let store = postgres::open(address, OpenOptions::default()).expect("opened");
-    let options = Options { background: false, ..Options::default() };
     Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens")
+}
+
+/// Without threads of its own.
+fn open(address: &postgres::Address) -> Arc<Vfs> {
+    open_with(address, Options { background: false, ..Options::default() })
+}
+
+/// With threads that read ahead; they do not commit in between.
+fn open_with_threads(address: &postgres::Address) -> Arc<Vfs> {
+    open_with(address, Options { commit_interval: Duration::from_hours(1), ..Options::default() })
 }
 
 fn volume() -> (postgres::Address, Arc<Vfs>) {
@@ -21,6 +35,40 @@ fn volume() -> (postgres::Address, Arc<Vfs>) {
     postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("created");
     let vfs = open(&address);
     (address, vfs)
+}
+
+/// What file `number` holds: no other holds the same, nor do two blocks of one.
+fn content(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number * 7 + at / BLOCK * 31 + at % 251) as u8).collect()
+}
+
+/// A volume with one file of `len` bytes in its root, closed.
+fn volume_of_one(len: usize) -> (postgres::Address, Ino) {
+    let (address, vfs) = volume();
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    vfs.write(ino, 0, &content(0, len), false).expect("written");
+    vfs.close().expect("closed");
+    (address, ino)
+}
+
+/// A volume with a directory of `count` files of two blocks each, made one after the other; it is closed.
+fn volume_of_many(count: usize) -> (postgres::Address, Ino, Vec<Ino>) {
+    let (address, vfs) = volume();
+    let directory = vfs.make(Caller::ROOT, Ino::ROOT, b"directory", DIRECTORY).expect("made").ino;
+    let make = |number| {
+        let ino = vfs.make(Caller::ROOT, directory, format!("file {number}").as_bytes(), FILE).expect("made").ino;
+        vfs.write(ino, 0, &content(number, 70_000), false).expect("written");
+        ino
+    };
+    let inos = (0..count).map(make).collect();
+    vfs.close().expect("closed");
+    (address, directory, inos)
+}
+
+/// Reads all of `len` bytes of `ino` in calls of `step` bytes.
+fn read_whole(vfs: &Vfs, ino: Ino, len: usize, step: usize) -> Vec<u8> {
+    let read = |offset| vfs.read(ino, offset as u64, step).expect("read").to_vec();
+    (0..len).step_by(step).flat_map(read).collect()
 }
 
 fn trips(vfs: &Vfs) -> u64 {
@@ -121,4 +169,87 @@ fn a_commit_that_removes_a_large_tree_costs_a_few_and_leaves_nothing() {
     let options = CheckOptions { repair: Repair::No, read_data: true };
     let findings = postgres::check(&address, options, &mut |_| {}).expect("checked");
     assert!(findings.is_empty(), "{findings:?}");
+}
+
+/// Whoever searches a tree waits for a few answers, and not for one a file.
+#[test]
+fn files_read_in_order_cost_far_fewer_round_trips_than_there_are_files() {
+    const COUNT: usize = 200;
+    let (address, directory, _) = volume_of_many(COUNT);
+    let read_all = |vfs: &Vfs| {
+        for number in 0..COUNT {
+            let found = vfs.lookup(Caller::ROOT, directory, format!("file {number}").as_bytes()).expect("found");
+            let read = vfs.read(found.ino, 0, 100_000).expect("read").to_vec();
+            assert!(read == content(number, 70_000), "file {number}");
+        }
+        let taken = vfs.stats().round_trips;
+        vfs.close().expect("closed");
+        taken
+    };
+    let taken = read_all(&open_with_threads(&address));
+    assert!(taken.extents + taken.blocks <= 45, "{taken:?} for {COUNT} files");
+    // Nobody brings anything meanwhile.
+    read_all(&open(&address));
+}
+
+/// What a thread brings while files are read in order, nobody else waits for.
+#[test]
+fn files_that_are_brought_meanwhile_are_not_waited_for() {
+    const COUNT: usize = 200;
+    let (address, _, inos) = volume_of_many(COUNT);
+    let store = postgres::open(&address, OpenOptions::default()).expect("opened");
+    let (mut waited, mut brought) = (0, 0);
+    for (number, ino) in inos.into_iter().enumerate() {
+        let before = store.round_trips().total();
+        let blocks = store.extents(ino, 0..10).expect("readable").into_iter().map(|(_, block)| block);
+        let mut read = Vec::new();
+        let mut take = |_, block: weft_store::Result<Block>| read.extend_from_slice(&block.expect("undamaged"));
+        store.read_blocks(&blocks.collect::<Vec<_>>(), &mut take).expect("readable");
+        assert!(read == content(number, 70_000), "file {number}");
+        waited += store.round_trips().total() - before;
+        if store.wants_more() {
+            store.bring_more().expect("brought");
+            brought += 1;
+        }
+    }
+    assert!(waited <= 10, "waited for {waited} round trips");
+    assert!(brought <= 30, "brought {brought} times for {COUNT} files");
+}
+
+/// The first bytes of a file are read together, however small the pieces are in which a program asks for them.
+#[test]
+fn a_file_read_from_its_start_costs_a_few_round_trips_and_not_one_a_block() {
+    const LEN: usize = 300_000;
+    for step in [LEN, 128 << 10, 4096] {
+        let (address, ino) = volume_of_one(LEN);
+        let vfs = open_with_threads(&address);
+        let read = read_whole(&vfs, ino, LEN, step);
+        assert!(read == content(0, LEN), "in calls of {step}");
+        let taken = vfs.stats().round_trips.blocks;
+        assert!((1..=2).contains(&taken), "{taken} round trips for blocks, in calls of {step}");
+        vfs.close().expect("closed");
+    }
+}
+
+/// What a commit needs of blocks that are written over in part is read together.
+#[test]
+fn a_commit_that_completes_many_blocks_costs_a_few_round_trips_for_them() {
+    const BLOCKS: usize = 100;
+    let (address, ino) = volume_of_one(BLOCKS * BLOCK);
+    let vfs = open(&address);
+    let mut expected = content(0, BLOCKS * BLOCK);
+    for (index, block) in expected.chunks_mut(BLOCK).enumerate() {
+        let at = index * 601;
+        block[at..at + 4].copy_from_slice(b"anew");
+        vfs.write(ino, (index * BLOCK + at) as u64, b"anew", false).expect("written");
+    }
+    let before = vfs.stats().round_trips.blocks;
+    vfs.commit().expect("committed");
+    let taken = vfs.stats().round_trips.blocks - before;
+    assert!((1..=4).contains(&taken), "{taken} round trips for {BLOCKS} blocks");
+    vfs.close().expect("closed");
+    drop(vfs);
+    let vfs = open(&address);
+    assert!(read_whole(&vfs, ino, expected.len(), 1 << 20) == expected, "after a remount");
+    vfs.close().expect("closed");
 }

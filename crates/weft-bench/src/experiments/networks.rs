@@ -1,5 +1,6 @@
 //! Networks of stages against pipelines of processes: a large file through one to sixteen increments, by links of a volume there, by compiled programs
-//! and pipes anywhere else. Every reading begins without what the kernel keeps of a link, and with all of the file in its cache elsewhere.
+//! and pipes anywhere else. Links are read past what the kernel keeps of files, if it tells the volume of opens (`weft mount --opens`), else with none of it there; all of
+//! the file is in its cache elsewhere.
 
 use crate::place::Place;
 use crate::scale::Scale;
@@ -81,7 +82,8 @@ fn read_link(file: &Path, count: usize, is_fused: bool) -> Result<Duration> {
         let weft = std::env::current_exe()?;
         let network = vec!["increment"; count].join(" | ");
         let mut make = Command::new(weft);
-        make.args(["link", "--memo", "off", "--network", &network]).args((!is_fused).then_some("--no-fuse"));
+        make.args(["link", "--memo", "off", "--direct", "--network", &network])
+            .args((!is_fused).then_some("--no-fuse"));
         ensure!(make.arg(file).arg(&link).status()?.success(), "cannot make {}", link.display());
     }
     let (mut before, mut after) = ([0; 4096], [0; 4096]);

@@ -41,6 +41,7 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
         write: arguments.write.clone(),
         memo: arguments.memo == OnOff::On,
         lazy: arguments.lazy,
+        direct: arguments.direct,
         fuse: !arguments.no_fuse,
         view: match (arguments.dir, arguments.members) {
             (true, _) => ViewKind::Directory { rename, only },
@@ -144,8 +145,11 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     }
     set?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
-        let lacks =
-            if order.definition.lazy { "its length is computed when it is asked for" } else { "it can only be read" };
+        let lacks = match &order.definition {
+            LinkDefinition { lazy: true, .. } => "its length is computed when it is asked for",
+            LinkDefinition { direct: true, .. } => "the kernel keeps what is read of it",
+            _ => "it can only be read",
+        };
         eprintln!(
             "weft: until the volume is mounted anew, {lacks}: only then the kernel tells of opening and closing files"
         );
@@ -237,7 +241,7 @@ fn told(definition: &LinkDefinition, network: &Network, kept: Option<Memo>) -> S
 }
 
 fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
-    let LinkDefinition { targets, network: text, write, memo, lazy, fuse: _, view } = &order.definition;
+    let LinkDefinition { targets, network: text, write, memo, lazy, direct, fuse: _, view } = &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
     let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
     if arguments.json {
@@ -254,7 +258,7 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
             ViewKind::Members => json!("members"),
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
-        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "gives": network.gives().name(), "stages": stages, "directory": directory });
+        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "direct": direct, "gives": network.gives().name(), "stages": stages, "directory": directory });
         println!("{value:#}");
     } else if arguments.dot {
         print!("{}", picture::dot(&network, &shown));
@@ -266,6 +270,9 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
         write.iter().for_each(|text| println!("write    {text}"));
         println!("memo     {}", told(&order.definition, &network, kept));
         println!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
+        if *direct {
+            println!("reading  past what the kernel keeps of files");
+        }
         match view {
             ViewKind::File => {}
             ViewKind::Members => println!("view     of the members of an archive"),

@@ -96,10 +96,11 @@ fn print(stats: &Value) {
         show(number("shared_bytes"))
     );
     println!(
-        "links       {} kept of what they give, {} results computed, {} found again",
+        "links       {} kept of what they give, {} results computed, {} found again, {} computed ahead",
         show(number("memo_bytes")),
         number("results_computed"),
-        number("results_found")
+        number("results_found"),
+        show(number("bytes_computed_ahead"))
     );
     for name in ["inode", "name", "block"] {
         println!("{}", rate(name));

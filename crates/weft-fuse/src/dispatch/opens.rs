@@ -53,9 +53,9 @@ impl Server {
         let noflush = if self.locks.is_some() { 0 } else { FOPEN_NOFLUSH };
         let (how, flags) = match opening {
             Opening::Plain => (0, FOPEN_KEEP_CACHE | noflush),
-            Opening::Unmeasured => (Opened::DIRECT, FOPEN_DIRECT_IO | noflush),
-            Opening::Draft { is_measured: true } => (Opened::DRAFT, FOPEN_KEEP_CACHE),
-            Opening::Draft { is_measured: false } => (Opened::DRAFT | Opened::DIRECT, FOPEN_DIRECT_IO),
+            Opening::Direct => (Opened::DIRECT, FOPEN_DIRECT_IO | noflush),
+            Opening::Draft { is_direct: false } => (Opened::DRAFT, FOPEN_KEEP_CACHE),
+            Opening::Draft { is_direct: true } => (Opened::DRAFT | Opened::DIRECT, FOPEN_DIRECT_IO),
         };
         let number = self.opened.fetch_add(1, Ordering::Relaxed) * Opened::UNIT;
         if matches!(opening, Opening::Draft { .. }) {

@@ -24,6 +24,9 @@ struct Steps {
 /// Files or directories asked for in order before more is believed to follow.
 const BELIEVED: u32 = 2;
 
+/// Those in order after which it makes no difference how many there were.
+const SURE: u32 = 32;
+
 /// By how much a jump to somewhere else lessens how often the order was kept: whoever goes through a tree jumps at times and then goes on in order.
 const DOUBT: u32 = 4;
 
@@ -83,7 +86,12 @@ impl Order {
     fn ask(&mut self, ino: Ino, is_here: bool, steps: &Steps) -> Option<(Ino, Ino)> {
         let Steps { near, span } = steps;
         let follows = self.last.is_some_and(|last| last < ino && ino.0 - last.0 <= *near);
-        self.in_order = if follows { self.in_order.saturating_add(1) } else { self.in_order / DOUBT };
+        if follows {
+            self.in_order = (self.in_order + 1).min(SURE);
+        } else {
+            self.in_order /= DOUBT;
+            self.span = (self.span / 2).max(span.start);
+        }
         self.last = Some(ino);
         if self.in_order < BELIEVED {
             self.span = span.start;
@@ -138,7 +146,8 @@ impl Ahead {
         let wanted = state.directories.ask(parent, here.is_some(), &DIRECTORIES);
         match here {
             Some(names) => Ok(names.into_iter().take(limit).collect()),
-            None => Err(wanted.map(|span| Wanted { age: state.age, span })),
+            // Its own are asked for anyhow, and may be very many.
+            None => Err(wanted.map(|(first, last)| Wanted { age: state.age, span: (first.next(), last) })),
         }
     }
 
@@ -191,8 +200,9 @@ impl Ahead {
         let along = Along::of(&wanted, &bring(&wanted)?)?;
         let mut state = self.state.lock();
         if state.age == wanted.age {
-            let asked = state.files.last.unwrap_or(wanted.span.0);
-            state.forget_before(asked.min(wanted.span.0));
+            let (first, asked) = (wanted.span.0, state.files.last.unwrap_or(wanted.span.0));
+            // Whoever reads elsewhere now has nothing kept for whoever read there.
+            state.forget_before(asked.clamp(Ino(first.0.saturating_sub(FILES.span.end)), first));
             state.keep(along);
         }
         drop(state);
@@ -232,6 +242,7 @@ impl State {
         if self.due.is_none() && self.coming.is_none() {
             let span = (last.next(), Ino(last.0.saturating_add(self.files.span)));
             self.due = Some(Wanted { age: self.age, span });
+            self.files.span = (2 * self.files.span).min(FILES.span.end);
         }
     }
 
@@ -280,6 +291,7 @@ impl Along {
         }
         let last = extents.last_key_value().map(|(ino, _)| *ino);
         extents.retain(|ino, _| !damaged.contains(ino));
+        blocks.retain(|_, (ino, _)| extents.contains_key(ino));
         Ok(Along { extents, blocks, last })
     }
 }
@@ -299,11 +311,11 @@ mod tests {
         assert_eq!(ask(9).expect("three in order").span, (Ino(9), Ino(17)));
         assert_eq!(ask(18).expect("and more").span, (Ino(18), Ino(34)));
         assert!(ask(2).is_none());
-        for ino in 3..20 {
+        for ino in 3..100 {
             ask(ino);
         }
-        assert!(ask(2000).is_some(), "one jump after many in order");
-        assert!(ask(100).is_none(), "and another");
+        assert_eq!(ask(2000).expect("one jump after many in order").span, (Ino(2000), Ino(2032)));
+        assert!(ask(100).is_some() && ask(1000).is_none(), "two more");
     }
 
     #[test]

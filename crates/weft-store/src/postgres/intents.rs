@@ -47,6 +47,10 @@ struct Queue {
     records: Vec<Record>,
     /// How many were ever appended.
     appended: u64,
+    /// How many of them the commit contains that began last.
+    committing: u64,
+    /// How many of them durable commits contain.
+    committed: u64,
 }
 
 struct Line {
@@ -54,14 +58,14 @@ struct Line {
     connection: Option<Connection>,
     /// How many of those appended were written, or failed to be.
     written: u64,
-    /// The last that failed: more than the one, up to the other.
-    failed: (u64, u64),
+    /// Those that are missing, if any: more than the one, up to the other. Nothing is written behind them, as nothing counts after a gap.
+    missing: Option<(u64, u64)>,
 }
 
 impl Intents {
     /// Of the volume that `store` holds.
     pub(super) fn new(store: Arc<PostgresStore>) -> Intents {
-        let line = Mutex::new(Line { connection: None, written: 0, failed: (0, 0) });
+        let line = Mutex::new(Line { connection: None, written: 0, missing: None });
         Intents { shared: Arc::new(Shared { store, queue: Mutex::default(), line }), epoch: 0, used: 0 }
     }
 
@@ -117,6 +121,14 @@ impl Intents {
     /// A commit begins that contains all that was appended so far.
     pub fn switch(&mut self) {
         self.used = 0;
+        let mut queue = self.shared.queue.lock();
+        queue.committing = queue.appended;
+    }
+
+    /// A commit that began with [`Intents::switch`] is durable.
+    pub fn release(&mut self) {
+        let mut queue = self.shared.queue.lock();
+        queue.committed = queue.committing;
     }
 }
 
@@ -126,22 +138,27 @@ impl IntentSync {
         let shared = &*self.0;
         let target = shared.queue.lock().appended;
         let mut line = shared.line.lock();
+        let committed = shared.queue.lock().committed;
+        line.missing = line.missing.filter(|(_, last)| *last > committed);
         if line.written < target {
             let (epoch, records, appended) = {
                 let mut queue = shared.queue.lock();
                 (queue.epoch, std::mem::take(&mut queue.records), queue.appended)
             };
+            let before = std::mem::replace(&mut line.written, appended);
+            if let Some((_, last)) = &mut line.missing {
+                *last = appended;
+                return Err(Error::Interrupted);
+            }
             let written = shared.write(&mut line, epoch, records);
             if written.is_err() {
-                line.failed = (line.written, appended);
+                line.missing = Some((before, appended));
                 line.connection = None;
             }
-            line.written = appended;
             return written;
         }
-        let (after, to) = line.failed;
-        // Who wrote them for us was told why; nothing is appended any more until a commit has them.
-        if target > after && target <= to { Err(Error::Interrupted) } else { Ok(()) }
+        // Who was to write them for us was told why not.
+        if line.missing.is_some_and(|(after, _)| target > after) { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 

@@ -327,3 +327,35 @@ fn nobody_waits_for_the_transaction_of_a_daemon_that_lost_its_lease() {
     assert!([ErrorKind::Conflict, ErrorKind::Unavailable].contains(&error.kind()), "{error}");
     second.apply(&batch, Durability::Durable).expect("applied");
 }
+
+/// Records of the intent log count up to the first that is missing: nobody may be told that one after it is safe.
+#[test]
+fn nothing_is_logged_behind_records_that_were_lost_until_a_commit_has_them() {
+    let (proxy, address, store) = behind_proxy();
+    let mut log = store.intents();
+    log.start(1).expect("begun");
+    let append = |log: &mut postgres::Intents, op| {
+        log.append(OpNo(op), OpNo(op), b"a record");
+        log.syncer()
+    };
+    append(&mut log, 1).sync().expect("written");
+    let early = append(&mut log, 2);
+    proxy.set(Break::BeforePiece(0));
+    early.sync().expect_err("the connection broke");
+    // The server is there again, but a record is missing.
+    let late = append(&mut log, 3);
+    late.sync().expect_err("it would come after a gap");
+    early.sync().expect_err("still");
+    let written = |log: &postgres::Intents| {
+        let records = log.records(1).expect("read");
+        records.iter().map(|record| record.first.0).collect::<Vec<_>>()
+    };
+    assert_eq!(written(&log), [1]);
+    log.switch();
+    append(&mut log, 4).sync().expect_err("the commit has only begun");
+    log.switch();
+    log.release();
+    append(&mut log, 5).sync().expect("commits have all before");
+    assert_eq!(written(&log), [1, 5]);
+    postgres::remove(&address).expect("removed");
+}

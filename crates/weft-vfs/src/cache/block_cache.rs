@@ -112,16 +112,14 @@ impl BlockCache {
     /// Keeps `block`, made of block `old`, if that is here or there is room: whoever goes round more of them than fit would else never find
     /// any. (`old` is read until the commit is over; then [`BlockCache::forget`] it.)
     pub(crate) fn succeed(&self, old: BlockId, id: BlockId, block: Block) {
-        let is_wanted = {
-            let blocks = self.blocks.lock();
-            !blocks.is_full() || blocks.peek(&old).is_some()
-        };
-        if is_wanted {
-            self.insert(id, block);
+        let entry = Entry { start: 0, bytes: block, whole: true };
+        let has_room = self.blocks.lock().has_room(entry.weight());
+        if has_room || self.has_whole(old) {
+            self.keep(id, entry);
         }
     }
 
-    /// Drops block `id`: nothing will ask for it.
+    /// Drops block `id`, for which others have more use here.
     pub(crate) fn forget(&self, id: BlockId) {
         let gone = self.blocks.lock().remove(&id);
         drop(gone);
@@ -187,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_block_made_of_another_takes_its_place_or_room_that_is_free() {
-        let cache = BlockCache::new(4 * 1064, SharedCache::new(0, 4096));
+        let cache = BlockCache::new(5 * 1064 - 1, SharedCache::new(0, 4096));
         let block = || Block::copy_of(&[7; 1000]);
         for id in 0..3 {
             cache.insert(BlockId(id), block());

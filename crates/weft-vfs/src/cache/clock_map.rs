@@ -83,9 +83,9 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         self.weight
     }
 
-    /// Whether there is no room without eviction.
-    pub(crate) fn is_full(&self) -> bool {
-        self.weight >= self.weight_max
+    /// Whether there is room for `weight` more bytes without eviction.
+    pub(crate) fn has_room(&self, weight: usize) -> bool {
+        self.weight.saturating_add(weight) <= self.weight_max
     }
 
     fn find<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<usize> {

@@ -69,9 +69,12 @@ impl Vfs {
 
     /// Builds on all processors, if there is enough to do for them.
     fn build_all(&self, jobs: &[Job]) -> Built {
+        // Each thread reads what it needs; from a server all of it comes at once.
+        let from_afar = self.store.is_remote().then(|| self.bases(jobs)).transpose()?;
         let build = |jobs: &[Job]| -> Built {
-            let bases = self.bases(jobs)?;
-            Ok(jobs.iter().map(|job| self.build(job, &bases)).collect())
+            let own = if from_afar.is_none() { self.bases(jobs)? } else { Bases::default() };
+            let bases = from_afar.as_ref().unwrap_or(&own);
+            Ok(jobs.iter().map(|job| self.build(job, bases)).collect())
         };
         let bytes: usize = jobs.iter().map(|job| job.len).sum();
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
@@ -91,7 +94,7 @@ impl Vfs {
         })
     }
 
-    /// What jobs need of the store, read together. It is not kept: nothing will ask for it when they are done.
+    /// What jobs need of the store, read together. It is not kept: when they are done, hardly anybody will ask for it.
     fn bases(&self, jobs: &[Job]) -> Result<Bases> {
         let (mut bases, mut missing) = (Bases::default(), Vec::new());
         for job in jobs.iter().filter(|job| job.pieces.whole(0..job.len).is_none()) {

@@ -31,6 +31,8 @@ pub struct LinkDefinition {
     pub memo: bool,
     /// Whether its length is left open as long as nobody has read it to its end, if nothing tells it; else it is computed as soon as somebody asks.
     pub lazy: bool,
+    /// Whether programs read it past what the kernel keeps of files.
+    pub direct: bool,
     /// Whether stages that change bytes one by one are made one, as [`Network::unfused`] tells.
     pub fuse: bool,
     /// What it looks like.
@@ -213,7 +215,7 @@ impl LinkDefinition {
     /// A link to `targets` that looks like a file, and is as links are if nothing else is said.
     pub fn new(targets: Vec<Vec<u8>>, network: impl Into<String>) -> LinkDefinition {
         let (network, view) = (network.into(), ViewKind::File);
-        LinkDefinition { targets, network, write: None, memo: true, lazy: false, fuse: true, view }
+        LinkDefinition { targets, network, write: None, memo: true, lazy: false, direct: false, fuse: true, view }
     }
 
     /// Whether a link can be made of it.
@@ -261,7 +263,7 @@ impl LinkDefinition {
         let Some(network) = self.parse() else { return false };
         let write = self.write.as_ref().and_then(|text| Network::parse(text).ok()).or_else(|| network.inverse());
         let by_places = |write: &Network| write.keeps().place && network.keeps().place;
-        self.view != ViewKind::Members && (self.lazy || write.is_some_and(|write| !by_places(&write)))
+        self.view != ViewKind::Members && (self.lazy || self.direct || write.is_some_and(|write| !by_places(&write)))
     }
 
     /// Whether it uses keys.
@@ -295,6 +297,9 @@ impl LinkDefinition {
         if self.lazy {
             put("lazy", b"on");
         }
+        if self.direct {
+            put("direct", b"on");
+        }
         if !self.fuse {
             put("fuse", b"off");
         }
@@ -327,6 +332,7 @@ impl LinkDefinition {
                 (b"write", _) if definition.write.is_none() => definition.write = Some(text(value)?),
                 (b"memo", b"off") => definition.memo = false,
                 (b"lazy", b"on") => definition.lazy = true,
+                (b"direct", b"on") => definition.direct = true,
                 (b"fuse", b"off") => definition.fuse = false,
                 (b"view", b"members") => definition.view = ViewKind::Members,
                 (b"view", b"directory") => definition.view = ViewKind::Directory { rename: None, only: None },
@@ -458,10 +464,10 @@ mod tests {
         #[test]
         fn a_definition_comes_back_and_nothing_else_is_read_as_one(
             targets in prop::collection::vec(prop::collection::vec(1u8.., 0..20), 1..4),
-            network in "[^\0]{0,30}", write in prop::option::of("[^\0]{0,30}"), memo: bool, lazy: bool, fuse: bool, view in view(), cut: prop::sample::Index,
+            network in "[^\0]{0,30}", write in prop::option::of("[^\0]{0,30}"), memo: bool, lazy: bool, direct: bool, fuse: bool, view in view(), cut: prop::sample::Index,
         ) {
             let targets = targets.into_iter().map(|path| [&b"/"[..], &path].concat()).collect();
-            let definition = LinkDefinition { targets, network, write, memo, lazy, fuse, view };
+            let definition = LinkDefinition { targets, network, write, memo, lazy, direct, fuse, view };
             let bytes = definition.encode();
             prop_assert_eq!(LinkDefinition::decode(&bytes), Some(definition.clone()));
             let order = LinkOrder { name: b"name".to_vec(), permissions: 0o640, definition: definition.clone() };

@@ -158,6 +158,7 @@ impl State {
             write,
             memo: link.definition.memo,
             lazy: link.definition.lazy,
+            direct: link.definition.direct,
             fuse: link.definition.fuse,
             view: if is_directory { link.definition.view.clone() } else { ViewKind::File },
         };

@@ -1,6 +1,7 @@
 //! What programs do to links between opening and closing them: for ways in that tell of that, if asked to.
 //!
-//! It costs requests, so it is asked for only where a volume has links that want it: those that leave their length open, and those that are written as a whole. Whether
+//! It costs requests, so it is asked for only where a volume has links that want it: those that leave their length open or are read past the kernel's cache, and those that are
+//! written as a whole. Whether
 //! there are any is an attribute of the volume's root, so that a mount knows it when it begins.
 
 use super::definition::Writing;
@@ -22,12 +23,12 @@ pub const OPENS: &[u8] = b"user.weft.opens";
 pub enum Opening {
     /// As any.
     Plain,
-    /// As long as nobody knows how long it is: until a read gives nothing.
-    Unmeasured,
+    /// Past what the kernel keeps, until a read gives nothing: the link says so, or nobody knows how long it is.
+    Direct,
     /// It is written as a whole, which takes effect by [`Vfs::flush`].
     Draft {
-        /// Whether its length was told before.
-        is_measured: bool,
+        /// Whether it is read past what the kernel keeps.
+        is_direct: bool,
     },
 }
 
@@ -71,14 +72,15 @@ impl Vfs {
             if writes && resolved.writing == Writing::Not {
                 return Err(ErrorKind::AccessDenied.into());
             }
-            let is_open = state.leaves_open(&resolved) && state.length_told(ino, &resolved)?.is_none();
-            Ok(match (writes && resolved.writing == Writing::Whole, is_open) {
-                (true, is_open) => {
+            let is_direct = resolved.link.definition.direct
+                || (state.leaves_open(&resolved) && state.length_told(ino, &resolved)?.is_none());
+            Ok(match (writes && resolved.writing == Writing::Whole, is_direct) {
+                (true, is_direct) => {
                     let target = state.base_of(ino)?;
                     state.drafts.opened(ino, target);
-                    Opening::Draft { is_measured: !is_open }
+                    Opening::Draft { is_direct }
                 }
-                (false, true) => Opening::Unmeasured,
+                (false, true) => Opening::Direct,
                 (false, false) => Opening::Plain,
             })
         })

@@ -79,21 +79,11 @@ impl Vfs {
                 return Err(ErrorKind::AccessDenied.into());
             }
             if let (true, Wanted::Bytes { offset, len, .. }) = (resolved.link.keeps.place, wanted) {
-                let (start, len) = match resolved.link.part {
-                    None => (0, len),
-                    Some(part) => {
-                        let left = usize::try_from(part.len.saturating_sub(offset)).unwrap_or(usize::MAX);
-                        (part.start, len.min(left))
-                    }
-                };
-                let bytes = match self.read(resolved.data(), start.saturating_add(offset), len) {
-                    // What appeared in a view is forgotten when many others did, and appears again.
-                    Err(error) if error.kind() == ErrorKind::Stale && is_unstored(resolved.data()) => continue,
-                    bytes => bytes?,
-                };
-                let mut files = Targets::new(self.me.clone(), ino, &resolved);
-                if let Some(applied) = self.applied(&resolved.link.network, bytes, &mut files)? {
-                    return Ok(applied);
+                if let Some(rope) = self.places_ahead.read(self, (ino, &resolved), offset, len)? {
+                    return Ok(rope);
+                }
+                if let Some(rope) = self.of_places(ino, &resolved, offset, len)? {
+                    return Ok(rope);
                 }
                 continue;
             }
@@ -102,6 +92,24 @@ impl Vfs {
             }
         }
         Err(self.changes_too_fast(ino))
+    }
+
+    /// What link `ino`, which keeps places, gives from `offset` on; none if it is not what it was any more.
+    pub(super) fn of_places(&self, ino: Ino, resolved: &Resolved, offset: u64, len: usize) -> Result<Option<Rope>> {
+        let (start, len) = match resolved.link.part {
+            None => (0, len),
+            Some(part) => {
+                let left = usize::try_from(part.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+                (part.start, len.min(left))
+            }
+        };
+        let bytes = match self.read(resolved.data(), start.saturating_add(offset), len) {
+            // What appeared in a view is forgotten when many others did, and appears again.
+            Err(error) if error.kind() == ErrorKind::Stale && is_unstored(resolved.data()) => return Ok(None),
+            bytes => bytes?,
+        };
+        let mut files = Targets::new(self.me.clone(), ino, resolved);
+        self.applied(&resolved.link.network, bytes, &mut files)
     }
 
     fn changes_too_fast(&self, ino: Ino) -> Error {

@@ -171,8 +171,18 @@ impl Vfs {
         });
         let mut blocks = missing.collect::<Vec<_>>();
         if offset == 0 && !blocks.is_empty() {
-            blocks = self.run(|state| state.stored_blocks(ino, &(0..FIRST_BYTES)))?;
+            blocks.extend(self.run(|state| state.stored_blocks(ino, &(0..FIRST_BYTES)))?);
         }
+        // What came along with something else need not be waited for.
+        blocks.retain(|block| match self.store.read_block(block, Patience::None) {
+            Ok(Some(here)) => {
+                self.blocks.insert(block.id, here);
+                false
+            }
+            Ok(None) => true,
+            // Whoever reads it is told.
+            Err(_) => false,
+        });
         if blocks.len() > 1 {
             self.may_wait(Wait::Read)?;
             // What fails here fails again, and is told, when it is read.

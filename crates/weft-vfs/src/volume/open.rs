@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
 use crate::journal;
-use crate::links::{Indexes, Stacks, Views};
+use crate::links::{Indexes, PlacesAhead, Stacks, Views};
 use crate::locks::Locks;
 use crate::mutation;
 use crate::observe::Observers;
@@ -47,6 +47,7 @@ impl Vfs {
             usize::try_from(options.dirty_bytes_max.saturating_add(options.block_cache_bytes)).unwrap_or(usize::MAX),
         );
         let ahead = if options.background { options.read_ahead_bytes.min(options.block_cache_bytes / 4) } else { 0 };
+        let has_threads = options.background;
         let vfs = Arc::new_cyclic(|me| Vfs {
             read_ahead: ReadAhead::new(store.clone(), blocks.clone(), ahead),
             blocks,
@@ -72,6 +73,7 @@ impl Vfs {
             observers: Observers::default(),
             locks: Locks::default(),
             views: Views::default(),
+            places_ahead: PlacesAhead::new(me, has_threads),
             indexes: Indexes::default(),
             stacks: Stacks::default(),
             counts: CountsCache::default(),
@@ -179,6 +181,7 @@ impl Vfs {
             self.closing.store(true, Ordering::Relaxed);
             self.wake.notify_all();
         }
+        self.places_ahead.close();
         if let Some(committer) = self.committer.lock().take() {
             // One that panicked has said so.
             let _ = committer.thread.join();
@@ -208,12 +211,9 @@ fn start_committer(vfs: &Arc<Vfs>) -> Result<()> {
     Ok(())
 }
 
-/// Intervals for which a commit is put off, as long as the log has all there is.
-const PUT_OFF_MAX: u32 = 9;
-
 /// Commits at each interval, later if that loses nothing, sooner when kicked, until the volume closes or is dropped.
 fn commit_loop(vfs: &Weak<Vfs>) {
-    let mut put_off = 0;
+    let mut intervals = 1;
     while let Some(vfs) = vfs.upgrade() {
         {
             let mut state = vfs.state.lock();
@@ -228,13 +228,15 @@ fn commit_loop(vfs: &Weak<Vfs>) {
         if vfs.state.lock().dirty_bytes == 0 {
             // Nobody writes: others have more use for the memory.
             pool::release();
+            intervals = 1;
             continue;
         }
-        if !is_kicked && put_off < PUT_OFF_MAX && vfs.put_off_commit() {
-            put_off += 1;
+        let until_next = vfs.options.commit_interval.saturating_mul(intervals + 1);
+        if !is_kicked && until_next <= vfs.options.put_off_max && vfs.put_off_commit() {
+            intervals += 1;
             continue;
         }
-        put_off = 0;
+        intervals = 1;
         // What failed was reported, stays dirty and is tried again.
         let failed = vfs.commit_in_background().is_err();
         if failed {

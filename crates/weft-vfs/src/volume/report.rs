@@ -68,6 +68,7 @@ impl Vfs {
             shared_bytes: self.blocks.shared.bytes(),
             memo_bytes,
             results_computed: count(&self.views.computed),
+            bytes_computed_ahead: self.places_ahead.bytes(),
             results_found: count(&self.views.found),
             dirty_bytes: state.dirty_bytes,
             commits: count(&self.commits),

@@ -8,6 +8,8 @@ mod limits;
 mod links;
 mod listing;
 mod names;
+mod places;
+mod put_off;
 mod sharing;
 mod threads;
 mod times;
