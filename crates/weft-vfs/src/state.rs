@@ -14,6 +14,7 @@ use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
 use crate::stop::{Miss, Stop};
+use crate::volume::Missing;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use weft_store::{Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
@@ -54,10 +55,8 @@ pub(crate) struct State {
     /// The last operation in the intent log or in a durable commit: not before `durable`, and beyond it while the
     /// log is synced.
     pub(crate) logged: OpNo,
-    /// The inode that was read from the store last.
-    pub(crate) last_missed: Ino,
-    /// How many of those that were missing lately were near the one before.
-    pub(crate) missed_near: u32,
+    /// Inodes that were read from the store lately.
+    pub(crate) missing: Missing,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
     /// Whose links may run code of their own.
@@ -114,8 +113,7 @@ impl State {
             committed: counters.op,
             durable: counters.op,
             logged: counters.op,
-            last_missed: Ino(0),
-            missed_near: 0,
+            missing: Missing::default(),
             finished: 0,
             exported: options.exported,
             keys_of: options.keys.as_ref().map(|keys| keys.uid),

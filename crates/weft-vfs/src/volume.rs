@@ -28,6 +28,8 @@ mod load;
 mod open;
 mod report;
 
+pub(crate) use load::Missing;
+
 /// A mounted volume. All methods may be called from any thread.
 ///
 /// Dropping it without [`Vfs::close`] loses what was not synced, as a crash would.

@@ -14,7 +14,7 @@ impl Server {
         // To the page cache, what is missing in an answer is missing in the file.
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
         let read =
-            if opened.is_direct() { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) };
+            if opened.is_open() { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) };
         Some(read.map_err(Failure::from).map(|data| reply.set_data(data)))
     }
 

@@ -16,8 +16,19 @@ impl Opened {
     const DRAFT: u64 = 1;
     /// Nothing goes by way of the page cache.
     const DIRECT: u64 = 2;
+    /// What there is of it comes at once.
+    const OPEN: u64 = 4;
     /// Numbers are multiples of this.
-    const UNIT: u64 = 4;
+    const UNIT: u64 = 8;
+
+    fn direct(is_open: bool) -> u64 {
+        if is_open { Opened::DIRECT | Opened::OPEN } else { Opened::DIRECT }
+    }
+
+    /// Whether a read gives what there is at once, and fewer bytes than asked for do not mean the end.
+    pub(super) fn is_open(self) -> bool {
+        self.0 & Opened::OPEN != 0
+    }
 
     fn is_draft(self) -> bool {
         self.0 & Opened::DRAFT != 0
@@ -53,9 +64,9 @@ impl Server {
         let noflush = if self.locks.is_some() { 0 } else { FOPEN_NOFLUSH };
         let (how, flags) = match opening {
             Opening::Plain => (0, FOPEN_KEEP_CACHE | noflush),
-            Opening::Direct => (Opened::DIRECT, FOPEN_DIRECT_IO | noflush),
-            Opening::Draft { is_direct: false } => (Opened::DRAFT, FOPEN_KEEP_CACHE),
-            Opening::Draft { is_direct: true } => (Opened::DRAFT | Opened::DIRECT, FOPEN_DIRECT_IO),
+            Opening::Direct { is_open } => (Opened::direct(is_open), FOPEN_DIRECT_IO | noflush),
+            Opening::Draft { is_direct: false, .. } => (Opened::DRAFT, FOPEN_KEEP_CACHE),
+            Opening::Draft { is_direct: true, is_open } => (Opened::DRAFT | Opened::direct(is_open), FOPEN_DIRECT_IO),
         };
         let number = self.opened.fetch_add(1, Ordering::Relaxed) * Opened::UNIT;
         if matches!(opening, Opening::Draft { .. }) {

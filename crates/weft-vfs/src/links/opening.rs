@@ -1,8 +1,7 @@
 //! What programs do to links between opening and closing them: for ways in that tell of that, if asked to.
 //!
-//! It costs requests, so it is asked for only where a volume has links that want it: those that leave their length open or are read past the kernel's cache, and those that are
-//! written as a whole. Whether
-//! there are any is an attribute of the volume's root, so that a mount knows it when it begins.
+//! It costs requests, so it is asked for only where a volume has links that want it: those that leave their length open or are read past the
+//! kernel's cache, and those that are written as a whole. Whether there are any is an attribute of the volume's root, so that a mount knows it when it begins.
 
 use super::definition::Writing;
 use super::drafts::{Closed, Written};
@@ -23,12 +22,17 @@ pub const OPENS: &[u8] = b"user.weft.opens";
 pub enum Opening {
     /// As any.
     Plain,
-    /// Past what the kernel keeps, until a read gives nothing: the link says so, or nobody knows how long it is.
-    Direct,
+    /// Past what the kernel keeps.
+    Direct {
+        /// Whether nobody knows how long it is: it is read until a read gives nothing, and what there is comes at once.
+        is_open: bool,
+    },
     /// It is written as a whole, which takes effect by [`Vfs::flush`].
     Draft {
         /// Whether it is read past what the kernel keeps.
         is_direct: bool,
+        /// As of [`Opening::Direct`].
+        is_open: bool,
     },
 }
 
@@ -72,15 +76,15 @@ impl Vfs {
             if writes && resolved.writing == Writing::Not {
                 return Err(ErrorKind::AccessDenied.into());
             }
-            let is_direct = resolved.link.definition.direct
-                || (state.leaves_open(&resolved) && state.length_told(ino, &resolved)?.is_none());
+            let is_open = state.leaves_open(&resolved) && state.length_told(ino, &resolved)?.is_none();
+            let is_direct = is_open || resolved.link.definition.direct;
             Ok(match (writes && resolved.writing == Writing::Whole, is_direct) {
                 (true, is_direct) => {
                     let target = state.base_of(ino)?;
                     state.drafts.opened(ino, target);
-                    Opening::Draft { is_direct }
+                    Opening::Draft { is_direct, is_open }
                 }
-                (false, true) => Opening::Direct,
+                (false, true) => Opening::Direct { is_open },
                 (false, false) => Opening::Plain,
             })
         })

@@ -3,11 +3,11 @@
 //!
 //! A part is computed of one version of the link, and given to nobody who finds another: what is read is what the target holds then. Whoever asks for
 //! a part that is being computed computes another one meanwhile. Nothing is computed ahead of those who read little at a time, or in no
-//! order, nor by code of others, which may take any time.
+//! order, nor by code of others, which may take any time, nor of what another link gives: that may be something else while nobody looks, and then the same again.
 
 use super::resolve::Resolved;
 use crate::blocking::Wait;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -117,14 +117,17 @@ impl PlacesAhead {
         offset: u64,
         len: usize,
     ) -> Result<Option<Rope>> {
-        if self.shared.vfs.is_none() || len < READ_BYTES_MIN || resolved.link.network.is_exported() {
+        let is_worth_it = (READ_BYTES_MIN..=WINDOW_BYTES).contains(&len) && resolved.is_of_file;
+        if self.shared.vfs.is_none() || !is_worth_it || resolved.link.network.is_exported() {
             return Ok(None);
         }
         let mut readers = self.shared.readers.lock();
         let Some(number) = readers.observe((ino, resolved), offset, len) else { return Ok(None) };
-        let (mut looks, mut may_sleep) = (0, false);
+        let (mut looks, mut may_help, mut may_sleep) = (0, true, false);
         loop {
-            let Some(reader) = readers.get(number) else { return Ok(None) };
+            // Somebody else may read in step with this program, and have it go on.
+            let reader = readers.get(number).filter(|reader| reader.next == offset);
+            let Some(reader) = reader else { return Ok(None) };
             if !matches!(reader.parts.front(), Some(Part::Computing)) {
                 let part = reader.go_on();
                 let is_enough = reader.waiting() >= reader.window() / 2;
@@ -136,8 +139,8 @@ impl PlacesAhead {
                 }
                 return Ok(part);
             }
-            if let Some(task) = reader.task() {
-                MutexGuard::unlocked(&mut readers, || self.shared.compute(vfs, &task));
+            if may_help && let Some(task) = reader.take_task() {
+                may_help = MutexGuard::unlocked(&mut readers, || self.shared.compute(vfs, task));
             } else if looks < LOOKS {
                 looks += 1;
                 MutexGuard::unlocked(&mut readers, std::hint::spin_loop);
@@ -198,7 +201,7 @@ impl Shared {
         let Some(weak) = &self.vfs else { return };
         while let Some(task) = self.next() {
             let Some(vfs) = weak.upgrade() else { return };
-            self.compute(&vfs, &task);
+            self.compute(&vfs, task);
         }
     }
 
@@ -210,7 +213,7 @@ impl Shared {
             if readers.is_closed {
                 return None;
             }
-            if let Some(task) = readers.list.iter_mut().rev().find_map(Reader::task) {
+            if let Some(task) = readers.list.iter_mut().rev().find_map(Reader::take_task) {
                 return Some(task);
             }
             readers.is_busy = false;
@@ -224,16 +227,39 @@ impl Shared {
         }
     }
 
-    fn compute(&self, vfs: &Vfs, task: &Task) {
-        let computed = vfs.of_places(task.ino, &task.resolved, task.offset, task.len);
-        let mut readers = self.readers.lock();
-        match computed {
-            Ok(Some(rope)) => readers.keep(task, rope),
-            // Whoever asks for it comes to hear why.
-            Ok(None) | Err(_) => readers.list.retain(|reader| reader.number != task.reader),
+    /// False if the thread may not wait for what that takes.
+    fn compute(&self, vfs: &Vfs, task: Task) -> bool {
+        let mut taken = Taken { shared: self, task, becomes: None };
+        match vfs.of_places(taken.task.ino, &taken.task.resolved, taken.task.offset, taken.task.len) {
+            Ok(Some(rope)) => taken.becomes = Some(Part::Done(rope)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                taken.becomes = Some(Part::Waiting);
+                return false;
+            }
+            Ok(None) | Err(_) => {}
+        }
+        true
+    }
+}
+
+/// A part that is being computed.
+struct Taken<'a> {
+    shared: &'a Shared,
+    task: Task,
+    /// None if it cannot be had: whoever asks for it comes to hear why.
+    becomes: Option<Part>,
+}
+
+impl Drop for Taken<'_> {
+    /// However computing ends, nobody waits for it then.
+    fn drop(&mut self) {
+        let mut readers = self.shared.readers.lock();
+        match self.becomes.take() {
+            Some(part) => readers.keep(&self.task, part),
+            None => readers.list.retain(|reader| reader.number != self.task.reader),
         }
         drop(readers);
-        self.done.notify_all();
+        self.shared.done.notify_all();
     }
 }
 
@@ -267,25 +293,29 @@ impl Readers {
         if is_believed {
             reader.fill();
         } else if is_next {
-            reader.next = offset + len as u64;
+            reader.next = offset.saturating_add(len as u64);
         }
         let number = reader.number;
         if self.list.len() >= READERS_MAX {
-            self.list.remove(0);
+            // Those who read here and there go before those who read in order.
+            let other = self.list.iter().position(|reader| reader.in_order < BELIEVED);
+            self.list.remove(other.unwrap_or(0));
         }
         self.list.push(reader);
         is_believed.then_some(number)
     }
 
-    fn keep(&mut self, task: &Task, rope: Rope) {
+    fn keep(&mut self, task: &Task, becomes: Part) {
         let Some(reader) = self.get(task.reader) else { return };
         let Some(at) = task.offset.checked_sub(reader.next).map(|bytes| bytes as usize / reader.len) else { return };
-        if rope.len() < reader.len {
+        if let Part::Done(rope) = &becomes
+            && rope.len() < reader.len
+        {
             reader.parts.truncate(at + 1);
             reader.is_at_end = true;
         }
         if let Some(part @ Part::Computing) = reader.parts.get_mut(at) {
-            *part = Part::Done(rope);
+            *part = becomes;
         }
     }
 }
@@ -321,11 +351,11 @@ impl Reader {
         }
     }
 
-    /// The next part that nobody computes, for somebody who does.
-    fn task(&mut self) -> Option<Task> {
+    /// The next part that nobody computes, for somebody who does from now on.
+    fn take_task(&mut self) -> Option<Task> {
         let at = self.parts.iter().position(|part| matches!(part, Part::Waiting))?;
-        self.parts[at] = Part::Computing;
         let offset = self.next.checked_add(at as u64 * self.len as u64)?;
+        self.parts[at] = Part::Computing;
         let (reader, ino, resolved, len) = (self.number, self.ino, self.resolved.clone(), self.len);
         Some(Task { reader, ino, resolved, offset, len })
     }

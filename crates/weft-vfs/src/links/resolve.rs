@@ -42,6 +42,8 @@ pub(crate) struct Resolved {
     pub(crate) source: Version,
     /// Which content it has.
     pub(crate) version: Version,
+    /// Whether its data lie in a file, which is not what another link gives.
+    pub(crate) is_of_file: bool,
     /// Whether keys are needed to have it, so that it is to lie nowhere as it is.
     pub(crate) is_secret: bool,
     /// How it can be written.
@@ -231,6 +233,7 @@ impl State {
             targets,
             source,
             version,
+            is_of_file: false,
             causes: Vec::new(),
             rights: 0o777,
             mtime,
@@ -300,6 +303,7 @@ impl State {
             Kind::Directory if !wants_directory => Err(ErrorKind::IsDirectory.into()),
             Kind::File if wants_directory => Err(ErrorKind::NotDirectory.into()),
             Kind::File | Kind::Directory => {
+                resolved.is_of_file |= number == link.data && kind == Kind::File;
                 content.extend(stamp(self.inode(target)?));
                 let has_acl = self.has_acl(target)?;
                 let row = &self.inode(target)?.row;

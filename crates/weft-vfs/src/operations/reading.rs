@@ -171,7 +171,10 @@ impl Vfs {
         });
         let mut blocks = missing.collect::<Vec<_>>();
         if offset == 0 && !blocks.is_empty() {
-            blocks.extend(self.run(|state| state.stored_blocks(ino, &(0..FIRST_BYTES)))?);
+            let first = self.run(|state| state.stored_blocks(ino, &(0..FIRST_BYTES)))?;
+            let is_new = |block: &BlockRef| !blocks.contains(block) && !self.blocks.has_whole(block.id);
+            let more = first.into_iter().filter(is_new).collect::<Vec<_>>();
+            blocks.extend(more);
         }
         // What came along with something else need not be waited for.
         blocks.retain(|block| match self.store.read_block(block, Patience::None) {

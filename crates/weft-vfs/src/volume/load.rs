@@ -18,11 +18,47 @@ const INODES_READ: usize = 128;
 /// The same, when those that were missing lately were not near each other.
 const INODES_READ_APART: usize = 16;
 
+/// The same, when several were near each other and a server is waited for.
+const INODES_READ_AFAR: usize = 512;
+
+/// So many.
+const SEVERAL: u32 = 4;
+
 /// By how much one that is not near the one before lessens how many were: whoever goes through a tree jumps at times and then goes on.
 const DOUBT: u32 = 4;
 
 /// Entries of a directory that are read when one of them is looked for, at most.
 const NAMES_READ: usize = 64;
+
+/// Inodes that were missing lately.
+pub(crate) struct Missing {
+    last: Ino,
+    /// How many were near the one before.
+    near: u32,
+    /// How many inodes were read at once.
+    read: usize,
+}
+
+impl Default for Missing {
+    fn default() -> Missing {
+        Missing { last: Ino(0), near: 0, read: INODES_READ }
+    }
+}
+
+impl Missing {
+    /// Tells how many inodes to read at once now that `ino` is missing, from a store that is far away or not.
+    fn miss(&mut self, ino: Ino, is_far: bool) -> usize {
+        let last = std::mem::replace(&mut self.last, ino);
+        let is_near = ino.0.wrapping_sub(last.0) <= 2 * self.read.max(INODES_READ) as u64;
+        self.near = if is_near { self.near.saturating_add(1) } else { self.near / DOUBT };
+        self.read = match self.near {
+            0 => INODES_READ_APART,
+            SEVERAL.. if is_far => INODES_READ_AFAR,
+            _ => INODES_READ,
+        };
+        self.read
+    }
+}
 
 impl Vfs {
     pub(super) fn load(&self, miss: &Miss) -> Result<()> {
@@ -81,13 +117,7 @@ impl Vfs {
 
     fn load_inodes(&self, ino: Ino) -> Result<()> {
         let mut found = false;
-        let count = {
-            let mut state = self.state.lock();
-            let last = std::mem::replace(&mut state.last_missed, ino);
-            let is_near = ino.0.wrapping_sub(last.0) <= 2 * INODES_READ as u64;
-            state.missed_near = if is_near { state.missed_near.saturating_add(1) } else { state.missed_near / DOUBT };
-            if state.missed_near > 0 { INODES_READ } else { INODES_READ_APART }
-        };
+        let count = self.state.lock().missing.miss(ino, self.store.is_remote());
         self.reading(
             || {
                 let rows = self.store.inodes(ino, count)?;

@@ -157,6 +157,7 @@ impl Vfs {
     /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then keeps
     /// what it has in memory, and closing may be tried again.
     pub fn close(&self) -> Result<()> {
+        self.places_ahead.close();
         if !self.options.read_only {
             self.store_drafts();
             if self.views.kept_bytes() > 0 {
@@ -181,7 +182,6 @@ impl Vfs {
             self.closing.store(true, Ordering::Relaxed);
             self.wake.notify_all();
         }
-        self.places_ahead.close();
         if let Some(committer) = self.committer.lock().take() {
             // One that panicked has said so.
             let _ = committer.thread.join();

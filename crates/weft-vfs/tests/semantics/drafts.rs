@@ -11,7 +11,7 @@ use weft_vfs::{
     Pushed, Scope, SetAttributes,
 };
 
-const DRAFT: Opening = Opening::Draft { is_direct: false };
+const DRAFT: Opening = Opening::Draft { is_direct: false, is_open: false };
 
 fn definition(target: &str, network: &str) -> LinkDefinition {
     LinkDefinition::new(vec![target.as_bytes().to_vec()], network)
@@ -187,7 +187,7 @@ fn who_leaves_its_length_open_computes_nothing_for_those_who_list_it() {
     let lazy = |network| LinkDefinition { lazy: true, ..definition("/file", network) };
     let link = volume.draft_link("numbered", &lazy("nl"));
     assert_eq!(volume.attributes(link).size, 0);
-    assert_eq!(volume.vfs.opened(link, false).unwrap(), Opening::Direct);
+    assert_eq!(volume.vfs.opened(link, false).unwrap(), Opening::Direct { is_open: true });
     let some = volume.vfs.read_some(link, 0, 1 << 20).unwrap();
     assert!(!some.is_empty());
     let mut len = some.len();
@@ -210,7 +210,7 @@ fn who_leaves_its_length_open_computes_nothing_for_those_who_list_it() {
     volume.write(packed, 0, &applied("gzip", b"one"));
     let lazy = LinkDefinition { lazy: true, ..definition("/packed.gz", "gzip -d") };
     let link = volume.draft_link("packed", &lazy);
-    assert_eq!(volume.vfs.opened(link, true).unwrap(), Opening::Draft { is_direct: true });
+    assert_eq!(volume.vfs.opened(link, true).unwrap(), Opening::Draft { is_direct: true, is_open: true });
     let end = volume.vfs.end_of_draft(link).unwrap().expect("it is one");
     volume.write(link, end, b", two");
     volume.vfs.closed(link).unwrap();

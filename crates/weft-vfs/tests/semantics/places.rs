@@ -1,6 +1,7 @@
 //! Links that keep places, read from front to back: what they give is computed before it is asked for.
 
 use crate::{Volume, options, volume_options};
+use std::sync::Barrier;
 use std::thread::{available_parallelism, scope};
 use weft_store::ErrorKind as StoreError;
 use weft_testkit::Faults;
@@ -60,6 +61,34 @@ fn whoever_reads_from_front_to_back_gets_what_the_network_makes() {
     });
     volume.vfs.close().expect("closed");
     assert!(read_in_order(&volume, link) == expected, "without the thread");
+}
+
+/// Each gets what it asked for, whichever of them has what both share go on.
+#[test]
+fn two_who_read_in_step_get_what_they_ask_for() {
+    let mut volume = volume();
+    let (_, link) = linked(&volume, "increment");
+    volume.vfs.close().expect("closed");
+    volume.reopen(Options { background: true, block_cache_bytes: 0, ..options() });
+    let expected = incremented(&content(0));
+    let step = Barrier::new(2);
+    // Where it got something else: whoever failed at once would leave the other one waiting.
+    let read_in_step = || {
+        let mut wrong = Vec::new();
+        for at in (0..30).flat_map(|_| (0..FILE_BYTES).step_by(READ)) {
+            step.wait();
+            let read = volume.vfs.read(link, at as u64, READ).map(|read| read.to_vec());
+            if read.ok().as_deref() != Some(&expected[at..(at + READ).min(FILE_BYTES)]) {
+                wrong.push(at);
+            }
+        }
+        wrong
+    };
+    scope(|scope| {
+        let other = scope.spawn(read_in_step);
+        assert_eq!(read_in_step(), [0; 0]);
+        assert_eq!(other.join().expect("no panic"), [0; 0]);
+    });
 }
 
 #[test]
