@@ -277,7 +277,7 @@ pub const STAGES: &[Entry] = &[
         "tr",
         "tr FROM TO | tr -d FROM",
         "replace bytes one by one, or delete them",
-        "As tr(1) in the C locale: FROM and TO are bytes, ranges such as a-z, classes such as [:lower:], bytes in octal such as \\012, and \\n \\t \\r \\a \\b \\f \\v \\\\; a shorter TO goes on with its last byte. Replacing keeps length and place.",
+        "As tr(1) in the C locale: FROM and TO are bytes, ranges such as a-z, classes such as [:lower:], bytes in octal such as \\012, and \\n \\t \\r \\a \\b \\f \\v \\\\; a shorter TO goes on with its last byte. Replacing keeps length and place, and is undone where no two bytes become the same.",
         maps::tr,
     ),
     entry(

@@ -270,7 +270,21 @@ pub(crate) fn tr(call: &Call) -> Result<Stage, NetworkError> {
     let mut table: [u8; 256] = std::array::from_fn(|byte| u8::try_from(byte).expect("a byte"));
     let last = to.len() - 1;
     from.iter().enumerate().for_each(|(at, byte)| table[usize::from(*byte)] = to[at.min(last)]);
-    Ok(stage(ByteMap::Table(Box::new(table)), None))
+    let inverse = undoes(&table);
+    Ok(stage(ByteMap::Table(Box::new(table)), inverse))
+}
+
+/// The network that undoes a table; none if two bytes become the same.
+fn undoes(table: &[u8; 256]) -> Option<String> {
+    let mut is_there = [false; 256];
+    table.iter().for_each(|byte| is_there[usize::from(*byte)] = true);
+    if is_there.contains(&false) {
+        return None;
+    }
+    let changed = || (0..=255u8).zip(table).filter(|(from, to)| from != *to);
+    let told = |bytes: &mut dyn Iterator<Item = u8>| bytes.map(|byte| format!("\\{byte:03o}")).collect::<String>();
+    let (from, to) = (told(&mut changed().map(|(from, _)| from)), told(&mut changed().map(|(_, to)| *to)));
+    Some(if from.is_empty() { "identity".into() } else { format!("tr '{to}' '{from}'") })
 }
 
 /// `tr -d`: which bytes go.
@@ -294,6 +308,7 @@ impl Running for Deleting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Network, NoFiles};
     use proptest::prelude::*;
     use weft_block::Block;
 
@@ -304,6 +319,22 @@ mod tests {
             any::<u8>().prop_map(ByteMap::Xor),
             any::<u8>().prop_map(|by| ByteMap::table(|byte| byte.wrapping_mul(by))),
         ]
+    }
+
+    #[test]
+    fn tr_is_undone_if_it_loses_nothing() {
+        let all = (0..=255).collect::<Vec<u8>>();
+        let applied = |network: &Network, bytes: &[u8]| {
+            network.apply(bytes.to_vec().into(), &mut NoFiles).expect("applied").to_vec()
+        };
+        for text in ["tr 0-9 1-90", "tr a-zA-Z n-za-mN-ZA-M", r"tr '\000x\-' 'x\-\000'", "tr a a"] {
+            let Ok(network) = Network::parse(text) else { panic!("{text}") };
+            let inverse = network.inverse().expect(text);
+            assert_eq!(applied(&inverse, &applied(&network, &all)), all, "{text}");
+        }
+        for text in ["tr a-z A-Z", "tr ab a", "tr -d a"] {
+            assert!(Network::parse(text).expect(text).inverse().is_none(), "{text}");
+        }
     }
 
     proptest! {
