@@ -202,14 +202,14 @@ impl Vfs {
         if !is_synced || !has_room {
             return false;
         }
-        let (target, is_durable, is_short) = {
+        let target = {
             let state = self.state.lock();
-            if state.failure.is_some() {
+            if state.failure.is_some() || !state.journal.is_short() {
                 return false;
             }
-            (state.counters.op, state.durable >= state.counters.op, state.journal.is_short())
+            state.counters.op
         };
-        is_durable || (is_short && self.log_operations(target).unwrap_or(false))
+        self.log_operations(target).unwrap_or(false)
     }
 
     /// Commits what is dirty, as the background does.

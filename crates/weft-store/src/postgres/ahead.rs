@@ -101,8 +101,13 @@ impl Order {
             return None;
         }
         let wanted = (ino, Ino(ino.0.saturating_add(self.span)));
-        self.span = (2 * self.span).min(span.end);
+        self.widen(steps);
         Some(wanted)
+    }
+
+    /// More comes along the next time.
+    fn widen(&mut self, steps: &Steps) {
+        self.span = (2 * self.span).min(steps.span.end);
     }
 }
 
@@ -242,7 +247,7 @@ impl State {
         if self.due.is_none() && self.coming.is_none() {
             let span = (last.next(), Ino(last.0.saturating_add(self.files.span)));
             self.due = Some(Wanted { age: self.age, span });
-            self.files.span = (2 * self.files.span).min(FILES.span.end);
+            self.files.widen(&FILES);
         }
     }
 

@@ -79,7 +79,7 @@ impl Vfs {
             let is_open = state.leaves_open(&resolved) && state.length_told(ino, &resolved)?.is_none();
             let is_direct = is_open || resolved.link.definition.direct;
             Ok(match (writes && resolved.writing == Writing::Whole, is_direct) {
-                (true, is_direct) => {
+                (true, _) => {
                     let target = state.base_of(ino)?;
                     state.drafts.opened(ino, target);
                     Opening::Draft { is_direct, is_open }

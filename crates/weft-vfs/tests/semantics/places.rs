@@ -30,6 +30,15 @@ fn linked(volume: &Volume, network: &str) -> (Ino, Ino) {
     (file, link)
 }
 
+/// The same, incremented, of which nothing is found in memory.
+fn cold() -> (Volume, Ino) {
+    let mut volume = volume();
+    let (_, link) = linked(&volume, "increment");
+    volume.vfs.close().expect("closed");
+    volume.reopen(Options { background: true, block_cache_bytes: 0, ..options() });
+    (volume, link)
+}
+
 fn incremented(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| byte.wrapping_add(1)).collect()
 }
@@ -66,10 +75,7 @@ fn whoever_reads_from_front_to_back_gets_what_the_network_makes() {
 /// Each gets what it asked for, whichever of them has what both share go on.
 #[test]
 fn two_who_read_in_step_get_what_they_ask_for() {
-    let mut volume = volume();
-    let (_, link) = linked(&volume, "increment");
-    volume.vfs.close().expect("closed");
-    volume.reopen(Options { background: true, block_cache_bytes: 0, ..options() });
+    let (volume, link) = cold();
     let expected = incremented(&content(0));
     let step = Barrier::new(2);
     // Where it got something else: whoever failed at once would leave the other one waiting.
@@ -149,11 +155,7 @@ fn a_file_that_is_cut_while_its_link_is_read_ends_there() {
 /// A disk that failed once is asked again by whoever needs the bytes.
 #[test]
 fn what_could_not_be_computed_ahead_is_no_error_of_its_own() {
-    let mut volume = volume();
-    let (_, link) = linked(&volume, "increment");
-    volume.vfs.close().expect("closed");
-    // Nothing is found in memory.
-    volume.reopen(Options { background: true, block_cache_bytes: 0, ..options() });
+    let (volume, link) = cold();
     let expected = incremented(&content(0));
     for after in [0, 40, 300, 500] {
         volume.store.set_faults(Faults { after, count: 1, kind: StoreError::Unavailable, ..Faults::NONE });
