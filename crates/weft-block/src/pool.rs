@@ -3,7 +3,7 @@
 //!
 //! One pool for the process, bounded, also together with the memory of the blocks that there are ([`bound`]); [`release`] gives all of it back.
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most bytes kept.
@@ -57,7 +57,8 @@ pub(crate) fn take(len: usize) -> Option<MmapMut> {
     if let Some(taken) = pool().take(len) {
         return Some(taken);
     }
-    let fresh = MmapMut::map_anon(len).ok()?;
+    // All of it is about to be filled: its pages come at once instead of with a fault each.
+    let fresh = MmapOptions::new().len(len).populate().map_anon().ok()?;
     pool().used += fresh.len();
     Some(fresh)
 }

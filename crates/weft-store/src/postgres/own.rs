@@ -46,7 +46,7 @@ pub(super) fn copy(owner: Ino) -> String {
 }
 
 pub(super) fn bytes(owner: Ino) -> String {
-    format!("SELECT bytes FROM {} WHERE id = $1", table(owner))
+    format!("SELECT id, bytes FROM {} WHERE id = ANY($1) ORDER BY id", table(owner))
 }
 
 /// Takes over blocks of file $1 from byte $2 on.

@@ -238,25 +238,60 @@ pub(super) fn commits(connection: &mut Connection, from: CommitNo, limit: usize)
     rows.iter().map(commit).collect()
 }
 
-/// Has `visit` look at the bytes of each of `blocks` as they come, verified, or at why there are none. Fails if the connection breaks.
+/// Bytes of blocks that one statement asks for, if there are so many: it costs the server as much as reading a block, and has all of them in
+/// memory before the first is looked at.
+const STATEMENT_BYTES: u64 = 512 << 10;
+
+/// Has `visit` look at the bytes of each of `blocks` in their order as they come, verified, or at why there are none. Fails if the connection breaks.
 pub(super) fn blocks(
     connection: &mut Connection,
     blocks: &[BlockRef],
     visit: &mut dyn FnMut(Result<Block>),
 ) -> Result<()> {
-    let call = |block: &BlockRef| match block.place {
-        Place::File(owner) => Ok(Call::new(sql::BYTES, vec![Box::new(int(owner.0)), Box::new(int(block.id.0))])),
-        Place::Own(owner) => Ok(Call::new(own::bytes(owner), vec![Box::new(int(block.id.0))])),
-        Place::Database | Place::Segment { .. } => {
-            Err(Error::Bug(format!("block {} does not lie in this database", block.id.0)))
+    let runs = blocks.chunk_by(|a, b| a.place == b.place).flat_map(|run| {
+        let most = STATEMENT_BYTES / u64::from(run[0].length).max(1);
+        run.chunks(usize::try_from(most).unwrap_or(usize::MAX).max(1))
+    });
+    let together = runs.collect::<Vec<_>>();
+    let (mut asked, mut visited) = (together.iter(), 0);
+    let mut is_refused = false;
+    ask(connection, &together, &mut |rows| {
+        let blocks = asked.next().expect("as many answers as questions");
+        match rows {
+            // One of them is to blame: from here on each is asked for alone, in order.
+            Err(_) if blocks.len() > 1 => is_refused = true,
+            answer if !is_refused => {
+                visited += blocks.len();
+                match answer {
+                    Ok(rows) => blocks.iter().for_each(|block| visit(verified(block, &rows))),
+                    Err(error) => visit(Err(error)),
+                }
+            }
+            _ => {}
+        }
+    })?;
+    let mut left = blocks[visited..].iter();
+    let alone = blocks[visited..].chunks(1).collect::<Vec<_>>();
+    ask(connection, &alone, &mut |rows| {
+        let block = left.next().expect("as many answers as questions");
+        visit(rows.and_then(|rows| verified(block, &rows)));
+    })
+}
+
+/// Asks for `together`, each lying in one place, all at once.
+fn ask(connection: &mut Connection, together: &[&[BlockRef]], visit: &mut dyn FnMut(Result<Vec<Row>>)) -> Result<()> {
+    let call = |blocks: &&[BlockRef]| {
+        let ids: Vec<i64> = blocks.iter().map(|block| int(block.id.0)).collect();
+        match blocks[0].place {
+            Place::File(owner) => Ok(Call::new(sql::BYTES, vec![Box::new(int(owner.0)), Box::new(ids)])),
+            Place::Own(owner) => Ok(Call::new(own::bytes(owner), vec![Box::new(ids)])),
+            Place::Database | Place::Segment { .. } => {
+                Err(Error::Bug(format!("block {} does not lie in this database", blocks[0].id.0)))
+            }
         }
     };
-    let calls = blocks.iter().map(call).collect::<Result<Vec<_>>>()?;
-    let mut asked = blocks.iter();
-    let visited = connection.visit_all(WHAT, &calls, |rows| {
-        let block = asked.next().expect("as many answers as questions");
-        visit(rows.map_err(without_table).and_then(|rows| verified(block, rows.first())));
-    });
+    let calls = together.iter().map(call).collect::<Result<Vec<_>>>()?;
+    let visited = connection.visit_all(WHAT, &calls, |rows| visit(rows.map_err(without_table)));
     visited.map_err(without_table)
 }
 
@@ -270,10 +305,13 @@ fn without_table(error: Error) -> Error {
     }
 }
 
-fn verified(block: &BlockRef, row: Option<&Row>) -> Result<Block> {
-    let row = row.ok_or_else(|| Error::Corrupt(format!("the bytes of block {} are missing", block.id.0)))?;
+/// The bytes of `block` among `rows`, which are ordered by their ids.
+fn verified(block: &BlockRef, rows: &[Row]) -> Result<Block> {
+    let row = rows.binary_search_by_key(&int(block.id.0), |row| row.try_get(0).unwrap_or_default());
+    let row = row.map(|at| &rows[at]);
+    let row = row.map_err(|_| Error::Corrupt(format!("the bytes of block {} are missing", block.id.0)))?;
     let bytes: &[u8] =
-        row.try_get(0).map_err(|error| bad(format_args!("the bytes of block {}: {error}", block.id.0)))?;
+        row.try_get(1).map_err(|error| bad(format_args!("the bytes of block {}: {error}", block.id.0)))?;
     match block.verify(bytes) {
         true => Ok(Block::copy_of(bytes)),
         false => Err(Error::Corrupt(format!("block {} has other bytes than were written", block.id.0))),

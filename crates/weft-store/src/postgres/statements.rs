@@ -34,7 +34,7 @@ statements! {
     ORPHANS = "SELECT ino FROM fileatt WHERE nlink = 0 ORDER BY ino";
     COMMITS = "SELECT number, time, op, root_digest, previous_digest FROM commits WHERE number >= $1 ORDER BY number LIMIT $2";
     BLOCK_COUNT = "SELECT count(*) FROM blocks";
-    BYTES = "SELECT bytes FROM blocks WHERE owner = $1 AND id = $2";
+    BYTES = "SELECT id, bytes FROM blocks WHERE owner = $1 AND id = ANY($2) ORDER BY id";
 
     DIGEST_INODES = "SELECT ino, mode, size, parent, digest FROM fileatt WHERE ino = ANY($1)";
     /// Directories, and files of more than $2 bytes.

@@ -212,6 +212,28 @@ fn a_files_own_table_goes_with_its_file_and_waits_for_its_readers() {
     assert_eq!(store.read_block(&block, Patience::Forever).expect_err("lost").kind(), ErrorKind::Corrupt);
 }
 
+/// Blocks are asked for together: what is wrong with one of them is told of that one.
+#[test]
+fn a_block_that_cannot_be_read_takes_no_other_with_it() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    create(&address);
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let store = open(&address);
+    a_file(&*store, 2, 6);
+    let extents = store.extents(Ino(2), 0..6).expect("readable");
+    let blocks = extents.into_iter().map(|(_, block)| block).collect::<Vec<_>>();
+    let (missing, refused) = (blocks[1].id.0, blocks[3].id.0);
+    cluster.run(&format!(
+        "SET search_path TO {schema}; DELETE FROM blocks WHERE id = {missing}; ALTER TABLE blocks RENAME TO whole;
+         CREATE VIEW blocks AS SELECT owner, id, refs, length, base, value,
+            CASE WHEN id = {refused} THEN decode('no' || id, 'hex') ELSE bytes END AS bytes FROM whole"
+    ));
+    let mut visited = Vec::new();
+    store.read_blocks(&blocks, &mut |at, read| visited.push((at, read.is_ok()))).expect("the connection stays");
+    assert_eq!(visited, [(0, true), (1, false), (2, true), (3, false), (4, true), (5, true)]);
+}
+
 /// Each new connection looks whether the server has all that was committed, while commits go on.
 #[test]
 fn whoever_connects_during_commits_misses_none() {
