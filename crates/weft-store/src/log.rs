@@ -69,11 +69,15 @@ impl OperationLog {
         matches!(self, OperationLog::File(_))
     }
 
-    /// The records of `epoch`, in order.
-    pub fn records(&self, epoch: u64) -> Result<Vec<Record>> {
+    /// The next records of `epoch` that begin after operation `after`, in order; none if there are no more.
+    pub fn records(&self, epoch: u64, after: OpNo) -> Result<Vec<Record>> {
         match self {
-            OperationLog::File(log) => log.records(epoch),
-            OperationLog::Rows(log) => log.records(epoch),
+            OperationLog::File(log) => {
+                let mut records = log.records(epoch)?;
+                records.retain(|record| record.first > after);
+                Ok(records)
+            }
+            OperationLog::Rows(log) => log.records(epoch, after),
         }
     }
 

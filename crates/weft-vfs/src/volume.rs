@@ -243,7 +243,7 @@ impl State {
     /// Whether so much changed that the committer should not wait for its interval: less of what a disk is still to write than of what the log
     /// has and is written to again and again.
     fn wants_commit(&self) -> bool {
-        let share = if self.journal.is_short() { 4 } else { 16 };
+        let share = if self.journal.is_short() { 2 } else { 16 };
         self.dirty_bytes > self.dirty_bytes_max / share || self.dirty_inodes.len() + self.dirty_names.len() > ROWS_EAGER
     }
 

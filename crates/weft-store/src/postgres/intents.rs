@@ -18,10 +18,14 @@ use std::sync::atomic::Ordering;
 const WHAT: &str = "cannot write the intent log";
 
 /// Bytes of operations after which a commit is due.
-const BYTES_EAGER: u64 = 32 << 20;
+const BYTES_EAGER: u64 = 128 << 20;
 
 /// Most bytes of operations between two commits.
-const BYTES_MAX: u64 = 64 << 20;
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of records that are read together, unless one alone has more, and how many records that may be.
+const TOGETHER_BYTES: u64 = 8 << 20;
+const TOGETHER_MAX: i64 = 4096;
 
 /// The log of one mounted volume.
 pub struct Intents {
@@ -69,10 +73,23 @@ impl Intents {
         Intents { shared: Arc::new(Shared { store, queue: Mutex::default(), line }), epoch: 0, used: 0 }
     }
 
-    /// What was logged in `epoch`, in order.
-    pub fn records(&self, epoch: u64) -> Result<Vec<Record>> {
+    /// The next records of `epoch` that begin after operation `after`, in order: as many as may be in memory together, none if there are no more.
+    pub fn records(&self, epoch: u64, after: OpNo) -> Result<Vec<Record>> {
+        const WHAT: &str = "cannot read the intent log";
         self.shared.store.read(Class::Commits, |connection| {
-            let rows = connection.query("cannot read the intent log", sql::INTENTS, vec![Box::new(int(epoch))])?;
+            let (epoch, after) = (int(epoch), int(after.0));
+            let limit = Box::new(TOGETHER_MAX);
+            let sizes = connection.query(WHAT, sql::INTENTS_SIZES, vec![Box::new(epoch), Box::new(after), limit])?;
+            let (mut last, mut bytes) = (after, 0);
+            for row in &sizes {
+                bytes += unsigned(row, 1)?;
+                if bytes > TOGETHER_BYTES && last != after {
+                    break;
+                }
+                last = get(row, 0)?;
+            }
+            let span: Vec<Parameter> = vec![Box::new(epoch), Box::new(after), Box::new(last)];
+            let rows = connection.query(WHAT, sql::INTENTS, span)?;
             let record = |row: &tokio_postgres::Row| {
                 Ok(Record { first: OpNo(unsigned(row, 0)?), last: OpNo(unsigned(row, 1)?), bytes: get(row, 2)? })
             };

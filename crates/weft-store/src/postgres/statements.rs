@@ -129,7 +129,8 @@ statements! {
                  coalesce(sum(CASE WHEN bytes IS NULL THEN 1 ELSE 0 END), 0)::bigint FROM blocks WHERE owner = $1";
     LIES_ELSEWHERE = "UPDATE blocks SET bytes = NULL WHERE owner = $1 AND base >= $2";
 
-    INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 ORDER BY first";
+    INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 AND first > $2 AND first <= $3 ORDER BY first";
+    INTENTS_SIZES = "SELECT first, octet_length(bytes)::bigint FROM intents WHERE epoch = $1 AND first > $2 ORDER BY first LIMIT $3";
     LAST_INTENT = "SELECT max(last) FROM intents WHERE epoch = $1";
     /// Puts nothing unless this daemon holds the lease, which cannot change hands before the end.
     ADD_INTENTS = "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \

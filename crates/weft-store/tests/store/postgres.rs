@@ -212,6 +212,39 @@ fn a_files_own_table_goes_with_its_file_and_waits_for_its_readers() {
     assert_eq!(store.read_block(&block, Patience::Forever).expect_err("lost").kind(), ErrorKind::Corrupt);
 }
 
+/// What is in memory at once when a log is read has a bound, and it is read to its end.
+#[test]
+fn a_long_log_is_read_in_parts() {
+    const MIB: usize = 1 << 20;
+    let address = Cluster::shared().address();
+    create(&address);
+    let store = open(&address);
+    let mut log = store.intents();
+    log.start(1).expect("begun");
+    // One that is too long to come with others is among them.
+    let lens = [3 * MIB, 4 * MIB, 2 * MIB, 9 * MIB, 1, 2, 3];
+    for (op, len) in (1..).zip(lens) {
+        log.append(OpNo(op), OpNo(op), &vec![u8::try_from(op).expect("few"); len]);
+        log.syncer().sync().expect("written");
+    }
+    let (mut parts, mut read) = (Vec::new(), Vec::new());
+    loop {
+        let after = read.last().map_or(OpNo(0), |record: &weft_store::log::Record| record.first);
+        let part = log.records(1, after).expect("readable");
+        if part.is_empty() {
+            break;
+        }
+        parts.push(part.len());
+        read.extend(part);
+    }
+    assert_eq!(parts, [2, 1, 1, 3]);
+    for (op, (record, len)) in (1..).zip(read.iter().zip(lens)) {
+        assert_eq!((record.first, record.last, record.bytes.len()), (OpNo(op), OpNo(op), len));
+        assert!(record.bytes.iter().all(|byte| u64::from(*byte) == op));
+    }
+    assert_eq!(read.len(), lens.len());
+}
+
 /// Blocks are asked for together: what is wrong with one of them is told of that one.
 #[test]
 fn a_block_that_cannot_be_read_takes_no_other_with_it() {
@@ -369,7 +402,7 @@ fn nothing_is_logged_behind_records_that_were_lost_until_a_commit_has_them() {
     late.sync().expect_err("it would come after a gap");
     early.sync().expect_err("still");
     let written = |log: &postgres::Intents| {
-        let records = log.records(1).expect("read");
+        let records = log.records(1, OpNo(0)).expect("read");
         records.iter().map(|record| record.first.0).collect::<Vec<_>>()
     };
     assert_eq!(written(&log), [1]);

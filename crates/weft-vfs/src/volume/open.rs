@@ -21,7 +21,14 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use weft_block::{Block, pool};
 use weft_store::log::{OperationLog, Record};
-use weft_store::{Durability, Store};
+use weft_store::{Durability, OpNo, Store};
+
+/// How a record of the log follows the operations before it.
+#[derive(PartialEq, Eq)]
+enum Followed {
+    Directly,
+    AfterGap,
+}
 
 impl Vfs {
     /// Opens the volume in `store`: applies again what `log` has beyond the last commit, deletes inodes
@@ -33,10 +40,6 @@ impl Vfs {
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {
         let header = store.header()?;
-        let records = match &log {
-            Some(log) => log.records(header.counters.epoch)?,
-            None => Vec::new(),
-        };
         let mut state = State::new(&header, &options);
         state.space_free = store.space()?.bytes_free;
         let blocks = {
@@ -79,17 +82,17 @@ impl Vfs {
             counts: CountsCache::default(),
             me: me.clone(),
         });
-        vfs.recover(&records)?;
+        vfs.recover()?;
         if vfs.options.background && !vfs.options.read_only {
             start_committer(&vfs)?;
         }
         Ok(vfs)
     }
 
-    fn recover(&self, records: &[Record]) -> Result<()> {
+    fn recover(&self) -> Result<()> {
         let read_only = self.options.read_only;
         self.state.lock().keep_orphans = true;
-        self.replay(records)?;
+        self.replay()?;
         self.delete_orphans()?;
         if read_only {
             return Ok(());
@@ -108,25 +111,39 @@ impl Vfs {
     }
 
     /// Applies the operations that follow the last commit, as far as they follow without a gap.
-    fn replay(&self, records: &[Record]) -> Result<()> {
-        for record in records {
-            let mut op = record.first;
-            for operation in journal::split(&record.bytes) {
-                let next = self.state.lock().counters.op.next();
-                if op > next {
+    fn replay(&self) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let epoch = self.state.lock().counters.epoch;
+        let mut after = OpNo(0);
+        loop {
+            let records = log.lock().file.records(epoch, after)?;
+            let Some(last) = records.last() else { return Ok(()) };
+            after = last.first;
+            for record in &records {
+                if self.replay_record(record)? == Followed::AfterGap {
                     return Ok(());
                 }
-                if op == next {
-                    let mut bytes = operation;
-                    let Some(mutation) = mutation::decode(&mut bytes) else {
-                        return Err(ErrorKind::Corrupt.into());
-                    };
-                    self.run(|state| state.perform(&mutation))?;
-                }
-                op = op.next();
             }
         }
-        Ok(())
+    }
+
+    fn replay_record(&self, record: &Record) -> Result<Followed> {
+        let mut op = record.first;
+        for operation in journal::split(&record.bytes) {
+            let next = self.state.lock().counters.op.next();
+            if op > next {
+                return Ok(Followed::AfterGap);
+            }
+            if op == next {
+                let mut bytes = operation;
+                let Some(mutation) = mutation::decode(&mut bytes) else {
+                    return Err(ErrorKind::Corrupt.into());
+                };
+                self.run(|state| state.perform(&mutation))?;
+            }
+            op = op.next();
+        }
+        Ok(Followed::Directly)
     }
 
     fn delete_orphans(&self) -> Result<()> {
