@@ -612,6 +612,13 @@ pub struct Open {
     /// In PostgreSQL: how long operations wait for a server that has gone before they fail
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience: u64,
+    /// In PostgreSQL: keep blocks that are read and written in a file of this directory, too, on a disk of this machine, from one mount to the next. What is in
+    /// it is not encrypted, and none of it is needed
+    #[arg(long, value_name = "DIR")]
+    pub disk_cache: Option<PathBuf>,
+    /// Most bytes that the disk cache takes
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "10G")]
+    pub disk_cache_size: u64,
 }
 
 /// What of a volume is served over a network.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
+use weft_store::DiskCacheOptions;
 use weft_store::postgres::OpenOptions;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
 
@@ -54,11 +55,13 @@ impl Open {
 
     /// How it is held where several daemons may want it.
     pub fn hold(&self) -> OpenOptions {
+        let disk_cache = self.disk_cache.clone();
         OpenOptions {
             lease: Duration::from_secs(self.lease),
             // Who had it before has programs that wait for it, too.
             wait: if is_begun_anew() { Duration::MAX } else { Duration::from_secs(self.wait) },
             patience: Duration::from_secs(self.patience),
+            disk_cache: disk_cache.map(|directory| DiskCacheOptions { directory, bytes: self.disk_cache_size }),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod batch;
 mod digests;
+mod disk_cache;
 mod error;
 mod finding;
 mod location;
@@ -21,6 +22,7 @@ pub mod sqlite;
 mod store;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
+pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 pub use location::{Location, Opened};

@@ -1,6 +1,6 @@
 //! Where a volume is, whatever keeps it.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::postgres::{self, Address, Intents, OpenOptions, is_address};
 use crate::row::{CommitRow, Timestamp};
@@ -58,6 +58,10 @@ impl Location {
     pub fn open(&self, options: OpenOptions) -> Result<Opened> {
         Ok(match self {
             Location::Files(path) => {
+                if options.disk_cache.is_some() {
+                    let what = "lies on a disk of this machine already; a disk cache is for volumes in PostgreSQL";
+                    return Err(Error::Unusable(format!("{} {what}", path.display())));
+                }
                 let volume = sqlite::open(path)?;
                 Opened { store: volume.store, layout: Some(volume.layout), intents: None }
             }

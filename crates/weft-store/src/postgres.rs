@@ -33,6 +33,7 @@ pub use open::{FORMAT, OpenOptions, commits, create, header, open, remove, size}
 
 use crate::Name;
 use crate::digests::{DigestRows, ZeroValues};
+use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
@@ -64,6 +65,7 @@ pub struct PostgresStore {
     writer: Mutex<Writer>,
     zeros: Arc<ZeroValues>,
     ahead: Ahead,
+    disk_cache: Option<DiskCache>,
     /// Why the volume is lost to this process, if it is.
     lost: Mutex<Option<Lost>>,
     /// Whether there may be rows of the intent log.
@@ -291,20 +293,36 @@ impl Store for PostgresStore {
         if next == blocks.len() {
             return Ok(());
         }
-        self.read(Class::Blocks, |connection| {
-            while next < blocks.len() {
-                let together = &blocks[next..blocks.len().min(next + BLOCKS_TOGETHER)];
-                read::blocks(connection, together, &mut |result| {
+        while next < blocks.len() {
+            if let Some(here) = self.disk_cache.as_ref().and_then(|cache| cache.read(&blocks[next])) {
+                visit(next, Ok(here));
+                next += 1;
+                continue;
+            }
+            // With those after it that only the server has.
+            let together = &blocks[next..blocks.len().min(next + BLOCKS_TOGETHER)];
+            let is_cached = |block: &BlockRef| self.disk_cache.as_ref().is_some_and(|cache| cache.has(block));
+            let count = 1 + together[1..].iter().take_while(|block| !is_cached(block)).count();
+            let end = next + count;
+            self.read(Class::Blocks, |connection| {
+                read::blocks(connection, &blocks[next..end], &mut |result| {
+                    if let (Some(cache), Ok(bytes)) = (&self.disk_cache, &result) {
+                        cache.missed(&blocks[next], bytes);
+                    }
                     visit(next, result);
                     next += 1;
-                })?;
-            }
-            Ok(())
-        })
+                })
+            })?;
+        }
+        Ok(())
     }
 
     fn run_bytes(&self) -> u64 {
         4 << 20
+    }
+
+    fn disk_cache(&self) -> Option<DiskCacheStats> {
+        self.disk_cache.as_ref().map(DiskCache::stats)
     }
 
     /// Every commit is durable: there are so few that waiting for the disk costs nothing, and a server that crashed and came back without some of

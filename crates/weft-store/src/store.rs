@@ -1,6 +1,7 @@
 //! The border between the file system and what keeps its rows.
 
 use crate::batch::{Batch, Counters, NewBlock};
+use crate::disk_cache::DiskCacheStats;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::round_trips::RoundTrips;
@@ -134,6 +135,11 @@ pub trait Store: Send + Sync {
     /// How often a server was waited for.
     fn round_trips(&self) -> RoundTrips {
         RoundTrips::default()
+    }
+
+    /// What became of the cache of blocks on a local disk, if there is one.
+    fn disk_cache(&self) -> Option<DiskCacheStats> {
+        None
     }
 
     /// Space of the place the volume lies in.

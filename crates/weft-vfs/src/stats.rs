@@ -1,7 +1,7 @@
 //! Live counters of a mounted volume.
 
 /// A snapshot of the counters. Counts are since the mount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
     /// Mutating operations.
     pub operations: u64,
@@ -53,6 +53,8 @@ pub struct Stats {
     pub bytes_used: u64,
     /// Inodes held by protocols.
     pub held_inodes: u64,
+    /// Of the cache of blocks on a local disk, if there is one.
+    pub disk_cache: Option<weft_store::DiskCacheStats>,
     /// Round trips to the database's server.
     pub round_trips: weft_store::RoundTrips,
 }

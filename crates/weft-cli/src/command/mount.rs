@@ -99,6 +99,9 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if let Some(log) = &arguments.log {
         refuse_below(&directory, log, "the log")?;
     }
+    if let Some(cache) = &arguments.open.disk_cache {
+        refuse_below(&directory, cache, "the disk cache")?;
+    }
     let lends = plan.vfs.shared_bytes_max > 0;
     if lends {
         allow_connections();

@@ -106,6 +106,14 @@ fn print(stats: &Value) {
         println!("{}", rate(name));
     }
     println!("read ahead  {} blocks", number("blocks_read_ahead"));
+    if let Some(cache) = volume["disk_cache"].as_object() {
+        let count = |name: &str| cache[name].as_u64().unwrap_or_default();
+        let rate = format!("{} of {} blocks found", count("hits"), count("hits") + count("misses"));
+        println!("disk cache  {rate}, {} of {} in it", count("blocks"), count("blocks_max"));
+        if let Some(failure) = cache["failure"].as_str() {
+            println!("            nothing more is written to it: {failure}");
+        }
+    }
     let trips = volume["round_trips"].as_object().into_iter().flatten();
     let trips = trips.filter(|(_, count)| **count != 0).map(|(name, count)| format!("{name} {count}"));
     let trips = trips.collect::<Vec<_>>();

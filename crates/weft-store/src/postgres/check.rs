@@ -69,7 +69,7 @@ pub(super) const VOLUME: &[&str] =
 pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let lease = match options.repair {
         Repair::No => None,
-        Repair::Yes => Some(hold(address, OpenOptions::default())?.0),
+        Repair::Yes => Some(hold(address, &OpenOptions::default())?.0),
     };
     let (mut connection, header) = look(address)?;
     hold_tables(&mut connection)?;

@@ -20,7 +20,7 @@ const FILES_TOGETHER: i64 = 1000;
 /// Has the blocks of the volume at `address`, which nobody may hold, lie as [`crate::VolumeOptions::own_table_from`] says from now on. The
 /// server moves them; nothing of them comes here.
 pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    let (lease, connector) = hold(address, OpenOptions::default())?;
+    let (lease, connector) = hold(address, &OpenOptions::default())?;
     let mut connection = connector.connect()?;
     let from = own_table_from.map(int);
     in_transaction(&mut connection, lease.epoch(), |connection| {

@@ -108,7 +108,7 @@ impl Lease {
         mut connection: Connection,
         connector: &Connector,
         holder: &Holder,
-        options: OpenOptions,
+        options: &OpenOptions,
     ) -> Result<Lease> {
         let term = i64::try_from(options.lease.as_millis()).unwrap_or(i64::MAX);
         let (mut waited, mut pause) = (Duration::ZERO, LOOK_AGAIN);
@@ -148,10 +148,9 @@ impl Lease {
         let epoch = i64::try_from(epoch).map_err(|_| Error::Corrupt("the epoch of the lease".into()))?;
         let shared =
             Arc::new(Shared { epoch, lost: AtomicBool::new(false), ending: Mutex::new(false), wake: Condvar::new() });
-        let (own, connector) = (shared.clone(), connector.clone());
-        let started = thread::Builder::new()
-            .name("weft-lease".into())
-            .spawn(move || own.renew(connection, &connector, options.lease));
+        let (own, connector, lease) = (shared.clone(), connector.clone(), options.lease);
+        let started =
+            thread::Builder::new().name("weft-lease".into()).spawn(move || own.renew(connection, &connector, lease));
         let source = |source| Error::Io { what: "cannot start a thread for", path: "the lease".into(), source };
         Ok(Lease { shared, renewer: Some(started.map_err(source)?) })
     }

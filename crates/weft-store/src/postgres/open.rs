@@ -11,6 +11,7 @@ use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
 use super::{tls, write};
 use crate::digests::ZeroValues;
+use crate::disk_cache::{DiskCache, DiskCacheOptions};
 use crate::error::{Error, Result};
 use crate::round_trips::Counts;
 use crate::row::{CommitNo, CommitRow, InodeRow, Timestamp};
@@ -29,7 +30,7 @@ const NOTICE_THE_END: &str = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_i
                               SET tcp_user_timeout = 20000; SET idle_in_transaction_session_timeout = 60000";
 
 /// How a volume is held.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// How long the volume stays ours after the last sign of life.
     pub lease: Duration,
@@ -37,11 +38,14 @@ pub struct OpenOptions {
     pub wait: Duration,
     /// How long operations wait for a server that has gone before they fail.
     pub patience: Duration,
+    /// Where blocks are kept on a local disk as well, if they are.
+    pub disk_cache: Option<DiskCacheOptions>,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
-        OpenOptions { lease: Duration::from_secs(15), wait: Duration::ZERO, patience: Duration::from_secs(60) }
+        let (lease, patience) = (Duration::from_secs(15), Duration::from_secs(60));
+        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None }
     }
 }
 
@@ -190,7 +194,7 @@ pub fn size(address: &Address) -> Result<Option<u64>> {
 }
 
 /// Takes the lease of the volume at `address`, for which more connections can be had then.
-pub(super) fn hold(address: &Address, options: OpenOptions) -> Result<(Lease, Connector)> {
+pub(super) fn hold(address: &Address, options: &OpenOptions) -> Result<(Lease, Connector)> {
     let (connection, _) = look(address)?;
     let holder = Holder::this();
     let connector = Connector::of(address, &holder);
@@ -199,13 +203,15 @@ pub(super) fn hold(address: &Address, options: OpenOptions) -> Result<(Lease, Co
 
 /// Takes hold of the volume at `address`, which lasts until the store is dropped.
 pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
-    let (lease, connector) = hold(address, options)?;
+    let (lease, connector) = hold(address, &options)?;
     let mut connection = connector.connect()?;
     // What the last holder did is all there now.
     let header = read::header(&mut connection)?;
     let last = read::commits(&mut connection, header.commit, 1)?.pop().filter(|row| row.number == header.commit);
     let zeros = Arc::new(ZeroValues::default());
     let own = OwnTables::look(&mut connection)?;
+    let disk_cache = options.disk_cache.as_ref();
+    let disk_cache = disk_cache.map(|cache| DiskCache::open(cache, &address.to_string(), header.options.block_size));
     let writer = Writer::new(connection, &header, last, lease.epoch(), zeros.clone(), own);
     Ok(Arc::new(PostgresStore {
         header: Mutex::new(header),
@@ -213,6 +219,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
         writer: Mutex::new(writer),
         zeros,
         ahead: Ahead::default(),
+        disk_cache: disk_cache.transpose()?,
         lost: Mutex::default(),
         has_intents: AtomicBool::new(true),
         connector,

@@ -553,6 +553,10 @@ impl Transaction for PostgresTransaction<'_> {
             });
             let BlockRef { id, length, base, value, .. } = block;
             self.new.insert(id, New { table, owner: new.owner, alone: new.alone, length, base, value });
+            if let Some(cache) = &self.store.disk_cache {
+                // Whatever becomes of the commit: it is found by its bytes alone.
+                cache.keep(value, new.bytes.clone());
+            }
             self.kept_bytes += new.bytes.len();
             self.kept.insert(id, new);
             placed.push(block);

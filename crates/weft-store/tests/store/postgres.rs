@@ -245,6 +245,56 @@ fn a_long_log_is_read_in_parts() {
     assert_eq!(read.len(), lens.len());
 }
 
+/// What the server was asked for once is read from a disk of this machine, but never what is wrong.
+#[test]
+fn blocks_are_read_from_a_disk_cache_at_the_next_mount() {
+    let address = Cluster::shared().address();
+    create(&address);
+    let directory = tempfile::tempdir().expect("a directory");
+    let cached = || {
+        let disk_cache = Some(DiskCacheOptions { directory: directory.path().into(), bytes: 1 << 20 });
+        postgres::open(&address, OpenOptions { disk_cache, ..OpenOptions::default() }).expect("opened")
+    };
+    let read = |store: &dyn Store| {
+        let extents = store.extents(Ino(2), 0..6).expect("readable");
+        let blocks = extents.into_iter().map(|(_, block)| block).collect::<Vec<_>>();
+        let mut read = Vec::new();
+        let visited = store.read_blocks(&blocks, &mut |at, block| read.push((at, block.expect("readable").to_vec())));
+        visited.expect("readable");
+        assert!(read.iter().enumerate().all(|(place, (at, _))| place == *at), "in their order");
+        read
+    };
+    let count = |store: &dyn Store| {
+        let stats = store.disk_cache().expect("a cache");
+        assert_eq!(stats.failure, None);
+        (stats.hits, stats.misses, store.round_trips().blocks)
+    };
+    a_file(&*open(&address), 2, 6);
+    let store = cached();
+    let bytes = read(&*store);
+    let (hits, misses, _) = count(&*store);
+    assert_eq!((hits, misses), (0, 6));
+    drop(store);
+    let store = cached();
+    assert_eq!(read(&*store), bytes);
+    assert_eq!(count(&*store), (6, 0, 0));
+    drop(store);
+    // One block of the six is not what it was, whichever.
+    let file = std::fs::read_dir(directory.path()).expect("readable").next().expect("a file").expect("readable");
+    let mut damaged = std::fs::read(file.path()).expect("readable");
+    let at = damaged.windows(16).position(|window| window == &bytes[2].1[100..116]).expect("it is there");
+    damaged[at] ^= 1;
+    std::fs::write(file.path(), damaged).expect("written");
+    let store = cached();
+    assert_eq!(read(&*store), bytes);
+    assert_eq!(count(&*store).0, 5);
+    // What is written is there at once.
+    a_file(&*store, 3, 4);
+    drop(store);
+    let store = cached();
+    assert_eq!(store.disk_cache().expect("a cache").blocks, 10);
+}
+
 /// Blocks are asked for together: what is wrong with one of them is told of that one.
 #[test]
 fn a_block_that_cannot_be_read_takes_no_other_with_it() {

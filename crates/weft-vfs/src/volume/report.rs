@@ -80,6 +80,7 @@ impl Vfs {
             inodes_used: state.counters.inodes_used,
             bytes_used: state.counters.bytes_used,
             held_inodes: state.holds.len() as u64,
+            disk_cache: self.store.disk_cache(),
             round_trips: self.store.round_trips(),
         }
     }

@@ -61,6 +61,8 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "read-ahead" => arguments.open.read_ahead = size(name, value)?,
             "block-cache" => arguments.open.block_cache = Some(size(name, value)?),
             "shared-memory" => arguments.shared_memory = Some(size(name, value)?),
+            "disk-cache" => arguments.open.disk_cache = Some(value.into()),
+            "disk-cache-size" => arguments.open.disk_cache_size = size(name, value)?,
             "memo" => arguments.open.memo = size(name, value)?,
             "keys" => arguments.open.keys = Some(value.into()),
             "exported-stages" => {
