@@ -4,7 +4,7 @@
 //!
 //! What came along is used once, or dropped when more comes or a commit ends: rows may be others then.
 
-use super::read::{self, unsigned};
+use super::read::{self, Others, unsigned};
 use crate::error::Result;
 use crate::row::{BlockId, BlockRef, Ino, NameRow};
 use parking_lot::{Condvar, Mutex};
@@ -186,7 +186,7 @@ impl Ahead {
     }
 
     /// Has `bring` ask for the files that are due, if there are any.
-    pub(super) fn bring(&self, bring: impl FnOnce(&Wanted) -> Result<Vec<Row>>) -> Result<()> {
+    pub(super) fn bring(&self, bring: impl FnOnce(&Wanted) -> Result<(Vec<Row>, Others)>) -> Result<()> {
         /// However bringing ends, nobody waits for it then.
         struct Coming<'a>(&'a Ahead);
         impl Drop for Coming<'_> {
@@ -202,7 +202,8 @@ impl Ahead {
             wanted
         };
         let coming = Coming(self);
-        let along = Along::of(&wanted, &bring(&wanted)?)?;
+        let (rows, others) = bring(&wanted)?;
+        let along = Along::of(&wanted, &rows, &others)?;
         let mut state = self.state.lock();
         if state.age == wanted.age {
             let (first, asked) = (wanted.span.0, state.files.last.unwrap_or(wanted.span.0));
@@ -216,8 +217,8 @@ impl Ahead {
     }
 
     /// Takes in extents that came along, in place of those before.
-    pub(super) fn keep_extents(&self, wanted: &Wanted, rows: &[Row]) -> Result<()> {
-        let along = Along::of(wanted, rows)?;
+    pub(super) fn keep_extents(&self, wanted: &Wanted, rows: &[Row], others: &Others) -> Result<()> {
+        let along = Along::of(wanted, rows, others)?;
         let mut state = self.state.lock();
         if state.age == wanted.age {
             state.forget_before(Ino(u64::MAX));
@@ -273,17 +274,17 @@ struct Along {
 }
 
 impl Along {
-    fn of(wanted: &Wanted, rows: &[Row]) -> Result<Along> {
+    fn of(wanted: &Wanted, rows: &[Row], others: &Others) -> Result<Along> {
         let mut extents = wanted.all();
         let (mut blocks, mut damaged) = (HashMap::new(), BTreeSet::new());
         for row in rows {
             let ino = Ino(unsigned(row, 0)?);
             // What is damaged is told whoever reads it.
-            let Ok((index, block)) = read::extent(row, 1) else {
+            let Ok((index, block)) = read::extent(row, others) else {
                 damaged.insert(ino);
                 continue;
             };
-            if let Ok(Some(bytes)) = row.try_get::<_, Option<&[u8]>>(8)
+            if let Some(bytes) = read::along(row, &block, others)
                 && block.verify(bytes)
             {
                 blocks.insert(block.id, (ino, Block::copy_of(bytes)));
@@ -330,14 +331,14 @@ mod tests {
             let wanted = [7, 8, 9].map(|ino| ahead.extents(Ino(ino), &(0..10))).into_iter().next_back();
             wanted.expect("asked").expect_err("not yet").expect("wanted")
         };
-        ahead.keep_extents(&come(), &[]).expect("taken");
+        ahead.keep_extents(&come(), &[], &Others::new()).expect("taken");
         assert_eq!(ahead.extents(Ino(10), &(0..10)).map_err(|_| ()), Ok(Vec::new()));
         assert!(ahead.extents(Ino(10), &(0..10)).is_err(), "once");
         ahead.forget();
         assert!(ahead.extents(Ino(11), &(0..10)).is_err(), "a commit has ended");
         let late = come();
         ahead.forget();
-        ahead.keep_extents(&late, &[]).expect("taken");
+        ahead.keep_extents(&late, &[], &Others::new()).expect("taken");
         assert!(ahead.extents(Ino(11), &(0..10)).is_err(), "it was read before the commit");
     }
 }

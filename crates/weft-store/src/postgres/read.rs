@@ -10,6 +10,7 @@ use crate::row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
 };
 use crate::store::{BlockHome, Header, VolumeOptions};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -18,6 +19,9 @@ use weft_block::{Block, Slice};
 use weft_digest::{Digest, Kind};
 
 const WHAT: &str = "cannot read the database";
+
+/// Blocks of a file that come along with their bytes, if those are few.
+const WITH_BYTES: i64 = 2;
 
 /// A number as PostgreSQL holds it. Numbers past `i64::MAX` do not occur; range ends are cut there.
 pub(super) fn int(number: u64) -> i64 {
@@ -175,9 +179,38 @@ fn extents_ahead(wanted: &Wanted) -> Call {
     Call::new(sql::EXTENTS_AHEAD, numbers.map(|number| Box::new(number) as _).into())
 }
 
+/// Blocks that extents name and that are not their files' own: they were cloned. Their rows lie with the file that wrote them, on another
+/// node perhaps, so they are asked for by themselves.
+pub(super) type Others = HashMap<BlockId, Row>;
+
+/// Asks for those that `own` and `ahead` name, rows of [`sql::EXTENTS`] and [`sql::EXTENTS_AHEAD`]; of the latter with the bytes of short ones.
+fn others(connection: &mut Connection, own: &[Row], ahead: &[Row]) -> Result<Others> {
+    let mut asked = BTreeMap::<(i64, bool), Vec<i64>>::new();
+    for (row, is_ahead) in own.iter().map(|row| (row, false)).chain(ahead.iter().map(|row| (row, true))) {
+        if is_others(row)? {
+            let with_bytes = is_ahead && get::<i64>(row, 1)? < WITH_BYTES;
+            asked.entry((get(row, 3)?, with_bytes)).or_default().push(get(row, 2)?);
+        }
+    }
+    let call = |((owner, with_bytes), blocks): ((i64, bool), Vec<i64>)| {
+        let short = if with_bytes { BLOCK_BYTES_MAX } else { -1 };
+        Call::new(sql::OTHERS_BLOCKS, vec![Box::new(owner), Box::new(blocks), Box::new(short)])
+    };
+    let calls = asked.into_iter().map(call).collect::<Vec<_>>();
+    let found = connection.query_all(WHAT, &calls)?;
+    found.into_iter().flatten().map(|row| Ok((BlockId(unsigned(&row, 0)?), row))).collect()
+}
+
+/// Whether the block of an extent is another file's.
+fn is_others(row: &Row) -> Result<bool> {
+    Ok(get::<i64>(row, 0)? != get::<i64>(row, 3)?)
+}
+
 /// The extents of the files that are due, for whoever will ask for them.
-pub(super) fn more_extents(connection: &mut Connection, wanted: &Wanted) -> Result<Vec<Row>> {
-    Ok(connection.query_all(WHAT, &[extents_ahead(wanted)])?.pop().unwrap_or_default())
+pub(super) fn more_extents(connection: &mut Connection, wanted: &Wanted) -> Result<(Vec<Row>, Others)> {
+    let rows = connection.query_all(WHAT, &[extents_ahead(wanted)])?.pop().unwrap_or_default();
+    let others = others(connection, &[], &rows)?;
+    Ok((rows, others))
 }
 
 /// The extents of `ino` in `range`; has what `ahead` wants come along.
@@ -187,27 +220,48 @@ pub(super) fn extents(
     range: &Range<u64>,
     ahead: Option<(&Ahead, &Wanted)>,
 ) -> Result<Vec<(u64, BlockRef)>> {
-    let parameters: Vec<_> =
-        vec![Box::new(int(ino.0)) as _, Box::new(int(range.start)) as _, Box::new(int(range.end)) as _];
-    let mut calls = vec![Call::new(sql::EXTENTS, parameters)];
+    let numbers = [ino.0, range.start, range.end].map(int);
+    let mut calls = vec![Call::new(sql::EXTENTS, numbers.map(|number| Box::new(number) as _).into())];
     calls.extend(ahead.map(|(_, wanted)| extents_ahead(wanted)));
-    let (own, more) = with_more(connection, &calls)?;
-    if let Some((ahead, wanted)) = ahead {
-        ahead.keep_extents(wanted, &more)?;
+    let mut missing = BTreeSet::new();
+    loop {
+        let (own, more) = with_more(connection, &calls)?;
+        let others = others(connection, &own, &more)?;
+        let mut gone = BTreeSet::new();
+        for row in &own {
+            let id = BlockId(unsigned(row, 2)?);
+            if is_others(row)? && !others.contains_key(&id) {
+                gone.insert(id);
+            }
+        }
+        // A commit may have removed it since the extents were read. If they still name what was gone already it is damage.
+        if gone.is_disjoint(&missing) && !gone.is_empty() {
+            missing = gone;
+            continue;
+        }
+        if let Some((ahead, wanted)) = ahead {
+            ahead.keep_extents(wanted, &more, &others)?;
+        }
+        return own.iter().map(|row| extent(row, &others)).collect();
     }
-    own.iter().map(|row| extent(row, 0)).collect()
 }
 
-/// An extent that begins with column `at`.
-pub(super) fn extent(row: &Row, at: usize) -> Result<(u64, BlockRef)> {
-    let id = BlockId(unsigned(row, at + 1)?);
+/// An extent, and where its block lies.
+pub(super) fn extent(row: &Row, others: &Others) -> Result<(u64, BlockRef)> {
+    let (id, owner) = (BlockId(unsigned(row, 2)?), Ino(unsigned(row, 3)?));
+    let (block, at) = others.get(&id).map_or((row, 4), |block| (block, 1));
     let missing = || Error::Corrupt(format!("block {} is missing", id.0));
-    let length = get::<Option<i64>>(row, at + 3)?.ok_or_else(missing)?;
-    let value = get::<Vec<u8>>(row, at + 5)?.try_into().map_err(|_| bad("a value that is not of 32 bytes"))?;
+    let length = get::<Option<i64>>(block, at)?.ok_or_else(missing)?;
+    let value = get::<Vec<u8>>(block, at + 2)?.try_into().map_err(|_| bad("a value that is not of 32 bytes"))?;
     let length = u32::try_from(length).map_err(|_| bad("the length of a block"))?;
-    let owner = Ino(unsigned(row, at + 2)?);
-    let place = if get(row, at + 6)? { Place::Own(owner) } else { Place::File(owner) };
-    Ok((unsigned(row, at)?, BlockRef { id, length, base: unsigned(row, at + 4)?, value, place }))
+    let place = if get(block, at + 3)? { Place::Own(owner) } else { Place::File(owner) };
+    Ok((unsigned(row, 1)?, BlockRef { id, length, base: unsigned(block, at + 1)?, value, place }))
+}
+
+/// The bytes of the block of an extent, if they came along.
+pub(super) fn along<'a>(row: &'a Row, block: &BlockRef, others: &'a Others) -> Option<&'a [u8]> {
+    let (row, at) = others.get(&block.id).map_or((row, 8), |block| (block, 5));
+    row.try_get(at).ok().flatten()
 }
 
 pub(super) fn xattrs(connection: &mut Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {

@@ -24,14 +24,18 @@ statements! {
     LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, f.mode, f.digest \
               FROM (SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3) n \
               JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
-    EXTENTS = "SELECT e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL \
-               FROM extents e LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block \
+    /// Of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
+    EXTENTS = "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL \
+               FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
                WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx";
-    /// The extents of several files, with the bytes of each one's first two blocks if they are short.
+    /// The same of several files, with the bytes of each one's first two blocks if they are short.
     EXTENTS_AHEAD = "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, \
                      CASE WHEN e.idx < 2 AND b.length <= $3 THEN b.bytes END \
-                     FROM extents e LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block \
+                     FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
                      WHERE e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.idx LIMIT $4";
+    /// Blocks of one file that others name, too; with bytes if they have no more than $3.
+    OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, CASE WHEN length <= $3 THEN bytes END \
+                     FROM blocks WHERE owner = $1 AND id = ANY($2)";
     XATTRS = "SELECT name, value FROM xattr WHERE ino = $1 ORDER BY name";
     ORPHANS = "SELECT ino FROM fileatt WHERE nlink = 0 ORDER BY ino";
     COMMITS = "SELECT number, time, op, root_digest, previous_digest FROM commits WHERE number >= $1 ORDER BY number LIMIT $2";
@@ -72,13 +76,14 @@ statements! {
                    WHERE naming.parent = d.parent AND naming.name = d.name";
     PLACED = "SELECT ino, idx, owner, block FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
     PLACED_OF = "SELECT ino, idx, owner, block FROM extents WHERE ino = ANY($1)";
-    /// As [`PLACED`], with the references to those blocks that lie in a table of their file's own.
+    /// As [`PLACED`], with the references to those of the file's blocks that lie in a table of its own; to others' [`OTHERS_REFS`].
     PLACED_OWN = "SELECT e.ino, e.idx, e.owner, e.block, b.refs FROM extents e \
-                  LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block AND b.bytes IS NULL \
+                  LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block AND b.bytes IS NULL \
                   WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";
     PLACED_OWN_OF = "SELECT e.ino, e.idx, e.owner, e.block, b.refs FROM extents e \
-                     LEFT JOIN blocks b ON b.owner = e.owner AND b.id = e.block AND b.bytes IS NULL \
+                     LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block AND b.bytes IS NULL \
                      WHERE e.ino = ANY($1)";
+    OTHERS_REFS = "SELECT id, refs FROM blocks WHERE owner = $1 AND id = ANY($2) AND bytes IS NULL";
     /// How many blocks lie in a file's own table; counted up to $2.
     COUNT_OWN = "SELECT count(*) FROM (SELECT id FROM blocks WHERE owner = $1 AND bytes IS NULL LIMIT $2) few";
     /// Some files' own table, if there is any.

@@ -299,10 +299,31 @@ impl<'a> PostgresTransaction<'a> {
         self.writer
             .connection()
             .take_all(WHAT, &calls, |_, rows| rows.iter().try_for_each(|row| counted.lose(row, &mut seen)))?;
+        if self.writer.has_own_tables {
+            self.count_others(&mut counted)?;
+        }
         for (.., home) in put {
             *counted.references.entry(*home).or_insert(0) += 1;
         }
         Ok(counted)
+    }
+
+    /// Looks which of the other files' blocks that lose references lie in those files' own tables.
+    fn count_others(&mut self, counted: &mut Counted) -> Result<()> {
+        let mut blocks = BTreeMap::<Ino, Vec<i64>>::new();
+        for (owner, id) in std::mem::take(&mut counted.others) {
+            blocks.entry(owner).or_default().push(int(id.0));
+        }
+        let owners = blocks.keys().copied().collect::<Vec<_>>();
+        let call =
+            |(owner, ids): (Ino, Vec<i64>)| Call::new(sql::OTHERS_REFS, vec![Box::new(int(owner.0)), Box::new(ids)]);
+        let calls = blocks.into_iter().map(call).collect::<Vec<_>>();
+        self.writer.connection().take_all(WHAT, &calls, |place, rows| {
+            rows.iter().try_for_each(|row| {
+                counted.own.insert((owners[place], BlockId(unsigned(row, 0)?)), read::get(row, 1)?);
+                Ok(())
+            })
+        })
     }
 
     /// The rows of new blocks that are not there yet; takes the kept blocks.
@@ -452,6 +473,8 @@ struct Counted {
     references: References,
     /// Of blocks in files' own tables that lose some, how many there were.
     own: BTreeMap<Home, i64>,
+    /// Of those in others' tables that lose some it is not known yet.
+    others: BTreeSet<Home>,
 }
 
 impl Counted {
@@ -462,10 +485,12 @@ impl Counted {
         }
         let home = (Ino(unsigned(row, 2)?), BlockId(unsigned(row, 3)?));
         *self.references.entry(home).or_insert(0) -= 1;
-        if row.len() > 4
-            && let Some(refs) = read::get::<Option<i64>>(row, 4)?
-        {
-            self.own.insert(home, refs);
+        if row.len() > 4 {
+            if home.0 != Ino(unsigned(row, 0)?) {
+                self.others.insert(home);
+            } else if let Some(refs) = read::get::<Option<i64>>(row, 4)? {
+                self.own.insert(home, refs);
+            }
         }
         Ok(())
     }
