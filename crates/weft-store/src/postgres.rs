@@ -39,7 +39,7 @@ use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use ahead::Ahead;
-use connection::Connection;
+use connection::{Call, Connection};
 use digests::{Known, Rows};
 use lease::Lease;
 use open::Connector;
@@ -147,11 +147,12 @@ impl PostgresStore {
         Ok(connection)
     }
 
-    /// Looks whether the volume is still ours, and as we left it.
+    /// Looks whether the volume is still ours, and as we left it, and all of it can be reached.
     fn refuse_other(&self, connection: &mut Connection) -> Result<()> {
         // Noted first: commits go on while the server is asked.
         let ours = self.header.lock().commit;
-        let row = connection.query("cannot look at the volume", statements::NUMBER, Vec::new())?.pop();
+        let calls = [statements::NUMBER, statements::REACH].map(|statement| Call::new(statement, Vec::new()));
+        let row = connection.query_all("cannot look at the volume", &calls)?.swap_remove(0).pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
         if read::get::<i64>(&row, 1)? != self.lease.epoch() {
             return Err(self.taken());

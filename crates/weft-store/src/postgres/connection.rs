@@ -75,9 +75,13 @@ fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Error {
     move |source| Error::Postgres { what, source }
 }
 
-/// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01 to 57P03).
+/// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01 to 57P03). One that stands before others
+/// says that it cannot reach one of them (class 08; Citus, if it breaks in between, by words alone): what was begun there is lost in the same way.
 fn tells_the_end(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|code| code.code().starts_with("57P0"))
+    error.as_db_error().is_some_and(|said| match said.code().code() {
+        "XX000" => said.message().contains("connection"),
+        code => code.starts_with("57P0") || code.starts_with("08"),
+    })
 }
 
 /// Has `driver` send and receive until `future` is there.
