@@ -70,21 +70,23 @@ needs_root() {
     [ "$(id -u)" = 0 ] || { skip "$(basename "$0"): needs root"; exit 0; }
 }
 
-# What keeps volumes: files, or postgres (a private server).
+# What keeps volumes: files, postgres (a private server), or citus (a private cluster of it, see tests/citus-server).
 engine=${WEFT_ENGINE:-files}
 schemas=0
 
 # start_server [SETTINGS]: a private PostgreSQL server; the socket is in $place/pg.
 start_server() {
     mkdir "$place/pg" && mkfifo "$place/pg.orders" "$place/pg.said" || return
-    "$root/tests/postgres-server" "$place/pg" "$@" <"$place/pg.orders" >"$place/pg.said" &
+    local program=postgres-server
+    [ "$engine" != citus ] || program=citus-server
+    "$root/tests/$program" "$place/pg" "$@" <"$place/pg.orders" >"$place/pg.said" &
     server=$!
     exec 9>"$place/pg.orders" 8<"$place/pg.said"
     local said
     read -r -t 120 said <&8 && [ "$said" = serving ]
 }
 
-# tell_server ORDER: stop, crash, start or restart; see tests/postgres-server.
+# tell_server ORDER: stop, crash, start or restart; see tests/postgres-server, and tests/citus-server.
 tell_server() {
     local said
     echo "$1" >&9 && read -r -t 120 said <&8 && [ "$said" = "$1" ]
@@ -92,10 +94,29 @@ tell_server() {
 
 [ "$engine" = files ] || needs psql
 
+# needs_citus: skips the suite unless the server has it.
+needs_citus() {
+    local bin
+    bin=${WEFT_POSTGRES:-$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)}
+    [ -e "$("${bin:-/nowhere}/pg_config" --pkglibdir 2>/dev/null)/citus.so" ] || {
+        skip "$(basename "$0"): Citus is not installed for the newest PostgreSQL here; docs/testing.md says how to build it"
+        exit 0
+    }
+}
+[ "$engine" != citus ] || needs_citus
+
+# distribute_it: runs what docs/operations.md has an operator run on Citus after weft init.
+distribute_it() {
+    sed -n 's/^    \(SELECT create_distributed_table(.*\)$/\1/p' "$root/docs/operations.md" >"$place/distribute.sql"
+    [ -s "$place/distribute.sql" ] || return
+    (echo "SET search_path TO ${volume##*=}; SET client_min_messages TO warning;" && cat "$place/distribute.sql") >"$place/distribute-it.sql"
+    sql -v ON_ERROR_STOP=1 -f "$place/distribute-it.sql" >/dev/null
+}
+
 # new_volume: $volume is one that is not there yet.
 new_volume() {
     schemas=$((schemas + 1))
-    if [ "$engine" = postgres ]; then
+    if [ "$engine" != files ]; then
         [ -d "$place/pg" ] || start_server -c fsync=off || return
         volume="postgres://postgres@${place//\//%2F}%2Fpg/postgres?schema=volume_$schemas"
     fi
@@ -103,7 +124,11 @@ new_volume() {
 
 sql() { psql -h "$place/pg" -U postgres -qAtX "$@"; }
 
-start() { new_volume && "$weft" init "$volume" "$@" >/dev/null && mount_it; }
+start() { make_it "$@" && mount_it; }
+make_it() {
+    new_volume && "$weft" init "$volume" "$@" >/dev/null || return
+    [ "$engine" != citus ] || distribute_it
+}
 mount_it() {
     # A volume in files has its log in it.
     [ "$engine" = files ] || set -- --log "$place/weft.log" "$@"
