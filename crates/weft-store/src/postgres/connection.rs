@@ -69,6 +69,8 @@ pub(super) struct Connection {
     prefix: Option<&'static str>,
     /// Whether the server has said that it ends.
     is_ending: bool,
+    /// Whether each file's rows may lie on a node of their own, so that no join reaches those of another file.
+    pub(super) lies_apart: bool,
 }
 
 fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Error {
@@ -134,7 +136,17 @@ impl Connection {
     /// Takes over what was connected on `runtime`.
     pub(super) fn new(runtime: Runtime, client: Client, driver: Driving, counts: Arc<Counts>) -> Connection {
         let (driver, prepared) = (Box::pin(driver.fuse()), HashMap::new());
-        Connection { runtime, client, driver, prepared, counts, class: Class::Lease, prefix: None, is_ending: false }
+        Connection {
+            runtime,
+            client,
+            driver,
+            prepared,
+            counts,
+            class: Class::Lease,
+            prefix: None,
+            is_ending: false,
+            lies_apart: false,
+        }
     }
 
     /// Whether the server has gone, as far as is known.

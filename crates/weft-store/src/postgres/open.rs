@@ -56,6 +56,7 @@ pub(super) struct Connector {
     pub(super) counts: Arc<Counts>,
     /// What the server calls its connections, if they have a name of their own.
     name: Option<String>,
+    lies_apart: bool,
 }
 
 impl Connector {
@@ -64,6 +65,7 @@ impl Connector {
         let runtime = runtime()?;
         let (client, driver) = tls::connect(&runtime, &self.address)?;
         let mut connection = Connection::new(runtime, client, driver, self.counts.clone());
+        connection.lies_apart = self.lies_apart;
         let mut path = format!("SET search_path TO {}", self.address.schema);
         if let Some(name) = &self.name {
             path = format!("{path}; SET application_name = '{name}'");
@@ -76,7 +78,7 @@ impl Connector {
     }
 
     fn new(address: &Address) -> Connector {
-        Connector { address: address.clone(), counts: Arc::default(), name: None }
+        Connector { address: address.clone(), counts: Arc::default(), name: None, lies_apart: false }
     }
 
     /// Whose connections the next holder can tell from others, unless the user has a name for them.
@@ -193,11 +195,18 @@ pub fn size(address: &Address) -> Result<Option<u64>> {
     Ok(rows.ok().and_then(|rows| read::unsigned(rows.first()?, 0).ok()))
 }
 
+/// Whether the engine is one that spreads a volume's files over nodes and joins only what lies on one of them.
+fn lies_apart(connection: &mut Connection) -> bool {
+    let citus = "SELECT extname::text FROM pg_catalog.pg_extension WHERE extname = 'citus'";
+    connection.query("cannot look at the engine", citus, Vec::new()).is_ok_and(|rows| !rows.is_empty())
+}
+
 /// Takes the lease of the volume at `address`, for which more connections can be had then.
 pub(super) fn hold(address: &Address, options: &OpenOptions) -> Result<(Lease, Connector)> {
-    let (connection, _) = look(address)?;
+    let (mut connection, _) = look(address)?;
     let holder = Holder::this();
-    let connector = Connector::of(address, &holder);
+    let mut connector = Connector::of(address, &holder);
+    connector.lies_apart = lies_apart(&mut connection);
     Ok((Lease::take(connection, &connector, &holder, options)?, connector))
 }
 

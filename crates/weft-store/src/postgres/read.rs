@@ -173,21 +173,22 @@ pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, li
 }
 
 /// Asks for extents of files, with the bytes of what is short.
-fn extents_ahead(wanted: &Wanted) -> Call {
+fn extents_ahead(connection: &Connection, wanted: &Wanted) -> Call {
+    let statement = if connection.lies_apart { sql::EXTENTS_AHEAD_APART } else { sql::EXTENTS_AHEAD };
     let (first, last) = wanted.span;
     let numbers = [int(first.0), int(last.0), BLOCK_BYTES_MAX, int(EXTENTS_MAX as u64)];
-    Call::new(sql::EXTENTS_AHEAD, numbers.map(|number| Box::new(number) as _).into())
+    Call::new(statement, numbers.map(|number| Box::new(number) as _).into())
 }
 
-/// Blocks that extents name and that are not their files' own: they were cloned. Their rows lie with the file that wrote them, on another
-/// node perhaps, so they are asked for by themselves.
+/// Blocks that extents name and that no join found, as they are not their files' own: they were cloned. Where files lie apart their rows lie with
+/// the file that wrote them, on another node perhaps, so they are asked for by themselves.
 pub(super) type Others = HashMap<BlockId, Row>;
 
 /// Asks for those that `own` and `ahead` name, rows of [`sql::EXTENTS`] and [`sql::EXTENTS_AHEAD`]; of the latter with the bytes of short ones.
 fn others(connection: &mut Connection, own: &[Row], ahead: &[Row]) -> Result<Others> {
     let mut asked = BTreeMap::<(i64, bool), Vec<i64>>::new();
     for (row, is_ahead) in own.iter().map(|row| (row, false)).chain(ahead.iter().map(|row| (row, true))) {
-        if is_others(row)? {
+        if is_elsewhere(row)? {
             let with_bytes = is_ahead && get::<i64>(row, 1)? < WITH_BYTES;
             asked.entry((get(row, 3)?, with_bytes)).or_default().push(get(row, 2)?);
         }
@@ -201,14 +202,14 @@ fn others(connection: &mut Connection, own: &[Row], ahead: &[Row]) -> Result<Oth
     found.into_iter().flatten().map(|row| Ok((BlockId(unsigned(&row, 0)?), row))).collect()
 }
 
-/// Whether the block of an extent is another file's.
-fn is_others(row: &Row) -> Result<bool> {
-    Ok(get::<i64>(row, 0)? != get::<i64>(row, 3)?)
+/// Whether the block of an extent is another file's, and was not found.
+fn is_elsewhere(row: &Row) -> Result<bool> {
+    Ok(get::<Option<i64>>(row, 4)?.is_none() && get::<i64>(row, 0)? != get::<i64>(row, 3)?)
 }
 
 /// The extents of the files that are due, for whoever will ask for them.
 pub(super) fn more_extents(connection: &mut Connection, wanted: &Wanted) -> Result<(Vec<Row>, Others)> {
-    let rows = connection.query_all(WHAT, &[extents_ahead(wanted)])?.pop().unwrap_or_default();
+    let rows = connection.query_all(WHAT, &[extents_ahead(connection, wanted)])?.pop().unwrap_or_default();
     let others = others(connection, &[], &rows)?;
     Ok((rows, others))
 }
@@ -221,8 +222,9 @@ pub(super) fn extents(
     ahead: Option<(&Ahead, &Wanted)>,
 ) -> Result<Vec<(u64, BlockRef)>> {
     let numbers = [ino.0, range.start, range.end].map(int);
-    let mut calls = vec![Call::new(sql::EXTENTS, numbers.map(|number| Box::new(number) as _).into())];
-    calls.extend(ahead.map(|(_, wanted)| extents_ahead(wanted)));
+    let statement = if connection.lies_apart { sql::EXTENTS_APART } else { sql::EXTENTS };
+    let mut calls = vec![Call::new(statement, numbers.map(|number| Box::new(number) as _).into())];
+    calls.extend(ahead.map(|(_, wanted)| extents_ahead(connection, wanted)));
     let mut missing = BTreeSet::new();
     loop {
         let (own, more) = with_more(connection, &calls)?;
@@ -230,7 +232,7 @@ pub(super) fn extents(
         let mut gone = BTreeSet::new();
         for row in &own {
             let id = BlockId(unsigned(row, 2)?);
-            if is_others(row)? && !others.contains_key(&id) {
+            if is_elsewhere(row)? && !others.contains_key(&id) {
                 gone.insert(id);
             }
         }

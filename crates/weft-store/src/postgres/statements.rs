@@ -9,6 +9,31 @@ macro_rules! statements {
     };
 }
 
+/// Of a file, with the blocks whose owner is $owner.
+macro_rules! extents {
+    ($owner:literal) => {
+        concat!(
+            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL \
+             FROM extents e LEFT JOIN blocks b ON b.owner = ",
+            $owner,
+            " AND b.id = e.block WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx"
+        )
+    };
+}
+
+/// The same of several files, with the bytes of each one's first two blocks if they are short.
+macro_rules! extents_ahead {
+    ($owner:literal) => {
+        concat!(
+            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, \
+             CASE WHEN e.idx < 2 AND b.length <= $3 THEN b.bytes END \
+             FROM extents e LEFT JOIN blocks b ON b.owner = ",
+            $owner,
+            " AND b.id = e.block WHERE e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.idx LIMIT $4"
+        )
+    };
+}
+
 statements! {
     FORMAT = "SELECT format FROM volume WHERE id = 1";
     HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
@@ -26,15 +51,11 @@ statements! {
     LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, f.mode, f.digest \
               FROM (SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3) n \
               JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
-    /// Of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
-    EXTENTS = "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL \
-               FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
-               WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx";
-    /// The same of several files, with the bytes of each one's first two blocks if they are short.
-    EXTENTS_AHEAD = "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, \
-                     CASE WHEN e.idx < 2 AND b.length <= $3 THEN b.bytes END \
-                     FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
-                     WHERE e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.idx LIMIT $4";
+    EXTENTS = extents!("e.owner");
+    EXTENTS_AHEAD = extents_ahead!("e.owner");
+    /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
+    EXTENTS_APART = extents!("e.ino");
+    EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
     /// Blocks of one file that others name, too; with bytes if they have no more than $3.
     OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, CASE WHEN length <= $3 THEN bytes END \
                      FROM blocks WHERE owner = $1 AND id = ANY($2)";
@@ -237,6 +258,7 @@ mod tests {
         ("check.rs", "pg_catalog.pg_tables"),
         ("lease.rs", "pg_stat_activity"),
         ("lease.rs", "pg_terminate_backend"),
+        ("open.rs", "pg_catalog.pg_extension"),
         ("open.rs", "pg_class"),
         ("open.rs", "pg_namespace"),
         ("open.rs", "pg_total_relation_size"),
