@@ -353,14 +353,14 @@ impl Vfs {
         Ok(())
     }
 
-    /// Waits until there is room for more changes, as long as commits succeed.
-    pub(crate) fn wait_for_room(&self) -> Result<()> {
+    /// Waits until there is room for `bytes` more of changes, or a commit has ended, as long as commits succeed.
+    pub(crate) fn wait_for_room(&self, bytes: u64) -> Result<()> {
         if !self.options.background {
             return self.commit();
         }
         let mut state = self.state.lock();
         let seen = (state.finished, self.commits_failed.load(Ordering::Relaxed));
-        if state.dirty_bytes < state.dirty_bytes_max / 2 {
+        if state.room(bytes).is_ok() {
             return Ok(());
         }
         self.kick();

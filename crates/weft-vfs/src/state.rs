@@ -327,7 +327,7 @@ impl State {
     /// Stops until there is room for `bytes` more of changes.
     pub(crate) fn room(&self, bytes: u64) -> Result<(), Stop> {
         if self.dirty_bytes > 0 && self.dirty_bytes + bytes > self.dirty_bytes_max {
-            return Err(Miss::Room.into());
+            return Err(Miss::Room(bytes).into());
         }
         Ok(())
     }

@@ -19,8 +19,8 @@ pub(crate) enum Miss {
     Length(Ino),
     /// What this name shows in this view, which has to be read for that.
     Shown(Ino, Name),
-    /// Room for more dirty data.
-    Room,
+    /// Room for so many more bytes of changes.
+    Room(u64),
     /// A commit of what is dirty.
     Commit,
     /// Space under the volume: a commit may free some, and what was free may have changed.

@@ -163,9 +163,9 @@ impl Vfs {
 
     fn fetch(&self, miss: &Miss) -> Result<()> {
         match miss {
-            Miss::Room => {
+            Miss::Room(bytes) => {
                 self.may_wait(Wait::Commit)?;
-                self.wait_for_room()
+                self.wait_for_room(*bytes)
             }
             Miss::Commit => {
                 self.may_wait(Wait::Commit)?;

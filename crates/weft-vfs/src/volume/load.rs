@@ -80,7 +80,7 @@ impl Vfs {
             Miss::Xattrs(ino) => {
                 self.reading(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.learn_xattrs(*ino, rows))
             }
-            Miss::Room | Miss::Commit | Miss::Space | Miss::Length(_) | Miss::Shown(..) => Ok(()),
+            Miss::Room(_) | Miss::Commit | Miss::Space | Miss::Length(_) | Miss::Shown(..) => Ok(()),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use crate::{DIRECTORY, FILE, Volume, kind, options, volume_options};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use weft_store::VolumeOptions;
 use weft_testkit::{Calls, Faults};
 use weft_vfs::blocking::{Answer, set_hook};
@@ -120,6 +122,22 @@ fn an_operation_that_may_not_wait_says_so_and_changes_nothing() {
     .expect("no assertion failed");
     volume.write(ino, 0, &[2; 8192]);
     assert_eq!(volume.read(ino, 0, 1), [2]);
+}
+
+/// Little is changed, but what is to come needs more than is left, and nothing else would have anything committed for an hour.
+#[test]
+fn who_needs_much_room_has_it_made() {
+    let commit_interval = Duration::from_hours(1);
+    let options = Options { dirty_bytes_max: 12 << 10, background: true, commit_interval, ..options() };
+    let volume = Volume::with(volume_options(), options);
+    let ino = volume.file("file");
+    volume.vfs.commit().expect("committed");
+    volume.write(ino, 0, &[1; 4096]);
+    let dirty = volume.vfs.stats().dirty_bytes;
+    assert!(dirty > 4096 && dirty < 6144, "{dirty}");
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(volume.vfs.allocate(ino, 0, 100, AllocateMode::Extend)));
+    receiver.recv_timeout(Duration::from_mins(1)).expect("it does not wait for the hour").expect("allocated");
 }
 
 #[test]
