@@ -99,10 +99,7 @@ impl Error {
     pub fn leaves_doubt(&self) -> bool {
         match self {
             Error::Interrupted | Error::Unheard(_) => true,
-            Error::Postgres { source, .. } => {
-                let said = source.code().map(|code| code.code());
-                said.is_none_or(|code| code.starts_with("08") || code.starts_with("57P0"))
-            }
+            Error::Postgres { source, .. } => source.code().is_none() || tells_the_end(source),
             Error::Io { .. }
             | Error::Sqlite { .. }
             | Error::Held(_)
@@ -152,6 +149,15 @@ fn full(error: &tokio_postgres::Error) -> String {
     format!("{}{detail}", said.message())
 }
 
+/// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01 to 57P03). One that stands before others
+/// says that it cannot reach one of them (class 08; Citus, if it breaks in between, by words alone): what was begun there is lost in the same way.
+pub(crate) fn tells_the_end(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|said| match said.code().code() {
+        "XX000" => said.message().contains("connection"),
+        code => code.starts_with("57P0") || code.starts_with("08"),
+    })
+}
+
 /// By the classes of SQLSTATE (PostgreSQL documentation, "PostgreSQL Error Codes").
 fn postgres_kind(error: &tokio_postgres::Error) -> ErrorKind {
     let Some(code) = error.code() else {
@@ -166,6 +172,7 @@ fn postgres_kind(error: &tokio_postgres::Error) -> ErrorKind {
         "XX001" | "XX002" => ErrorKind::Corrupt,
         // Another commit of the same number came first: one of ours, of which nobody knew.
         "23505" => ErrorKind::Conflict,
+        _ if tells_the_end(error) => ErrorKind::Unavailable,
         other => match other.get(..2) {
             Some("08" | "53" | "57" | "58" | "25" | "55") => ErrorKind::Unavailable,
             Some("28" | "3D" | "3F" | "42") => ErrorKind::Unusable,

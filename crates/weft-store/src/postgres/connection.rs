@@ -3,7 +3,7 @@
 //! Whoever waits for an answer drives the connection itself: a thread of its own would have to be woken for each. Statements are
 //! prepared at their first use; several go out together and cost one round trip.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, tells_the_end};
 use crate::round_trips::{Class, Counts};
 use bytes::Bytes;
 use futures_util::future::{FusedFuture, maybe_done, try_join_all};
@@ -75,15 +75,6 @@ pub(super) struct Connection {
 
 fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Error {
     move |source| Error::Postgres { what, source }
-}
-
-/// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01 to 57P03). One that stands before others
-/// says that it cannot reach one of them (class 08; Citus, if it breaks in between, by words alone): what was begun there is lost in the same way.
-fn tells_the_end(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().is_some_and(|said| match said.code().code() {
-        "XX000" => said.message().contains("connection"),
-        code => code.starts_with("57P0") || code.starts_with("08"),
-    })
 }
 
 /// Has `driver` send and receive until `future` is there.
@@ -221,7 +212,7 @@ impl Connection {
     }
 
     /// Has `visit` look at the rows of each of `calls`, which go out together, as they come, or at why there are none. Fails if the connection
-    /// breaks; what is not answered then is not visited.
+    /// breaks, or what stands behind it; from there on nothing is visited.
     pub(super) fn visit_all(
         &mut self,
         what: &'static str,
@@ -250,11 +241,15 @@ impl Connection {
         let first = prefix.is_some().then_some(None);
         let (mut is_ending, mut failure) = (false, Ok(()));
         let all = in_order(first.into_iter().chain(calls.iter().map(Some)).map(query), |(is_prefix, answer)| {
+            if failure.is_err() {
+                // Whoever visits knows answers by their order.
+                return;
+            }
             let is_over = answer.as_ref().is_err_and(|error| error.is_closed() || tells_the_end(error));
             is_ending |= is_over;
             let answer = answer.map_err(failed(what));
             match answer {
-                Err(error) if is_prefix || is_over => failure = std::mem::replace(&mut failure, Ok(())).and(Err(error)),
+                Err(error) if is_prefix || is_over => failure = Err(error),
                 Ok(_) if is_prefix => {}
                 answer => visit(answer),
             }

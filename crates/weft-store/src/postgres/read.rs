@@ -305,7 +305,8 @@ pub(super) fn blocks(
     visit: &mut dyn FnMut(Result<Block>),
 ) -> Result<()> {
     let runs = blocks.chunk_by(|a, b| a.place == b.place).flat_map(|run| {
-        let most = STATEMENT_BYTES / u64::from(run[0].length).max(1);
+        let longest = run.iter().map(|block| block.length).max().unwrap_or_default();
+        let most = STATEMENT_BYTES / u64::from(longest).max(1);
         run.chunks(usize::try_from(most).unwrap_or(usize::MAX).max(1))
     });
     let together = runs.collect::<Vec<_>>();

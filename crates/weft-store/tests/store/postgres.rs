@@ -245,6 +245,41 @@ fn a_long_log_is_read_in_parts() {
     assert_eq!(read.len(), lens.len());
 }
 
+/// A server that stands before others may say that it cannot reach one of them, on a connection that goes on: nothing is told of what was asked
+/// for then, and all of it is asked for again.
+#[test]
+fn what_a_server_behind_the_server_had_is_asked_for_again() {
+    let cluster = Cluster::shared();
+    for said in ["ERRCODE = '08006'", "ERRCODE = 'XX000', MESSAGE = 'failure on connection marked as essential'"] {
+        let address = cluster.address();
+        create(&address);
+        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let store = open(&address);
+        // Of three files, so that it takes three statements.
+        let blocks = [2, 3, 4].map(|ino| {
+            a_file(&*store, ino, 1);
+            store.extents(Ino(ino.into()), 0..1).expect("readable")[0].1
+        });
+        cluster.run(&format!(
+            "SET search_path TO {schema};
+             CREATE SEQUENCE asked;
+             CREATE FUNCTION bytes_of(bytes bytea) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN
+                 IF nextval('{schema}.asked') = 1 THEN RAISE EXCEPTION USING {said}; END IF;
+                 RETURN bytes;
+             END $$;
+             ALTER TABLE blocks RENAME TO whole;
+             CREATE VIEW blocks AS SELECT owner, id, refs, length, base, value,
+                 CASE WHEN id = {} THEN bytes_of(bytes) ELSE bytes END AS bytes FROM whole",
+            blocks[1].id.0
+        ));
+        let mut visited = Vec::new();
+        let read = store.read_blocks(&blocks, &mut |at, read| visited.push((at, read.map(|block| block.len()))));
+        read.expect("it is there again");
+        let visited: Vec<_> = visited.into_iter().map(|(at, read)| (at, read.expect("whole"))).collect();
+        assert_eq!(visited, [(0, 5000), (1, 5000), (2, 5000)]);
+    }
+}
+
 /// What the server was asked for once is read from a disk of this machine, but never what is wrong.
 #[test]
 fn blocks_are_read_from_a_disk_cache_at_the_next_mount() {
