@@ -33,6 +33,9 @@ impl Opened {
         let location = Location::parse(named)?;
         let context = || format!("cannot open volume {location}");
         let volume = location.open(hold).with_context(context)?;
+        if let Some(why) = volume.store.disk_cache().and_then(|cache| cache.failure) {
+            say(format_args!("going on without a disk cache: {why}"));
+        }
         let read_only = options.read_only;
         // Who only reads makes no log, but must see what one holds.
         let file = match &volume.layout {

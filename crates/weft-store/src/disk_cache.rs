@@ -7,7 +7,6 @@
 
 mod slots;
 
-use crate::error::{Error, Result};
 use crate::row::BlockRef;
 use parking_lot::Mutex;
 use slots::Slots;
@@ -55,38 +54,40 @@ pub struct DiskCache {
 }
 
 struct Shared {
-    slots: Slots,
+    /// None if there are none to be had.
+    slots: Option<Slots>,
     hits: AtomicU64,
     misses: AtomicU64,
     failure: Mutex<Option<String>>,
 }
 
 impl DiskCache {
-    /// Opens the cache of the volume that is called `name`, or makes it: of blocks of up to `block_size` bytes. `Io`; `Unusable` if another process uses it, and goes on
-    /// to.
-    pub fn open(options: &DiskCacheOptions, name: &str, block_size: u32) -> Result<DiskCache> {
-        let slots = Slots::open(&path(&options.directory, name), options.bytes, block_size)?;
-        let shared = Arc::new(Shared { slots, hits: 0.into(), misses: 0.into(), failure: Mutex::default() });
+    /// Opens the cache of the volume that is called `name`, or makes it: of blocks of up to `block_size` bytes. One that cannot be had is empty and stays so, and
+    /// [`DiskCache::stats`] tells why.
+    pub(crate) fn open(options: &DiskCacheOptions, name: &str, block_size: u32) -> DiskCache {
+        let (slots, failure) = match Slots::open(&path(&options.directory, name), options.bytes, block_size) {
+            Ok(slots) => (Some(slots), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let shared = Arc::new(Shared { slots, hits: 0.into(), misses: 0.into(), failure: Mutex::new(failure) });
         let waiting = (WAITING_BYTES / block_size as usize).max(2);
         let (sender, receiver) = sync_channel(waiting);
         let work = shared.clone();
         let writer = thread::Builder::new().name("weft-disk-cache".into()).spawn(move || work.write(&receiver));
-        let writer = writer.map_err(|source| Error::Io {
-            what: "cannot start a thread for",
-            path: options.directory.clone(),
-            source,
-        })?;
-        Ok(DiskCache { shared, sender: Some(sender), writer: Some(writer) })
+        if let Err(error) = &writer {
+            shared.failure.lock().get_or_insert_with(|| format!("cannot start a thread for it: {error}"));
+        }
+        DiskCache { shared, sender: Some(sender), writer: writer.ok() }
     }
 
     /// Whether `block` is likely to be found.
     pub fn has(&self, block: &BlockRef) -> bool {
-        self.shared.slots.has(&block.value)
+        self.shared.slots.as_ref().is_some_and(|slots| slots.has(&block.value))
     }
 
     /// The bytes of `block`, verified, if they are here.
     pub fn read(&self, block: &BlockRef) -> Option<Block> {
-        let found = self.shared.slots.read(block);
+        let found = self.shared.slots.as_ref()?.read(block);
         self.shared.hits.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
         found
     }
@@ -100,8 +101,8 @@ impl DiskCache {
     /// Keeps `bytes`, which hash to `value`, unless too much is to be written already.
     pub fn keep(&self, value: Value, bytes: Rope) {
         if value != ZERO
-            && !self.shared.slots.has(&value)
-            && let Some(sender) = &self.sender
+            && let (Some(slots), Some(sender)) = (&self.shared.slots, &self.sender)
+            && !slots.has(&value)
         {
             // A writer that ended or is behind takes nothing.
             let _ = sender.try_send((value, bytes));
@@ -111,7 +112,7 @@ impl DiskCache {
     /// The counters.
     pub fn stats(&self) -> DiskCacheStats {
         let Shared { slots, hits, misses, failure } = &*self.shared;
-        let (blocks, blocks_max) = slots.used();
+        let (blocks, blocks_max) = slots.as_ref().map(Slots::used).unwrap_or_default();
         let (hits, misses) = (hits.load(Ordering::Relaxed), misses.load(Ordering::Relaxed));
         DiskCacheStats { hits, misses, blocks, blocks_max, failure: failure.lock().clone() }
     }
@@ -119,8 +120,9 @@ impl DiskCache {
 
 impl Shared {
     fn write(&self, receiver: &Receiver<(Value, Rope)>) {
+        let Some(slots) = &self.slots else { return };
         while let Ok((value, bytes)) = receiver.recv() {
-            if let Err(error) = self.slots.write(value, &bytes) {
+            if let Err(error) = slots.write(value, &bytes) {
                 *self.failure.lock() = Some(error.to_string());
                 return;
             }
@@ -165,15 +167,19 @@ mod tests {
         (new.at(Place::File(Ino(16))), bytes)
     }
 
+    fn slots(cache: &DiskCache) -> &Slots {
+        cache.shared.slots.as_ref().expect("there is a file")
+    }
+
     fn filled(options: &DiskCacheOptions, numbers: std::ops::Range<u64>) {
-        let cache = DiskCache::open(options, "a volume", SIZE).expect("opens");
+        let cache = DiskCache::open(options, "a volume", SIZE);
         for (block, bytes) in numbers.map(block) {
-            cache.shared.slots.write(block.value, &bytes).expect("written");
+            slots(&cache).write(block.value, &bytes).expect("written");
         }
     }
 
     fn found(options: &DiskCacheOptions, numbers: std::ops::Range<u64>) -> Vec<u64> {
-        let cache = DiskCache::open(options, "a volume", SIZE).expect("opens");
+        let cache = DiskCache::open(options, "a volume", SIZE);
         let is_there = |number: &u64| {
             let (block, bytes) = block(*number);
             cache.read(&block).map(|read| assert_eq!(*read, bytes.to_vec()[..])).is_some()
@@ -186,12 +192,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let options = options(&directory, 8);
         let (block, bytes) = block(3);
-        let cache = DiskCache::open(&options, "a volume", SIZE).expect("opens");
+        let cache = DiskCache::open(&options, "a volume", SIZE);
         assert!(cache.read(&block).is_none());
         cache.keep(block.value, bytes.clone());
         drop(cache);
         assert_eq!(found(&options, 1..9), [3]);
-        let other = DiskCache::open(&options, "another volume", SIZE).expect("opens");
+        let other = DiskCache::open(&options, "another volume", SIZE);
         assert!(other.read(&block).is_none());
         assert_eq!(other.stats(), DiskCacheStats { blocks_max: 8, ..Default::default() });
     }
@@ -200,10 +206,10 @@ mod tests {
     fn what_is_used_stays_and_the_rest_goes_when_it_is_full() {
         let directory = tempfile::tempdir().expect("a directory");
         let options = options(&directory, 4);
-        let cache = DiskCache::open(&options, "a volume", SIZE).expect("opens");
+        let cache = DiskCache::open(&options, "a volume", SIZE);
         for number in 0..20 {
             let (block, bytes) = block(number);
-            cache.shared.slots.write(block.value, &bytes).expect("written");
+            slots(&cache).write(block.value, &bytes).expect("written");
             assert!(cache.read(&self::block(0).0).is_some(), "{number}");
         }
         assert_eq!(cache.stats().blocks, 4);
@@ -218,7 +224,7 @@ mod tests {
         assert_eq!(found(&options(&directory, 8), 0..8).len(), 8);
         assert_eq!(found(&options(&directory, 16), 0..8), []);
         filled(&options(&directory, 16), 0..8);
-        let larger = DiskCache::open(&options(&directory, 32), "a volume", 4 * SIZE).expect("opens");
+        let larger = DiskCache::open(&options(&directory, 32), "a volume", 4 * SIZE);
         assert_eq!(larger.stats().blocks, 0);
     }
 
@@ -227,10 +233,47 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let options = options(&directory, 8);
         let path = path(&options.directory, "a volume");
-        let first = DiskCache::open(&options, "a volume", SIZE).expect("opens");
+        let first = DiskCache::open(&options, "a volume", SIZE);
         assert!(Slots::lock_and_open(&path, options.bytes, SIZE, std::time::Duration::ZERO).is_err());
         drop(first);
-        DiskCache::open(&options, "a volume", SIZE).expect("it is free");
+        assert_eq!(DiskCache::open(&options, "a volume", SIZE).stats().failure, None);
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_alone_is_not_used() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = options(&directory, 8);
+        let path = path(&options.directory, "a volume");
+        filled(&options, 0..4);
+        let (moved, (block, bytes)) = (path.with_extension("moved"), block(1));
+        let refused = |says: &str| {
+            let cache = DiskCache::open(&options, "a volume", SIZE);
+            cache.keep(block.value, bytes.clone());
+            assert!(!cache.has(&block) && cache.read(&block).is_none());
+            let failure = cache.stats().failure;
+            assert!(failure.as_deref().is_some_and(|why| why.contains(says)), "{failure:?}");
+        };
+        std::fs::rename(&path, &moved).expect("renamed");
+        std::os::unix::fs::symlink(&moved, &path).expect("made");
+        refused("cannot open the disk cache");
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::rename(&moved, &path).expect("renamed");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).expect("set");
+        refused("nobody else may read");
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::create_dir(&path).expect("made");
+        refused("cannot open the disk cache");
+    }
+
+    #[test]
+    fn no_size_is_too_large_or_too_small() {
+        let counts = [0, 1, u64::from(SIZE), 10 * u64::from(SIZE) + 1, u64::MAX].map(|bytes| slots::count(bytes, SIZE));
+        assert_eq!(counts, [1, 1, 1, 10, 1 << 24]);
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = DiskCache::open(&DiskCacheOptions { bytes: 0, ..options(&directory, 1) }, "a volume", SIZE);
+        let (block, bytes) = block(1);
+        slots(&cache).write(block.value, &bytes).expect("written");
+        assert!(cache.read(&block).is_some());
     }
 
     #[test]
@@ -264,7 +307,7 @@ mod tests {
         let options = options(&directory, 8);
         filled(&options, 0..4);
         let slots = Slots::read_only(&path(&options.directory, "a volume"), options.bytes, SIZE);
-        let shared = Shared { slots, hits: 0.into(), misses: 0.into(), failure: Mutex::default() };
+        let shared = Shared { slots: Some(slots), hits: 0.into(), misses: 0.into(), failure: Mutex::default() };
         let (sender, receiver) = sync_channel(8);
         for number in 4..8 {
             let (block, bytes) = block(number);
@@ -272,7 +315,7 @@ mod tests {
         }
         shared.write(&receiver);
         assert!(shared.failure.lock().as_deref().is_some_and(|why| why.contains("cannot write")));
-        assert!(shared.slots.read(&block(2).0).is_some(), "what is there serves on");
+        assert!(shared.slots.as_ref().expect("they are there").read(&block(2).0).is_some(), "what is there serves on");
     }
 
     #[test]
@@ -280,8 +323,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let options = options(&directory, 8);
         let (asked, _) = block(1);
-        let cache = DiskCache::open(&options, "a volume", SIZE).expect("opens");
-        cache.shared.slots.write(asked.value, &block(2).1).expect("written");
+        let cache = DiskCache::open(&options, "a volume", SIZE);
+        slots(&cache).write(asked.value, &block(2).1).expect("written");
         assert!(cache.has(&asked) && cache.read(&asked).is_none());
         assert!(!cache.has(&asked), "it is not looked for again");
         let file = std::fs::File::open(path(&options.directory, "a volume")).expect("there");

@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::row::BlockRef;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weft_block::{Block, Buffer, Rope};
@@ -24,7 +24,13 @@ const HEADER_BYTES: u64 = 4096;
 const ENTRY_BYTES: usize = 64;
 
 /// How long is waited for another process to let go of the file: one that lost the volume to this one ends.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Slots that a file has at most: each takes memory.
+const SLOTS_MAX: u32 = 1 << 24;
+
+/// Bytes of the index that are read at once.
+const READ_BYTES: usize = 1 << 20;
 
 /// The file and what is known of it.
 pub(super) struct Slots {
@@ -74,6 +80,11 @@ fn header(slot_bytes: u32, count: u32) -> Vec<u8> {
     bytes
 }
 
+/// Slots that `bytes` have room for.
+pub(super) fn count(bytes: u64, slot_bytes: u32) -> u32 {
+    (bytes / u64::from(slot_bytes)).clamp(1, SLOTS_MAX.into()).try_into().expect("there are no more slots")
+}
+
 fn at(slot: usize) -> u64 {
     HEADER_BYTES + (slot * ENTRY_BYTES) as u64
 }
@@ -88,10 +99,12 @@ impl Slots {
         let io = |source| Error::Io { what: "cannot open the disk cache", path: path.into(), source };
         let directory = path.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io)?;
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let file = file.map_err(io)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path).map_err(io)?;
+        refuse_others(&file, path).map_err(io)?;
         lock(&file, path, patience)?;
-        let count = u32::try_from(bytes / u64::from(slot_bytes)).unwrap_or(u32::MAX).max(1);
+        let count = count(bytes, slot_bytes);
         let first = at(count as usize).next_multiple_of(HEADER_BYTES);
         let expected = header(slot_bytes, count);
         let size = first + u64::from(count) * u64::from(slot_bytes);
@@ -108,10 +121,16 @@ impl Slots {
     }
 
     fn of(file: File, path: &Path, slot_bytes: u32, count: u32, first: u64) -> std::io::Result<Slots> {
-        let mut entries = vec![0; count as usize * ENTRY_BYTES];
-        file.read_exact_at(&mut entries, HEADER_BYTES)?;
-        let decode = |bytes| Some(Slot::decode(bytes)).filter(|slot| slot.length <= slot_bytes).unwrap_or_default();
-        let slots = entries.chunks_exact(ENTRY_BYTES).map(decode).collect::<Vec<_>>();
+        let decode =
+            |bytes: &[u8]| Some(Slot::decode(bytes)).filter(|slot| slot.length <= slot_bytes).unwrap_or_default();
+        let mut slots = Vec::with_capacity(count as usize);
+        let mut entries = vec![0; READ_BYTES.min(count as usize * ENTRY_BYTES)];
+        while slots.len() < count as usize {
+            let left = (count as usize - slots.len()) * ENTRY_BYTES;
+            let entries = &mut entries[..READ_BYTES.min(left)];
+            file.read_exact_at(entries, at(slots.len()))?;
+            slots.extend(entries.chunks_exact(ENTRY_BYTES).map(decode));
+        }
         let used = (0..).zip(&slots).filter(|(_, slot)| slot.length > 0);
         let places = used.map(|(place, slot)| (slot.value, place)).collect();
         let index = Mutex::new(Index { places, slots, hand: 0 });
@@ -197,6 +216,17 @@ impl Index {
             return place;
         }
     }
+}
+
+/// A file that is not ours alone may not be written: what is in it is for nobody else, and what is overwritten might be somebody's.
+fn refuse_others(file: &File, path: &Path) -> std::io::Result<()> {
+    let metadata = file.metadata()?;
+    let is_ours = metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw();
+    if is_ours && metadata.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let what = format!("{} is not a file of this user that nobody else may read", path.display());
+    Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, what))
 }
 
 /// Has the file for this process alone.

@@ -228,7 +228,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
         writer: Mutex::new(writer),
         zeros,
         ahead: Ahead::default(),
-        disk_cache: disk_cache.transpose()?,
+        disk_cache,
         lost: Mutex::default(),
         has_intents: AtomicBool::new(true),
         connector,
