@@ -203,6 +203,7 @@ pub(super) const TUNING: &[&str] = &[
     "ALTER TABLE extents SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0)",
     "ALTER TABLE intents ALTER COLUMN bytes SET STORAGE EXTERNAL",
     "ALTER TABLE intents SET (toast_tuple_target = 8160)",
+    "ALTER TABLE intents SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0)",
     "ALTER TABLE volume SET (fillfactor = 10, autovacuum_vacuum_threshold = 500)",
     "ALTER TABLE lease SET (fillfactor = 10, autovacuum_vacuum_threshold = 500)",
 ];
