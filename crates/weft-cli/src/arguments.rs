@@ -584,9 +584,9 @@ pub struct Open {
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub block_cache: Option<u64>,
     /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0
-    /// switches it off
-    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "8M")]
-    pub read_ahead: u64,
+    /// switches it off (default: 8M, in PostgreSQL 16M)
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub read_ahead: Option<u64>,
     /// Most bytes kept, in the volume, of what transformation links gave, also while it is not mounted; 0 keeps nothing
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]
     pub memo: u64,

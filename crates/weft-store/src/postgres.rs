@@ -321,7 +321,7 @@ impl Store for PostgresStore {
     }
 
     fn run_bytes(&self) -> u64 {
-        4 << 20
+        2 << 20
     }
 
     fn disk_cache(&self) -> Option<DiskCacheStats> {

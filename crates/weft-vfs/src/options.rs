@@ -22,8 +22,8 @@ pub struct Options {
     /// above a mount: whoever reads what was just written then finds it.
     pub keep_written: bool,
     /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0:
-    /// none.
-    pub read_ahead_bytes: u64,
+    /// nothing. If nobody says: 8 MiB, 16 where blocks come from a server.
+    pub read_ahead_bytes: Option<u64>,
     /// Most bytes kept of what transformation links give; 0: nothing is kept.
     pub memo_bytes_max: u64,
     /// Whose links may run code of their own ([`weft_transform::Network::is_exported`]).
@@ -49,7 +49,7 @@ impl Default for Options {
             block_cache_bytes: 64 << 20,
             shared_bytes_max: 64 << 20,
             keep_written: false,
-            read_ahead_bytes: 8 << 20,
+            read_ahead_bytes: None,
             memo_bytes_max: 4 << 30,
             exported: Exported::Root,
             keys: None,

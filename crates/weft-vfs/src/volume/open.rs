@@ -23,6 +23,10 @@ use weft_block::{Block, pool};
 use weft_store::log::{OperationLog, Record};
 use weft_store::{Durability, OpNo, Store};
 
+/// Bytes read ahead of each reader if nobody says how many: where each run of blocks waits for a server there must be more of them on their way.
+const AHEAD: u64 = 8 << 20;
+const AHEAD_REMOTE: u64 = 16 << 20;
+
 /// How a record of the log follows the operations before it.
 #[derive(PartialEq, Eq)]
 enum Followed {
@@ -49,7 +53,8 @@ impl Vfs {
         pool::bound(
             usize::try_from(options.dirty_bytes_max.saturating_add(options.block_cache_bytes)).unwrap_or(usize::MAX),
         );
-        let ahead = if options.background { options.read_ahead_bytes.min(options.block_cache_bytes / 4) } else { 0 };
+        let ahead = options.read_ahead_bytes.unwrap_or(if store.is_remote() { AHEAD_REMOTE } else { AHEAD });
+        let ahead = if options.background { ahead.min(options.block_cache_bytes / 4) } else { 0 };
         let has_threads = options.background;
         let vfs = Arc::new_cyclic(|me| Vfs {
             read_ahead: ReadAhead::new(store.clone(), blocks.clone(), ahead),

@@ -58,7 +58,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "commit-interval" => arguments.open.commit_interval = parse(name, value)?,
             "dirty-max" => arguments.open.dirty_max = size(name, value)?,
             "metadata-cache" => arguments.open.metadata_cache = size(name, value)?,
-            "read-ahead" => arguments.open.read_ahead = size(name, value)?,
+            "read-ahead" => arguments.open.read_ahead = Some(size(name, value)?),
             "block-cache" => arguments.open.block_cache = Some(size(name, value)?),
             "shared-memory" => arguments.shared_memory = Some(size(name, value)?),
             "disk-cache" => arguments.open.disk_cache = Some(value.into()),
