@@ -158,3 +158,15 @@ kill_serving() {
     kill -9 "$serving"
     wait "$serving" 2>/dev/null
 }
+
+fsync_it() { python3 -c 'import os, sys; os.fsync(os.open(sys.argv[1], os.O_RDONLY))' "$1"; }
+
+# read_numbered DIRECTORY COUNT: whether files 0 to COUNT - 1 hold their numbers 5000 times over, as a suite's writer put them.
+read_numbered() {
+    python3 - "$1" "$2" <<'PYTHON'
+import sys
+directory, count = sys.argv[1], int(sys.argv[2])
+for number in range(count):
+    assert open(f"{directory}/{number}", "rb").read() == b"%d " % number * 5000, number
+PYTHON
+}

@@ -80,6 +80,9 @@ impl Intents {
             let (epoch, after) = (int(epoch), int(after.0));
             let limit = Box::new(TOGETHER_MAX);
             let sizes = connection.query(WHAT, sql::INTENTS_SIZES, vec![Box::new(epoch), Box::new(after), limit])?;
+            if sizes.is_empty() {
+                return Ok(Vec::new());
+            }
             let (mut last, mut bytes) = (after, 0);
             for row in &sizes {
                 bytes += unsigned(row, 1)?;
