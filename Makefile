@@ -8,7 +8,7 @@ WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
 
-.PHONY: help build libweft run test check lint doc deny soak fuzz miri loom tsan typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon install uninstall clean packages tools
+.PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -47,6 +47,14 @@ test: packages tools build
 soak: packages tools build
 	WEFT_SOAK=$${WEFT_SOAK:-20} tests/run
 	$(MAKE) loom tsan
+
+## repeat     each test 20 times: alone, beside load, on one processor; goes on where it stopped
+repeat: cargo
+	tests/repeat
+
+## bench-builds compare two programs in turns (OLD=the program before, DIR=where to work)
+bench-builds: build
+	tests/bench-builds $(OLD) $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench      compare a volume with the file system under it (DIR=where to work)
 bench: build
