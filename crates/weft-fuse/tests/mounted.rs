@@ -13,6 +13,8 @@ mod load;
 mod locks;
 #[path = "mounted/names.rs"]
 mod names;
+#[path = "mounted/privileges.rs"]
+mod privileges;
 #[path = "mounted/sessions.rs"]
 mod sessions;
 #[path = "mounted/writeback.rs"]

@@ -93,7 +93,7 @@ pub(super) fn read_changes(request: &mut Request<'_>) -> Result<SetAttributes, F
             size: arguments.optional(Reader::u64)?,
             atime: read_set_time(arguments)?,
             mtime: read_set_time(arguments)?,
-            kill_privileges: false,
+            writer: weft_vfs::Writer::Privileged,
         })
     };
     changes(&mut request.arguments).ok_or(GARBAGE)
