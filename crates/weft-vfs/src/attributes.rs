@@ -178,8 +178,10 @@ pub struct Statfs {
     pub block_size: u32,
     /// Size in bytes: the quota, or the space of the place the volume lies in.
     pub bytes_total: u64,
-    /// Bytes that can still be written.
+    /// Bytes that are free.
     pub bytes_free: u64,
+    /// Bytes that can still be written: some of the free ones are kept back for what makes them free.
+    pub bytes_available: u64,
     /// Inodes the volume may hold.
     pub inodes_total: u64,
     /// Inodes that can still be made.

@@ -216,3 +216,21 @@ fn a_full_disk_refuses_data_but_lets_files_be_removed() {
     let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
     vfs.write(ino, 0, &[2; 10_000], false).expect("written");
 }
+
+#[test]
+fn what_is_said_to_be_available_can_be_written_and_no_more() {
+    let store = store();
+    let vfs = open(&store, None, options());
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    vfs.commit().expect("committed");
+    for spare in [0, 1 << 20, 4 << 20, (4 << 20) + 100_000] {
+        store.set_bytes_free(spare);
+        let told = vfs.statfs().expect("told");
+        assert!(told.bytes_available <= told.bytes_free && told.bytes_free == spare);
+        let len = usize::try_from(told.bytes_available).expect("little");
+        let more = vfs.write(ino, 0, &vec![1; len + 1], false);
+        assert_eq!(more.expect_err("one byte more").kind(), ErrorKind::NoSpace);
+        vfs.write(ino, 0, &vec![1; len], false).expect("there is room for as much as is said");
+        vfs.commit().expect("committed");
+    }
+}

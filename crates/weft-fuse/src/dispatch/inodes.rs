@@ -111,7 +111,7 @@ impl Server {
         let unit = 4096;
         reply.u64(stat.bytes_total / unit);
         reply.u64(stat.bytes_free / unit);
-        reply.u64(stat.bytes_free / unit);
+        reply.u64(stat.bytes_available / unit);
         reply.u64(stat.inodes_total);
         reply.u64(stat.inodes_free);
         for value in [4096, 255, 4096, 0] {
