@@ -1,6 +1,7 @@
 //! Names: unlinking while held, orphans, renaming, linking, hostile names.
 
 use crate::{DIRECTORY, FILE, Volume, kind};
+use weft_store::Store;
 use weft_vfs::{Caller, ErrorKind, Holds, Ino, Kind, MakeNode, RenameMode};
 
 const HOLDING: Caller = Caller { holds: Holds::Counted, ..Caller::ROOT };
@@ -187,4 +188,23 @@ fn inode_numbers_are_never_used_twice() {
     volume.remount();
     let second = volume.file("a");
     assert!(second > first);
+}
+
+#[test]
+fn files_that_are_held_without_a_name_when_the_volume_is_closed_go_with_the_last_commit() {
+    let mut volume = Volume::new();
+    let ino = volume.vfs.make(HOLDING, Ino::ROOT, b"file", FILE).expect("made").ino;
+    volume.vfs.make_unnamed(Caller::ROOT, Ino::ROOT, FILE).expect("made");
+    volume.write(ino, 0, &[1; 10_000]);
+    volume.vfs.commit().expect("committed");
+    volume.vfs.unlink(Ino::ROOT, b"file").expect("unlinked");
+    volume.vfs.commit().expect("committed");
+    assert_eq!(volume.store.orphans().expect("told").len(), 2);
+    volume.vfs.close().expect("closed");
+    assert_eq!(volume.store.orphans().expect("told"), []);
+    assert_eq!(volume.store.block_count(), 0);
+    // What the kernel says of them later says nothing.
+    volume.vfs.release(ino, 1);
+    volume.reopen(crate::options());
+    assert_eq!(volume.vfs.stats().inodes_used, 1);
 }
