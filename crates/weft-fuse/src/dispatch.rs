@@ -219,7 +219,7 @@ impl Server {
             Opcode::Unlink => self.unlink(ino, body),
             Opcode::Rmdir => self.rmdir(ino, body),
             Opcode::Rename => self.rename(ino, body),
-            Opcode::Rename2 => self.rename2(ino, body),
+            Opcode::Rename2 => self.rename2(caller, ino, body),
             Opcode::Link => self.link(caller, ino, body, reply),
             Opcode::Read => self.read(ino, body, reply),
             Opcode::Write => self.write(header, ino, body, reply),

@@ -15,6 +15,8 @@ mod locks;
 mod names;
 #[path = "mounted/privileges.rs"]
 mod privileges;
+#[path = "mounted/overlay.rs"]
+mod overlay;
 #[path = "mounted/sessions.rs"]
 mod sessions;
 #[path = "mounted/writeback.rs"]

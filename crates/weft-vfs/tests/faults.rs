@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, Sync};
 use weft_store::{ErrorKind as StoreErrorKind, VolumeOptions};
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
-use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
+use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 
@@ -233,4 +233,25 @@ fn what_is_said_to_be_available_can_be_written_and_no_more() {
         vfs.write(ino, 0, &vec![1; len], false).expect("there is room for as much as is said");
         vfs.commit().expect("committed");
     }
+}
+
+#[test]
+fn a_whiteout_in_the_intent_log_is_made_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = || Some(IntentLog::open(&directory.path().join("log"), 1 << 20).expect("a log"));
+    let store = store();
+    let vfs = open(&store, log(), options());
+    let made = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made");
+    vfs.sync().expect("synced");
+    vfs.rename_leaving_whiteout(Caller::ROOT, (Ino::ROOT, b"file"), (Ino::ROOT, b"moved"), RenameMode::Replace)
+        .expect("renamed");
+    let appended = vfs.stats().log_appends;
+    vfs.sync().expect("synced");
+    assert_eq!(vfs.stats().log_appends, appended + 1, "it is in the log alone");
+    drop(vfs);
+    store.crash(0);
+    let vfs = open(&store, log(), options());
+    let found = |name: &[u8]| vfs.lookup(Caller::ROOT, Ino::ROOT, name).expect("there");
+    assert_eq!(found(b"moved").ino, made.ino);
+    assert_eq!((found(b"file").kind, found(b"file").rdev), (Kind::CharDevice, 0));
 }

@@ -208,3 +208,34 @@ fn files_that_are_held_without_a_name_when_the_volume_is_closed_go_with_the_last
     volume.reopen(crate::options());
     assert_eq!(volume.vfs.stats().inodes_used, 1);
 }
+
+#[test]
+fn a_rename_that_leaves_a_whiteout_is_one_operation() {
+    let caller = Caller { uid: 5, gid: 6, holds: Holds::None };
+    for in_one_directory in [true, false] {
+        let mut volume = Volume::new();
+        let target = if in_one_directory { Ino::ROOT } else { volume.directory("directory") };
+        let (file, replaced) = (volume.file("file"), volume.make(target, "replaced", FILE));
+        let before = volume.vfs.progress().0;
+        let rename =
+            |to: &[u8], mode| volume.vfs.rename_leaving_whiteout(caller, (Ino::ROOT, b"file"), (target, to), mode);
+        assert_eq!(kind(rename(b"replaced", RenameMode::NoReplace)), ErrorKind::Exists);
+        assert_eq!(kind(rename(b"replaced", RenameMode::Exchange)), ErrorKind::Invalid);
+        rename(b"replaced", RenameMode::Replace).expect("renamed");
+        assert_eq!(volume.vfs.progress().0, before.next());
+        for _ in 0..2 {
+            let whiteout = volume.find(Ino::ROOT, "file").expect("there");
+            assert_eq!((whiteout.kind, whiteout.permissions, whiteout.rdev), (Kind::CharDevice, 0, 0));
+            assert_eq!((whiteout.uid, whiteout.gid, whiteout.nlink), (5, 6, 1));
+            assert_eq!(volume.find(target, "replaced").expect("there").ino, file);
+            assert_eq!(kind(volume.vfs.attributes(replaced)), ErrorKind::Stale);
+            let entries = volume.vfs.read_directory(Ino::ROOT, weft_vfs::Cookie(0), 10).expect("listed");
+            assert_eq!(entries.len(), 2);
+            assert_ne!(entries[0].cookie, entries[1].cookie);
+            volume.remount();
+        }
+        // Neither the number of the whiteout nor its place is given again.
+        let whiteout = volume.find(Ino::ROOT, "file").expect("there").ino;
+        assert!(volume.file("another") > whiteout);
+    }
+}
