@@ -8,6 +8,7 @@ mod inodes;
 mod links;
 mod locks;
 mod opens;
+mod privileges;
 mod pushed;
 #[cfg(test)]
 mod tests;
@@ -209,7 +210,7 @@ impl Server {
             Opcode::Forget => self.forget(ino, body, reply),
             Opcode::BatchForget => self.batch_forget(body, reply),
             Opcode::Getattr => Some(self.getattr(ino, reply)),
-            Opcode::Setattr => self.setattr(ino, body, reply),
+            Opcode::Setattr => self.setattr(header, ino, body, reply),
             Opcode::Readlink => Some(self.readlink(ino, reply)),
             Opcode::Symlink => self.symlink(caller, ino, body, reply),
             Opcode::Mknod => self.mknod(caller, ino, body, reply),
@@ -218,13 +219,13 @@ impl Server {
             Opcode::Unlink => self.unlink(ino, body),
             Opcode::Rmdir => self.rmdir(ino, body),
             Opcode::Rename => self.rename(ino, body),
-            Opcode::Rename2 => self.rename2(ino, body),
+            Opcode::Rename2 => self.rename2(caller, ino, body),
             Opcode::Link => self.link(caller, ino, body, reply),
             Opcode::Read => self.read(ino, body, reply),
-            Opcode::Write => self.write(ino, body, reply),
-            Opcode::Fallocate => self.fallocate(ino, body),
+            Opcode::Write => self.write(header, ino, body, reply),
+            Opcode::Fallocate => self.fallocate(header, ino, body),
             Opcode::Lseek => self.lseek(ino, body, reply),
-            Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy_file_range(opcode, ino, body, reply),
+            Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy_file_range(opcode, header, body, reply),
             Opcode::Fsync => self.fsync(body),
             Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
             Opcode::Statfs => Some(self.statfs(reply)),
@@ -251,8 +252,7 @@ impl Server {
                 Some(Ok(()))
             }
             Opcode::Ioctl => self.ioctl(caller, ino, body, reply),
-            // It would tell the time of creation, at the price of a request for each inode a program looks at.
-            Opcode::Statx => Some(Err(Failure::Errno(libc::ENOSYS))),
+            Opcode::Statx => Some(self.statx(ino, reply)),
             // The kernel then does these itself: they need no state here.
             Opcode::Opendir
             | Opcode::Create

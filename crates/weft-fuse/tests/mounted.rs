@@ -5,6 +5,8 @@
 #[path = "mounted/fixture.rs"]
 mod fixture;
 
+#[path = "mounted/aio.rs"]
+mod aio;
 #[path = "mounted/files.rs"]
 mod files;
 #[path = "mounted/load.rs"]
@@ -13,6 +15,10 @@ mod load;
 mod locks;
 #[path = "mounted/names.rs"]
 mod names;
+#[path = "mounted/overlay.rs"]
+mod overlay;
+#[path = "mounted/privileges.rs"]
+mod privileges;
 #[path = "mounted/sessions.rs"]
 mod sessions;
 #[path = "mounted/writeback.rs"]

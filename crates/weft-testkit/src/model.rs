@@ -298,7 +298,7 @@ impl Model {
         node.permissions = changes.permissions.unwrap_or(node.permissions);
         node.uid = changes.uid.unwrap_or(node.uid);
         node.gid = changes.gid.unwrap_or(node.gid);
-        if node.kind == Kind::File && (changes.kill_privileges || owner_changes && changes.permissions.is_none()) {
+        if node.kind != Kind::Directory && owner_changes && changes.permissions.is_none() {
             node.kill_privileges();
         }
         let at = |time| match time {
@@ -322,14 +322,13 @@ impl Model {
         }
     }
 
-    /// fallocate(). Allocating what the file has already changes nothing.
+    /// fallocate(). Allocating what the file has already changes no byte, but times and privileges.
     pub fn allocate(&mut self, id: NodeId, offset: usize, len: usize, mode: AllocateMode) {
         let content = &mut self.nodes[id].content;
         let (size, end) = (content.len(), offset + len);
         match mode {
-            AllocateMode::KeepSize => return,
-            AllocateMode::Extend if end <= size => return,
-            AllocateMode::Extend => content.resize(end, 0),
+            AllocateMode::KeepSize => {}
+            AllocateMode::Extend => content.resize(size.max(end), 0),
             AllocateMode::PunchHole | AllocateMode::ZeroRangeKeepSize => {
                 content[offset.min(size)..end.min(size)].fill(0);
             }

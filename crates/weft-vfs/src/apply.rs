@@ -26,6 +26,9 @@ impl State {
             Mutation::Remove { parent, name, time } => self.apply_remove(*parent, name, *time),
             Mutation::Rename { from, to, exchange: false, cookie, time } => self.apply_rename(from, to, *cookie, *time),
             Mutation::Rename { from, to, exchange: true, time, .. } => self.apply_exchange(from, to, *time),
+            Mutation::Whiteout { from, to, cookie, inode, time } => {
+                self.apply_whiteout(from, to, *cookie, inode, *time)
+            }
             Mutation::Attributes { ino, set, time } => self.apply_attributes(*ino, set, *time),
             Mutation::Write { ino, offset, data, lost, time } => {
                 self.know_lost(*ino, *lost)?;

@@ -52,9 +52,46 @@ pub struct SetAttributes {
     pub atime: Option<SetTime>,
     /// New modification time.
     pub mtime: Option<SetTime>,
-    /// Drop set-user-id, set-group-id (where the group may execute) and file capabilities, as a write or a
-    /// truncation by one without `CAP_FSETID` does, or chown by anyone.
-    pub kill_privileges: bool,
+    /// Who sets them: a truncation, and a change of owner, take set-user-id and set-group-id away as this says.
+    pub writer: Writer,
+}
+
+/// Who changes what a file holds or whose it is, as far as its set-user-id and set-group-id bits depend on that (Linux
+/// `setattr_should_drop_suidgid()`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writer {
+    /// One with `CAP_FSETID`: a change of content leaves both bits.
+    #[default]
+    Privileged,
+    /// One in the file's group: set-user-id goes, and set-group-id where the group may execute.
+    Member,
+    /// Anybody else: both go.
+    Stranger,
+}
+
+impl From<bool> for Writer {
+    /// Whether privileges are lost, as they are where nothing is known of groups.
+    fn from(kills_privileges: bool) -> Writer {
+        if kills_privileges { Writer::Member } else { Writer::Privileged }
+    }
+}
+
+impl Writer {
+    /// The bits that are left of `permissions` of a file that it writes to.
+    pub(crate) fn leaves(self, permissions: u32) -> u32 {
+        match self {
+            Writer::Privileged => permissions,
+            Writer::Member | Writer::Stranger => self.leaves_as_owner(permissions),
+        }
+    }
+
+    /// The bits that are left of `permissions` of a file that it gives to another owner or group: privilege keeps set-group-id alone, and
+    /// only where the group may not execute.
+    pub(crate) fn leaves_as_owner(self, permissions: u32) -> u32 {
+        let takes_group = self == Writer::Stranger || permissions & libc::S_IXGRP != 0;
+        let group = if takes_group { libc::S_ISGID } else { 0 };
+        permissions & !(libc::S_ISUID | group)
+    }
 }
 
 /// A time to set.
@@ -141,8 +178,10 @@ pub struct Statfs {
     pub block_size: u32,
     /// Size in bytes: the quota, or the space of the place the volume lies in.
     pub bytes_total: u64,
-    /// Bytes that can still be written.
+    /// Bytes that are free.
     pub bytes_free: u64,
+    /// Bytes that can still be written: some of the free ones are kept back for what makes them free.
+    pub bytes_available: u64,
     /// Inodes the volume may hold.
     pub inodes_total: u64,
     /// Inodes that can still be made.

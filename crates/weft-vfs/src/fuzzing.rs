@@ -37,7 +37,7 @@ fn fold(mutation: &mut Mutation<'_>, inodes: u64) {
         Mutation::Make { parent, inode, .. } => [Some(parent), Some(&mut inode.ino)],
         Mutation::Link { ino, parent, .. } => [Some(ino), Some(parent)],
         Mutation::Remove { parent, .. } => [Some(parent), None],
-        Mutation::Rename { from, to, .. } => [Some(&mut from.0), Some(&mut to.0)],
+        Mutation::Whiteout { from, to, .. } | Mutation::Rename { from, to, .. } => [Some(&mut from.0), Some(&mut to.0)],
         Mutation::Share { from, to, .. } => [Some(&mut from.0), Some(&mut to.0)],
         Mutation::Replace { ino, with: Replacement::ContentOf(from), .. } => [Some(ino), Some(from)],
         Mutation::Attributes { ino, .. }

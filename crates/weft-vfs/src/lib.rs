@@ -38,6 +38,7 @@ mod volume;
 
 pub use attributes::{
     AllocateMode, Attributes, DirEntry, Privileges, RenameMode, SetAttributes, SetTime, SetXattr, Statfs, Whence,
+    Writer,
 };
 pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -28,6 +28,8 @@ pub(crate) enum Mutation<'a> {
     Remove { parent: Ino, name: Name, time: Timestamp },
     /// A name moved, replacing what the target names, or swapped with it.
     Rename { from: (Ino, Name), to: (Ino, Name), exchange: bool, cookie: Cookie, time: Timestamp },
+    /// A name moved, replacing what the target names, and a new inode that takes its old name.
+    Whiteout { from: (Ino, Name), to: (Ino, Name), cookie: Cookie, inode: NewInode<'a>, time: Timestamp },
     /// Attributes set.
     Attributes { ino: Ino, set: SetRow<'a>, time: Timestamp },
     /// Bytes written.
@@ -50,7 +52,7 @@ impl Mutation<'_> {
     pub(crate) fn ino(&self) -> Ino {
         match self {
             Mutation::Make { parent, .. } | Mutation::Remove { parent, .. } => *parent,
-            Mutation::Rename { from, .. } => from.0,
+            Mutation::Rename { from, .. } | Mutation::Whiteout { from, .. } => from.0,
             Mutation::Share { to, .. } => to.0,
             Mutation::Link { ino, .. }
             | Mutation::Attributes { ino, .. }
@@ -72,6 +74,9 @@ impl Mutation<'_> {
             Mutation::Link { ino, parent, cookie, .. } => known(ino) && known(parent) && cookie.0 < NUMBER_MAX,
             Mutation::Remove { parent, .. } => known(parent),
             Mutation::Rename { from, to, cookie, .. } => known(&from.0) && known(&to.0) && cookie.0 < NUMBER_MAX,
+            Mutation::Whiteout { from, to, cookie, inode, .. } => {
+                known(&from.0) && known(&to.0) && cookie.0 < NUMBER_MAX && known(&inode.ino)
+            }
             Mutation::Attributes { ino, set, .. } => known(ino) && range(0, set.size.unwrap_or(0)),
             Mutation::Write { ino, offset, data, .. } => known(ino) && range(*offset, data.len() as u64),
             Mutation::Zero { ino, offset, len, size, .. } => known(ino) && range(*offset, *len) && range(0, *size),

@@ -4,7 +4,7 @@
 
 use crate::acl::Acl;
 use crate::apply::ACCESS_ACL;
-use crate::attributes::{SetAttributes, SetTime};
+use crate::attributes::{SetAttributes, SetTime, Writer};
 use crate::caller::Credentials;
 use crate::error::ErrorKind;
 use crate::names::Entry;
@@ -118,6 +118,16 @@ impl State {
         Ok(())
     }
 
+    /// What `who` is to the set-user-id and set-group-id bits of `ino`.
+    pub(crate) fn writer(&mut self, who: &Credentials, ino: Ino) -> Result<Writer, Stop> {
+        let group = self.inode(ino)?.row.gid;
+        Ok(match who.is_root() {
+            true => Writer::Privileged,
+            false if who.is_member(group) => Writer::Member,
+            false => Writer::Stranger,
+        })
+    }
+
     /// What of `changes` `who` may make, and what follows from who it is (POSIX chmod(), chown(), utimensat()).
     /// `NotPermitted`, `AccessDenied`.
     pub(crate) fn permit_attributes(
@@ -129,6 +139,7 @@ impl State {
         if changes.size.is_some() {
             self.permit_opened(who, ino, Access::WRITE)?;
         }
+        changes.writer = self.writer(who, ino)?;
         let row = &self.inode(ino)?.row;
         if who.is_root() {
             return Ok(changes);
@@ -154,7 +165,6 @@ impl State {
                 *bits &= !libc::S_ISGID;
             }
         }
-        changes.kill_privileges |= changes.size.is_some();
         Ok(changes)
     }
 }

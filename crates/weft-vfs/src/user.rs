@@ -1,7 +1,7 @@
 //! The volume as one user may use it: each operation checks the user's rights, and tells how what it changed looked before and
 //! after, all in one step. For protocols whose requests name inodes by handles and come from anyone (NFS).
 
-use crate::attributes::{Attributes, DirEntry, RenameMode, SetAttributes, SetTime};
+use crate::attributes::{Attributes, DirEntry, RenameMode, SetAttributes, SetTime, Writer};
 use crate::caller::{Caller, Credentials, FileId, Holds, MakeNode};
 use crate::error::{ErrorKind, Result};
 use crate::observe::Change;
@@ -200,17 +200,19 @@ impl User<'_> {
     /// Writes as [`Vfs::write`]. `AccessDenied`.
     pub fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<Changed<()>> {
         let time = self.vfs.now();
+        let mut writer = Writer::Stranger;
         let changed = self.change(file, |state, ino| {
             if state.inode(ino)?.row.kind != Kind::Transformation {
                 state.file(ino)?;
             }
             state.permit_opened(self.who, ino, Access::WRITE)?;
-            state.write(ino, offset, data, !self.who.is_root(), time).map(|_| ())
+            writer = state.writer(self.who, ino)?;
+            state.write(ino, offset, data, writer, time).map(|_| ())
         });
         let changed = match changed {
             Err(error) if error.kind() == ErrorKind::Transformed => {
                 self.vfs.refuse_drafts(file.ino)?;
-                self.through(file, || self.vfs.write(file.ino, offset, data, !self.who.is_root()).map(|_| ()))?
+                self.through(file, || self.vfs.write(file.ino, offset, data, writer).map(|_| ()))?
             }
             changed => changed?,
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, Sync};
 use weft_store::{ErrorKind as StoreErrorKind, VolumeOptions};
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
-use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
+use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 
@@ -215,4 +215,43 @@ fn a_full_disk_refuses_data_but_lets_files_be_removed() {
     store.set_bytes_free(1 << 30);
     let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
     vfs.write(ino, 0, &[2; 10_000], false).expect("written");
+}
+
+#[test]
+fn what_is_said_to_be_available_can_be_written_and_no_more() {
+    let store = store();
+    let vfs = open(&store, None, options());
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    vfs.commit().expect("committed");
+    for spare in [0, 1 << 20, 4 << 20, (4 << 20) + 100_000] {
+        store.set_bytes_free(spare);
+        let told = vfs.statfs().expect("told");
+        assert!(told.bytes_available <= told.bytes_free && told.bytes_free == spare);
+        let len = usize::try_from(told.bytes_available).expect("little");
+        let more = vfs.write(ino, 0, &vec![1; len + 1], false);
+        assert_eq!(more.expect_err("one byte more").kind(), ErrorKind::NoSpace);
+        vfs.write(ino, 0, &vec![1; len], false).expect("there is room for as much as is said");
+        vfs.commit().expect("committed");
+    }
+}
+
+#[test]
+fn a_whiteout_in_the_intent_log_is_made_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = || Some(IntentLog::open(&directory.path().join("log"), 1 << 20).expect("a log"));
+    let store = store();
+    let vfs = open(&store, log(), options());
+    let made = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made");
+    vfs.sync().expect("synced");
+    vfs.rename_leaving_whiteout(Caller::ROOT, (Ino::ROOT, b"file"), (Ino::ROOT, b"moved"), RenameMode::Replace)
+        .expect("renamed");
+    let appended = vfs.stats().log_appends;
+    vfs.sync().expect("synced");
+    assert_eq!(vfs.stats().log_appends, appended + 1, "it is in the log alone");
+    drop(vfs);
+    store.crash(0);
+    let vfs = open(&store, log(), options());
+    let found = |name: &[u8]| vfs.lookup(Caller::ROOT, Ino::ROOT, name).expect("there");
+    assert_eq!(found(b"moved").ino, made.ino);
+    assert_eq!((found(b"file").kind, found(b"file").rdev), (Kind::CharDevice, 0));
 }

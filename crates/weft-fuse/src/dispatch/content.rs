@@ -3,7 +3,7 @@
 use super::opens::Opened;
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{READ_LOCKOWNER, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER};
-use crate::protocol::{Body, DATA_BYTES_MAX, Opcode, Reply};
+use crate::protocol::{Body, DATA_BYTES_MAX, Header, Opcode, Reply};
 use weft_vfs::{AllocateMode, Ino, Privileges, Whence};
 
 impl Server {
@@ -18,7 +18,7 @@ impl Server {
         Some(read.map_err(Failure::from).map(|data| reply.set_data(data)))
     }
 
-    pub(super) fn write(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn write(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let opened = Opened(body.u64()?);
         let (offset, size, flags) = (body.u64()?, body.u32()?, body.u32()?);
         body.skip(8)?;
@@ -30,8 +30,8 @@ impl Server {
             Err(failure) => return Some(Err(failure)),
         };
         let data = body.bytes(size as usize)?;
-        let kill = flags & WRITE_KILL_SUIDGID != 0;
-        Some(self.vfs.write(seen, offset, data, kill).map_err(Failure::from).map(|privileges| {
+        let writer = self.writer(header, seen, flags & WRITE_KILL_SUIDGID != 0);
+        Some(self.vfs.write(seen, offset, data, writer).map_err(Failure::from).map(|privileges| {
             if privileges == Privileges::Dropped {
                 self.attributes_changed(ino);
             }
@@ -40,7 +40,7 @@ impl Server {
         }))
     }
 
-    pub(super) fn fallocate(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn fallocate(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
         let opened = Opened(body.u64()?);
         let (offset, len) = (body.u64()?, body.u64()?);
         let flags = body.u32()?.cast_signed();
@@ -57,7 +57,8 @@ impl Server {
             return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
         }
         // It may have taken set-user-id away; such calls are rare enough to always say so.
-        let allocated = self.vfs.allocate(ino, offset, len, mode).map_err(Failure::from);
+        let writer = self.writer(header, ino, header.uid != 0);
+        let allocated = self.vfs.allocate_as(writer, ino, (offset, len), mode).map_err(Failure::from);
         Some(allocated.map(|()| self.attributes_changed(ino)))
     }
 
@@ -81,10 +82,11 @@ impl Server {
     pub(super) fn copy_file_range(
         &self,
         opcode: Opcode,
-        ino: Ino,
+        header: &Header,
         mut body: Body<'_>,
         reply: &mut Reply,
     ) -> Option<Outcome> {
+        let ino = Ino(header.nodeid);
         let opened = Opened(body.u64()?);
         let from = (ino, body.u64()?);
         let to = Ino(body.u64()?);
@@ -96,7 +98,8 @@ impl Server {
         }
         // The older reply holds 32 bits.
         let len = if opcode == Opcode::CopyFileRange { len.min(1 << 30) } else { len };
-        Some(self.vfs.copy_range(from, to, len).map_err(Failure::from).map(|copied| {
+        let writer = self.writer(header, to.0, header.uid != 0);
+        Some(self.vfs.copy_range_as(writer, from, to, len).map_err(Failure::from).map(|copied| {
             self.attributes_changed(to.0);
             reply.u64(copied);
         }))

@@ -4,7 +4,7 @@ use super::{Failure, Outcome, Server, links};
 use crate::protocol::flags::FOPEN_KEEP_CACHE;
 use crate::protocol::{Body, Reply};
 use std::time::Duration;
-use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode};
+use weft_vfs::{Attributes, Caller, ErrorKind, Holds, Ino, Kind, MakeNode, RenameMode};
 
 impl Server {
     fn reply_entry(&self, result: weft_vfs::Result<Attributes>, reply: &mut Reply) -> Outcome {
@@ -116,16 +116,23 @@ impl Server {
         Some(self.vfs.rename((parent, old), (to, new), RenameMode::Replace).map_err(Failure::from))
     }
 
-    pub(super) fn rename2(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn rename2(&self, caller: Caller, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
         let (to, flags) = (Ino(body.u64()?), body.u32()?);
         body.skip(4)?;
         let (old, new) = (body.string()?, body.string()?);
-        let mode = match flags {
+        let mode = match flags & !libc::RENAME_WHITEOUT {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Some(Err(Failure::Errno(libc::EINVAL))),
         };
-        Some(self.vfs.rename((parent, old), (to, new), mode).map_err(Failure::from))
+        let (from, to) = ((parent, old), (to, new));
+        let renamed = if flags & libc::RENAME_WHITEOUT == 0 {
+            self.vfs.rename(from, to, mode)
+        } else {
+            // The kernel looks up again what its old name names.
+            self.vfs.rename_leaving_whiteout(Caller { holds: Holds::None, ..caller }, from, to, mode)
+        };
+        Some(renamed.map_err(Failure::from))
     }
 }

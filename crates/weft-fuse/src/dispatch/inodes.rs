@@ -2,8 +2,8 @@
 
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::fattr;
-use crate::protocol::{Body, Reply};
-use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp};
+use crate::protocol::{Body, Header, Reply};
+use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp, Writer};
 
 impl Server {
     pub(super) fn forget(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
@@ -24,17 +24,29 @@ impl Server {
     }
 
     pub(super) fn getattr(&self, ino: Ino, reply: &mut Reply) -> Outcome {
+        let attributes = self.looked_at(ino)?;
+        self.reply_attributes(&attributes, reply);
+        Ok(())
+    }
+
+    /// Sent by kernels since Linux 6.6, for the time of creation alone: the rest they ask for by GETATTR.
+    pub(super) fn statx(&self, ino: Ino, reply: &mut Reply) -> Outcome {
+        let attributes = self.looked_at(ino)?;
+        let valid = self.links.valid(&self.vfs, &attributes, self.options.valid).attributes;
+        reply.statx_out(&attributes, valid);
+        Ok(())
+    }
+
+    fn looked_at(&self, ino: Ino) -> Result<Attributes, Failure> {
         let mut attributes = self.vfs.attributes(ino)?;
         if attributes.computed.is_some() {
             self.links.settle(&self.vfs, ino)?;
             attributes = self.vfs.attributes(ino)?;
         }
-        let attributes = self.vfs.seen_attributes(attributes)?;
-        self.reply_attributes(&attributes, reply);
-        Ok(())
+        Ok(self.vfs.seen_attributes(attributes)?)
     }
 
-    pub(super) fn setattr(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn setattr(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let valid = body.u32()?;
         body.skip(12)?;
         let size = body.u64()?;
@@ -50,27 +62,45 @@ impl Server {
             (_, true) => Some(SetTime::To(Timestamp::from_parts(seconds.cast_signed(), nanos))),
             _ => None,
         };
-        let changes = SetAttributes {
+        let seen = self.vfs.seen(ino, None);
+        let mut changes = SetAttributes {
             permissions: has(fattr::MODE).then_some(mode & 0o7777),
             uid: has(fattr::UID).then_some(uid),
             gid: has(fattr::GID).then_some(gid),
             size: has(fattr::SIZE).then_some(size),
             atime: time(fattr::ATIME, fattr::ATIME_NOW, atime, atime_nanos),
             mtime: time(fattr::MTIME, fattr::MTIME_NOW, mtime, mtime_nanos),
-            kill_privileges: has(fattr::KILL_SUIDGID),
+            writer: Writer::Privileged,
         };
-        let seen = self.vfs.seen(ino, None);
+        if changes.size.is_some() {
+            changes.writer = self.writer(header, seen, has(fattr::KILL_SUIDGID));
+        } else if changes.uid.is_some() || changes.gid.is_some() {
+            changes.writer = self.writer(header, seen, header.uid != 0);
+        }
+        if changes == SetAttributes::default() {
+            // chown() to nobody else, or the kernel's word before a write that privileges go, which the write says itself.
+            let owner = match self.vfs.attributes(seen) {
+                Ok(attributes) if header.uid != 0 && header.uid != attributes.uid => {
+                    self.reply_attributes(&self.vfs.seen_roughly(attributes), reply);
+                    return Some(Ok(()));
+                }
+                Ok(attributes) => attributes.uid,
+                Err(error) => return Some(Err(error.into())),
+            };
+            changes.uid = Some(owner);
+            changes.writer = self.writer(header, seen, header.uid != 0);
+        }
         let set = if seen == ino { self.vfs.set_attributes(ino, changes) } else { self.set_seen(ino, seen, changes) };
         Some(set.map_err(Failure::from).map(|attributes| self.reply_attributes(&attributes, reply)))
     }
 
     /// Sets the size of what `ino` is seen as, and the rest of `ino` itself.
     fn set_seen(&self, ino: Ino, seen: Ino, changes: SetAttributes) -> weft_vfs::Result<Attributes> {
-        let (size, kill_privileges) = (changes.size, changes.kill_privileges);
+        let (size, writer) = (changes.size, changes.writer);
         if size.is_some() {
-            self.vfs.set_attributes(seen, SetAttributes { size, kill_privileges, ..SetAttributes::default() })?;
+            self.vfs.set_attributes(seen, SetAttributes { size, writer, ..SetAttributes::default() })?;
         }
-        let rest = SetAttributes { size: None, kill_privileges: false, ..changes };
+        let rest = SetAttributes { size: None, writer: Writer::Privileged, ..changes };
         let set = if rest == SetAttributes::default() {
             self.vfs.attributes(ino)?
         } else {
@@ -93,7 +123,7 @@ impl Server {
         let unit = 4096;
         reply.u64(stat.bytes_total / unit);
         reply.u64(stat.bytes_free / unit);
-        reply.u64(stat.bytes_free / unit);
+        reply.u64(stat.bytes_available / unit);
         reply.u64(stat.inodes_total);
         reply.u64(stat.inodes_free);
         for value in [4096, 255, 4096, 0] {

@@ -8,6 +8,10 @@ use weft_vfs::Attributes;
 /// Bytes of `struct fuse_out_header`.
 const HEADER_BYTES: usize = 16;
 
+/// What a file system tells of an inode (linux/stat.h).
+const STATX_BASIC_STATS: u32 = 0x7ff;
+const STATX_BTIME: u32 = 0x800;
+
 /// A reply being made. Reused from request to request, so that small ones allocate nothing.
 #[derive(Default)]
 pub(crate) struct Reply {
@@ -111,6 +115,37 @@ impl Reply {
         self.u32(valid.subsec_nanos());
         self.u32(0);
         self.attributes(attributes);
+    }
+
+    /// `struct fuse_statx_out`.
+    pub(crate) fn statx_out(&mut self, a: &Attributes, valid: Duration) {
+        self.u64(valid.as_secs());
+        self.u32(valid.subsec_nanos());
+        self.u32(0);
+        self.raw(&[0; 16]);
+        self.u32(STATX_BASIC_STATS | STATX_BTIME);
+        self.u32(4096);
+        self.u64(0);
+        for value in [a.nlink, a.uid, a.gid] {
+            self.u32(value);
+        }
+        self.u16(u16::try_from(a.kind.mode_bits() | a.permissions).expect("type and permission bits"));
+        self.u16(0);
+        for value in [a.ino.0, a.size, a.allocated.div_ceil(512), 0] {
+            self.u64(value);
+        }
+        for time in [a.atime, a.btime, a.ctime, a.mtime] {
+            let (seconds, nanoseconds) = time.parts();
+            self.u64(seconds.cast_unsigned());
+            self.u32(nanoseconds);
+            self.u32(0);
+        }
+        // Linux `new_encode_dev()`.
+        let (major, minor) = (a.rdev >> 8 & 0xfff, a.rdev & 0xff | a.rdev >> 12 & 0xf_ff00);
+        for value in [major, minor, 0, 0] {
+            self.u32(value);
+        }
+        self.raw(&[0; 112]);
     }
 
     /// `struct fuse_entry_out`.

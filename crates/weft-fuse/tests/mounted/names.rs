@@ -190,3 +190,49 @@ fn a_name_of_255_bytes_is_a_name_and_one_more_is_too_long() {
         assert!(listed(mounted.root()).contains(&"n".repeat(255)));
     });
 }
+
+#[test]
+fn the_time_of_creation_is_told_beside_what_stat_tells() {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    on_each_transport(|mounted| {
+        let now = || i64::try_from(std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs()).expect("small");
+        let begun = now();
+        fs::write(mounted.path("file"), b"x").expect("written");
+        fs::create_dir(mounted.path("directory")).expect("made");
+        symlink("file", mounted.path("link")).expect("made");
+        let device = rustix::fs::makedev(300, 70_000);
+        rustix::fs::mknodat(CWD, mounted.path("device"), FileType::CharacterDevice, Mode::RUSR, device).expect("made");
+        let before = statx(CWD, mounted.path("file"), AtFlags::empty(), StatxFlags::BTIME).expect("told").stx_btime;
+        fs::write(mounted.path("file"), vec![1; 10_000]).expect("written");
+        for name in ["", "file", "directory", "link", "device"] {
+            let path = mounted.path(name);
+            let plain = rustix::fs::lstat(&path).expect("told");
+            let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+            let told = statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, wanted).expect("told");
+            assert!(told.stx_mask & StatxFlags::BTIME.bits() != 0, "{name}");
+            let created = told.stx_btime.tv_sec;
+            assert!(name.is_empty() || (begun - 1..=now()).contains(&created), "{name}: {created}");
+            let (major, minor) = (rustix::fs::major(plain.st_rdev), rustix::fs::minor(plain.st_rdev));
+            assert_eq!((told.stx_rdev_major, told.stx_rdev_minor), (major, minor), "{name}");
+            assert_eq!(
+                (told.stx_ino, told.stx_size, told.stx_blocks),
+                (plain.st_ino, plain.st_size as u64, plain.st_blocks as u64)
+            );
+            assert_eq!(
+                (u32::from(told.stx_mode), told.stx_nlink),
+                (plain.st_mode, u32::try_from(plain.st_nlink).expect("few"))
+            );
+            assert_eq!((told.stx_uid, told.stx_gid), (plain.st_uid, plain.st_gid));
+            let times =
+                [told.stx_atime, told.stx_mtime, told.stx_ctime].map(|time| (time.tv_sec, u64::from(time.tv_nsec)));
+            let plain = [
+                (plain.st_atime, plain.st_atime_nsec),
+                (plain.st_mtime, plain.st_mtime_nsec),
+                (plain.st_ctime, plain.st_ctime_nsec),
+            ];
+            assert_eq!(times, plain.map(|(seconds, nanoseconds)| (seconds, nanoseconds as u64)), "{name}");
+        }
+        let after = statx(CWD, mounted.path("file"), AtFlags::empty(), StatxFlags::BTIME).expect("told").stx_btime;
+        assert_eq!((before.tv_sec, before.tv_nsec), (after.tv_sec, after.tv_nsec), "it stays");
+    });
+}

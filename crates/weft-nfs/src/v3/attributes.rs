@@ -93,7 +93,7 @@ pub(super) fn read_changes(request: &mut Request<'_>) -> Result<SetAttributes, F
             size: arguments.optional(Reader::u64)?,
             atime: read_set_time(arguments)?,
             mtime: read_set_time(arguments)?,
-            kill_privileges: false,
+            writer: weft_vfs::Writer::Privileged,
         })
     };
     changes(&mut request.arguments).ok_or(GARBAGE)
@@ -165,7 +165,7 @@ fn about_the_whole(request: &mut Request<'_>, reply: &mut Writer) -> Result<(), 
 pub(super) fn fsstat(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     about_the_whole(request, reply)?;
     let whole = request.service.vfs.statfs()?;
-    let sizes = [whole.bytes_total, whole.bytes_free, whole.bytes_free];
+    let sizes = [whole.bytes_total, whole.bytes_free, whole.bytes_available];
     let counts = [whole.inodes_total, whole.inodes_free, whole.inodes_free];
     sizes.into_iter().chain(counts).for_each(|value| reply.u64(value));
     // Anyone may change it at any time.

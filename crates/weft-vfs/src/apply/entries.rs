@@ -141,6 +141,19 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn apply_whiteout(
+        &mut self,
+        from: &(Ino, Name),
+        to: &(Ino, Name),
+        cookie: Cookie,
+        inode: &NewInode<'_>,
+        time: Timestamp,
+    ) -> Result<(), Stop> {
+        self.apply_rename(from, to, cookie, time)?;
+        // The directory has changed, so it is still in memory: this cannot stop any more.
+        self.apply_make(from.0, Some(&(from.1.clone(), Cookie(inode.ino.0))), inode)
+    }
+
     pub(super) fn apply_exchange(&mut self, a: &(Ino, Name), b: &(Ino, Name), time: Timestamp) -> Result<(), Stop> {
         let at_a = self.existing(a.0, a.1.as_bytes())?;
         let at_b = self.existing(b.0, b.1.as_bytes())?;

@@ -83,7 +83,7 @@ impl Watches {
                 self.named(*parent, name);
             }
             Mutation::Remove { parent, name, .. } => self.named(*parent, name),
-            Mutation::Rename { from, to, .. } => {
+            Mutation::Rename { from, to, .. } | Mutation::Whiteout { from, to, .. } => {
                 self.named(from.0, &from.1);
                 self.named(to.0, &to.1);
             }

@@ -8,7 +8,7 @@ use super::resolve::{Resolved, WRITE};
 use super::sources::Targets;
 use super::view::{Stopped, stopped};
 use super::watch::Of;
-use crate::attributes::{Attributes, Privileges, SetAttributes};
+use crate::attributes::{Attributes, Privileges, SetAttributes, Writer};
 use crate::blocking::{self, Wait};
 use crate::caller::{Caller, MakeNode};
 use crate::error::{ErrorKind, Result};
@@ -32,7 +32,7 @@ const AT_ONCE_BYTES: usize = 1 << 20;
 
 impl Vfs {
     /// As [`Vfs::write`], through link `ino` into its target, or what is kept of it. `AccessDenied` if that cannot be.
-    pub(crate) fn write_link(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
+    pub(crate) fn write_link(&self, ino: Ino, offset: u64, data: &[u8], writer: Writer) -> Result<Privileges> {
         if let Some(draft) = self.draft(ino) {
             self.edit_draft(ino, &draft, Kept::All, |content| content.write(self, offset, data))?;
             return Ok(Privileges::Kept);
@@ -50,7 +50,7 @@ impl Vfs {
             let size = self.attributes(target)?.size;
             self.fill(target, inverse, &mut files, size..offset)?;
             let bytes = self.undone(inverse, &mut files, data.to_vec())?;
-            let written = self.write(target, offset, &bytes.contiguous(), kill_privileges);
+            let written = self.write(target, offset, &bytes.contiguous(), writer);
             self.target_changed(&resolved, size.min(offset)..offset + data.len() as u64);
             written
         })
@@ -60,9 +60,9 @@ impl Vfs {
     pub(crate) fn set_link_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
         let resolved = self.run(|state| state.resolve(ino))?;
         let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
-        let SetAttributes { permissions, uid, gid, .. } = changes;
-        let own = SetAttributes { permissions, uid, gid, ..SetAttributes::default() };
-        if own != SetAttributes::default() {
+        let SetAttributes { permissions, uid, gid, writer, .. } = changes;
+        if permissions.is_some() || uid.is_some() || gid.is_some() {
+            let own = SetAttributes { permissions, uid, gid, writer, ..SetAttributes::default() };
             self.set_attributes(ino, own)?;
         }
         match resolved.writing {
@@ -87,8 +87,8 @@ impl Vfs {
         let mut files = Targets::new(self.me.clone(), ino, resolved);
         let before = self.attributes(target)?.size;
         self.fill(target, inverse, &mut files, before..changes.size.unwrap_or(0))?;
-        let SetAttributes { size, atime, mtime, kill_privileges, .. } = changes;
-        let set = SetAttributes { size, atime, mtime, kill_privileges, ..SetAttributes::default() };
+        let SetAttributes { size, atime, mtime, writer, .. } = changes;
+        let set = SetAttributes { size, atime, mtime, writer, ..SetAttributes::default() };
         self.set_attributes(target, set)?;
         self.target_changed(resolved, before.min(size.unwrap_or(before))..u64::MAX);
         Ok(())

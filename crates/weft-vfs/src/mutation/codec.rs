@@ -73,6 +73,13 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
             out.lost(*lost);
             out.time(*time);
         }
+        Mutation::Whiteout { from, to, cookie, inode, time } => {
+            out.u8(11);
+            out.numbers(&[from.0.0, to.0.0, cookie.0]);
+            out.bytes(from.1.as_bytes());
+            out.name_and_time(&to.1, *time);
+            out.new_inode(inode);
+        }
     }
 }
 
@@ -253,6 +260,11 @@ impl<'a> Reader<'a> {
                 };
                 Mutation::Replace { ino, with, lost: self.lost()?, time: self.time()? }
             }
+            11 => {
+                let (from, to, cookie) = (self.ino()?, self.ino()?, Cookie(self.u64()?));
+                let (from, to) = ((from, self.name()?), (to, self.name()?));
+                Mutation::Whiteout { from, to, cookie, time: self.time()?, inode: self.new_inode()? }
+            }
             _ => return None,
         })
     }
@@ -319,7 +331,8 @@ mod tests {
         let set = SetRow { permissions: Some(0o640), size: Some(7), mtime: Some(time), ..SetRow::default() };
         vec![
             Mutation::Make { parent: Ino(1), name: Some((name(b"a"), Cookie(9))), inode: inode.clone() },
-            Mutation::Make { parent: Ino(1), name: None, inode },
+            Mutation::Make { parent: Ino(1), name: None, inode: inode.clone() },
+            Mutation::Whiteout { from: (Ino(1), name(b"x")), to: (Ino(2), name(b"y")), cookie: Cookie(1), inode, time },
             Mutation::Link { ino: Ino(4), parent: Ino(1), name: name(b"b"), cookie: Cookie(10), time },
             Mutation::Remove { parent: Ino(1), name: name(b"b"), time },
             Mutation::Rename {

@@ -2,7 +2,7 @@
 
 use crate::acl::Acl;
 use crate::apply::{ACCESS_ACL, CAPABILITY};
-use crate::attributes::{Attributes, SetAttributes, SetTime};
+use crate::attributes::{Attributes, SetAttributes, SetTime, Writer};
 use crate::error::{ErrorKind, Result};
 use crate::mutation::{Lost, Mutation, SetRow};
 use crate::options::AtimePolicy;
@@ -10,7 +10,7 @@ use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
-use weft_store::{Ino, InodeRow, Kind, Timestamp};
+use weft_store::{Ino, Kind, Timestamp};
 
 /// Largest size and offset: what `off_t` holds.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
@@ -34,6 +34,15 @@ impl Vfs {
                 set
             }
         }
+    }
+
+    /// The group of `ino` if its set-group-id bit stays or goes by whether a writer is in it: the group may not execute then.
+    pub fn group_that_keeps_set_id(&self, ino: Ino) -> Result<Option<u32>> {
+        self.run(|state| {
+            let row = &state.inode(ino)?.row;
+            let is_kept = row.permissions & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID;
+            Ok(is_kept.then_some(row.gid))
+        })
     }
 
     /// Who could not read `ino` before is not to see what it held then.
@@ -87,9 +96,15 @@ impl State {
         let row = &self.inode(ino)?.row;
         let (kind, old, has_xattrs) = (row.kind, row.permissions, row.has_xattrs);
         let owner_changes = changes.uid.is_some() || changes.gid.is_some();
-        let kills = kind == Kind::File && (changes.kill_privileges || owner_changes && changes.permissions.is_none());
         let wanted = changes.permissions.map(|bits| bits & 0o7777);
-        let permissions = if kills { Some(without_privileges(wanted.unwrap_or(old))) } else { wanted };
+        let (bits, writer) = (wanted.unwrap_or(old), changes.writer);
+        let left = match kind {
+            Kind::Directory => bits,
+            _ if owner_changes && wanted.is_none() => writer.leaves_as_owner(bits),
+            _ if changes.size.is_some() => writer.leaves(bits),
+            _ => bits,
+        };
+        let permissions = if left == bits { wanted } else { Some(left) };
         let access_acl = match wanted {
             Some(bits) if has_xattrs => self.acl_after_chmod(ino, bits)?,
             _ => None,
@@ -116,12 +131,11 @@ impl State {
         Ok(Some(Acl::parse(value)?.with_permissions(permissions).to_bytes()))
     }
 
-    /// What file `ino` loses when its content changes: capabilities always, set-user-id and set-group-id if
-    /// `kill_privileges`.
-    pub(crate) fn lost(&mut self, ino: Ino, kill_privileges: bool) -> Result<Lost, Stop> {
+    /// What file `ino` loses when `writer` changes its content: capabilities always.
+    pub(crate) fn lost(&mut self, ino: Ino, writer: Writer) -> Result<Lost, Stop> {
         let capability = self.has_capability(ino)?;
-        let row = &self.inode(ino)?.row;
-        Ok(Lost { permissions: if kill_privileges { killed(row) } else { None }, capability })
+        let old = self.inode(ino)?.row.permissions;
+        Ok(Lost { permissions: Some(writer.leaves(old)).filter(|bits| *bits != old), capability })
     }
 
     /// Whether file `ino` has capabilities to lose.
@@ -131,15 +145,4 @@ impl State {
         }
         Ok(self.xattrs(ino)?.map.contains_key(CAPABILITY))
     }
-}
-
-/// Permission bits without set-user-id, and without set-group-id where the group may execute.
-fn without_privileges(permissions: u32) -> u32 {
-    let group = if permissions & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
-    permissions & !(libc::S_ISUID | group)
-}
-
-/// New permission bits of a file that is written to by one without privileges; none if they stay.
-fn killed(row: &InodeRow) -> Option<u32> {
-    Some(without_privileges(row.permissions)).filter(|bits| *bits != row.permissions)
 }

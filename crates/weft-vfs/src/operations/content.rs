@@ -1,7 +1,7 @@
 //! Content: writing, allocating, seeking, copying.
 
 use super::attributes::SIZE_MAX;
-use crate::attributes::{AllocateMode, Privileges, Whence};
+use crate::attributes::{AllocateMode, Privileges, Whence, Writer};
 use crate::data::FileData;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutation::{Mutation, Replacement};
@@ -18,19 +18,26 @@ const COPY_BYTES: u64 = 1 << 20;
 const SHARE_BLOCKS: u64 = 4096;
 
 impl Vfs {
-    /// Writes all of `data` at `offset` of file `ino` (POSIX pwrite()). `kill_privileges` as in
-    /// [`crate::SetAttributes`]. `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
-    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_privileges: bool) -> Result<Privileges> {
-        let time = self.now();
-        match self.change(|state| state.write(ino, offset, data, kill_privileges, time)) {
-            Err(error) if error.kind() == ErrorKind::Transformed => self.write_link(ino, offset, data, kill_privileges),
+    /// Writes all of `data` at `offset` of file `ino` (POSIX pwrite()), which loses privileges as `writer` says.
+    /// `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], writer: impl Into<Writer>) -> Result<Privileges> {
+        let (time, writer) = (self.now(), writer.into());
+        match self.change(|state| state.write(ino, offset, data, writer, time)) {
+            Err(error) if error.kind() == ErrorKind::Transformed => self.write_link(ino, offset, data, writer),
             written => written,
         }
     }
 
     /// Allocates, punches or zeroes a range (Linux fallocate(2)). Allocating reserves nothing ahead: space
-    /// is checked, then found by the writes. Privileges are lost as by a write. `Invalid` (empty range), `TooBig`, `NoSpace`, `QuotaExceeded`.
+    /// is checked, then found by the writes. Times move and privileges are lost as by a write of one in the file's group, also where
+    /// nothing else changes. `Invalid` (empty range), `TooBig`, `NoSpace`, `QuotaExceeded`.
     pub fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
+        self.allocate_as(Writer::Member, ino, (offset, len), mode)
+    }
+
+    /// The same on behalf of `writer`, from an offset on for a length.
+    pub fn allocate_as(&self, writer: Writer, ino: Ino, range: (u64, u64), mode: AllocateMode) -> Result<()> {
+        let (offset, len) = range;
         let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(ErrorKind::TooBig)?;
         if len == 0 {
             return Err(ErrorKind::Invalid.into());
@@ -50,10 +57,7 @@ impl Vfs {
                 }
                 AllocateMode::PunchHole | AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize => len,
             };
-            if len == 0 && new_size == size {
-                return Ok(());
-            }
-            let lost = state.lost(ino, true)?;
+            let lost = state.lost(ino, writer)?;
             state.perform(&Mutation::Zero { ino, offset, len, size: new_size, lost, time })
         })
     }
@@ -96,8 +100,14 @@ impl Vfs {
 
     /// Copies up to `len` bytes between files, or parts of one that do not overlap (Linux
     /// copy_file_range(2)); whole blocks that line up are shared, not copied. Tells how many bytes; 0 at
-    /// the source's end. `Invalid` (overlap), `TooBig`, `NotSupported` (a transformation link), and as `write`.
+    /// the source's end. Privileges are lost as by a write of one in the file's group. `Invalid` (overlap), `TooBig`, `NotSupported`
+    /// (a transformation link), and as `write`.
     pub fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
+        self.copy_range_as(Writer::Member, from, to, len)
+    }
+
+    /// The same on behalf of `writer`.
+    pub fn copy_range_as(&self, writer: Writer, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
         // Whoever asked copies links by reading and writing.
         let by_hand = |error: Error| match error.kind() {
             ErrorKind::Transformed => ErrorKind::NotSupported.into(),
@@ -114,7 +124,7 @@ impl Vfs {
         }
         let mut copied = 0;
         while copied < len {
-            let step = self.copy_step((from.0, from.1 + copied), (to.0, to.1 + copied), len - copied);
+            let step = self.copy_step(writer, (from.0, from.1 + copied), (to.0, to.1 + copied), len - copied);
             match step {
                 Ok(0) => break,
                 Ok(bytes) => copied += bytes,
@@ -125,11 +135,11 @@ impl Vfs {
         Ok(copied)
     }
 
-    fn copy_step(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
+    fn copy_step(&self, writer: Writer, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
         let block_size = u64::from(self.block_size);
         let time = self.now();
         if from.1.is_multiple_of(block_size) && to.1.is_multiple_of(block_size) {
-            let shared = self.change(|state| state.share(from, to, len, time))?;
+            let shared = self.change(|state| state.share(writer, from, to, len, time))?;
             if shared > 0 {
                 return Ok(shared);
             }
@@ -138,7 +148,7 @@ impl Vfs {
         let lines_up = from.1 % block_size == to.1 % block_size;
         let to_boundary = if lines_up { block_size - from.1 % block_size } else { COPY_BYTES };
         let bytes = self.read(from.0, from.1, usize::try_from(len.min(to_boundary)).unwrap_or(usize::MAX))?;
-        self.write(to.0, to.1, &bytes.contiguous(), true)?;
+        self.write(to.0, to.1, &bytes.contiguous(), writer)?;
         Ok(bytes.len() as u64)
     }
 }
@@ -150,7 +160,7 @@ impl State {
         ino: Ino,
         offset: u64,
         data: &[u8],
-        kill_privileges: bool,
+        writer: Writer,
         time: Timestamp,
     ) -> Result<Privileges, Stop> {
         let len = data.len() as u64;
@@ -163,7 +173,7 @@ impl State {
         self.room(len + ROW_BYTES)?;
         self.may_grow(len, 0)?;
         self.file(ino)?;
-        let lost = self.lost(ino, kill_privileges)?;
+        let lost = self.lost(ino, writer)?;
         let data = Cow::Borrowed(data);
         self.perform(&Mutation::Write { ino, offset, data, lost, time })?;
         Ok(if lost.permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
@@ -182,13 +192,20 @@ impl State {
         self.file(ino)?;
         self.room(rows.min(self.dirty_bytes_max / 2) + ROW_BYTES)?;
         self.may_grow(bytes, 0)?;
-        let lost = self.lost(ino, true)?;
+        let lost = self.lost(ino, Writer::Member)?;
         self.perform(&Mutation::Replace { ino, with: with.clone(), lost, time })
     }
 
     /// Shares as many whole blocks as `len` bytes hold (the last may be cut by the source's end if the target
     /// ends there too); tells how many bytes that are, 0 if none can be.
-    fn share(&mut self, from: (Ino, u64), to: (Ino, u64), len: u64, time: Timestamp) -> Result<u64, Stop> {
+    fn share(
+        &mut self,
+        writer: Writer,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        time: Timestamp,
+    ) -> Result<u64, Stop> {
         let block_size = self.block_size();
         let source = &self.file(from.0)?.row;
         let (source_size, inline) = (source.size, source.inline.is_some());
@@ -204,7 +221,7 @@ impl State {
         self.may_grow(bytes, 0)?;
         let size = target_size.max(to.1 + bytes);
         let (from, to) = ((from.0, from.1 / block_size), (to.0, to.1 / block_size));
-        let lost = self.lost(to.0, true)?;
+        let lost = self.lost(to.0, writer)?;
         self.perform(&Mutation::Share { from, to, count, size, lost, time })?;
         Ok(bytes)
     }

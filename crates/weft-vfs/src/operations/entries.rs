@@ -24,6 +24,13 @@ const SET_GROUP_ID: u32 = libc::S_ISGID;
 /// A symbolic link as POSIX symlink() makes it.
 pub(crate) const SYMLINK: MakeNode = MakeNode { kind: Kind::Symlink, permissions: 0o777, umask: 0, rdev: 0 };
 
+/// Whether a rename changes anything.
+#[derive(PartialEq, Eq)]
+enum Renaming {
+    Moves,
+    Nothing,
+}
+
 /// Whether a symbolic link can have `target`: `NotFound` if it is empty, `NameTooLong` past 4095 bytes.
 pub(crate) fn check_target(target: &[u8]) -> Result<()> {
     match target.len() {
@@ -143,6 +150,26 @@ impl Vfs {
     }
 }
 
+impl Vfs {
+    /// The same, and leaves a whiteout at the old name (Linux `RENAME_WHITEOUT`): a character device 0/0, by which overlayfs says that a name is
+    /// gone. All of it happens at once. `mode` is not `Exchange` (`Invalid`); `QuotaExceeded`.
+    pub fn rename_leaving_whiteout(
+        &self,
+        caller: Caller,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let from = (from.0, Name::new(from.1)?);
+        let to = (to.0, Name::new(to.1)?);
+        if mode == RenameMode::Exchange {
+            return Err(ErrorKind::Invalid.into());
+        }
+        let time = self.now();
+        self.change(|state| state.rename_leaving_whiteout(caller, (from.0, &from.1), (to.0, &to.1), mode, time))
+    }
+}
+
 impl State {
     /// As [`Vfs::link`].
     pub(crate) fn link(&mut self, ino: Ino, parent: Ino, name: &Name, time: Timestamp) -> Result<Attributes, Stop> {
@@ -192,6 +219,52 @@ impl State {
         mode: RenameMode,
         time: Timestamp,
     ) -> Result<(), Stop> {
+        if self.permit_rename(from, to, mode)? == Renaming::Nothing {
+            return Ok(());
+        }
+        let exchange = mode == RenameMode::Exchange;
+        let cookie = Cookie(self.next_id());
+        let (from, to) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
+        self.perform(&Mutation::Rename { from, to, exchange, cookie, time })
+    }
+
+    /// As [`Vfs::rename_leaving_whiteout`].
+    fn rename_leaving_whiteout(
+        &mut self,
+        caller: Caller,
+        from: (Ino, &Name),
+        to: (Ino, &Name),
+        mode: RenameMode,
+        time: Timestamp,
+    ) -> Result<(), Stop> {
+        self.room(3 * ROW_BYTES)?;
+        self.may_grow(0, 1)?;
+        if self.permit_rename(from, to, mode)? == Renaming::Nothing {
+            return Ok(());
+        }
+        let directory = &self.directory(from.0)?.row;
+        let inherit_group = directory.permissions & SET_GROUP_ID != 0;
+        let gid = if inherit_group { directory.gid } else { caller.gid };
+        let cookie = Cookie(self.next_id());
+        let inode = NewInode {
+            // Above the cookie: neither is used again.
+            ino: Ino(cookie.0 + 1),
+            kind: Kind::CharDevice,
+            permissions: 0,
+            uid: caller.uid,
+            gid,
+            rdev: 0,
+            target: None,
+            access_acl: None,
+            default_acl: None,
+            time,
+        };
+        let (from, to) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
+        self.perform(&Mutation::Whiteout { from, to, cookie, inode, time })
+    }
+
+    /// Whether a name may be moved, and whether anything is to be done.
+    fn permit_rename(&mut self, from: (Ino, &Name), to: (Ino, &Name), mode: RenameMode) -> Result<Renaming, Stop> {
         let moved = self.existing(from.0, from.1.as_bytes())?;
         self.linked_directory(to.0)?;
         let target = self.entry(to.0, to.1.as_bytes())?;
@@ -200,7 +273,7 @@ impl State {
             (RenameMode::NoReplace, Some(_)) => return Err(ErrorKind::Exists.into()),
             (RenameMode::Exchange, None) => return Err(ErrorKind::NotFound.into()),
             // Two names of one inode: nothing happens (POSIX rename()).
-            (_, Some(target)) if target.ino == moved.ino => return Ok(()),
+            (_, Some(target)) if target.ino == moved.ino => return Ok(Renaming::Nothing),
             _ => {}
         }
         self.not_below(moved, to.0)?;
@@ -209,9 +282,7 @@ impl State {
             Some(target) => self.replaceable(moved, target)?,
             None => {}
         }
-        let cookie = Cookie(self.next_id());
-        let (from, to) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
-        self.perform(&Mutation::Rename { from, to, exchange, cookie, time })
+        Ok(Renaming::Moves)
     }
 
     /// As [`Vfs::make`], [`Vfs::make_unnamed`] without a name, [`Vfs::make_symlink`] with a target.

@@ -176,6 +176,19 @@ impl Vfs {
         Ok(())
     }
 
+    /// Deletes what has no name and was held to the end: nobody comes back for it. What is kept of links stays.
+    fn delete_held(&self) {
+        let mut orphans: Vec<_> = self.state.lock().orphans.iter().copied().collect();
+        orphans.sort_unstable();
+        for ino in orphans {
+            // What cannot be read goes at the next mount, if it is to.
+            if self.marked_memo(ino).is_ok_and(|memo| memo.is_none()) {
+                self.state.lock().holds.remove(&ino);
+                self.release(ino, 0);
+            }
+        }
+    }
+
     /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then keeps
     /// what it has in memory, and closing may be tried again.
     pub fn close(&self) -> Result<()> {
@@ -187,6 +200,7 @@ impl Vfs {
                 let _ = self.commit();
             }
             self.views.end(self);
+            self.delete_held();
             let target = {
                 let state = self.state.lock();
                 state.counters.op

@@ -2,6 +2,7 @@
 
 use super::Vfs;
 use crate::attributes::Statfs;
+use crate::commit::SPACE_RESERVED;
 use crate::error::Result;
 use crate::read_ahead::ReadAhead;
 use crate::stats::Stats;
@@ -33,16 +34,21 @@ impl Vfs {
         let mut state = self.state.lock();
         state.space_free = space.bytes_free;
         let free = space.bytes_free.saturating_sub(state.dirty_bytes);
+        let available = free.saturating_sub(SPACE_RESERVED);
         let used = state.counters.bytes_used;
-        let (total, free) = match state.volume.bytes_max {
-            Some(max) => (max, free.min(max.saturating_sub(used))),
-            None => (space.bytes_total, free),
+        let (total, free, available) = match state.volume.bytes_max {
+            Some(max) => {
+                let left = max.saturating_sub(used);
+                (max, free.min(left), available.min(left))
+            }
+            None => (space.bytes_total, free, available),
         };
         let inodes_total = state.volume.inodes_max.unwrap_or(INODES_MAX);
         Ok(Statfs {
             block_size: self.block_size,
             bytes_total: total,
             bytes_free: free,
+            bytes_available: available,
             inodes_total,
             inodes_free: inodes_total.saturating_sub(state.counters.inodes_used),
         })

@@ -1,7 +1,9 @@
 //! Privileges and access control lists (acl(5), linux/posix_acl_xattr.h).
 
 use crate::{DIRECTORY, FILE, Volume, kind};
-use weft_vfs::{AllocateMode, Caller, ErrorKind, Holds, Ino, Kind, MakeNode, Privileges, SetAttributes, SetXattr, Vfs};
+use weft_vfs::{
+    AllocateMode, Caller, ErrorKind, Holds, Ino, Kind, MakeNode, Privileges, SetAttributes, SetXattr, Vfs, Writer,
+};
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
@@ -33,7 +35,7 @@ fn changing_content_without_privilege_takes_set_user_id_away() {
     let changes: [Change; 5] = [
         |vfs, ino, _| assert_eq!(vfs.write(ino, 0, b"x", true).expect("written"), Privileges::Dropped),
         |vfs, ino, _| {
-            let changes = SetAttributes { size: Some(3), kill_privileges: true, ..SetAttributes::default() };
+            let changes = SetAttributes { size: Some(3), writer: Writer::Member, ..SetAttributes::default() };
             vfs.set_attributes(ino, changes).expect("set");
         },
         |vfs, ino, _| vfs.allocate(ino, 0, 5, AllocateMode::PunchHole).expect("punched"),
@@ -62,6 +64,39 @@ fn a_write_with_privilege_keeps_set_user_id() {
     volume.chmod(ino, 0o6755);
     assert_eq!(volume.vfs.write(ino, 0, b"x", false).expect("written"), Privileges::Kept);
     assert_eq!(volume.attributes(ino).permissions, 0o6755);
+}
+
+type ChangeAs = fn(&Vfs, Writer, Ino, Ino);
+
+#[test]
+fn set_group_id_without_execution_goes_when_a_stranger_to_the_group_writes() {
+    let changes: [ChangeAs; 7] = [
+        |vfs, writer, ino, _| _ = vfs.write(ino, 0, b"x", writer).expect("written"),
+        |vfs, writer, ino, _| {
+            let changes = SetAttributes { size: Some(3), writer, ..SetAttributes::default() };
+            vfs.set_attributes(ino, changes).expect("set");
+        },
+        |vfs, writer, ino, _| vfs.allocate_as(writer, ino, (0, 5), AllocateMode::PunchHole).expect("punched"),
+        |vfs, writer, ino, _| vfs.allocate_as(writer, ino, (0, 1), AllocateMode::KeepSize).expect("allocated"),
+        |vfs, writer, ino, _| vfs.allocate_as(writer, ino, (0, 1), AllocateMode::Extend).expect("allocated"),
+        |vfs, writer, ino, other| _ = vfs.copy_range_as(writer, (other, 0), (ino, 0), 8192).expect("copied"),
+        |vfs, writer, ino, other| _ = vfs.copy_range_as(writer, (other, 0), (ino, 1), 100).expect("copied"),
+    ];
+    for change in changes {
+        for (before, member, stranger) in [(0o6777, 0o777, 0o777), (0o2666, 0o2666, 0o666), (0o6745, 0o2745, 0o745)] {
+            for (writer, after) in
+                [(Writer::Privileged, before), (Writer::Member, member), (Writer::Stranger, stranger)]
+            {
+                let volume = Volume::new();
+                let (ino, other) = (volume.file("file"), volume.file("other"));
+                volume.write(other, 0, &[1; 8192]);
+                volume.write(ino, 0, &[2; 100]);
+                volume.chmod(ino, before);
+                change(&volume.vfs, writer, ino, other);
+                assert_eq!(volume.attributes(ino).permissions, after, "from {before:o} by {writer:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Names: unlinking while held, orphans, renaming, linking, hostile names.
 
 use crate::{DIRECTORY, FILE, Volume, kind};
+use weft_store::Store;
 use weft_vfs::{Caller, ErrorKind, Holds, Ino, Kind, MakeNode, RenameMode};
 
 const HOLDING: Caller = Caller { holds: Holds::Counted, ..Caller::ROOT };
@@ -187,4 +188,54 @@ fn inode_numbers_are_never_used_twice() {
     volume.remount();
     let second = volume.file("a");
     assert!(second > first);
+}
+
+#[test]
+fn files_that_are_held_without_a_name_when_the_volume_is_closed_go_with_the_last_commit() {
+    let mut volume = Volume::new();
+    let ino = volume.vfs.make(HOLDING, Ino::ROOT, b"file", FILE).expect("made").ino;
+    volume.vfs.make_unnamed(Caller::ROOT, Ino::ROOT, FILE).expect("made");
+    volume.write(ino, 0, &[1; 10_000]);
+    volume.vfs.commit().expect("committed");
+    volume.vfs.unlink(Ino::ROOT, b"file").expect("unlinked");
+    volume.vfs.commit().expect("committed");
+    assert_eq!(volume.store.orphans().expect("told").len(), 2);
+    volume.vfs.close().expect("closed");
+    assert_eq!(volume.store.orphans().expect("told"), []);
+    assert_eq!(volume.store.block_count(), 0);
+    // What the kernel says of them later says nothing.
+    volume.vfs.release(ino, 1);
+    volume.reopen(crate::options());
+    assert_eq!(volume.vfs.stats().inodes_used, 1);
+}
+
+#[test]
+fn a_rename_that_leaves_a_whiteout_is_one_operation() {
+    let caller = Caller { uid: 5, gid: 6, holds: Holds::None };
+    for in_one_directory in [true, false] {
+        let mut volume = Volume::new();
+        let target = if in_one_directory { Ino::ROOT } else { volume.directory("directory") };
+        let (file, replaced) = (volume.file("file"), volume.make(target, "replaced", FILE));
+        let before = volume.vfs.progress().0;
+        let rename =
+            |to: &[u8], mode| volume.vfs.rename_leaving_whiteout(caller, (Ino::ROOT, b"file"), (target, to), mode);
+        assert_eq!(kind(rename(b"replaced", RenameMode::NoReplace)), ErrorKind::Exists);
+        assert_eq!(kind(rename(b"replaced", RenameMode::Exchange)), ErrorKind::Invalid);
+        rename(b"replaced", RenameMode::Replace).expect("renamed");
+        assert_eq!(volume.vfs.progress().0, before.next());
+        for _ in 0..2 {
+            let whiteout = volume.find(Ino::ROOT, "file").expect("there");
+            assert_eq!((whiteout.kind, whiteout.permissions, whiteout.rdev), (Kind::CharDevice, 0, 0));
+            assert_eq!((whiteout.uid, whiteout.gid, whiteout.nlink), (5, 6, 1));
+            assert_eq!(volume.find(target, "replaced").expect("there").ino, file);
+            assert_eq!(kind(volume.vfs.attributes(replaced)), ErrorKind::Stale);
+            let entries = volume.vfs.read_directory(Ino::ROOT, weft_vfs::Cookie(0), 10).expect("listed");
+            assert_eq!(entries.len(), 2);
+            assert_ne!(entries[0].cookie, entries[1].cookie);
+            volume.remount();
+        }
+        // Neither the number of the whiteout nor its place is given again.
+        let whiteout = volume.find(Ino::ROOT, "file").expect("there").ino;
+        assert!(volume.file("another") > whiteout);
+    }
 }
