@@ -48,9 +48,17 @@ pub enum Command {
     /// Write a volume anew with the other home for its blocks
     Convert(Convert),
     /// Copy a directory into a volume that is not mounted
+    ///
+    /// What cannot be read is named on standard error and counted, and the rest is copied. Files have their names in the volume only when they are whole. After
+    /// an interruption the same command goes on: files that are there with the same size, time of change and bytes stay. Exit code 0: all was copied. 1: what was
+    /// named was not, or not as it was. 2: it could not be done, or ended early. 130 or 143: a signal ended it; the second one ends it at once.
     #[command(after_long_help = examples::IMPORT)]
     Import(Import),
     /// Copy from a volume that is not mounted into a new directory
+    ///
+    /// What cannot be copied is named on standard error and counted, and the rest is copied. Files have their names only when they are whole and on the disk;
+    /// nothing that is there is replaced. Exit code 0: all was copied. 1: what was named was not, or not as it was. 2: it could not be done, or ended early,
+    /// as on a full disk. 130 or 143: a signal ended it; the second one ends it at once.
     #[command(after_long_help = examples::EXPORT)]
     Export(Export),
     /// Print the digests of files and directories, or verify a list of them
@@ -712,7 +720,7 @@ pub struct Import {
     /// The volume, and after a colon the directory in it
     #[arg(value_name = "VOLUME[:PATH]")]
     pub target: String,
-    /// Replace files that are there
+    /// Replace files that are there and are something else
     #[arg(long)]
     pub overwrite: bool,
     /// A summary as JSON
@@ -725,8 +733,12 @@ pub struct Export {
     /// The volume, and after a colon the directory in it
     #[arg(value_name = "VOLUME[:PATH]")]
     pub source: String,
-    /// The directory to copy to
+    /// The directory to copy to: nothing, or an empty directory, may be there
     pub directory: PathBuf,
+    /// Go on with an export to this directory that did not finish: files that are there with the same size, time of change and bytes stay; whatever else
+    /// is in the way is named, and stays, too
+    #[arg(long = "continue")]
+    pub go_on: bool,
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,
