@@ -46,6 +46,9 @@ pub enum Command {
     /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are, or it could not be read.
     Scrub(Scrub),
     /// Write a volume anew with the other home for its blocks
+    ///
+    /// Every block is verified on the way. The new volume is called NEW.unfinished until it is whole and on the disk; a signal that ends the conversion removes
+    /// it. Exit code 0: done. 1: the volume is damaged, what is damaged was told, and no new one was made. 2: it could not be done. 130 or 143: a signal ended it.
     Convert(Convert),
     /// Copy a directory into a volume that is not mounted
     ///
@@ -665,6 +668,7 @@ pub struct Served {
 }
 
 #[derive(Args)]
+#[command(mut_arg("nfs", |nfs| nfs.required(true)))]
 pub struct Serve {
     /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,
@@ -756,6 +760,9 @@ pub struct Convert {
     /// Tables that the blocks of a volume in PostgreSQL are to lie in: single, per-file, or hybrid[=SIZE]
     #[arg(long, value_parser = layout, value_name = "LAYOUT", conflicts_with_all = ["new", "blocks"])]
     pub layout: Option<Layout>,
+    /// A summary as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -41,7 +41,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Convert(arguments) => convert::run(&arguments),
+        Command::Convert(arguments) => Ok(convert::run(&arguments)),
         Command::Import(arguments) => Ok(import::run(&arguments)),
         Command::Export(arguments) => Ok(export::run(&arguments)),
         Command::Digest(arguments) => digest::run(&arguments),

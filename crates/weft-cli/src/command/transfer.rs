@@ -6,7 +6,7 @@ mod outcome;
 mod same;
 
 pub use directory::{Directory, proc_path, rename_to_new, sync_parent};
-use interrupt::Interrupt;
+pub use interrupt::Interrupt;
 pub use outcome::{Interrupted, Transfer, What, Words};
 pub use same::is_same;
 

@@ -45,8 +45,8 @@ fn a_volume_that_is_not_there_is_refused() {
     for command in [&["info", "v"][..], &["check", "v"]] {
         fails(&place, command, &["there is no volume at v"]);
     }
-    fails(&place, &["convert", "v", "w", "--blocks", "database"], &["there is no volume at v"]);
-    for command in [&["import", "m", "v"][..], &["export", "v", "e"]] {
+    let convert = &["convert", "v", "w", "--blocks", "database"][..];
+    for command in [&["import", "m", "v"][..], &["export", "v", "e"], convert] {
         cannot(&place, command, &["there is no volume at v"]);
     }
 }
@@ -151,7 +151,7 @@ fn a_volume_is_made_only_where_nothing_is() {
     place.weft(&["init", "v"]).well();
     fails(&place, &["init", "v"], &["v already exists"]);
     let before = all_below(&place.path("full"));
-    place.weft(&["convert", "v", "full", "--blocks", "segments"]).failed(&["full already exists"]);
+    place.weft(&["convert", "v", "full", "--blocks", "segments"]).could_not(&["full already exists"]);
     assert!(all_below(&place.path("full")) == before);
 }
 
