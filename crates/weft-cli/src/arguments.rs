@@ -46,11 +46,22 @@ pub enum Command {
     /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are, or it could not be read.
     Scrub(Scrub),
     /// Write a volume anew with the other home for its blocks
+    ///
+    /// Every block is verified on the way. The new volume is called NEW.unfinished until it is whole and on the disk; a signal that ends the conversion removes
+    /// it. Exit code 0: done. 1: the volume is damaged, what is damaged was told, and no new one was made. 2: it could not be done. 130 or 143: a signal ended it.
     Convert(Convert),
     /// Copy a directory into a volume that is not mounted
+    ///
+    /// What cannot be read is named on standard error and counted, and the rest is copied. Files have their names in the volume only when they are whole. After
+    /// an interruption the same command goes on: files that are there with the same size, time of change and bytes stay. Exit code 0: all was copied. 1: what was
+    /// named was not, or not as it was. 2: it could not be done, or ended early. 130 or 143: a signal ended it; the second one ends it at once.
     #[command(after_long_help = examples::IMPORT)]
     Import(Import),
     /// Copy from a volume that is not mounted into a new directory
+    ///
+    /// What cannot be copied is named on standard error and counted, and the rest is copied. Files have their names only when they are whole and on the disk;
+    /// nothing that is there is replaced. Exit code 0: all was copied. 1: what was named was not, or not as it was. 2: it could not be done, or ended early,
+    /// as on a full disk. 130 or 143: a signal ended it; the second one ends it at once.
     #[command(after_long_help = examples::EXPORT)]
     Export(Export),
     /// Print the digests of files and directories, or verify a list of them
@@ -657,6 +668,7 @@ pub struct Served {
 }
 
 #[derive(Args)]
+#[command(mut_arg("nfs", |nfs| nfs.required(true)))]
 pub struct Serve {
     /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,
@@ -712,7 +724,7 @@ pub struct Import {
     /// The volume, and after a colon the directory in it
     #[arg(value_name = "VOLUME[:PATH]")]
     pub target: String,
-    /// Replace files that are there
+    /// Replace files that are there and are something else
     #[arg(long)]
     pub overwrite: bool,
     /// A summary as JSON
@@ -725,8 +737,12 @@ pub struct Export {
     /// The volume, and after a colon the directory in it
     #[arg(value_name = "VOLUME[:PATH]")]
     pub source: String,
-    /// The directory to copy to
+    /// The directory to copy to: nothing, or an empty directory, may be there
     pub directory: PathBuf,
+    /// Go on with an export to this directory that did not finish: files that are there with the same size, time of change and bytes stay; whatever else
+    /// is in the way is named, and stays, too
+    #[arg(long = "continue")]
+    pub go_on: bool,
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,
@@ -744,6 +760,9 @@ pub struct Convert {
     /// Tables that the blocks of a volume in PostgreSQL are to lie in: single, per-file, or hybrid[=SIZE]
     #[arg(long, value_parser = layout, value_name = "LAYOUT", conflicts_with_all = ["new", "blocks"])]
     pub layout: Option<Layout>,
+    /// A summary as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

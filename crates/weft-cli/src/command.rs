@@ -41,9 +41,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Convert(arguments) => convert::run(&arguments),
-        Command::Import(arguments) => import::run(&arguments),
-        Command::Export(arguments) => export::run(&arguments),
+        Command::Convert(arguments) => Ok(convert::run(&arguments)),
+        Command::Import(arguments) => Ok(import::run(&arguments)),
+        Command::Export(arguments) => Ok(export::run(&arguments)),
         Command::Digest(arguments) => digest::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Prove(arguments) => prove::prove(&arguments),
@@ -121,10 +121,19 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// An error and its causes on one line; many an error names its cause itself.
+/// An error and its causes on one line, and what to do.
 pub fn one_line(error: &anyhow::Error) -> String {
+    let is_damage = error
+        .chain()
+        .find_map(|error| error.downcast_ref::<weft_store::Error>())
+        .is_some_and(|error| error.kind() == weft_store::ErrorKind::Corrupt);
+    let advice = if is_damage { "; 'weft check VOLUME' tells what is damaged" } else { "" };
+    causes(error) + advice
+}
+
+/// An error and its causes on one line; many an error names its cause itself.
+fn causes(error: &anyhow::Error) -> String {
     let mut line = String::new();
-    let mut is_damage = false;
     for error in error.chain() {
         let cause = error.to_string();
         if line.is_empty() {
@@ -133,13 +142,11 @@ pub fn one_line(error: &anyhow::Error) -> String {
             line = format!("{line}: {cause}");
         }
         // It tells all of its causes, in its own words.
-        if let Some(error) = error.downcast_ref::<weft_store::Error>() {
-            is_damage = error.kind() == weft_store::ErrorKind::Corrupt;
+        if error.is::<weft_store::Error>() {
             break;
         }
     }
-    let advice = if is_damage { "; 'weft check VOLUME' tells what is damaged" } else { "" };
-    line.replace('\n', " ") + advice
+    line.replace('\n', " ")
 }
 
 /// So much damage, in words.

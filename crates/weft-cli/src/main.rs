@@ -7,6 +7,7 @@ mod helper;
 mod input;
 mod opened;
 mod serving;
+mod shown;
 mod size;
 mod watched;
 

@@ -1,42 +1,197 @@
 //! `weft convert`.
+//!
+//! A volume in files is written under a name of its own and gets the one that was asked for when it is whole.
 
-use super::transfer::steps;
-use super::usage;
+use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
+use super::{damages, usage};
 use crate::arguments::Convert;
-use anyhow::{Context, Result};
+use crate::shown;
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft_store::{Location, postgres, sqlite};
+use std::sync::Arc;
+use weft_store::{BlockHome, ErrorKind, Finding, Location, postgres, sqlite};
+
+/// How often to try to remove what another thread may just be adding to.
+const TRIES: usize = 1000;
 
 /// Writes a volume in files anew with the other home for its blocks; changes the tables of one in PostgreSQL.
-pub fn run(arguments: &Convert) -> Result<ExitCode> {
+pub fn run(arguments: &Convert) -> ExitCode {
+    exit_code(convert(arguments))
+}
+
+fn convert(arguments: &Convert) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
-    let failed = || format!("cannot convert volume {location}");
     match (&location, &arguments.new, arguments.blocks, arguments.layout) {
         (Location::Postgres(address), None, None, Some(layout)) => {
             let bar = steps();
+            let failed = || format!("cannot convert volume {location}");
             postgres::convert(address, layout.0, &mut |progress| bar.show(progress)).with_context(failed)?;
             drop(bar);
-            println!("converted {address}");
+            match arguments.json {
+                true => println!("{}", summary(&location, None, 0, &[])),
+                false => println!("converted {address}"),
+            }
+            Ok(ExitCode::SUCCESS)
         }
         (Location::Files(volume), Some(new), Some(blocks), None) => {
             if let Location::Postgres(_) = Location::parse(new)? {
                 return usage("from files to PostgreSQL a volume goes by 'weft export' and 'weft import'".into());
             }
-            let bar = steps();
-            sqlite::convert(volume, new, blocks.into(), &mut |progress| bar.show(progress)).with_context(failed)?;
-            drop(bar);
-            println!("made {new}; {volume} is as it was", new = new.display(), volume = volume.display());
+            write_anew(&location, volume, new, blocks.into(), arguments.json)
         }
-        (Location::Postgres(_), ..) => {
-            return usage(
-                "a volume in PostgreSQL is converted in place with --layout; to files it goes by 'weft export' and 'weft import'".into(),
-            );
-        }
+        (Location::Postgres(_), ..) => usage(
+            "a volume in PostgreSQL is converted in place with --layout; to files it goes by 'weft export' and 'weft import'".into(),
+        ),
         (Location::Files(_), ..) => {
-            return usage(
-                "only a volume in PostgreSQL has a --layout; say which volume to make, and its --blocks".into(),
-            );
+            usage("only a volume in PostgreSQL has a --layout; say which volume to make, and its --blocks".into())
         }
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, json: bool) -> Result<ExitCode> {
+    sqlite::Layout::find(volume).with_context(|| format!("cannot convert volume {location}"))?;
+    if new.symlink_metadata().is_ok() {
+        bail!("{} already exists; name a volume that does not", new.display());
+    }
+    let unfinished = Arc::new(Unfinished::of(new)?);
+    let (own, about) = (unfinished.clone(), format!("{location} is as it was, and {} was not made", new.display()));
+    Interrupt::take(move |signal| own.end(signal, &about))?;
+    let bar = steps();
+    let mut blocks = 0;
+    let converted = sqlite::convert(volume, &unfinished.path, home, &mut |progress| {
+        blocks = progress.total;
+        bar.show(progress);
+    });
+    drop(bar);
+    let named = converted.map_err(anyhow::Error::from).and_then(|()| unfinished.finish(new));
+    let Err(error) = named else {
+        match json {
+            true => println!("{}", summary(location, Some(new), blocks, &[])),
+            false => println!("made {}; {location} is as it was", new.display()),
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    unfinished.remove();
+    let is_damage = error.downcast_ref::<weft_store::Error>().is_some_and(|error| error.kind() == ErrorKind::Corrupt);
+    let error = error.context(format!("cannot convert volume {location}"));
+    if !is_damage {
+        return Err(error);
+    }
+    tell_damage(location, &error, json)
+}
+
+/// Names what is damaged by path, which a conversion alone cannot tell.
+fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result<ExitCode> {
+    let bar = steps();
+    let findings = location.scrub(&mut |progress| bar.show(progress));
+    drop(bar);
+    weft_vfs::say(format_args!("{}", super::one_line(error)));
+    let findings = findings.unwrap_or_default();
+    if json {
+        let mut summary = summary(location, None, 0, &findings);
+        summary["complete"] = false.into();
+        println!("{summary}");
+    } else {
+        findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
+        println!("{location}: {} found; copy what is whole with 'weft export'", damages(findings.len().max(1)));
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn summary(location: &Location, new: Option<&Path>, blocks: u64, findings: &[Finding]) -> Value {
+    let one = |finding: &Finding| {
+        let path = finding.path.as_ref().map(|path| String::from_utf8_lossy(path));
+        json!({ "path": path, "what": finding.what })
+    };
+    json!({
+        "complete": true,
+        "volume": location.to_string(),
+        "new": new.map(|new| new.to_string_lossy()),
+        "blocks": blocks,
+        "damaged": findings.len(),
+        "findings": findings.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+/// A volume that is not whole yet.
+struct Unfinished {
+    path: PathBuf,
+    /// Whether it is removed by now, or has its name. Who removes or names it holds this.
+    is_over: Mutex<bool>,
+}
+
+impl Unfinished {
+    fn of(new: &Path) -> Result<Unfinished> {
+        let path = new.with_added_extension("unfinished");
+        if path.symlink_metadata().is_ok() {
+            bail!(
+                "{} exists: it is left from a conversion that was killed, or one is at work; remove it, then try again",
+                path.display()
+            );
+        }
+        Ok(Unfinished { path, is_over: Mutex::new(false) })
+    }
+
+    /// Gives it its name.
+    fn finish(&self, new: &Path) -> Result<()> {
+        let mut is_over = self.is_over.lock();
+        let failed = || format!("cannot finish {}", self.path.display());
+        sync(&self.path).with_context(failed)?;
+        match rename_to_new(CWD, &self.path, new) {
+            Err(Errno::EXIST) => bail!("{} exists by now; name a volume that does not", new.display()),
+            renamed => renamed.with_context(failed)?,
+        }
+        *is_over = true;
+        sync_parent(new).with_context(failed)
+    }
+
+    /// Removes it, if it has not got its name.
+    fn remove(&self) {
+        let mut is_over = self.is_over.lock();
+        if !*is_over {
+            self.clear();
+            *is_over = true;
+        }
+    }
+
+    /// The same for a signal, which then ends the process; unless it is over anyway.
+    fn end(&self, signal: i32, about: &str) {
+        let is_over = self.is_over.lock();
+        if !*is_over {
+            self.clear();
+            weft_vfs::say(format_args!("interrupted: {about}"));
+            std::process::exit(128 + signal);
+        }
+    }
+
+    fn clear(&self) {
+        let beside = ["", "-wal", "-shm", "-journal", "-intent"].map(|suffix| {
+            let mut path = OsString::from(&self.path);
+            path.push(suffix);
+            PathBuf::from(path)
+        });
+        // The thread that converts may make a file in between.
+        for _ in 0..TRIES {
+            for path in &beside {
+                let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+            }
+            if beside.iter().all(|path| path.symlink_metadata().is_err()) {
+                return;
+            }
+        }
+        weft_vfs::say(format_args!("cannot remove {}; remove it", self.path.display()));
+    }
+}
+
+/// Has the names in a volume on the disk; its bytes are.
+fn sync(volume: &Path) -> std::io::Result<()> {
+    std::fs::File::open(volume)?.sync_all()?;
+    let segments = volume.join("segments");
+    if segments.is_dir() { std::fs::File::open(segments)?.sync_all() } else { Ok(()) }
 }

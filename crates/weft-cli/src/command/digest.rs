@@ -174,8 +174,7 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
             if arguments.json {
                 values.push(json!({ "path": path.to_string_lossy(), "right": outcome == "OK", "why": why.trim() }));
             } else if outcome != "OK" || !arguments.quiet {
-                let mut text = line.path.clone();
-                text.extend(format!(": {outcome}{why}\n").into_bytes());
+                let text = verdict(&line.path, &format!(": {outcome}{why}\n"));
                 stdout().write_all(&text)?;
             }
         }
@@ -192,6 +191,13 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
         }
     }
     Ok(wrong + unreadable == 0)
+}
+
+/// A line about `path`, which is escaped as in lists, so that it is one line.
+fn verdict(path: &[u8], outcome: &str) -> Vec<u8> {
+    let escaped = list::escape(path);
+    let mark = if escaped == path { &b""[..] } else { b"\\" };
+    [mark, &escaped, outcome.as_bytes()].concat()
 }
 
 /// By what a directory lists the file at `path`.

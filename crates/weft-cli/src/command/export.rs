@@ -1,127 +1,176 @@
-//! `weft export`: copies from a volume to a new directory, straight from the file system without a mount.
+//! `weft export`: copies from a volume to a directory, straight from the file system without a mount.
+//!
+//! A file has its name only when it is whole and on the disk (`unfinished`, `finish`). What cannot be copied is named
+//! and counted, and the export goes on. It replaces nothing that is there.
 
-use super::transfer::{CHUNK_BYTES, Place, Progress, Sender, find, in_parallel, os};
+mod attributes;
+mod content;
+mod finish;
+mod unfinished;
+
+use super::transfer::{Directory, Place, Transfer, What, Words, exit_code, find, in_parallel, os, sync_parent};
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
-use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use attributes::set;
+use finish::Finish;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft_vfs::{Attributes, Caller, Cookie, ErrorKind, Ino, Kind, Vfs, Whence};
+use std::sync::Arc;
+use weft_vfs::{Attributes, Caller, Cookie, DirEntry, Ino, Kind, Vfs};
 
 /// Entries listed at once.
 const PAGE: usize = 1024;
 
+/// Directories from whose number on all of the file system is synced instead of each.
+const DIRECTORIES_MANY: usize = 64;
+
+const WORDS: Words = Words { done: "exported", again: "the same command with --continue goes on from there" };
+
+/// Why a name cannot be given.
+const IN_THE_WAY: &str = "not exported: something else of that name is there, and was left as it is";
+
 /// Copies from a volume.
-pub fn run(arguments: &Export) -> Result<ExitCode> {
+pub fn run(arguments: &Export) -> ExitCode {
+    exit_code(export(arguments))
+}
+
+fn export(arguments: &Export) -> Result<ExitCode> {
+    let transfer = Transfer::begin()?;
+    crate::serving::allow_connections();
+    ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an export needs it");
     let place = Place::open(&arguments.source, true)?;
     let from = find(&place.opened.vfs, &place.path)?;
-    let to = &arguments.directory;
-    make_empty(to)?;
-    let progress = Progress::new();
-    let export = Exporter { vfs: &place.opened.vfs, progress: &progress, lost: Mutex::default() };
-    let mut links = HashMap::new();
-    let mut directories = Vec::new();
+    ensure!(from.kind == Kind::Directory, "{} is not a directory", arguments.source);
+    let root = make_target(&arguments.directory, arguments.go_on)?;
+    let export = Exporter {
+        vfs: &place.opened.vfs,
+        transfer: &transfer,
+        finish: Finish::new(&transfer),
+        root,
+        go_on: arguments.go_on,
+    };
+    let mut found = Found::default();
     in_parallel(
-        |files| export.walk(from, to, files, &mut directories, &mut links),
-        |(path, attributes)| export.content(&path, &attributes),
+        |files| export.walk(from, files, &mut found),
+        |item: Item| {
+            export.content(&item);
+            Ok(())
+        },
     )?;
-    export.remove_lost(&links)?;
-    directories.iter().rev().try_for_each(|(path, attributes)| export.attributes(path, attributes))?;
-    place.close()?;
-    progress.finish("exported", arguments.json);
-    Ok(if progress.has_lost() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    export.finish.finish_all();
+    export.other_names(&found.names);
+    export.directories(&found.directories);
+    if let Err(error) = place.close() {
+        transfer.end_with(&error);
+    }
+    Ok(transfer.finish(&WORDS, arguments.json))
 }
 
-/// Makes directory `to`, or finds that it is there and empty.
-fn make_empty(to: &Path) -> Result<()> {
+/// Makes directory `to`, or finds that it is there and may be used.
+fn make_target(to: &Path, go_on: bool) -> Result<Directory> {
     match std::fs::create_dir(to) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            if !std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none()) {
-                bail!("{} already exists and is not an empty directory", to.display());
+            let is_empty = || std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
+            if !go_on && !is_empty() {
+                bail!(
+                    "{} already exists and is not an empty directory; --continue goes on with an export that did not finish",
+                    to.display()
+                );
             }
-            Ok(())
         }
-        made => made.with_context(|| format!("cannot make {}", to.display())),
+        made => made.with_context(|| format!("cannot make {}", to.display()))?,
     }
+    Directory::named(to)
 }
 
-type File = (PathBuf, Attributes);
+/// A file to be copied.
+struct Item {
+    directory: Arc<Directory>,
+    name: Vec<u8>,
+    attributes: Attributes,
+}
+
+/// One of the names of a file: a directory below the target, and the name there.
+#[derive(Clone)]
+struct First {
+    directory: PathBuf,
+    name: Vec<u8>,
+}
+
+/// Found on the way, and dealt with when all files are there.
+#[derive(Default)]
+struct Found {
+    /// Directories, by their paths below the target.
+    directories: Vec<(PathBuf, Attributes)>,
+    /// Inodes of several names, of which one was met.
+    met: HashSet<Ino>,
+    /// Their other names.
+    names: Vec<(First, Attributes)>,
+}
 
 struct Exporter<'a> {
     vfs: &'a Vfs,
-    progress: &'a Progress,
-    /// Damaged files of several names.
-    lost: Mutex<Vec<Ino>>,
+    transfer: &'a Transfer,
+    finish: Finish<'a>,
+    root: Directory,
+    /// Whether something of it may be there already.
+    go_on: bool,
 }
 
-/// The names that a file of several was exported by.
-type Links = HashMap<Ino, Vec<PathBuf>>;
+type Sender<'a> = super::transfer::Sender<'a, Item>;
 
 impl Exporter<'_> {
-    /// Damaged files go by all of their names.
-    fn remove_lost(&self, links: &Links) -> Result<()> {
-        for path in self.lost.lock().iter().filter_map(|ino| links.get(ino)).flatten() {
-            std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
-            self.progress.say(&format!("weft: {}: not exported, a name of that file", path.display()));
-        }
-        Ok(())
-    }
-
-    fn walk(
-        &self,
-        from: Attributes,
-        to: &Path,
-        files: &Sender<'_, File>,
-        directories: &mut Vec<File>,
-        links: &mut Links,
-    ) -> Result<()> {
-        let mut waiting = vec![(to.to_path_buf(), from.ino, from.computed.is_some())];
-        directories.push((to.to_path_buf(), from));
-        while let Some((directory, ino, is_view)) = waiting.pop() {
+    fn walk(&self, from: Attributes, files: &Sender<'_>, found: &mut Found) -> Result<()> {
+        let mut waiting = vec![(PathBuf::new(), from.ino, from.computed.is_some())];
+        found.directories.push((PathBuf::new(), from));
+        while let Some((relative, ino, is_view)) = waiting.pop() {
+            let directory = match self.root.below(&relative) {
+                Ok(directory) => Arc::new(directory),
+                Err(error) => {
+                    let path = self.root.path().join(&relative);
+                    self.transfer.fail_with(What::Directory, &path, "not exported", &error.into());
+                    continue;
+                }
+            };
+            if self.go_on {
+                self.remove_left(&directory, ino);
+            }
             let mut after = Cookie(0);
-            loop {
-                let listed = self.vfs.read_directory_attributes(Caller::ROOT, ino, after, PAGE);
-                let page = match listed {
-                    Err(error) if is_view && !is_of_store(&error) => {
-                        // What a view cannot show is not lost by that.
-                        self.progress.skip(&directory, &format!("the view shows nothing more: {error}"));
-                        break;
-                    }
-                    listed => listed.with_context(|| format!("cannot export {}", directory.display()))?,
-                };
-                let Some((last, _)) = page.last() else { break };
+            while self.transfer.goes_on()
+                && let Some(page) = self.page(&directory, ino, is_view, after)
+                && let Some((last, _)) = page.last()
+            {
                 after = last.cookie;
                 for (entry, attributes) in page {
-                    let path = directory.join(os(entry.name.as_bytes()));
-                    let attributes = match attributes {
-                        Some(attributes) => attributes,
-                        // A transformation link, which becomes the file that it looks like.
-                        None => match self.vfs.lookup(Caller::ROOT, ino, entry.name.as_bytes()) {
-                            Err(error) if is_view && !is_of_store(&error) => {
-                                self.progress.skip(&path, &format!("the view does not show it: {error}"));
-                                continue;
-                            }
-                            found => found.with_context(|| format!("cannot export {}", path.display()))?,
-                        },
-                    };
-                    let made = self.entry(&path, &attributes, links);
-                    if !made.with_context(|| format!("cannot export {}", path.display()))? {
-                        continue;
+                    if !self.transfer.goes_on() {
+                        return Ok(());
                     }
+                    let name = entry.name.as_bytes();
+                    let Some(attributes) = self.attributes(&directory, ino, is_view, &entry, attributes) else {
+                        continue;
+                    };
                     match attributes.kind {
                         Kind::Directory => {
-                            directories.push((path.clone(), attributes));
-                            waiting.push((path, attributes.ino, attributes.computed.is_some()));
+                            if self.directory(&directory, name) {
+                                let below = relative.join(os(name));
+                                found.directories.push((below.clone(), attributes));
+                                waiting.push((below, attributes.ino, attributes.computed.is_some()));
+                            }
                         }
-                        Kind::File => {
-                            if !files.send((path, attributes))? {
+                        _ if attributes.nlink > 1 && !found.met.insert(attributes.ino) => {
+                            let first = First { directory: relative.clone(), name: name.to_vec() };
+                            found.names.push((first, attributes));
+                        }
+                        Kind::File | Kind::Transformation => {
+                            let item = Item { directory: directory.clone(), name: name.to_vec(), attributes };
+                            if !files.send(item)? {
                                 return Ok(());
                             }
                         }
-                        _ => self.attributes(&path, &attributes)?,
+                        _ => self.special(&directory, name, &attributes),
                     }
                 }
             }
@@ -129,134 +178,229 @@ impl Exporter<'_> {
         Ok(())
     }
 
-    /// Makes one entry. False: it was one more name of something exported before.
-    fn entry(&self, path: &Path, attributes: &Attributes, links: &mut Links) -> Result<bool> {
-        if attributes.kind != Kind::Directory && attributes.nlink > 1 {
-            let names = links.entry(attributes.ino).or_default();
-            names.push(path.into());
-            if let [first, _, ..] = &names[..] {
-                std::fs::hard_link(first, path)?;
-                return Ok(false);
-            }
+    /// Removes what an export that was killed left in `directory`.
+    fn remove_left(&self, directory: &Directory, ino: Ino) {
+        let is_known = |name: &[u8]| self.vfs.named(ino, name).is_ok();
+        if let Err(error) = unfinished::remove_left(directory, is_known) {
+            let before = "cannot remove what an earlier export left there";
+            self.transfer.fail_with(What::Directory, directory.path(), before, &error.into());
         }
-        let special = |kind| rustix::fs::mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, u64::from(attributes.rdev));
-        match attributes.kind {
-            Kind::Directory => {
-                self.progress.directory();
-                std::fs::create_dir(path)?;
-            }
-            Kind::File | Kind::Transformation => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;
-            }
-            Kind::Symlink => {
-                let target = self.vfs.read_symlink(attributes.ino)?;
-                std::os::unix::fs::symlink(os(&target), path)?;
-            }
-            Kind::Fifo => special(FileType::Fifo)?,
-            Kind::Socket => special(FileType::Socket)?,
-            Kind::CharDevice => special(FileType::CharacterDevice)?,
-            Kind::BlockDevice => special(FileType::BlockDevice)?,
-        }
-        if !matches!(attributes.kind, Kind::File | Kind::Directory) {
-            self.progress.other();
-        }
-        Ok(true)
     }
 
-    /// Copies a file's content, its holes left out, then its attributes.
-    fn content(&self, path: &Path, attributes: &Attributes) -> Result<()> {
-        let copied = self.copy(path, attributes);
-        if let Err(error) = &copied
-            && attributes.computed.is_some()
-        {
-            // What a link cannot give is not lost by that.
-            self.progress.skip(path, &format!("the transformation link gives nothing: {error}"));
-            return Ok(std::fs::remove_file(path)?);
-        }
-        if let Err(error) = &copied
-            && error.downcast_ref::<weft_vfs::Error>().is_some_and(|error| error.kind() == ErrorKind::Corrupt)
-        {
-            // Whoever exports a damaged volume wants what is whole, and to know what is not.
-            self.progress.lose(path, &format!("not exported: {error}"));
-            if attributes.nlink > 1 {
-                self.lost.lock().push(attributes.ino);
-                return Ok(());
-            }
-            return Ok(std::fs::remove_file(path)?);
-        }
-        copied.with_context(|| format!("cannot export {}", path.display()))?;
-        self.attributes(path, attributes)?;
-        self.progress.file(attributes.size);
-        Ok(())
-    }
-
-    fn copy(&self, path: &Path, attributes: &Attributes) -> Result<()> {
-        let file = rustix::fs::openat(CWD, path, OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        let (ino, size) = (attributes.ino, attributes.size);
-        let mut at = 0;
-        while at < size {
-            at = match self.vfs.seek(ino, at, Whence::Data) {
-                Ok(data) => data,
-                Err(error) if error.kind() == ErrorKind::NoData => break,
-                Err(error) => return Err(error.into()),
+    /// The next entries of a directory of the volume. None if they cannot be told.
+    fn page(
+        &self,
+        directory: &Directory,
+        ino: Ino,
+        is_view: bool,
+        after: Cookie,
+    ) -> Option<Vec<(DirEntry, Option<Attributes>)>> {
+        let listed = self.vfs.read_directory_attributes(Caller::ROOT, ino, after, PAGE);
+        // If one inode is damaged, the others are not lost by that: each is looked up by itself.
+        let listed = listed.or_else(|_| {
+            let entries = self.vfs.read_directory(ino, after, PAGE)?;
+            Ok(entries.into_iter().map(|entry| (entry, None)).collect())
+        });
+        let failed = |error: weft_vfs::Error| {
+            let (what, before) = match is_view && !is_of_store(&error) {
+                true => (What::Link, "not exported: the view shows nothing more"),
+                false => (What::Directory, "not all was exported"),
             };
-            let end = self.vfs.seek(ino, at, Whence::Hole)?;
-            while at < end {
-                let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(CHUNK_BYTES);
-                let bytes = self.vfs.read(ino, at, wanted)?;
-                ensure!(!bytes.is_empty(), "it has become shorter");
-                for slice in bytes.slices() {
-                    write_all(&file, slice, at)?;
-                    at += slice.len() as u64;
-                }
-            }
-        }
-        Ok(rustix::fs::ftruncate(&file, size)?)
-    }
-
-    fn attributes(&self, path: &Path, attributes: &Attributes) -> Result<()> {
-        self.set(path, attributes).with_context(|| format!("cannot set the attributes of {}", path.display()))
-    }
-
-    fn set(&self, path: &Path, attributes: &Attributes) -> Result<()> {
-        let mut permissions = attributes.permissions;
-        let owner = (rustix::fs::Uid::from_raw(attributes.uid), rustix::fs::Gid::from_raw(attributes.gid));
-        match rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW) {
-            // Only root gives files away; an ordinary user gets what they may have, but not another's
-            // set-user-id program as their own.
-            Err(Errno::PERM) if !rustix::process::geteuid().is_root() => permissions &= 0o1777,
-            result => result?,
-        }
-        if attributes.kind != Kind::Symlink {
-            rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(permissions), AtFlags::empty())?;
-        }
-        for name in self.vfs.xattr_names(attributes.ino)? {
-            let value = self.vfs.xattr(attributes.ino, name.as_bytes())?;
-            if let Err(error) = rustix::fs::lsetxattr(path, name.as_bytes(), &value, XattrFlags::empty()) {
-                let name = String::from_utf8_lossy(name.as_bytes()).into_owned();
-                self.progress.skip(path, &format!("attribute {name} cannot be set there: {error}"));
-            }
-        }
-        let time = |time: weft_vfs::Timestamp| {
-            let (seconds, nanoseconds) = time.parts();
-            Timespec { tv_sec: seconds, tv_nsec: i64::from(nanoseconds) }
+            self.transfer.fail_with(what, directory.path(), before, &error.into());
         };
-        let times = Timestamps { last_access: time(attributes.atime), last_modification: time(attributes.mtime) };
-        Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+        listed.map_err(failed).ok()
+    }
+
+    /// Attributes of an entry; those of a transformation link are those of the file that it looks like.
+    fn attributes(
+        &self,
+        directory: &Directory,
+        ino: Ino,
+        is_view: bool,
+        entry: &DirEntry,
+        listed: Option<Attributes>,
+    ) -> Option<Attributes> {
+        if listed.is_some() {
+            return listed;
+        }
+        let failed = |error: weft_vfs::Error| {
+            let (what, before) = match is_view && !is_of_store(&error) {
+                true => (What::Link, "not exported: the view does not show it"),
+                false => (of_kind(entry.kind), "not exported"),
+            };
+            self.transfer.fail_with(what, &directory.path_of(entry.name.as_bytes()), before, &error.into());
+        };
+        self.vfs.lookup(Caller::ROOT, ino, entry.name.as_bytes()).map_err(failed).ok()
+    }
+
+    /// Makes directory `name`, closed to others until its attributes are set at the end. False if it cannot be had.
+    fn directory(&self, parent: &Directory, name: &[u8]) -> bool {
+        let made = match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+            Err(Errno::EXIST) if self.go_on => {
+                self.transfer.keep();
+                attributes::open_again(parent, name)
+            }
+            made => made.map(|()| self.transfer.progress.directory()),
+        };
+        match made {
+            Ok(()) => return true,
+            Err(Errno::EXIST | Errno::NOTDIR | Errno::LOOP) => {
+                self.transfer.fail(What::Directory, &parent.path_of(name), IN_THE_WAY);
+            }
+            Err(error) => {
+                let before = "not exported, with all that is in it";
+                self.transfer.fail_with(What::Directory, &parent.path_of(name), before, &error.into());
+            }
+        }
+        false
+    }
+
+    /// Makes what is no file and no directory.
+    fn special(&self, directory: &Directory, name: &[u8], attributes: &Attributes) {
+        let path = directory.path_of(name);
+        let what = of_kind(attributes.kind);
+        let failed = |error| self.transfer.fail_with(what, &path, "not exported", &error);
+        match self.make_special(directory, name, attributes) {
+            Ok(true) => self.transfer.progress.other(),
+            Ok(false) => self.transfer.keep(),
+            Err(error) if error.downcast_ref() == Some(&Errno::EXIST) => {
+                return self.transfer.fail(what, &path, IN_THE_WAY);
+            }
+            Err(error) => return failed(error),
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+            Ok(fd) => set(self, &fd, &path, attributes),
+            Err(error) => return failed(error.into()),
+        }
+        if attributes.nlink > 1 {
+            self.finish.name(attributes.ino, First { directory: directory.relative().into(), name: name.to_vec() });
+        }
+    }
+
+    /// False: the same was there already. `EXIST`: something else was.
+    fn make_special(&self, directory: &Directory, name: &[u8], attributes: &Attributes) -> Result<bool> {
+        let (kind, rdev) = match attributes.kind {
+            Kind::Fifo => (FileType::Fifo, 0),
+            Kind::Socket => (FileType::Socket, 0),
+            Kind::CharDevice => (FileType::CharacterDevice, attributes.rdev),
+            Kind::BlockDevice => (FileType::BlockDevice, attributes.rdev),
+            Kind::Symlink | Kind::File | Kind::Directory | Kind::Transformation => {
+                let target = self.vfs.read_symlink(attributes.ino)?;
+                return match rustix::fs::symlinkat(&target[..], directory, name) {
+                    Err(Errno::EXIST) if self.go_on => match rustix::fs::readlinkat(directory, name, Vec::new()) {
+                        Ok(there) if there.as_bytes() == target => Ok(false),
+                        _ => Err(Errno::EXIST.into()),
+                    },
+                    made => Ok(made.map(|()| true)?),
+                };
+            }
+        };
+        match rustix::fs::mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, u64::from(rdev)) {
+            Err(Errno::EXIST) if self.go_on => {
+                let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                let is_same = FileType::from_raw_mode(stat.st_mode) == kind && stat.st_rdev == u64::from(rdev);
+                if is_same { Ok(false) } else { Err(Errno::EXIST.into()) }
+            }
+            made => Ok(made.map(|()| true)?),
+        }
+    }
+
+    /// Gives files their other names.
+    fn other_names(&self, names: &[(First, Attributes)]) {
+        for (other, attributes) in names {
+            if !self.transfer.goes_on() {
+                return;
+            }
+            let path = self.root.path().join(&other.directory).join(os(&other.name));
+            let directory = match self.root.below(&other.directory) {
+                Ok(directory) => Arc::new(directory),
+                Err(error) => {
+                    self.transfer.fail_with(What::HardLink, &path, "not exported", &error.into());
+                    continue;
+                }
+            };
+            let Some(first) = self.finish.named(attributes.ino) else {
+                // The first name could not be had: perhaps this one can.
+                self.copy_again(directory, other, attributes);
+                continue;
+            };
+            match self.link(&first, &directory, &other.name) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => self.transfer.fail(What::HardLink, &path, IN_THE_WAY),
+                Err(error @ (Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::XDEV)) => {
+                    let why = format!("exported as a file of its own, as no hard link can be made there: {error}");
+                    self.transfer.fail(What::HardLink, &path, &why);
+                    self.copy_again(directory, other, attributes);
+                }
+                Err(error) => self.transfer.fail_with(What::HardLink, &path, "not exported", &error.into()),
+            }
+        }
+    }
+
+    fn copy_again(&self, directory: Arc<Directory>, name: &First, attributes: &Attributes) {
+        match attributes.kind {
+            Kind::File | Kind::Transformation => {
+                self.content(&Item { directory, name: name.name.clone(), attributes: *attributes });
+                self.finish.finish_all();
+            }
+            _ => self.special(&directory, &name.name, attributes),
+        }
+    }
+
+    /// `EXIST`: something else has the name.
+    fn link(&self, first: &First, directory: &Directory, name: &[u8]) -> Result<(), Errno> {
+        let from = self.root.below(&first.directory)?;
+        match rustix::fs::linkat(&from, &first.name[..], directory, name, AtFlags::empty()) {
+            Err(Errno::EXIST) if self.go_on => {
+                let stat =
+                    |directory: &Directory, name: &[u8]| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+                let (one, other) = (stat(&from, &first.name)?, stat(directory, name)?);
+                if (one.st_dev, one.st_ino) != (other.st_dev, other.st_ino) {
+                    return Err(Errno::EXIST);
+                }
+                self.transfer.keep();
+                Ok(())
+            }
+            linked => linked,
+        }
+    }
+
+    /// Sets the attributes of directories, the deepest first, since what is made in a directory moves its times; then
+    /// all names are on the disk.
+    fn directories(&self, directories: &[(PathBuf, Attributes)]) {
+        let many = directories.len() > DIRECTORIES_MANY;
+        for (relative, attributes) in directories.iter().rev() {
+            let path = self.root.path().join(relative);
+            let sync = |directory: &Directory| {
+                // What stays unfinished keeps what was set, so that it can be gone on with.
+                if self.transfer.goes_on() {
+                    set(self, directory, &path, attributes);
+                }
+                if many { Ok(()) } else { rustix::fs::fsync(directory) }
+            };
+            if let Err(error) = self.root.below(relative).and_then(|directory| sync(&directory)) {
+                self.transfer.fail_with(What::Directory, &path, "cannot finish the directory", &error.into());
+            }
+        }
+        let synced = if many { rustix::fs::syncfs(&self.root) } else { sync_parent(self.root.path()) };
+        if let Err(error) = synced {
+            self.transfer.fail_with(What::Directory, self.root.path(), "cannot sync it", &error.into());
+        }
+    }
+}
+
+fn of_kind(kind: Kind) -> What {
+    match kind {
+        Kind::File => What::File,
+        Kind::Directory => What::Directory,
+        Kind::Symlink => What::Symlink,
+        Kind::Transformation => What::Link,
+        Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => What::Special,
     }
 }
 
 /// Whether the volume failed, and not the view.
 fn is_of_store(error: &weft_vfs::Error) -> bool {
     std::error::Error::source(error).is_some()
-}
-
-fn write_all(file: &rustix::fd::OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<()> {
-    while !bytes.is_empty() {
-        let written = rustix::io::pwrite(file, bytes, at)?;
-        bytes = &bytes[written..];
-        at += written as u64;
-    }
-    Ok(())
 }

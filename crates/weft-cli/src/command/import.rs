@@ -1,238 +1,374 @@
 //! `weft import`: copies a directory into a volume, straight into the file system without a mount.
+//!
+//! A file has no name in the volume until it is whole (`content`), so that nothing cuts it short: no signal, no crash.
+//! What cannot be read is named and counted, and the import goes on.
 
-use super::transfer::{CHUNK_BYTES, Place, Progress, Sender, in_parallel};
+mod attributes;
+mod content;
+
+use super::transfer::{Directory, Place, Transfer, What, Words, exit_code, in_parallel, os};
 use crate::arguments::Import;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
-use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat};
-use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, SetAttributes, SetTime, SetXattr, Timestamp, Vfs};
+use std::sync::Arc;
+use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode, Vfs};
+
+const WORDS: Words = Words { done: "imported", again: "the same command goes on from there" };
+
+/// Why a name cannot be given.
+const IN_THE_WAY: &str =
+    "cannot import it: something else of that name is in the volume already; --overwrite replaces it";
+
+/// Why one cannot be given whatever is said.
+const DIRECTORY_IN_THE_WAY: &str = "cannot import it: in the volume a directory has that name";
 
 /// Copies a directory into a volume.
-pub fn run(arguments: &Import) -> Result<ExitCode> {
+pub fn run(arguments: &Import) -> ExitCode {
+    exit_code(import(arguments))
+}
+
+fn import(arguments: &Import) -> Result<ExitCode> {
+    let transfer = Transfer::begin()?;
+    crate::serving::allow_connections();
     if !arguments.directory.is_dir() {
         bail!("{} is not a directory", arguments.directory.display());
     }
+    ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
+    let root = Directory::named(&arguments.directory)?;
     let place = Place::open(&arguments.target, false)?;
-    let progress = Progress::new();
     let import = Importer {
         vfs: &place.opened.vfs,
-        progress: &progress,
+        transfer: &transfer,
+        root,
         overwrite: arguments.overwrite,
-        links: Mutex::default(),
+        named: Mutex::default(),
     };
-    let target = import.target(&place.path)?;
-    let mut directories = Vec::new();
-    let result = in_parallel(
-        |files| import.walk(&arguments.directory, target, files, &mut directories),
-        |(path, ino, stat)| import.content(&path, ino, &stat),
-    );
-    // Last, and the deepest first: what is made in a directory moves its times.
-    let finished = result
-        .and_then(|()| directories.iter().rev().try_for_each(|(path, ino, stat)| import.attributes(path, *ino, stat)));
-    let closed = place.close();
-    finished?;
-    closed?;
-    progress.finish("imported", arguments.json);
-    Ok(ExitCode::SUCCESS)
+    let imported = import.all(&place.path);
+    if let Err(error) = &imported {
+        transfer.end_with(error);
+    }
+    if let Err(error) = place.close() {
+        transfer.end_with(&error);
+    }
+    Ok(transfer.finish(&WORDS, arguments.json))
 }
 
-type File = (PathBuf, Ino, Stat);
+/// A file to be copied.
+struct Item {
+    directory: Arc<Directory>,
+    /// Its directory in the volume.
+    parent: Ino,
+    name: Vec<u8>,
+}
+
+/// A file with more than one name: its device and inode.
+type Key = (u64, u64);
+
+/// One of its names: a directory below the one that is imported, that one's copy, and the name there.
+struct Other {
+    key: Key,
+    directory: PathBuf,
+    parent: Ino,
+    name: Vec<u8>,
+    kind: Kind,
+}
+
+/// Found on the way, and dealt with when all files are there.
+#[derive(Default)]
+struct Found {
+    /// Directories, by their paths below the one that is imported.
+    directories: Vec<(PathBuf, Ino)>,
+    /// Files of several names, of which one was met.
+    met: HashSet<Key>,
+    /// Their other names.
+    names: Vec<Other>,
+}
 
 struct Importer<'a> {
     vfs: &'a Vfs,
-    progress: &'a Progress,
+    transfer: &'a Transfer,
+    root: Directory,
     overwrite: bool,
-    /// Files with more than one name, by device and inode.
-    links: Mutex<HashMap<(u64, u64), Ino>>,
+    /// Files with more than one name that are in the volume.
+    named: Mutex<HashMap<Key, Ino>>,
 }
 
+type Sender<'a> = super::transfer::Sender<'a, Item>;
+
 impl Importer<'_> {
+    fn all(&self, path: &[Vec<u8>]) -> Result<()> {
+        let target = self.target(path)?;
+        let mut found = Found::default();
+        in_parallel(
+            |files| self.walk(target, files, &mut found),
+            |item: Item| {
+                self.content(&item);
+                Ok(())
+            },
+        )?;
+        self.other_names(&found.names);
+        // Last, and the deepest first: what is made in a directory moves its times.
+        for (relative, ino) in found.directories.iter().rev() {
+            if !self.transfer.goes_on() {
+                break;
+            }
+            let path = self.root.path().join(relative);
+            let set = |directory: Directory| {
+                let stat = rustix::fs::fstat(&directory)?;
+                self.attributes(&directory, &path, *ino, &stat);
+                Ok(())
+            };
+            if let Err(error) = self.root.below(relative).and_then(set) {
+                let before = "cannot import its attributes";
+                self.transfer.fail_with(What::Attribute, &path, before, &error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// The directory `path` in the volume, made where it is not there.
     fn target(&self, path: &[Vec<u8>]) -> Result<Ino> {
         let mut at = Ino::ROOT;
         for name in path {
             let node = MakeNode { kind: Kind::Directory, permissions: 0o755, umask: 0, rdev: 0 };
-            at = self.directory(at, name, node).context("cannot make the directory in the volume")?.ino;
+            let made = self.directory(at, name, node).context("cannot make the directory in the volume")?;
+            at =
+                made.with_context(|| format!("{} is in the way and not a directory", String::from_utf8_lossy(name)))?;
         }
         Ok(at)
     }
 
-    /// The directory `name` in `parent`, made if it is not there.
-    fn directory(&self, parent: Ino, name: &[u8], node: MakeNode) -> Result<Attributes> {
+    /// The directory `name` in `parent`, made if it is not there. None: something else is.
+    fn directory(&self, parent: Ino, name: &[u8], node: MakeNode) -> Result<Option<Ino>> {
         match self.vfs.make(Caller::ROOT, parent, name, node) {
             Err(error) if error.kind() == ErrorKind::Exists => {
                 let there = self.vfs.lookup(Caller::ROOT, parent, name)?;
-                if there.kind != Kind::Directory {
-                    bail!("{} is in the way and not a directory", String::from_utf8_lossy(name));
-                }
-                Ok(there)
+                Ok((there.kind == Kind::Directory).then_some(there.ino))
             }
-            made => Ok(made?),
+            made => {
+                let made = made?;
+                self.transfer.progress.directory();
+                Ok(Some(made.ino))
+            }
         }
     }
 
-    fn walk(&self, from: &Path, to: Ino, files: &Sender<'_, File>, directories: &mut Vec<File>) -> Result<()> {
-        let mut waiting = vec![(from.to_path_buf(), to)];
-        let stat = rustix::fs::lstat(from).with_context(|| format!("cannot look at {}", from.display()))?;
-        if to != Ino::ROOT {
-            directories.push((from.to_path_buf(), to, stat));
+    fn walk(&self, target: Ino, files: &Sender<'_>, found: &mut Found) -> Result<()> {
+        let mut waiting = vec![(PathBuf::new(), target)];
+        if target != Ino::ROOT {
+            found.directories.push((PathBuf::new(), target));
         }
-        while let Some((directory, ino)) = waiting.pop() {
-            let entries = std::fs::read_dir(&directory);
-            for entry in entries.with_context(|| format!("cannot list {}", directory.display()))? {
-                let path = entry.with_context(|| format!("cannot list {}", directory.display()))?.path();
-                let made = self.entry(&path, ino).with_context(|| format!("cannot import {}", path.display()))?;
-                let Some((ino, stat)) = made else { continue };
-                match FileType::from_raw_mode(stat.st_mode) {
-                    FileType::Directory => {
-                        directories.push((path.clone(), ino, stat));
-                        waiting.push((path, ino));
+        while let Some((relative, parent)) = waiting.pop() {
+            let listed = self.root.below(&relative).and_then(|directory| Ok((directory.names()?, directory)));
+            let (names, directory) = match listed {
+                Ok((names, directory)) => (names, Arc::new(directory)),
+                Err(error) => {
+                    let path = self.root.path().join(&relative);
+                    self.transfer.fail_with(What::Directory, &path, "cannot import it", &error.into());
+                    continue;
+                }
+            };
+            for name in names {
+                if !self.transfer.goes_on() {
+                    return Ok(());
+                }
+                let stat = match rustix::fs::statat(&*directory, &name[..], AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => stat,
+                    Err(error) => {
+                        let path = directory.path_of(&name);
+                        self.transfer.fail_with(What::File, &path, "cannot import it", &error.into());
+                        continue;
                     }
-                    FileType::RegularFile => {
-                        if !files.send((path, ino, stat))? {
+                };
+                let Some(kind) = Kind::from_mode(stat.st_mode) else {
+                    self.transfer.fail(What::Special, &directory.path_of(&name), "cannot import it: an unknown kind");
+                    continue;
+                };
+                let key = (stat.st_dev, stat.st_ino);
+                match kind {
+                    Kind::Directory => {
+                        if let Some(ino) = self.below(&directory, &name, parent, &stat) {
+                            let below = relative.join(os(&name));
+                            found.directories.push((below.clone(), ino));
+                            waiting.push((below, ino));
+                        }
+                    }
+                    _ if stat.st_nlink > 1 && !found.met.insert(key) => {
+                        found.names.push(Other { key, directory: relative.clone(), parent, name, kind });
+                    }
+                    Kind::File => {
+                        if !files.send(Item { directory: directory.clone(), parent, name })? {
                             return Ok(());
                         }
                     }
-                    _ => self.attributes(&path, ino, &stat)?,
+                    _ => self.special(&directory, parent, &name),
                 }
             }
         }
         Ok(())
     }
 
-    /// Makes one entry. None: it was one more name of something imported before.
-    fn entry(&self, path: &Path, parent: Ino) -> Result<Option<(Ino, Stat)>> {
-        let stat = rustix::fs::lstat(path)?;
-        let name = path.file_name().context("no name")?.as_bytes();
-        let Some(kind) = Kind::from_mode(stat.st_mode) else { bail!("unknown kind of file") };
-        let key = (stat.st_dev, stat.st_ino);
-        if kind == Kind::Directory {
-            self.progress.directory();
-            let node = MakeNode { kind, permissions: stat.st_mode & 0o7777, umask: 0, rdev: 0 };
-            return Ok(Some((self.directory(parent, name, node)?.ino, stat)));
+    /// A directory's copy in `parent`.
+    fn below(&self, directory: &Directory, name: &[u8], parent: Ino, stat: &Stat) -> Option<Ino> {
+        let node = MakeNode { kind: Kind::Directory, permissions: stat.st_mode & 0o7777, umask: 0, rdev: 0 };
+        match self.directory(parent, name, node) {
+            Ok(Some(ino)) => return Some(ino),
+            Ok(None) => {
+                let why = "cannot import it: something that is no directory has its name in the volume";
+                self.transfer.fail(What::Directory, &directory.path_of(name), why);
+            }
+            Err(error) => {
+                self.transfer.fail_with(What::Directory, &directory.path_of(name), "cannot import it", &error);
+            }
         }
-        self.make_way(parent, name)?;
-        if stat.st_nlink > 1
-            && let Some(ino) = self.links.lock().get(&key)
-        {
-            self.vfs.link(Caller::ROOT, *ino, parent, name)?;
-            return Ok(None);
-        }
-        let ino = if kind == Kind::Symlink {
-            let target = std::fs::read_link(path)?;
-            self.vfs.make_symlink(Caller::ROOT, parent, name, target.as_os_str().as_bytes())?.ino
-        } else {
-            let rdev = u32::try_from(stat.st_rdev).unwrap_or(0);
-            let node = MakeNode { kind, permissions: stat.st_mode & 0o7777, umask: 0, rdev };
-            self.vfs.make(Caller::ROOT, parent, name, node)?.ino
-        };
-        if kind != Kind::File {
-            self.progress.other();
-        }
-        if stat.st_nlink > 1 {
-            self.links.lock().insert(key, ino);
-        }
-        Ok(Some((ino, stat)))
+        None
     }
 
-    fn make_way(&self, parent: Ino, name: &[u8]) -> Result<()> {
+    /// Imports what is no file and no directory.
+    fn special(&self, directory: &Directory, parent: Ino, name: &[u8]) {
+        let path = directory.path_of(name);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(directory, name, flags, Mode::empty())
+            .and_then(|fd| rustix::fs::fstat(&fd).map(|stat| (fd, stat)));
+        let (fd, stat) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.transfer.fail_with(What::Special, &path, "cannot import it", &error.into()),
+        };
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let what = if is_link { What::Symlink } else { What::Special };
+        match self.make_special(&fd, parent, name, &stat) {
+            Ok(Made::New(ino)) => {
+                self.attributes(&fd, &path, ino, &stat);
+                self.name(&stat, ino);
+                self.transfer.progress.other();
+            }
+            Ok(Made::Same(ino)) => {
+                self.attributes(&fd, &path, ino, &stat);
+                self.name(&stat, ino);
+                self.transfer.keep();
+            }
+            Ok(Made::No(why)) => self.transfer.fail(what, &path, why),
+            Err(error) => self.transfer.fail_with(what, &path, "cannot import it", &error),
+        }
+    }
+
+    fn make_special(&self, fd: &rustix::fd::OwnedFd, parent: Ino, name: &[u8], stat: &Stat) -> Result<Made> {
+        let Some(kind) = Kind::from_mode(stat.st_mode).filter(|kind| !matches!(kind, Kind::File | Kind::Directory))
+        else {
+            return Ok(Made::No("cannot import it: something else took its place meanwhile"));
+        };
+        let target = match kind {
+            Kind::Symlink => Some(rustix::fs::readlinkat(fd, "", Vec::new())?),
+            _ => None,
+        };
+        let rdev = u32::try_from(stat.st_rdev).unwrap_or(0);
+        let in_the_way = self.in_the_way(parent, name)?;
+        if let Some(there) = &in_the_way {
+            let is_same = there.kind == kind
+                && match &target {
+                    Some(target) => self.vfs.read_symlink(there.ino)? == target.as_bytes(),
+                    None => there.rdev == rdev || !matches!(kind, Kind::CharDevice | Kind::BlockDevice),
+                };
+            match (is_same, there.kind) {
+                (true, _) => return Ok(Made::Same(there.ino)),
+                (_, Kind::Directory) => return Ok(Made::No(DIRECTORY_IN_THE_WAY)),
+                _ if !self.overwrite => return Ok(Made::No(IN_THE_WAY)),
+                _ => self.vfs.unlink(parent, name)?,
+            }
+        }
+        let made = match target {
+            Some(target) => self.vfs.make_symlink(Caller::ROOT, parent, name, target.as_bytes())?,
+            None => {
+                let node = MakeNode { kind, permissions: stat.st_mode & 0o7777, umask: 0, rdev };
+                self.vfs.make(Caller::ROOT, parent, name, node)?
+            }
+        };
+        Ok(Made::New(made.ino))
+    }
+
+    /// What has the name already.
+    fn in_the_way(&self, parent: Ino, name: &[u8]) -> Result<Option<Attributes>> {
         match self.vfs.lookup(Caller::ROOT, parent, name) {
-            Ok(_) if self.overwrite => Ok(self.vfs.unlink(parent, name)?),
-            Ok(_) => bail!("it is in the volume already; --overwrite replaces it"),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Ok(there) => Ok(Some(there)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Copies a file's content, its holes left out, then its attributes.
-    fn content(&self, path: &Path, ino: Ino, stat: &Stat) -> Result<()> {
-        self.copy(path, ino, stat).with_context(|| format!("cannot import {}", path.display()))?;
-        self.attributes(path, ino, stat)?;
-        self.progress.file(stat.st_size.cast_unsigned());
-        Ok(())
+    /// Remembers what a file of several names is in the volume.
+    fn name(&self, stat: &Stat, ino: Ino) {
+        if stat.st_nlink > 1 {
+            self.named.lock().entry((stat.st_dev, stat.st_ino)).or_insert(ino);
+        }
     }
 
-    fn copy(&self, path: &Path, ino: Ino, stat: &Stat) -> Result<()> {
-        let file = rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        let size = stat.st_size.cast_unsigned();
-        let sparse = stat.st_blocks.cast_unsigned().saturating_mul(512) < size;
-        let mut buffer = vec![0; CHUNK_BYTES.min(usize::try_from(size).unwrap_or(CHUNK_BYTES)).max(1)];
-        let mut at = 0;
-        while at < size {
-            let end = if sparse {
-                match rustix::fs::seek(&file, SeekFrom::Data(at)) {
-                    Ok(data) => at = data,
-                    Err(rustix::io::Errno::NXIO) => break,
-                    Err(error) => return Err(error.into()),
-                }
-                rustix::fs::seek(&file, SeekFrom::Hole(at))?
-            } else {
-                size
-            };
-            while at < end {
-                let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
-                match rustix::io::pread(&file, &mut buffer[..wanted], at)? {
-                    0 => return Ok(()), // It shrank while it was read.
-                    read => {
-                        self.vfs.write(ino, at, &buffer[..read], false)?;
-                        at += read as u64;
+    /// Gives files their other names.
+    fn other_names(&self, names: &[Other]) {
+        for other in names {
+            if !self.transfer.goes_on() {
+                return;
+            }
+            let path = self.root.path().join(&other.directory).join(os(&other.name));
+            let ino = self.named.lock().get(&other.key).copied();
+            let Some(ino) = ino else {
+                // The first name could not be had: perhaps this one can.
+                match self.root.below(&other.directory) {
+                    Ok(directory) if other.kind == Kind::File => {
+                        let (directory, name) = (Arc::new(directory), other.name.clone());
+                        self.content(&Item { directory, parent: other.parent, name });
+                    }
+                    Ok(directory) => self.special(&directory, other.parent, &other.name),
+                    Err(error) => {
+                        self.transfer.fail_with(What::HardLink, &path, "cannot import it", &error.into());
                     }
                 }
+                continue;
+            };
+            match self.place(ino, other.parent, &other.name) {
+                Ok(Made::New(_)) => {}
+                Ok(Made::Same(_)) => self.transfer.keep(),
+                Ok(Made::No(why)) => self.transfer.fail(What::HardLink, &path, why),
+                Err(error) => self.transfer.fail_with(What::HardLink, &path, "cannot import it", &error),
             }
         }
-        if sparse {
-            self.vfs.set_attributes(ino, SetAttributes { size: Some(size), ..SetAttributes::default() })?;
-        }
-        Ok(())
     }
 
-    /// Owner and mode, then extended attributes, since a new owner takes a program's capabilities away; times last,
-    /// since all the others move them.
-    fn attributes(&self, path: &Path, ino: Ino, stat: &Stat) -> Result<()> {
-        let set = |changes| {
-            let set = self.vfs.set_attributes(ino, changes);
-            set.map(|_| ()).with_context(|| format!("cannot import the attributes of {}", path.display()))
-        };
-        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        set(SetAttributes {
-            permissions: (!is_link).then_some(stat.st_mode & 0o7777),
-            uid: Some(stat.st_uid),
-            gid: Some(stat.st_gid),
-            ..SetAttributes::default()
-        })?;
-        self.xattrs(path, ino).with_context(|| format!("cannot import the attributes of {}", path.display()))?;
-        let time = |seconds: i64, nanoseconds: u64| {
-            SetTime::To(Timestamp::from_parts(seconds, u32::try_from(nanoseconds).unwrap_or(0)))
-        };
-        set(SetAttributes {
-            atime: Some(time(stat.st_atime, stat.st_atime_nsec)),
-            mtime: Some(time(stat.st_mtime, stat.st_mtime_nsec)),
-            ..SetAttributes::default()
-        })
-    }
-
-    fn xattrs(&self, path: &Path, ino: Ino) -> Result<()> {
-        let mut names = vec![0; 64 << 10];
-        let len = match rustix::fs::llistxattr(path, &mut names) {
-            Err(rustix::io::Errno::OPNOTSUPP) => return Ok(()),
-            len => len?,
-        };
-        let mut value = Vec::new();
-        for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            value.resize(64 << 10, 0);
-            let len = rustix::fs::lgetxattr(path, name, &mut value)?;
-            match self.vfs.set_xattr(ino, name, &value[..len], SetXattr::Any, false) {
-                Err(error) if error.kind() == ErrorKind::NotSupported => {
-                    self.progress
-                        .skip(path, &format!("attribute {} is of no kind Weft keeps", String::from_utf8_lossy(name)));
-                }
-                result => result?,
-            }
+    /// Gives `ino` a name in the volume, where it replaces only what the user said it may.
+    fn place(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Made> {
+        match self.vfs.link(Caller::ROOT, ino, parent, name) {
+            Err(error) if error.kind() == ErrorKind::Exists => {}
+            linked => return Ok(linked.map(|_| Made::New(ino))?),
         }
-        Ok(())
+        let there = self.vfs.lookup(Caller::ROOT, parent, name)?;
+        if there.ino == ino {
+            return Ok(Made::Same(ino));
+        }
+        if there.kind == Kind::Directory {
+            return Ok(Made::No(DIRECTORY_IN_THE_WAY));
+        }
+        if !self.overwrite {
+            return Ok(Made::No(IN_THE_WAY));
+        }
+        // Whoever looks finds the old one or the new one.
+        let temporary = format!(".weft-import-{}", ino.0);
+        self.vfs.link(Caller::ROOT, ino, parent, temporary.as_bytes())?;
+        if let Err(error) = self.vfs.rename((parent, temporary.as_bytes()), (parent, name), RenameMode::Replace) {
+            self.vfs.unlink(parent, temporary.as_bytes())?;
+            return Err(error.into());
+        }
+        Ok(Made::New(ino))
     }
+}
+
+/// What came of giving something its name.
+enum Made {
+    New(Ino),
+    /// The same was there.
+    Same(Ino),
+    /// Something else was there; why it stays.
+    No(&'static str),
 }

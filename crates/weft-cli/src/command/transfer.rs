@@ -1,12 +1,24 @@
 //! What import and export share: naming a place in a volume, workers, progress, counting.
 
+mod directory;
+mod interrupt;
+mod outcome;
+mod same;
+
+pub use directory::{Directory, proc_path, rename_to_new, sync_parent};
+pub use interrupt::Interrupt;
+pub use outcome::{Interrupted, Transfer, What, Words};
+pub use same::is_same;
+
 use crate::opened::Opened;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use weft_store::postgres::{OpenOptions, is_address};
@@ -40,16 +52,31 @@ impl Place {
 }
 
 /// The volume and the path in it, if `named` is `VOLUME:PATH` and nothing else has that name.
+///
+/// The volume's own name may hold colons: it is the longest beginning of `named` before a colon that is there. Where
+/// none is, what begins with '/' or '.' is a path, and else the first colon counts.
 pub fn in_volume(named: &str) -> Option<(&str, &str)> {
     if is_address(named) {
         // The last colon, if what follows may be no port: PostgreSQL's URLs have a slash after that.
         let begin = named.find("://").map_or(0, |scheme| scheme + 3);
         let after_host = begin + named[begin..].find(['/', '?']).unwrap_or(named.len() - begin);
-        return named[after_host..]
-            .find(':')
-            .map(|colon| (&named[..after_host + colon], &named[after_host + colon + 1..]));
+        return named[after_host..].find(':').map(|colon| apart(named, after_host + colon));
     }
-    named.split_once(':').filter(|_| !Path::new(named).exists())
+    let is_there = |path: &str| Path::new(path).symlink_metadata().is_ok();
+    if is_there(named) {
+        return None;
+    }
+    let longest = named.rmatch_indices(':').map(|(colon, _)| colon).find(|colon| is_there(&named[..*colon]));
+    match longest {
+        Some(colon) => Some(apart(named, colon)),
+        None if named.starts_with(['/', '.']) => None,
+        None => named.split_once(':'),
+    }
+}
+
+/// What is before the colon at `colon`, and what is behind it.
+fn apart(named: &str, colon: usize) -> (&str, &str) {
+    (&named[..colon], &named[colon + 1..])
 }
 
 /// What `names` lead to, from the root of a volume.
@@ -82,8 +109,6 @@ pub struct Progress {
     directories: AtomicU64,
     others: AtomicU64,
     bytes: AtomicU64,
-    skipped: AtomicU64,
-    lost: AtomicU64,
 }
 
 impl Progress {
@@ -93,15 +118,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}").expect("a constant template");
         bar.set_style(style);
         let zero = || AtomicU64::new(0);
-        Progress {
-            bar,
-            files: zero(),
-            directories: zero(),
-            others: zero(),
-            bytes: zero(),
-            skipped: zero(),
-            lost: zero(),
-        }
+        Progress { bar, files: zero(), directories: zero(), others: zero(), bytes: zero() }
     }
 
     pub fn file(&self, bytes: u64) {
@@ -122,26 +139,12 @@ impl Progress {
         self.others.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Something that cannot be kept there, such as an attribute the file system refuses: said, and counted.
-    pub fn skip(&self, path: &Path, why: &str) {
-        self.skipped.fetch_add(1, Ordering::Relaxed);
-        self.bar.suspend(|| eprintln!("weft: {}: {why}", path.display()));
-    }
-
-    /// Something that is damaged: said, and counted.
-    pub fn lose(&self, path: &Path, why: &str) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
-        self.bar.suspend(|| eprintln!("weft: {}: {why}", path.display()));
-    }
-
-    /// Whether there was any such.
-    pub fn has_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed) > 0
-    }
-
     /// Says something beside the bar.
     pub fn say(&self, what: &str) {
-        self.bar.suspend(|| eprintln!("{what}"));
+        // Where messages go there may be no room for one, which is no reason to end.
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "{what}");
+        });
     }
 
     /// Takes the bar away.
@@ -149,23 +152,24 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// Prints the summary.
-    pub fn finish(&self, what: &str, json: bool) {
-        self.bar.finish_and_clear();
+    /// The counts so far.
+    pub fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (files, directories, others) = (count(&self.files), count(&self.directories), count(&self.others));
-        let (bytes, skipped, lost) = (count(&self.bytes), count(&self.skipped), count(&self.lost));
-        if json {
-            let summary = serde_json::json!({
-                "files": files, "directories": directories, "others": others, "bytes": bytes, "attributes_skipped": skipped, "damaged": lost,
-            });
-            println!("{summary}");
-        } else {
-            let size = crate::size::show(bytes);
-            let damaged = if lost > 0 { format!("; {lost} damaged files were left out") } else { String::new() };
-            println!("{what} {files} files ({size}), {directories} directories, {others} others{damaged}");
+        Counts {
+            files: count(&self.files),
+            directories: count(&self.directories),
+            others: count(&self.others),
+            bytes: count(&self.bytes),
         }
     }
+}
+
+/// Counts of a transfer.
+pub struct Counts {
+    pub files: u64,
+    pub directories: u64,
+    pub others: u64,
+    pub bytes: u64,
 }
 
 /// A bar for work in steps; draws nothing unless standard error is a terminal, and goes when dropped.
@@ -190,6 +194,14 @@ impl Drop for Steps {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
+}
+
+/// The exit code of a copy; an error that let none begin is said, and has exit code 2.
+pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        weft_vfs::say(format_args!("{}", crate::shown::message(&super::one_line(&error))));
+        ExitCode::from(2)
+    })
 }
 
 /// Runs `produce` on this thread and `consume` for each item it sends on a few others. The first error stops all.

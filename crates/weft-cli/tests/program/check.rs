@@ -44,8 +44,12 @@ fn damaged_bytes_are_found_and_named_by_path() {
     assert_eq!(found["clean"], false);
     assert!(found["findings"].as_array().unwrap().iter().any(|f| f["path"] == "/big" && f["outcome"] == "damaged"));
     place.weft(&["export", "v", "e"]).failed(&["big: not exported: damaged"]);
-    place.weft(&["convert", "v", "w", "--blocks", "database"]).failed(&["cannot convert volume v", "damaged"]);
-    assert!(!place.path("w").exists());
+    let said = place.weft(&["convert", "v", "w", "--blocks", "database"]);
+    assert!(said.out.contains("/big: bytes"), "{}", said.out);
+    said.failed(&["cannot convert volume v", "damaged"]);
+    let summary = place.weft(&["convert", "v", "w", "--blocks", "database", "--json"]).partly();
+    assert_eq!((&summary["complete"], &summary["findings"][0]["path"]), (&false.into(), &"/big".into()));
+    assert!(!place.path("w").exists() && !place.path("w.unfinished").exists());
 }
 
 #[test]
@@ -81,4 +85,29 @@ fn info_tells_what_init_was_told() {
     let info = place.weft(&["info", "v", "--json"]).json();
     assert_eq!(info["options"]["block_size"], 16384);
     assert_eq!(info["options"]["bytes_max"], 10u64 << 30);
+}
+
+#[test]
+fn a_conversion_that_is_not_whole_never_has_the_name_that_was_asked_for() {
+    let place = Place::new();
+    let from = place.directory("from");
+    let bytes: Vec<u8> = (0..4_000_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    std::fs::write(from.join("file"), bytes).unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    for (blocks, new) in [("database", "one"), ("segments", "two")] {
+        let unfinished = place.path(format!("{new}.unfinished"));
+        let said = place.interrupted(&["convert", "v", new, "--blocks", blocks], || unfinished.exists());
+        assert_eq!(place.path(new).exists(), said.code == 0, "{said:?}");
+        assert!(said.code == 0 || said.err.contains("interrupted: v is as it was"), "{said:?}");
+        let left: Vec<_> = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_string_lossy().contains("unfinished")), "{left:?}");
+    }
+    std::fs::write(place.path("w.unfinished"), "mine").unwrap();
+    place.weft(&["convert", "v", "w", "--blocks", "database"]).could_not(&["w.unfinished exists", "remove it"]);
+    assert_eq!(std::fs::read(place.path("w.unfinished")).unwrap(), b"mine");
+    std::fs::remove_file(place.path("w.unfinished")).unwrap();
+    let summary = place.weft(&["convert", "v", "w", "--blocks", "database", "--json"]).json();
+    assert_eq!((&summary["complete"], &summary["new"]), (&true.into(), &"w".into()));
+    place.weft(&["check", "w", "--read-data"]).well();
 }

@@ -64,7 +64,7 @@ fn lists_are_verified_line_by_line() {
     }
     std::fs::write(place.path("list"), place.weft(&["digest", "one", "two", "line\nfeed"]).well()).unwrap();
     let said = place.weft(&["digest", "--check", "list"]).well();
-    assert_eq!(said, "one: OK\ntwo: OK\nline\nfeed: OK\n");
+    assert_eq!(said, "one: OK\ntwo: OK\n\\line\\nfeed: OK\n");
     assert_eq!(place.weft(&["digest", "--check", "--quiet", "list"]).well(), "");
     std::fs::write(place.path("two"), "tvo").unwrap();
     std::fs::remove_file(place.path("one")).unwrap();

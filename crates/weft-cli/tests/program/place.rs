@@ -39,6 +39,12 @@ impl Said {
         self.refused(1, words);
     }
 
+    /// It could not do it at all, said in one line that holds each of `words`.
+    #[track_caller]
+    pub fn could_not(self, words: &[&str]) {
+        self.refused(2, words);
+    }
+
     /// It refused its arguments, in one line that holds each of `words`.
     #[track_caller]
     pub fn misused(self, words: &[&str]) {
@@ -53,6 +59,13 @@ impl Said {
         for word in words {
             assert!(self.err.contains(word), "no '{word}' in: {}", self.err);
         }
+    }
+
+    /// It did what could be done, and something is missing; gives its summary in JSON.
+    #[track_caller]
+    pub fn partly(self) -> serde_json::Value {
+        assert_eq!(self.code, 1, "{self:?}");
+        serde_json::from_str(&self.out).unwrap()
     }
 
     pub fn json(self) -> serde_json::Value {
@@ -98,6 +111,38 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
         command.args(arguments).current_dir(self.directory.path());
         command
+    }
+
+    /// Runs `weft`, and asks it to end as soon as `has_begun`.
+    #[track_caller]
+    pub fn interrupted(&self, arguments: &[&str], has_begun: impl Fn() -> bool) -> Said {
+        use std::process::Stdio;
+        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !has_begun() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        // If it has ended by itself it is not taken note of yet, and its number is its own.
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).ok();
+        let said = Said::from(child.wait_with_output().unwrap());
+        assert!(said.code == 143 || said.code == 0, "{said:?}");
+        said
+    }
+
+    /// Runs `weft` as somebody who owns nothing but volume `v`, if this is root; else as whoever this is.
+    pub fn weft_as_nobody(&self, arguments: &[&str]) -> Said {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        use std::os::unix::process::CommandExt;
+        if !is_root() {
+            return self.weft(arguments);
+        }
+        if !self.path("weft").exists() {
+            // Where the program was built may be closed to others.
+            std::fs::copy(env!("CARGO_BIN_EXE_weft"), self.path("weft")).unwrap();
+            std::fs::set_permissions(self.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+        }
+        chown(self.path("v"), Some(65534), Some(65534)).unwrap();
+        let mut command = Command::new(self.path("weft"));
+        command.args(arguments).current_dir(self.path("")).uid(65534).gid(65534).output().unwrap().into()
     }
 
     /// Makes volume `v` and mounts it at `m`.

@@ -27,6 +27,13 @@ pub struct Told {
     data: Vec<(u64, u64)>,
 }
 
+impl Told {
+    /// Takes the time of last access of `other`: reading has moved this one's.
+    pub fn accessed_as(&mut self, other: &Told) {
+        self.accessed = other.accessed;
+    }
+}
+
 /// What there is to know of all below a directory.
 pub type Tree = BTreeMap<PathBuf, Told>;
 

@@ -1,0 +1,75 @@
+//! Owner, mode, extended attributes and times of what was exported.
+
+use super::super::transfer::{Directory, What, proc_path};
+use super::Exporter;
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+use std::path::Path;
+use weft_vfs::{Attributes, Kind};
+
+/// Sets them on what `fd` stands for; what cannot be set is named.
+///
+/// The owner first, since a new one takes rights away; times last, since all the others move them.
+pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &Path, attributes: &Attributes) {
+    let target = &proc_path(fd);
+    let transfer = export.transfer;
+    let mut permissions = attributes.permissions;
+    let owner = (rustix::fs::Uid::from_raw(attributes.uid), rustix::fs::Gid::from_raw(attributes.gid));
+    if let Err(error) = rustix::fs::chownat(CWD, target, Some(owner.0), Some(owner.1), AtFlags::empty()) {
+        // Nobody gets another's set-user-id program as their own.
+        permissions &= 0o1777;
+        // Only root gives files away; an ordinary user gets what they may have.
+        match error == Errno::PERM && !rustix::process::geteuid().is_root() {
+            true => transfer.owner_not_kept(),
+            false => transfer.fail(What::Owner, path, &format!("its owner cannot be set there: {error}")),
+        }
+    }
+    if attributes.kind != Kind::Symlink
+        && let Err(error) = rustix::fs::chmodat(CWD, target, Mode::from_raw_mode(permissions), AtFlags::empty())
+    {
+        transfer.fail(What::Attribute, path, &format!("its mode cannot be set there: {error}"));
+    }
+    set_xattrs(export, target, path, attributes);
+    let time = |time: weft_vfs::Timestamp| {
+        let (seconds, nanoseconds) = time.parts();
+        Timespec { tv_sec: seconds, tv_nsec: i64::from(nanoseconds) }
+    };
+    let times = Timestamps { last_access: time(attributes.atime), last_modification: time(attributes.mtime) };
+    if let Err(error) = rustix::fs::utimensat(CWD, target, &times, AtFlags::empty()) {
+        transfer.fail(What::Attribute, path, &format!("its times cannot be set there: {error}"));
+    }
+}
+
+fn set_xattrs(export: &Exporter<'_>, target: &str, path: &Path, attributes: &Attributes) {
+    let transfer = export.transfer;
+    let names = match export.vfs.xattr_names(attributes.ino) {
+        Ok(names) => names,
+        Err(error) => return transfer.fail(What::Attribute, path, &format!("its attributes cannot be read: {error}")),
+    };
+    for name in names {
+        let shown = String::from_utf8_lossy(name.as_bytes()).into_owned();
+        let value = match export.vfs.xattr(attributes.ino, name.as_bytes()) {
+            Ok(value) => value,
+            Err(error) => {
+                transfer.fail(What::Attribute, path, &format!("attribute {shown} cannot be read: {error}"));
+                continue;
+            }
+        };
+        if let Err(error) = rustix::fs::setxattr(target, name.as_bytes(), &value, XattrFlags::empty()) {
+            transfer.fail(What::Attribute, path, &format!("attribute {shown} cannot be set there: {error}"));
+        }
+    }
+}
+
+/// Has directory `name` in `parent`, which an earlier export has made, take entries again. `NOTDIR` or `LOOP` if it is no
+/// directory.
+pub fn open_again(parent: &Directory, name: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+    if mode.contains(Mode::RWXU) {
+        return Ok(());
+    }
+    rustix::fs::chmodat(CWD, proc_path(&fd), mode | Mode::RWXU, AtFlags::empty())
+}

@@ -1,0 +1,304 @@
+//! What came of a copy: counts, each failure with its path and kind, why it ended early if it did, the exit code.
+
+use super::{Interrupt, Progress};
+use crate::shown;
+use anyhow::{Error, Result};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weft_vfs::ErrorKind;
+
+/// Failures that the JSON summary lists, at most; standard error has all of them.
+const LISTED_MAX: usize = 10_000;
+
+/// Kinds of what was not copied, or not as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    File,
+    Directory,
+    Symlink,
+    /// A fifo, socket or device.
+    Special,
+    /// One more name of a file.
+    HardLink,
+    /// A transformation link, or what a view shows.
+    Link,
+    /// Extended attributes, ACLs, modes and times.
+    Attribute,
+    Owner,
+    /// A file that changed while it was read: what was read is there.
+    Changed,
+}
+
+impl What {
+    const ALL: [What; 9] = [
+        What::File,
+        What::Directory,
+        What::Symlink,
+        What::Special,
+        What::HardLink,
+        What::Link,
+        What::Attribute,
+        What::Owner,
+        What::Changed,
+    ];
+
+    /// The name in the summary.
+    fn name(self) -> &'static str {
+        match self {
+            What::File => "files",
+            What::Directory => "directories",
+            What::Symlink => "symlinks",
+            What::Special => "special_files",
+            What::HardLink => "hard_links",
+            What::Link => "links",
+            What::Attribute => "attributes",
+            What::Owner => "owners",
+            What::Changed => "changed",
+        }
+    }
+}
+
+/// Why a copy ended before all was tried.
+enum Ended {
+    /// There is no room for more.
+    Full,
+    /// Nothing more can be read or written.
+    Failed,
+}
+
+struct Failure {
+    what: What,
+    path: PathBuf,
+    why: String,
+}
+
+#[derive(Default)]
+struct Failures {
+    counts: [u64; What::ALL.len()],
+    damaged: u64,
+    listed: Vec<Failure>,
+}
+
+/// A copy at work.
+pub struct Transfer {
+    pub progress: Progress,
+    interrupt: Arc<Interrupt>,
+    kept: AtomicU64,
+    owners_not_kept: AtomicU64,
+    failures: Mutex<Failures>,
+    has_ended: AtomicBool,
+    ended: Mutex<Option<Ended>>,
+}
+
+/// Words for a copy that is over.
+pub struct Words {
+    /// Such as "exported".
+    pub done: &'static str,
+    /// What to do for going on.
+    pub again: &'static str,
+}
+
+impl Transfer {
+    /// Begins one, which signals end from now on. Must be called before other threads are started.
+    pub fn begin() -> Result<Transfer> {
+        Ok(Transfer {
+            interrupt: Interrupt::take(|_| ())?,
+            progress: Progress::new(),
+            kept: AtomicU64::new(0),
+            owners_not_kept: AtomicU64::new(0),
+            failures: Mutex::default(),
+            has_ended: AtomicBool::new(false),
+            ended: Mutex::default(),
+        })
+    }
+
+    /// Whether anything more is to be copied.
+    pub fn goes_on(&self) -> bool {
+        self.interrupt.signal().is_none() && !self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Counts what was there already.
+    pub fn keep(&self) {
+        self.kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an owner that an ordinary user cannot set.
+    pub fn owner_not_kept(&self) {
+        self.owners_not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Names a failure and counts it.
+    pub fn fail(&self, what: What, path: &Path, why: &str) {
+        let why = shown::message(why);
+        self.progress.say(&format!("weft: {}: {why}", shown::path(path)));
+        let mut failures = self.failures.lock();
+        failures.counts[what as usize] += 1;
+        if failures.listed.len() < LISTED_MAX {
+            failures.listed.push(Failure { what, path: path.into(), why });
+        }
+    }
+
+    /// The same for an error, `before` which stand a few words. One that meets all that would follow ends the copy.
+    pub fn fail_with(&self, what: What, path: &Path, before: &str, error: &Error) {
+        if error.is::<Interrupted>() {
+            return;
+        }
+        self.fail(what, path, &format!("{before}: {}", super::super::causes(error)));
+        if is_damage(error) {
+            self.failures.lock().damaged += 1;
+        }
+        if is_full(error) {
+            self.end(Ended::Full);
+        } else if is_lost(error) {
+            self.end(Ended::Failed);
+        }
+    }
+
+    /// Says an error that ends all.
+    pub fn end_with(&self, error: &Error) {
+        self.progress.say(&format!("weft: {}", super::super::one_line(error)));
+        self.end(Ended::Failed);
+    }
+
+    fn end(&self, ended: Ended) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.ended.lock().get_or_insert(ended);
+    }
+
+    /// Prints the summary, and tells the exit code: 0 if all was copied, 1 if what was named is missing, 2 if the copy
+    /// ended early, 128 and its number if a signal ended it.
+    pub fn finish(&self, words: &Words, json: bool) -> ExitCode {
+        self.progress.end();
+        let failures = self.failures.lock();
+        let ended = self.ended.lock();
+        let signal = self.interrupt.signal();
+        let failed: u64 = failures.counts.iter().sum();
+        let why = match (&*ended, signal) {
+            (Some(Ended::Full), _) => Some("full"),
+            (Some(Ended::Failed), _) => Some("failed"),
+            (None, Some(_)) => Some("interrupted"),
+            (None, None) => None,
+        };
+        let summary = if json {
+            self.as_json(&failures, why).to_string()
+        } else {
+            format!("{} {}", words.done, self.as_text(&failures))
+        };
+        // Where it goes there may be no room; the exit code says it, too.
+        let _ = writeln!(std::io::stdout(), "{summary}");
+        if let Some(why) = why {
+            let why = if why == "full" { "there is no room for more" } else { why };
+            self.progress.say(&format!("weft: {why}: not all was {}; {}", words.done, words.again));
+        }
+        match (&*ended, signal) {
+            (Some(_), _) => ExitCode::from(2),
+            (None, Some(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(2)),
+            (None, None) if failed > 0 => ExitCode::FAILURE,
+            (None, None) => ExitCode::SUCCESS,
+        }
+    }
+
+    fn as_text(&self, failures: &Failures) -> String {
+        let counts = self.progress.counts();
+        let size = crate::size::show(counts.bytes);
+        let mut text =
+            format!("{} files ({size}), {} directories, {} others", counts.files, counts.directories, counts.others);
+        let mut add = |count: u64, what: &str| {
+            if count > 0 {
+                text.push_str(&format!("; {count} {what}"));
+            }
+        };
+        add(self.kept.load(Ordering::Relaxed), "were there already");
+        add(failures.damaged, "damaged files were left out");
+        add(self.owners_not_kept.load(Ordering::Relaxed), "owners were not kept, which only root can set");
+        let failed: Vec<String> = failed(failures).map(|(what, count)| format!("{count} {}", words(what))).collect();
+        if !failed.is_empty() {
+            text.push_str(&format!("; failed: {}", failed.join(", ")));
+        }
+        text
+    }
+
+    fn as_json(&self, failures: &Failures, why: Option<&str>) -> Value {
+        let counts = self.progress.counts();
+        let failed: serde_json::Map<String, Value> =
+            What::ALL.iter().map(|what| (what.name().into(), failures.counts[*what as usize].into())).collect();
+        let total: u64 = failures.counts.iter().sum();
+        let listed: Vec<Value> = failures.listed.iter().map(Failure::as_json).collect();
+        json!({
+            "complete": total == 0 && why.is_none(),
+            "ended": why,
+            "files": counts.files,
+            "directories": counts.directories,
+            "others": counts.others,
+            "bytes": counts.bytes,
+            "kept": self.kept.load(Ordering::Relaxed),
+            "owners_not_kept": self.owners_not_kept.load(Ordering::Relaxed),
+            "damaged": failures.damaged,
+            "failed": failed,
+            "failures_not_listed": total - listed.len() as u64,
+            "failures": listed,
+        })
+    }
+}
+
+impl Failure {
+    fn as_json(&self) -> Value {
+        let bytes = self.path.as_os_str().as_bytes();
+        let mut value = json!({ "path": String::from_utf8_lossy(bytes), "kind": self.what.name(), "why": self.why });
+        if std::str::from_utf8(bytes).is_err() {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            value["path_hex"] = hex.into();
+        }
+        value
+    }
+}
+
+/// Kinds of which something failed.
+fn failed(failures: &Failures) -> impl Iterator<Item = (What, u64)> {
+    What::ALL.into_iter().map(|what| (what, failures.counts[what as usize])).filter(|(_, count)| *count > 0)
+}
+
+fn words(what: What) -> String {
+    match what {
+        What::Changed => "changed while they were read".into(),
+        what => what.name().replace('_', " "),
+    }
+}
+
+/// What a copy of one file ends with when the whole copy does.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the copy ended")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+fn is_damage(error: &Error) -> bool {
+    error.downcast_ref::<weft_vfs::Error>().is_some_and(|error| error.kind() == ErrorKind::Corrupt)
+}
+
+/// Whether there is no room for anything more.
+fn is_full(error: &Error) -> bool {
+    let there = error.downcast_ref::<Errno>().is_some_and(|errno| matches!(*errno, Errno::NOSPC | Errno::DQUOT));
+    let here = |error: &weft_vfs::Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
+    there || error.downcast_ref::<weft_vfs::Error>().is_some_and(here)
+}
+
+/// Whether the volume is another one's by now.
+fn is_lost(error: &Error) -> bool {
+    let source = |error: &weft_vfs::Error| -> Option<weft_store::ErrorKind> {
+        Some(std::error::Error::source(error)?.downcast_ref::<weft_store::Error>()?.kind())
+    };
+    error.downcast_ref::<weft_vfs::Error>().and_then(source) == Some(weft_store::ErrorKind::Locked)
+}

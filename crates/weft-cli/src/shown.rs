@@ -1,0 +1,64 @@
+//! Paths and messages as a terminal can show them: on one line, without control characters, unambiguous.
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// `path` with what cannot be printed escaped: `\n`, `\x1b`, `\xff`, `\u{202e}`; a backslash is `\\`.
+pub fn path(path: &Path) -> String {
+    let mut shown = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        chunk.valid().chars().for_each(|character| match character {
+            '\\' => shown.push_str("\\\\"),
+            character => push(&mut shown, character),
+        });
+        for byte in chunk.invalid() {
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "\\x{byte:02x}");
+        }
+    }
+    shown
+}
+
+/// A message with what cannot be printed escaped; backslashes stay.
+pub fn message(text: &str) -> String {
+    let mut shown = String::new();
+    text.chars().for_each(|character| push(&mut shown, character));
+    shown
+}
+
+fn push(shown: &mut String, character: char) {
+    let _ = match character {
+        '\n' => shown.write_str("\\n"),
+        '\r' => shown.write_str("\\r"),
+        '\t' => shown.write_str("\\t"),
+        '\0'..='\u{ff}' if character.is_control() => write!(shown, "\\x{:02x}", u32::from(character)),
+        // Line ends of Unicode, and what turns the direction of writing around.
+        '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            write!(shown, "\\u{{{:x}}}", u32::from(character))
+        }
+        character => shown.write_char(character),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn what_cannot_be_printed_is_escaped_without_ambiguity() {
+        for (bytes, text) in [
+            (&b"plain/ name"[..], "plain/ name"),
+            (b"a\nb", "a\\nb"),
+            (b"a\\nb", "a\\\\nb"),
+            (b"\x1b[2J\x7f", "\\x1b[2J\\x7f"),
+            (b"\xff\xfe", "\\xff\\xfe"),
+            ("Straße".as_bytes(), "Straße"),
+            ("\u{202e}txt.exe\u{9b}".as_bytes(), "\\u{202e}txt.exe\\x9b"),
+        ] {
+            assert_eq!(path(Path::new(OsStr::from_bytes(bytes))), text);
+        }
+        assert_eq!(message("C:\\a\nb"), "C:\\a\\nb");
+    }
+}

@@ -1,0 +1,172 @@
+//! `weft import` where something goes wrong: what is missing is named, and no file in the volume is cut short.
+
+use crate::place::Place;
+use crate::tree;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn what_cannot_be_read_is_named_and_counted_and_the_rest_is_imported() {
+    let place = Place::new();
+    let from = place.directory("from");
+    std::fs::write(from.join("before"), "there").unwrap();
+    std::fs::create_dir(from.join("closed")).unwrap();
+    std::fs::write(from.join("secret"), "secret").unwrap();
+    std::fs::write(from.join("zebra"), "there").unwrap();
+    for name in ["closed", "secret"] {
+        std::fs::set_permissions(from.join(name), PermissionsExt::from_mode(0o000)).unwrap();
+    }
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    let said = place.weft_as_nobody(&["import", "--json", "from", "v"]);
+    for name in ["from/closed", "from/secret"] {
+        assert!(said.err.contains(&format!("weft: {name}: cannot import it: Permission denied")), "{}", said.err);
+    }
+    let summary = said.partly();
+    assert_eq!((&summary["failed"]["files"], &summary["failed"]["directories"]), (&1.into(), &1.into()));
+    assert_eq!((&summary["files"], &summary["ended"]), (&2.into(), &serde_json::Value::Null));
+    std::fs::set_permissions(from.join("closed"), PermissionsExt::from_mode(0o700)).unwrap();
+    place.weft_as_nobody(&["check", "v", "--read-data"]).well();
+    place.weft_as_nobody(&["export", "v", "out"]).well();
+    for name in ["before", "zebra"] {
+        assert_eq!(std::fs::read(place.path("out").join(name)).unwrap(), b"there");
+    }
+    assert!(!place.path("out/secret").exists());
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_told() {
+    let place = Place::new();
+    let from = place.directory("from");
+    std::fs::write(from.join("log"), vec![b'a'; 8 << 20]).unwrap();
+    std::fs::write(from.join("other"), "other").unwrap();
+    place.weft(&["init", "v"]).well();
+    let is_over = AtomicBool::new(false);
+    let said = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut log = std::fs::OpenOptions::new().append(true).open(from.join("log")).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                log.write_all(b"a").unwrap();
+            }
+        });
+        let said = place.weft(&["import", "--json", "from", "v"]);
+        is_over.store(true, Ordering::Relaxed);
+        said
+    });
+    assert!(said.err.contains("from/log: it changed while it was read"), "{}", said.err);
+    let summary = said.partly();
+    assert_eq!((&summary["failed"]["changed"], &summary["files"]), (&1.into(), &2.into()));
+    place.weft(&["export", "v", "out"]).well();
+    assert!(std::fs::metadata(place.path("out/log")).unwrap().len() >= 8 << 20);
+}
+
+#[test]
+fn a_full_volume_ends_an_import_with_a_summary_and_leaves_only_whole_files() {
+    let place = Place::new();
+    let from = place.directory("from");
+    for number in 0..8 {
+        std::fs::write(from.join(number.to_string()), vec![7; 200_000]).unwrap();
+    }
+    place.weft(&["init", "v", "--size-max", "1M"]).well();
+    let said = place.weft(&["import", "--json", "from", "v"]);
+    assert!(said.code == 2 && said.err.contains("there is no room for more"), "{said:?}");
+    let summary: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&summary["ended"], &summary["complete"]), (&"full".into(), &false.into()));
+    assert_eq!(place.weft(&["check", "v", "--read-data"]).well(), "v: clean\n");
+    let exported = place.weft(&["export", "--json", "v", "out"]).json();
+    assert_eq!(exported["files"], summary["files"]);
+    for entry in std::fs::read_dir(place.path("out")).unwrap() {
+        assert_eq!(entry.unwrap().metadata().unwrap().len(), 200_000);
+    }
+}
+
+#[test]
+fn an_interrupted_import_leaves_no_file_short_and_goes_on() {
+    const COUNT: usize = 1000;
+    let place = Place::new();
+    let from = place.directory("from");
+    for number in 0..COUNT {
+        std::fs::write(from.join(format!("file {number}")), vec![7; 20_000]).unwrap();
+    }
+    place.weft(&["init", "v"]).well();
+    // Its blocks begin to lie in the volume: it is in the middle of it.
+    let has_begun = || std::fs::read_dir(place.path("v/segments")).unwrap().next().is_some();
+    let said = place.interrupted(&["import", "from", "v"], has_begun);
+    assert!(said.code == 0 || said.err.contains("interrupted: not all was imported"), "{said:?}");
+    assert_eq!(place.weft(&["check", "v", "--read-data"]).well(), "v: clean\n");
+    place.weft(&["export", "v", "out"]).well();
+    for entry in std::fs::read_dir(place.path("out")).unwrap() {
+        assert_eq!(entry.unwrap().metadata().unwrap().len(), 20_000);
+    }
+    let rest = place.weft(&["import", "--json", "from", "v"]).json();
+    assert_eq!(rest["files"].as_u64().unwrap() + rest["kept"].as_u64().unwrap(), COUNT as u64);
+}
+
+#[test]
+fn an_import_that_is_repeated_keeps_what_is_there() {
+    let place = Place::new();
+    let from = place.directory("from");
+    let was = tree::make(&from);
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v:tree"]).well();
+    let again = place.weft(&["import", "--json", "from", "v:tree"]).json();
+    for name in ["files", "directories", "others", "bytes"] {
+        assert_eq!(again[name], 0, "{name} of {again}");
+    }
+    place.weft(&["check", "v", "--read-data"]).well();
+    place.weft(&["export", "v:tree", "out"]).well();
+    // Comparing files has moved their access times.
+    let mut is = tree::describe(&place.path("out"));
+    is.iter_mut().for_each(|(path, told)| told.accessed_as(&was[path]));
+    assert!(is == was);
+}
+
+#[test]
+fn what_is_in_the_way_is_named_and_only_files_are_replaced() {
+    let place = Place::new();
+    let (one, two) = (place.directory("one"), place.directory("two"));
+    for (from, reversed) in [(&one, false), (&two, true)] {
+        let (file, directory) = if reversed { ("b", "a") } else { ("a", "b") };
+        std::fs::write(from.join(file), "file").unwrap();
+        std::fs::create_dir(from.join(directory)).unwrap();
+        std::os::unix::fs::symlink(file, from.join("link")).unwrap();
+        std::fs::write(from.join("same"), file).unwrap();
+    }
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "one", "v"]).well();
+    let summary = place.weft(&["import", "--json", "two", "v"]).partly();
+    let failed = |what: &str| summary["failed"][what].as_u64().unwrap();
+    assert_eq!((failed("files"), failed("directories"), failed("symlinks")), (2, 1, 1), "{summary}");
+    let said = place.weft(&["import", "--overwrite", "--json", "two", "v"]);
+    assert!(said.err.contains("two/b: cannot import it: in the volume a directory has that name"), "{}", said.err);
+    let summary = said.partly();
+    assert_eq!((&summary["failed"]["files"], &summary["failed"]["directories"]), (&1.into(), &1.into()));
+    place.weft(&["check", "v", "--read-data"]).well();
+    place.weft(&["export", "v", "out"]).well();
+    assert_eq!(std::fs::read(place.path("out/same")).unwrap(), b"b");
+    assert_eq!(std::fs::read_link(place.path("out/link")).unwrap().to_str(), Some("b"));
+    assert!(place.path("out/a").is_file() && place.path("out/b").is_dir());
+}
+
+#[test]
+fn a_volume_whose_name_holds_a_colon_is_the_same_for_all_commands() {
+    let place = Place::new();
+    let from = place.directory("from");
+    std::fs::create_dir(from.join("in:side")).unwrap();
+    std::fs::write(from.join("in:side/file"), "there").unwrap();
+    for volume in ["a:b", "./c:d"] {
+        place.weft(&["init", volume]).well();
+        place.weft(&["import", "from", volume]).well();
+        place.weft(&["import", "from", &format!("{volume}:be:low")]).well();
+        place.weft(&["digest", &format!("{volume}:"), &format!("{volume}:be:low/in:side")]).well();
+        place.weft(&["diff", &format!("{volume}:be:low"), "from"]).well();
+        let out = format!("out of {}", volume.replace('/', "-"));
+        place.weft(&["export", &format!("{volume}:in:side"), &out]).well();
+        assert_eq!(std::fs::read(place.path(out).join("file")).unwrap(), b"there");
+    }
+    // What is there wins, and what is none is said to be none by its whole name.
+    std::fs::write(place.path("a:b:c"), "a file").unwrap();
+    assert!(place.weft(&["digest", "a:b:c"]).well().ends_with("  a:b:c\n"));
+    place.weft(&["export", "./no:thing", "nowhere"]).could_not(&["there is no volume at ./no:thing"]);
+    place.weft(&["import", "from", "no:thing"]).could_not(&["there is no volume at no;"]);
+}
