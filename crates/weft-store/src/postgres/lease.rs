@@ -44,7 +44,7 @@ impl Holder {
         Holder { host: host(), boot: boot(), pid, started: started(pid).unwrap_or_default() }
     }
 
-    fn to_row(&self) -> String {
+    pub(super) fn to_row(&self) -> String {
         format!("{} {} {} {}", self.host, self.pid, self.boot, self.started)
     }
 
@@ -128,8 +128,13 @@ impl Lease {
                 }
                 let parameters: Vec<_> =
                     vec![Box::new(epoch) as _, Box::new(holder.to_row()) as _, Box::new(term) as _];
+                connection.take_warning();
                 // None if somebody else was faster.
                 if let Some(row) = connection.query(WHAT, sql::TAKE_LEASE, parameters)?.first() {
+                    if connection.take_warning() {
+                        // What the last holder committed may not be on a standby that this one was to wait for.
+                        return Err(Error::Unconfirmed);
+                    }
                     break unsigned(row, 0)?;
                 }
             } else if waited >= options.wait {
