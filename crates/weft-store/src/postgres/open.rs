@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 
 /// Version of what lies in the database.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = crate::FORMAT;
 
 /// How a volume is held.
 #[derive(Clone, Debug)]
@@ -104,10 +104,11 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     connection.run(what, &TABLES.join(";\n"))?;
     connection.query(
         what,
-        "INSERT INTO volume VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, 1, 0, 16, 1, 0, 0, 1)",
+        "INSERT INTO volume VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, 1, 0, 16, 1, 0, 0, 1)",
         vec![
             Box::new(i64::from(FORMAT)),
             Box::new(time.0),
+            Box::new(crate::uuid::new()?.to_vec()),
             Box::new(i64::from(options.block_size)),
             Box::new(i64::from(options.inline_max)),
             Box::new(options.bytes_max.map(int)),

@@ -39,7 +39,7 @@ macro_rules! extents_ahead {
 statements! {
     FORMAT = "SELECT format FROM volume WHERE id = 1";
     HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
-              bytes_used, inodes_used, own_table_from FROM volume WHERE id = 1";
+              bytes_used, inodes_used, own_table_from, uuid FROM volume WHERE id = 1";
     NUMBER = "SELECT v.number, l.epoch FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
     /// Fails where a table is distributed and one of the nodes that have it is away.
     REACH = "SELECT ino FROM fileatt LIMIT 1";
