@@ -118,7 +118,7 @@ new_volume() {
     schemas=$((schemas + 1))
     if [ "$engine" != files ]; then
         [ -d "$place/pg" ] || start_server -c fsync=off || return
-        volume="postgres://postgres@${place//\//%2F}%2Fpg/postgres?schema=volume_$schemas"
+        volume="postgres://postgres@${place//\//%2F}%2Fpg/postgres?durability=server&schema=volume_$schemas"
     fi
 }
 

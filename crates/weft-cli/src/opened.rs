@@ -57,10 +57,10 @@ impl Opened {
         }
     }
 
-    /// Leaves the volume once it is another daemon's, or not what this one committed any more. What is served stays, dead: whoever uses it is
-    /// told, and neither reads what is not true any more nor writes into a directory below a mount. If another daemon took it, this one begins
+    /// Leaves the volume once it is another daemon's, or not what this one committed any more; first `end` ends what is served. That stays, dead:
+    /// whoever uses it is told, and neither reads what is not true any more nor writes into a directory below a mount. If another daemon took it, this one begins
     /// anew and waits for it; else a person must look.
-    pub fn leave_when_lost(&self, daemon: &Daemon) -> Result<()> {
+    pub fn leave_when_lost(&self, daemon: &Daemon, end: impl Fn() + Send + 'static) -> Result<()> {
         if self.layout.is_some() {
             return Ok(());
         }
@@ -76,6 +76,7 @@ impl Opened {
                 #[expect(clippy::disallowed_methods, reason = "what happens to the volume is told to nobody")]
                 std::thread::sleep(LOOK_AGAIN);
             };
+            end();
             let left = vfs.upgrade().map_or(0, |vfs| vfs.stats().dirty_bytes);
             say(format_args!("{why}; {left} bytes of changes in memory could not be committed and are lost"));
             if why.kind() == ErrorKind::Locked {

@@ -5,6 +5,7 @@ mod directories;
 mod entries;
 mod init;
 mod inodes;
+mod leaving;
 mod links;
 mod locks;
 mod opens;
@@ -84,6 +85,10 @@ pub(crate) struct Server {
     links: Arc<Forgetting>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
+    /// Whether the volume is another daemon's, and nothing is answered any more.
+    has_left: AtomicBool,
+    /// Whether the kernel can forget all names at once.
+    forgets_names: AtomicBool,
     /// Bytes of content given to the kernel, which copies them.
     bytes_given: AtomicU64,
     /// Requests by opcode.
@@ -117,6 +122,8 @@ impl Server {
             drafts: Mutex::default(),
             links: Arc::default(),
             over_rings: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+            forgets_names: AtomicBool::new(false),
             bytes_given: AtomicU64::new(0),
             counts: [const { AtomicU64::new(0) }; 64],
         }
@@ -161,7 +168,10 @@ impl Server {
             reply.finish(header.unique, libc::ENOSYS);
             return Served::Done;
         };
-        let outcome = self.dispatch(opcode, &header, request.body, reply);
+        let outcome = match self.refuse_left(opcode) {
+            Some(refused) => Some(refused),
+            None => self.dispatch(opcode, &header, request.body, reply),
+        };
         let errno = match outcome {
             None => libc::EINVAL,
             Some(Ok(())) => 0,

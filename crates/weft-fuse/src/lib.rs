@@ -12,7 +12,7 @@ mod transport;
 mod wakefulness;
 
 pub use mount::{MountError, MountOptions, check_mount_point, unmount};
-pub use session::{Inviter, LockKeeper, Placement, Session, SessionOptions, Transport, Unmounter};
+pub use session::{Inviter, Leaver, LockKeeper, Placement, Session, SessionOptions, Transport, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.
 pub fn fuzz_request(vfs: &std::sync::Arc<weft_vfs::Vfs>, bytes: &[u8]) {

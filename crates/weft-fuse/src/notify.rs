@@ -11,6 +11,9 @@ const INVALIDATE_INODE: i32 = 2;
 /// `FUSE_NOTIFY_INVAL_ENTRY`.
 const INVALIDATE_ENTRY: i32 = 3;
 
+/// `FUSE_NOTIFY_INC_EPOCH`.
+const FORGET_NAMES: i32 = 8;
+
 /// A range of bytes that means the attributes alone.
 const ATTRIBUTES: (i64, i64) = (-1, 0);
 /// One that means all content: that of a directory is its list of entries.
@@ -60,6 +63,11 @@ impl Notifier {
         notice.extend_from_slice(name);
         notice.push(0);
         self.send(INVALIDATE_ENTRY, &notice);
+    }
+
+    /// The kernel must ask again what any name names, those included that were missing. One older than Linux 6.16 does not.
+    pub(crate) fn names_changed(&self) {
+        self.send(FORGET_NAMES, &[]);
     }
 
     /// Answers request `unique`, without results; `errno` is 0 or positive.

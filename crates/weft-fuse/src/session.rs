@@ -10,7 +10,7 @@ use crate::transport::uring::Rings;
 use crate::wakefulness::Wakefulness;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use weft_vfs::{Ino, Vfs};
 
@@ -114,6 +114,7 @@ pub struct Session {
     device: Arc<Device>,
     rings: Option<Rings>,
     directory: PathBuf,
+    server: Arc<Server>,
     _kept_off: Option<KeptOff>,
 }
 
@@ -142,7 +143,8 @@ impl Session {
         if rings.is_none() {
             mount::read_further_ahead(&directory);
         }
-        Ok(Session { device: Device::new(file, server, rings.is_some()), rings, directory, _kept_off: kept_off })
+        let device = Device::new(file, server.clone(), rings.is_some());
+        Ok(Session { device, rings, directory, server, _kept_off: kept_off })
     }
 
     /// Serves until the file system is unmounted.
@@ -159,9 +161,30 @@ impl Session {
         Ok(result?)
     }
 
+    /// What makes this answer nothing more, from any thread that does not serve it.
+    pub fn leaver(&self) -> Leaver {
+        Leaver { server: Arc::downgrade(&self.server) }
+    }
+
     /// What unmounts this, from any thread.
     pub fn unmounter(&self) -> Unmounter {
         Unmounter { directory: self.directory.clone() }
+    }
+}
+
+/// Ends what a session answers, while it stays mounted.
+#[derive(Clone)]
+pub struct Leaver {
+    server: Weak<Server>,
+}
+
+impl Leaver {
+    /// Answers nothing more, and has the kernel forget all that it was told: what is mounted is dead then, also for whoever
+    /// reads what was in the kernel's caches. Returns when it is so. Nothing happens if the session has ended.
+    pub fn leave(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.leave();
+        }
     }
 }
 

@@ -218,6 +218,36 @@ mod tests {
     }
 
     #[test]
+    fn nothing_goes_while_there_is_room_also_at_a_later_mount() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = options(&directory, 8);
+        filled(&options, 0..4);
+        filled(&options, 4..8);
+        assert_eq!(found(&options, 0..8), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn a_damaged_block_is_replaced_where_it_lies_and_takes_no_other_with_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        // Full, with room, or with room for the one block.
+        for blocks in [8, 9, 100] {
+            let options = options(&directory, blocks);
+            filled(&options, 0..8);
+            let (damaged, bytes) = block(2);
+            let cache = DiskCache::open(&options, "a volume", SIZE);
+            slots(&cache).damage(&damaged.value);
+            assert!(cache.read(&damaged).is_none());
+            // Twice, as two readers may have missed it.
+            for _ in 0..2 {
+                slots(&cache).write(damaged.value, &bytes).expect("written");
+            }
+            assert_eq!(cache.stats().blocks, 8);
+            drop(cache);
+            assert_eq!(found(&options, 0..8), [0, 1, 2, 3, 4, 5, 6, 7], "{blocks}");
+        }
+    }
+
+    #[test]
     fn another_size_begins_anew() {
         let directory = tempfile::tempdir().expect("a directory");
         filled(&options(&directory, 8), 0..8);

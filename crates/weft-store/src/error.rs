@@ -59,6 +59,15 @@ pub enum Error {
     /// Another process holds the volume, by its lease.
     #[error("{0}")]
     Held(String),
+    /// The server's settings let a crash lose what it acknowledges.
+    #[error("{0}")]
+    NotDurable(String),
+    /// A commit is in the database, and nobody knows whether the synchronous standby has it, too.
+    #[error(
+        "the server stopped waiting for a synchronous standby, which may lack the last commit; \
+         it counts as durable once a later one was acknowledged in full"
+    )]
+    Unconfirmed,
     /// Damage found.
     #[error("damaged: {0}")]
     Corrupt(String),
@@ -87,6 +96,7 @@ impl Error {
             Error::Sqlite { source, .. } => sqlite_kind(source),
             Error::Postgres { source, .. } => postgres_kind(source),
             Error::Interrupted => ErrorKind::Conflict,
+            Error::NotDurable(_) | Error::Unconfirmed => ErrorKind::Unavailable,
             Error::Corrupt(_) => ErrorKind::Corrupt,
             Error::Held(_) | Error::Locked(_) => ErrorKind::Locked,
             Error::Unusable(_) => ErrorKind::Unusable,
@@ -98,11 +108,12 @@ impl Error {
     /// Whether a commit that failed so may have happened all the same, or may happen yet: who was asked for it did not say what became of it.
     pub fn leaves_doubt(&self) -> bool {
         match self {
-            Error::Interrupted | Error::Unheard(_) => true,
+            Error::Interrupted | Error::Unconfirmed | Error::Unheard(_) => true,
             Error::Postgres { source, .. } => source.code().is_none() || tells_the_end(source),
             Error::Io { .. }
             | Error::Sqlite { .. }
             | Error::Held(_)
+            | Error::NotDurable(_)
             | Error::Corrupt(_)
             | Error::Locked(_)
             | Error::Unusable(_)

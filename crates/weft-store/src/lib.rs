@@ -20,6 +20,7 @@ mod round_trips;
 mod row;
 pub mod sqlite;
 mod store;
+mod uuid;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
 pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
@@ -36,4 +37,4 @@ pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, 
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 5;

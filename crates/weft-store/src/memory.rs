@@ -49,6 +49,7 @@ impl MemoryStore {
     pub fn new(options: VolumeOptions) -> MemoryStore {
         let header = Header {
             format: crate::FORMAT,
+            uuid: *b"in-memory volume",
             options,
             commit: CommitNo(1),
             created: Timestamp(0),

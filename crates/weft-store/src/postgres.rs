@@ -20,6 +20,7 @@ mod repair;
 mod schema;
 mod sending;
 mod service;
+mod settings;
 mod statements;
 mod tls;
 mod transaction;
@@ -161,6 +162,18 @@ impl PostgresStore {
         }
         let found = CommitNo(read::unsigned(&row, 0)?);
         if found < ours { Err(self.gone_back(found, ours)) } else { Ok(()) }
+    }
+
+    /// Makes sure that what `connection` saw committed is durable as the server's settings have it, on synchronous standbys, too. A
+    /// commit whose acknowledgement was lost, or came with a warning, may not be: a server that restarts, or is told to
+    /// cancel, gives up waiting and keeps the commit. A later one of our own that is acknowledged stands behind it.
+    fn confirm(&self, connection: &mut Connection) -> Result<()> {
+        connection.take_warning();
+        let epoch = self.lease.epoch();
+        if connection.query("cannot confirm a commit", statements::CONFIRM, vec![Box::new(epoch)])?.is_empty() {
+            return Err(self.taken());
+        }
+        if connection.take_warning() { Err(Error::Unconfirmed) } else { Ok(()) }
     }
 
     /// Reads on some connection; again on a new one if it breaks.

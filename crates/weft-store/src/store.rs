@@ -213,6 +213,8 @@ pub struct Applied {
 pub struct Header {
     /// Version of the format.
     pub format: u32,
+    /// Tells the volume from all others: random bytes, made with it. Copies of it have the same.
+    pub uuid: [u8; 16],
     /// Chosen when the volume was made.
     pub options: VolumeOptions,
     /// The last commit.

@@ -15,6 +15,8 @@ use weft_store::postgres::Address;
 pub struct Cluster {
     /// Where its socket is.
     directory: tempfile::TempDir,
+    /// Whether its settings let a crash lose what it acknowledges, which addresses must say then.
+    is_weak: bool,
     talk: Mutex<Talk>,
 }
 
@@ -40,7 +42,7 @@ impl Cluster {
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let mut talk = Talk { input: child.stdin.take(), output, child };
         assert_eq!(talk.line(), "serving", "the server does not start; it says why above");
-        Cluster { directory, talk: Mutex::new(talk) }
+        Cluster { directory, is_weak: settings.contains("fsync=off"), talk: Mutex::new(talk) }
     }
 
     /// One for all tests of this program that do nothing to it.
@@ -59,7 +61,8 @@ impl Cluster {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let host = self.directory.path().display().to_string().replace('/', "%2F");
-        format!("postgres://postgres@{host}/postgres?schema=volume_{number}")
+        let durability = if self.is_weak { "durability=server&" } else { "" };
+        format!("postgres://postgres@{host}/postgres?{durability}schema=volume_{number}")
     }
 
     /// The address of [`Cluster::url`].

@@ -56,9 +56,9 @@ impl Proxy {
 
     /// Where a volume is that is at `url` of the server itself.
     pub fn address(&self, url: &str) -> Address {
-        let schema = url.rsplit_once("schema=").expect("a schema is named").1;
+        let options = url.rsplit_once('?').expect("a schema is named").1;
         let host = self.directory.path().display().to_string().replace('/', "%2F");
-        Address::parse(&format!("postgres://postgres@{host}/postgres?schema={schema}")).expect("an address")
+        Address::parse(&format!("postgres://postgres@{host}/postgres?{options}")).expect("an address")
     }
 
     /// From now on this goes wrong, once.

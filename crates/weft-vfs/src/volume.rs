@@ -203,6 +203,16 @@ impl Vfs {
         *self.state.lock().holds.entry(ino).or_insert(0) += 1;
     }
 
+    /// All inodes that are held.
+    pub fn held(&self) -> Vec<Ino> {
+        self.state.lock().holds.keys().copied().collect()
+    }
+
+    /// Whether another process may take the volume while this one has it.
+    pub fn may_be_taken(&self) -> bool {
+        self.store.is_remote()
+    }
+
     /// The last mutating operation, and the last one known durable.
     pub fn progress(&self) -> (OpNo, OpNo) {
         let state = self.state.lock();

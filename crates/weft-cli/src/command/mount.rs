@@ -140,7 +140,8 @@ fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
             say(format_args!("{error}"));
         }
     });
-    mounted.opened.leave_when_lost(daemon)?;
+    let leaver = mounted.session.leaver();
+    mounted.opened.leave_when_lost(daemon, move || leaver.leave())?;
     let served = mounted.session.run().context("the kernel ended the mount");
     if let Some(lender) = mounted.lender {
         lender.stop();

@@ -63,7 +63,8 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
 impl Serving {
     /// Serves until a signal comes.
     fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
-        self.opened.leave_when_lost(daemon)?;
+        // What clients keep is theirs; connections break.
+        self.opened.leave_when_lost(daemon, || {})?;
         let (tell, told) = sync_channel(1);
         // One that is told already needs no second word.
         daemon.on_signal(move || {

@@ -25,7 +25,7 @@ impl Server {
         Some(match result {
             // The kernel remembers that there is nothing.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                reply.no_entry(self.options.valid);
+                reply.no_entry(self.missing_valid());
                 Ok(())
             }
             // In a view there may be, at any time.

@@ -77,6 +77,7 @@ impl Server {
         if offer.major < MAJOR || offer.major == MAJOR && offer.minor < MINOR_MIN {
             return Err(Failure::Errno(libc::EPROTO));
         }
+        self.meets(offer.minor);
         reply.u32(MAJOR);
         if offer.major > MAJOR {
             // The kernel asks again, in words of this version.

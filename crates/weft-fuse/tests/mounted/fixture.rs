@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use weft_block::Block;
-use weft_fuse::{MountOptions, Session, SessionOptions, Transport, Unmounter};
+use weft_fuse::{Leaver, MountOptions, Session, SessionOptions, Transport, Unmounter};
 use weft_store::memory::MemoryStore;
 use weft_store::{
     BlockRef, Cookie, Durability, Header, Ino, InodeRow, Name, NameRow, Patience, Space, Store, Transaction,
@@ -20,6 +20,7 @@ pub struct Mounted {
     directory: tempfile::TempDir,
     server: Option<JoinHandle<std::io::Result<()>>>,
     unmounter: Unmounter,
+    pub leaver: Leaver,
     pub vfs: Arc<Vfs>,
     pub gate: Arc<Gate>,
 }
@@ -64,8 +65,9 @@ impl Mounted {
         let mount = MountOptions { source: "test".into(), ..MountOptions::default() };
         let session = Session::mount(vfs.clone(), directory.path(), &mount, options).expect("mounts");
         let unmounter = session.unmounter();
+        let leaver = session.leaver();
         let server = thread::spawn(move || session.run());
-        Mounted { directory, server: Some(server), unmounter, vfs, gate }
+        Mounted { directory, server: Some(server), unmounter, leaver, vfs, gate }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

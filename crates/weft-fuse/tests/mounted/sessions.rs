@@ -3,6 +3,7 @@
 use crate::fixture::{Mounted, on_each_transport};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use weft_fuse::{MountError, MountOptions, Session, SessionOptions};
 use weft_store::VolumeOptions;
@@ -72,5 +73,53 @@ fn a_read_only_mount_refuses_changes() {
         assert_eq!(error.raw_os_error(), Some(libc::EROFS));
         unmounter.unmount().expect("unmounted");
         server.join().expect("no panic").expect("served");
+    });
+}
+
+/// What a program may ask of names and files, and what it is answered: an error's number, or nothing.
+fn asked(mounted: &Mounted, open: &File) -> Vec<(&'static str, Option<i32>)> {
+    let mut bytes = [0; 4];
+    let of = |result: std::io::Result<()>| result.err().and_then(|error| error.raw_os_error());
+    vec![
+        ("content", of(fs::read(mounted.path("directory/file")).map(drop))),
+        ("content of what is open", of(open.read_exact_at(&mut bytes, 0))),
+        ("attributes", of(fs::metadata(mounted.path("directory/file")).map(drop))),
+        ("attributes of the root", of(fs::metadata(mounted.root()).map(drop))),
+        ("attributes of what is open", of(open.metadata().map(drop))),
+        ("what a symbolic link says", of(fs::read_link(mounted.path("link")).map(drop))),
+        (
+            "entries",
+            of(fs::read_dir(mounted.path("directory"))
+                .and_then(|mut entries| entries.try_for_each(|entry| entry.map(drop)))),
+        ),
+        ("a missing name", of(fs::metadata(mounted.path("directory/missing")).map(drop))),
+        ("a missing name in the root", of(fs::metadata(mounted.path("missing")).map(drop))),
+    ]
+}
+
+/// What the kernel has in its caches, it answers without asking anybody, and for long.
+#[test]
+fn nothing_is_answered_from_the_kernels_caches_once_a_session_has_left() {
+    on_each_transport(|mounted| {
+        fs::create_dir(mounted.path("directory")).expect("made");
+        fs::write(mounted.path("directory/file"), vec![7; 300_000]).expect("written");
+        std::os::unix::fs::symlink("directory", mounted.path("link")).expect("made");
+        let open = File::open(mounted.path("directory/file")).expect("opened");
+        // The second time all of it comes from the caches.
+        for _ in 0..2 {
+            for (what, error) in asked(mounted, &open) {
+                assert_eq!(error, what.starts_with("a missing").then_some(libc::ENOENT), "{what}");
+            }
+        }
+        let before = ["read", "lookup", "readlink"].map(|opcode| mounted.requests(opcode));
+        fs::read(mounted.path("directory/file")).expect("readable");
+        fs::metadata(mounted.path("missing")).expect_err("missing");
+        fs::read_link(mounted.path("link")).expect("readable");
+        assert_eq!(["read", "lookup", "readlink"].map(|opcode| mounted.requests(opcode)), before, "it was cached");
+        mounted.leaver.leave();
+        for (what, error) in asked(mounted, &open) {
+            assert_eq!(error, Some(libc::ENOTCONN), "{what}");
+        }
+        fs::write(mounted.path("directory/file"), b"").expect_err("nobody is there");
     });
 }

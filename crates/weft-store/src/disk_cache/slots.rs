@@ -3,7 +3,7 @@
 //! All numbers are little endian. The header (4096 bytes): [`MAGIC`], the bytes of a slot and the number of slots, four bytes each. The index has
 //! [`ENTRY_BYTES`] for each slot: the value of its block, and the length, zero if there is none. Slots follow from a multiple of 4096 on.
 //! A slot's bytes are written before its entry. An entry and its slot that do not belong together are found out by hashing.
-//! Which slot is next to be used again: the first, from where the last one was found, that was not read since it was passed.
+//! A free slot is taken first. With none left, the next to be used again is the first, from where the last one was found, that was not read since it was passed.
 
 use crate::error::{Error, Result};
 use crate::row::BlockRef;
@@ -42,10 +42,13 @@ pub(super) struct Slots {
     index: Mutex<Index>,
 }
 
+/// `places` names every slot that is in use and no other; the rest are in `free`, but for the one that is being written.
 struct Index {
     places: FxHashMap<Value, u32>,
     slots: Vec<Slot>,
-    /// The slot that is looked at next when one is needed.
+    /// Slots that hold nothing, the next to be taken last.
+    free: Vec<u32>,
+    /// The slot that is looked at next when one is needed and none is free.
     hand: usize,
 }
 
@@ -131,9 +134,7 @@ impl Slots {
             file.read_exact_at(entries, at(slots.len()))?;
             slots.extend(entries.chunks_exact(ENTRY_BYTES).map(decode));
         }
-        let used = (0..).zip(&slots).filter(|(_, slot)| slot.length > 0);
-        let places = used.map(|(place, slot)| (slot.value, place)).collect();
-        let index = Mutex::new(Index { places, slots, hand: 0 });
+        let index = Mutex::new(Index::of(slots));
         Ok(Slots { file, path: path.into(), slot_bytes, first, index })
     }
 
@@ -142,6 +143,13 @@ impl Slots {
     pub(super) fn read_only(path: &Path, bytes: u64, slot_bytes: u32) -> Slots {
         let whole = Slots::open(path, bytes, slot_bytes).expect("opens");
         Slots { file: File::open(path).expect("opens"), ..whole }
+    }
+
+    /// Overwrites some of the bytes of a block that is here.
+    #[cfg(test)]
+    pub(super) fn damage(&self, value: &Value) {
+        let place = self.index.lock().places[value];
+        self.file.write_all_at(b"no block has this", self.offset(place)).expect("written");
     }
 
     pub(super) fn has(&self, value: &Value) -> bool {
@@ -167,8 +175,7 @@ impl Slots {
         if read.is_ok() && block.verify(&bytes) {
             return Some(bytes.freeze());
         }
-        // It may have been replaced meanwhile, and is not what it says it is else.
-        self.index.lock().places.remove(&block.value);
+        self.index.lock().free(&block.value, place);
         None
     }
 
@@ -178,7 +185,14 @@ impl Slots {
         else {
             return Ok(());
         };
-        let place = self.index.lock().vacate();
+        let place = {
+            let mut index = self.index.lock();
+            if index.places.contains_key(&value) {
+                // Several readers missed it at once.
+                return Ok(());
+            }
+            index.vacate()
+        };
         let io = |source| Error::Io { what: "cannot write to the disk cache", path: self.path.clone(), source };
         let mut offset = self.offset(place);
         for slice in bytes.slices() {
@@ -199,8 +213,36 @@ impl Slots {
 }
 
 impl Index {
+    /// Of what the file says of its slots. Of several with one value the last counts.
+    fn of(mut slots: Vec<Slot>) -> Index {
+        let used = (0..).zip(&slots).filter(|(_, slot)| slot.length > 0);
+        let places: FxHashMap<Value, u32> = used.map(|(place, slot)| (slot.value, place)).collect();
+        let mut free = Vec::new();
+        for (place, slot) in (0..).zip(&mut slots) {
+            if slot.length == 0 || places.get(&slot.value) != Some(&place) {
+                *slot = Slot::default();
+                free.push(place);
+            }
+        }
+        free.reverse();
+        Index { places, slots, free, hand: 0 }
+    }
+
+    /// Frees the slot at `place`, whose bytes are not those of `value`: it is used before any that may be good. A slot
+    /// that was replaced while it was read is another block's by now, and stays.
+    fn free(&mut self, value: &Value, place: u32) {
+        if self.places.get(value) == Some(&place) {
+            self.places.remove(value);
+            self.slots[place as usize] = Slot::default();
+            self.free.push(place);
+        }
+    }
+
     /// A slot that holds nothing any more.
     fn vacate(&mut self) -> u32 {
+        if let Some(place) = self.free.pop() {
+            return place;
+        }
         loop {
             let at = self.hand;
             self.hand = (at + 1) % self.slots.len();
@@ -208,12 +250,8 @@ impl Index {
             if std::mem::take(&mut slot.was_read) {
                 continue;
             }
-            let place = u32::try_from(at).expect("there are no more slots");
-            let Slot { value, length, .. } = std::mem::take(slot);
-            if length > 0 && self.places.get(&value) == Some(&place) {
-                self.places.remove(&value);
-            }
-            return place;
+            self.places.remove(&std::mem::take(slot).value);
+            return u32::try_from(at).expect("there are no more slots");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out follows the conventions of libpq: the
 //! variables PGHOST, PGHOSTADDR, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT, PGOPTIONS,
 //! PGTARGETSESSIONATTRS and PGAPPNAME, before them those of the service that `service=NAME` or PGSERVICE names, the password file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The
-//! Password File"). `schema=NAME` is ours.
+//! Password File"). `schema=NAME` and `durability=server` are ours.
 
 use super::service;
 use crate::error::{Error, Result};
@@ -24,6 +24,8 @@ pub struct Address {
     pub(super) config: Config,
     pub(super) schema: String,
     pub(super) tls: Tls,
+    /// Whether the server's settings count, whatever a crash may lose by them (`durability=server`).
+    pub(super) trusts_server: bool,
     shown: String,
 }
 
@@ -104,7 +106,7 @@ impl Address {
             config.password(password);
         }
         let tls = Tls { mode, roots, own: certificate.zip(key) };
-        Ok(Address { config, schema: own.schema, tls, shown: without_password(url) })
+        Ok(Address { config, schema: own.schema, tls, trusts_server: own.trusts_server, shown: without_password(url) })
     }
 }
 
@@ -130,6 +132,7 @@ struct Own {
     certificate: Option<String>,
     key: Option<String>,
     service: Option<String>,
+    trusts_server: bool,
 }
 
 impl Own {
@@ -154,6 +157,7 @@ impl Own {
                 "sslcert" => self.certificate = Some(decoded()?),
                 "sslkey" => self.key = Some(decoded()?),
                 "passfile" => self.passfile = Some(decoded()?),
+                "durability" => self.trusts_server = trusts_server(&decoded()?)?,
                 "service" => self.service = Some(decoded()?),
                 _ => left.push(option),
             }
@@ -168,6 +172,16 @@ fn schema(name: String) -> Result<String> {
         return Err(unusable(format!("schema '{name}': a name has 1 to 63 of a-z, 0-9 and _, and no digit first")));
     }
     Ok(name)
+}
+
+fn trusts_server(durability: &str) -> Result<bool> {
+    match durability {
+        "full" => Ok(false),
+        "server" => Ok(true),
+        other => Err(unusable(format!(
+            "durability '{other}' is neither 'full' (the default) nor 'server', which takes the server's settings as they are"
+        ))),
+    }
 }
 
 fn tls_mode(name: &str) -> Result<TlsMode> {
@@ -396,6 +410,16 @@ mod tests {
         assert_eq!(address.config.get_dbname(), Some("you"));
         assert_eq!(address.schema, "weft");
         assert_eq!(address.tls, Tls { mode: TlsMode::Prefer, roots: Some("/ca.pem".into()), own: None });
+    }
+
+    #[test]
+    fn whose_settings_count_is_said_by_the_address() {
+        let trusts = |url: &str| parse(url, &[]).map(|address| address.trusts_server);
+        assert!(!trusts("postgres://h/d").expect("one"));
+        assert!(!trusts("postgres://h/d?durability=full").expect("one"));
+        assert!(trusts("postgres://h/d?durability=server&schema=s").expect("one"));
+        let refused = trusts("postgres://h/d?durability=none").expect_err("refused").to_string();
+        assert!(refused.contains("neither 'full'"), "{refused}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::{ToSql, Type};
@@ -67,6 +68,10 @@ pub(super) struct Connection {
     class: Class,
     /// What is said before the next statements, in one round trip with them.
     prefix: Option<&'static str>,
+    /// Whether the server has warned of something.
+    warned: Arc<AtomicBool>,
+    /// How the session is told from others, if its settings have it.
+    pub(super) mark: Option<String>,
     /// Whether the server has said that it ends.
     is_ending: bool,
     /// Whether each file's rows may lie on a node of their own, so that no join reaches those of another file.
@@ -125,7 +130,12 @@ pub(super) fn runtime() -> Result<Runtime> {
 
 impl Connection {
     /// Takes over what was connected on `runtime`.
-    pub(super) fn new(runtime: Runtime, client: Client, driver: Driving, counts: Arc<Counts>) -> Connection {
+    pub(super) fn new(
+        runtime: Runtime,
+        (client, driver): (Client, Driving),
+        counts: Arc<Counts>,
+        warned: Arc<AtomicBool>,
+    ) -> Connection {
         let (driver, prepared) = (Box::pin(driver.fuse()), HashMap::new());
         Connection {
             runtime,
@@ -135,6 +145,8 @@ impl Connection {
             counts,
             class: Class::Lease,
             prefix: None,
+            warned,
+            mark: None,
             is_ending: false,
             lies_apart: false,
         }
@@ -143,6 +155,11 @@ impl Connection {
     /// Whether the server has gone, as far as is known.
     pub(super) fn is_closed(&self) -> bool {
         self.is_ending || self.client.is_closed()
+    }
+
+    /// Whether the server has warned of something since this was asked last.
+    pub(super) fn take_warning(&mut self) -> bool {
+        self.warned.swap(false, Ordering::Relaxed)
     }
 
     fn noted<T>(&mut self, result: Result<T>) -> Result<T> {

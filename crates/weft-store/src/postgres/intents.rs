@@ -6,6 +6,7 @@
 use super::PostgresStore;
 use super::connection::{Connection, Parameter};
 use super::read::{get, int, unsigned};
+use super::settings;
 use super::statements as sql;
 use crate::error::{Error, Result};
 use crate::log::Record;
@@ -192,7 +193,9 @@ impl Shared {
         let connection = line.connection.as_mut().expect("just connected");
         self.store.has_intents.store(true, Ordering::Relaxed);
         let count = records.len();
-        let mut parameters: Vec<Parameter> = vec![Box::new(self.store.lease.epoch()), Box::new(int(epoch))];
+        let trusts_server = self.store.connector.address.trusts_server;
+        let mut parameters: Vec<Parameter> =
+            vec![Box::new(self.store.lease.epoch()), Box::new(int(epoch)), Box::new(trusts_server)];
         let mut add = |firsts: Parameter, lasts: Parameter, bytes: Parameter| parameters.extend([firsts, lasts, bytes]);
         let statement = match <[Record; 1]>::try_from(records) {
             Ok([record]) => {
@@ -209,7 +212,13 @@ impl Shared {
                 sql::ADD_INTENTS
             }
         };
+        connection.take_warning();
         let rows = connection.query(WHAT, statement, parameters)?;
-        if rows.len() == count { Ok(()) } else { Err(self.store.taken()) }
+        if rows.len() != count {
+            self.store.refuse_other(connection)?;
+            settings::refuse_weak(connection, &self.store.connector.address)?;
+            return Err(Error::Interrupted);
+        }
+        if connection.take_warning() { self.store.confirm(connection) } else { Ok(()) }
     }
 }

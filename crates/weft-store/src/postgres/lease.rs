@@ -9,6 +9,9 @@ use super::read::{get, unsigned};
 use super::statements as sql;
 use crate::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -41,10 +44,14 @@ impl Holder {
     /// This process.
     pub(super) fn this() -> Holder {
         let pid = std::process::id();
-        Holder { host: host(), boot: boot(), pid, started: started(pid).unwrap_or_default() }
+        let started = match Seen::at(Path::new(PROC), pid) {
+            Seen::Began(started) => started,
+            Seen::Ended | Seen::Hidden => String::new(),
+        };
+        Holder { host: host(), boot: boot(), pid, started }
     }
 
-    fn to_row(&self) -> String {
+    pub(super) fn to_row(&self) -> String {
         format!("{} {} {} {}", self.host, self.pid, self.boot, self.started)
     }
 
@@ -61,9 +68,22 @@ impl Holder {
         Some(Holder { host, pid, boot: parts.next()?, started: parts.next()? })
     }
 
-    /// Whether it ran on this machine and has ended: nobody needs to wait for its lease.
+    /// Whether it ran on this machine and has ended: nobody needs to wait for its lease. One that cannot be seen has not.
     fn has_ended_here(&self) -> bool {
-        self.boot == boot() && !self.boot.is_empty() && started(self.pid).as_deref() != Some(&*self.started)
+        self.has_ended(&boot(), Path::new(PROC))
+    }
+
+    /// The same on a machine whose start is `boot`, as far as `proc` shows processes.
+    fn has_ended(&self, boot: &str, proc: &Path) -> bool {
+        if boot.is_empty() || self.boot != boot {
+            return false;
+        }
+        match Seen::at(proc, self.pid) {
+            // Another process has the number now, unless the holder could not see itself.
+            Seen::Began(started) => started != self.started && !self.started.is_empty(),
+            Seen::Ended => true,
+            Seen::Hidden => false,
+        }
     }
 }
 
@@ -74,19 +94,42 @@ fn host() -> String {
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // Processes of another namespace have numbers of their own.
-    let namespace = std::fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default();
-    if id.is_empty() { id } else { format!("{}/{namespace}", id.trim()) }
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(namespace) if !id.is_empty() => format!("{}/{}", id.trim(), namespace.display()),
+        _ => String::new(),
+    }
 }
 
-/// When a process began, in ticks since the machine did (proc(5), field 22 of /proc/PID/stat).
-fn started(pid: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let after_name = stat.rsplit_once(") ")?.1;
-    // A process that has ended but whose parent has not looked yet holds nothing.
-    if after_name.starts_with('Z') {
-        return None;
+/// Where processes are shown.
+const PROC: &str = "/proc";
+
+/// What can be seen of a process.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    /// When it began, in ticks since the machine did (proc(5), field 22 of /proc/PID/stat).
+    Began(String),
+    /// There is none.
+    Ended,
+    /// There is one, but not to be looked at (proc(5), `hidepid`).
+    Hidden,
+}
+
+impl Seen {
+    fn at(proc: &Path, pid: u32) -> Seen {
+        let stat = std::fs::read_to_string(proc.join(pid.to_string()).join("stat"));
+        let began = stat.ok().and_then(|stat| {
+            let after_name = stat.rsplit_once(") ")?.1;
+            // A process that has ended but whose parent has not looked yet holds nothing.
+            let began = after_name.split(' ').nth(19).map(|ticks| Seen::Began(ticks.to_owned()))?;
+            Some(if after_name.starts_with('Z') { Seen::Ended } else { began })
+        });
+        began.unwrap_or_else(|| {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            // The kernel tells of any process that there is one, whoever asks.
+            let is_there = pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+            if is_there { Seen::Hidden } else { Seen::Ended }
+        })
     }
-    after_name.split(' ').nth(19).map(str::to_owned)
 }
 
 /// The lease of a volume, renewed until dropped.
@@ -128,8 +171,13 @@ impl Lease {
                 }
                 let parameters: Vec<_> =
                     vec![Box::new(epoch) as _, Box::new(holder.to_row()) as _, Box::new(term) as _];
+                connection.take_warning();
                 // None if somebody else was faster.
                 if let Some(row) = connection.query(WHAT, sql::TAKE_LEASE, parameters)?.first() {
+                    if connection.take_warning() {
+                        // What the last holder committed may not be on a standby that this one was to wait for.
+                        return Err(Error::Unconfirmed);
+                    }
                     break unsigned(row, 0)?;
                 }
             } else if waited >= options.wait {
@@ -225,5 +273,32 @@ impl Drop for Lease {
             // One that panicked has said so; the lease expires.
             let _ = renewer.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn who_cannot_be_seen_has_not_ended() {
+        let nothing = tempfile::tempdir().expect("a directory");
+        let (proc, hidden) = (Path::new(PROC), nothing.path());
+        let this = Holder::this();
+        let boot = this.boot.clone();
+        assert!(!this.has_ended(&boot, proc));
+        assert!(!this.has_ended(&boot, hidden), "it is there, though it is not shown");
+        let other = Holder { started: "1".into(), ..this.clone() };
+        assert!(other.has_ended(&boot, proc), "the number is another process's now");
+        assert!(!other.has_ended(&boot, hidden), "that cannot be told");
+        let blind = Holder { started: String::new(), ..this.clone() };
+        assert!(!blind.has_ended(&boot, proc), "it could not see itself");
+        assert!(!Holder { boot: "another".into(), ..other }.has_ended(&boot, proc));
+        assert!(!Holder { boot: String::new(), ..blind }.has_ended("", proc), "any machine is like that");
+        let mut child = Command::new("true").stdin(Stdio::null()).spawn().expect("it runs");
+        let ended = Holder { pid: child.id(), started: "1".into(), ..this };
+        child.wait().expect("it ends");
+        assert!(ended.has_ended(&boot, proc) && ended.has_ended(&boot, hidden));
     }
 }

@@ -9,7 +9,7 @@ use super::own::OwnTables;
 use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::{tls, write};
+use super::{settings, tls, write};
 use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheOptions};
 use crate::error::{Error, Result};
@@ -23,11 +23,7 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 
 /// Version of what lies in the database.
-pub const FORMAT: u32 = 4;
-
-/// Has the server notice that a client has vanished: what it held locked, the lease perhaps, must not wait for the hours that TCP does.
-const NOTICE_THE_END: &str = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; \
-                              SET tcp_user_timeout = 20000; SET idle_in_transaction_session_timeout = 60000";
+pub const FORMAT: u32 = crate::FORMAT;
 
 /// How a volume is held.
 #[derive(Clone, Debug)]
@@ -63,17 +59,11 @@ impl Connector {
     /// A new connection that looks at the volume's schema.
     pub(super) fn connect(&self) -> Result<Connection> {
         let runtime = runtime()?;
-        let (client, driver) = tls::connect(&runtime, &self.address)?;
-        let mut connection = Connection::new(runtime, client, driver, self.counts.clone());
+        let warned = Arc::new(AtomicBool::new(false));
+        let connected = tls::connect(&runtime, &self.address, &warned)?;
+        let mut connection = Connection::new(runtime, connected, self.counts.clone(), warned);
         connection.lies_apart = self.lies_apart;
-        let mut path = format!("SET search_path TO {}", self.address.schema);
-        if let Some(name) = &self.name {
-            path = format!("{path}; SET application_name = '{name}'");
-        }
-        // An engine that has no such settings has others for it.
-        if connection.run("cannot connect", &format!("{path}; {NOTICE_THE_END}")).is_err() {
-            connection.run("cannot connect", &path)?;
-        }
+        settings::begin(&mut connection, &self.address, self.name.as_deref())?;
         Ok(connection)
     }
 
@@ -92,7 +82,10 @@ impl Connector {
 /// 0755, made by commit 1 at `time`. Leaves nothing behind if it fails.
 pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
     options.check()?;
-    let mut connection = Connector::new(address).connect()?;
+    let connector = Connector::new(address);
+    let mut connection = connector.connect()?;
+    settings::refuse_pooled(&mut connection, &connector)?;
+    settings::refuse_weak(&mut connection, address)?;
     let schema = &address.schema;
     let what = "cannot make the volume";
     connection.run(what, "BEGIN")?;
@@ -111,10 +104,11 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     connection.run(what, &TABLES.join(";\n"))?;
     connection.query(
         what,
-        "INSERT INTO volume VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, 1, 0, 16, 1, 0, 0, 1)",
+        "INSERT INTO volume VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, 1, 0, 16, 1, 0, 0, 1)",
         vec![
             Box::new(i64::from(FORMAT)),
             Box::new(time.0),
+            Box::new(crate::uuid::new()?.to_vec()),
             Box::new(i64::from(options.block_size)),
             Box::new(i64::from(options.inline_max)),
             Box::new(options.bytes_max.map(int)),
@@ -161,7 +155,9 @@ fn absent(address: &Address, connection: &mut Connection) -> Error {
 
 /// Connects to the volume at `address`, which somebody else may hold, and reads its header.
 pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
-    let mut connection = Connector::new(address).connect()?;
+    let connector = Connector::new(address);
+    let mut connection = connector.connect()?;
+    settings::refuse_pooled(&mut connection, &connector)?;
     // Alone: another format may lack what else there is to read.
     let format = match read::format(&mut connection) {
         Err(error) if has_code(&error, &SqlState::UNDEFINED_TABLE) => return Err(absent(address, &mut connection)),
@@ -204,6 +200,7 @@ fn lies_apart(connection: &mut Connection) -> bool {
 /// Takes the lease of the volume at `address`, for which more connections can be had then.
 pub(super) fn hold(address: &Address, options: &OpenOptions) -> Result<(Lease, Connector)> {
     let (mut connection, _) = look(address)?;
+    settings::refuse_weak(&mut connection, address)?;
     let holder = Holder::this();
     let mut connector = Connector::of(address, &holder);
     connector.lies_apart = lies_apart(&mut connection);

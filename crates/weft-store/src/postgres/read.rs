@@ -89,7 +89,8 @@ pub(super) fn header(connection: &mut Connection) -> Result<Header> {
         inodes_used: unsigned(row, 13)?,
     };
     let (created, commit) = (Timestamp(get(row, 1)?), CommitNo(unsigned(row, 7)?));
-    Ok(Header { format: number(row, 0)?, options, commit, created, counters })
+    let uuid = get::<Vec<u8>>(row, 15)?.try_into().map_err(|_| bad("an id of a volume that is not of 16 bytes"))?;
+    Ok(Header { format: number(row, 0)?, uuid, options, commit, created, counters })
 }
 
 fn inode_row(row: &Row) -> Result<InodeRow> {

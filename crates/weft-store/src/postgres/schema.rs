@@ -9,6 +9,7 @@ pub(super) const TABLES: &[&str] = &[
         id bigint PRIMARY KEY CHECK (id = 1),
         format bigint NOT NULL,
         created bigint NOT NULL,
+        uuid bytea NOT NULL,
         block_size bigint NOT NULL,
         inline_max bigint NOT NULL,
         bytes_max bigint,

@@ -1,5 +1,7 @@
 //! Every statement that is sent, in the part of SQL that engines which speak PostgreSQL's protocol share (a test holds them to it).
 
+use super::settings::is_durable;
+
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:expr;)*) => {
         $($(#[$doc])* pub(super) const $name: &str = $text;)*
@@ -37,7 +39,7 @@ macro_rules! extents_ahead {
 statements! {
     FORMAT = "SELECT format FROM volume WHERE id = 1";
     HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
-              bytes_used, inodes_used, own_table_from FROM volume WHERE id = 1";
+              bytes_used, inodes_used, own_table_from, uuid FROM volume WHERE id = 1";
     NUMBER = "SELECT v.number, l.epoch FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
     /// Fails where a table is distributed and one of the nodes that have it is away.
     REACH = "SELECT ino FROM fileatt LIMIT 1";
@@ -148,6 +150,13 @@ statements! {
                   VALUES ((SELECT v.number FROM volume v WHERE v.id = 1 AND v.number = $1::bigint \
                   AND EXISTS (SELECT 1 FROM lease l WHERE l.id = 1 AND l.epoch = $2::bigint)), $3, $4, $5, $6)";
     HOLD_LEASE = "SELECT epoch FROM lease WHERE id = 1 FOR UPDATE";
+    /// Fails unless the session is the one that its mark $1 names, if it has one, and, unless $2 says that this does not
+    /// matter, the server's settings keep what it acknowledges. It stands among the statements of a commit.
+    REFUSE_WEAK = concat!(
+        "SELECT 1 / CASE WHEN ($1::text IS NULL OR current_setting('weft.session', true) = $1::text) AND ($2::boolean OR (",
+        is_durable!(),
+        ")) THEN 1 ELSE 0 END"
+    );
     FORGET_COMMITS = "DELETE FROM commits WHERE number <= $1";
 
     SET_LAYOUT = "UPDATE volume SET own_table_from = $1::bigint WHERE id = 1";
@@ -162,13 +171,22 @@ statements! {
     INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 AND first > $2 AND first <= $3 ORDER BY first";
     INTENTS_SIZES = "SELECT first, octet_length(bytes)::bigint FROM intents WHERE epoch = $1 AND first > $2 ORDER BY first LIMIT $3";
     LAST_INTENT = "SELECT max(last) FROM intents WHERE epoch = $1";
-    /// Puts nothing unless this daemon holds the lease, which cannot change hands before the end.
-    ADD_INTENTS = "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
-                   FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 FOR UPDATE) l \
-                   CROSS JOIN unnest($3::bigint[], $4::bigint[], $5::bytea[]) AS d (first, last, bytes) RETURNING first";
+    /// Puts nothing unless this daemon holds the lease, which cannot change hands before the end, and the server's
+    /// settings keep what it acknowledges, unless $3 says that this does not matter.
+    ADD_INTENTS = concat!(
+        "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
+         FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 AND ($3::boolean OR (",
+        is_durable!(),
+        ")) FOR UPDATE) l \
+         CROSS JOIN unnest($4::bigint[], $5::bigint[], $6::bytea[]) AS d (first, last, bytes) RETURNING first"
+    );
     /// The same of one record, which most syncs have to put.
-    ADD_INTENT = "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, $3::bigint, $4::bigint, $5::bytea \
-                  FROM lease WHERE id = 1 AND epoch = $1 FOR UPDATE RETURNING first";
+    ADD_INTENT = concat!(
+        "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, $4::bigint, $5::bigint, $6::bytea \
+         FROM lease WHERE id = 1 AND epoch = $1 AND ($3::boolean OR (",
+        is_durable!(),
+        ")) FOR UPDATE RETURNING first"
+    );
     FORGET_INTENTS = "DELETE FROM intents WHERE last <= $1";
     FORGET_EPOCHS = "DELETE FROM intents WHERE epoch <> $1";
 
@@ -177,6 +195,8 @@ statements! {
                   WHERE id = 1 AND epoch = $1 RETURNING epoch";
     RENEW_LEASE = "UPDATE lease SET expires = now() + $2::bigint * interval '1 millisecond' WHERE id = 1 AND epoch = $1 \
                    RETURNING epoch";
+    /// Changes nothing, and is acknowledged like whatever does.
+    CONFIRM = "UPDATE lease SET holder = holder WHERE id = 1 AND epoch = $1 RETURNING epoch";
     END_LEASE = "UPDATE lease SET expires = NULL WHERE id = 1 AND epoch = $1";
 }
 
@@ -249,6 +269,7 @@ mod tests {
         ("prefetch.rs", include_str!("prefetch.rs")),
         ("read.rs", include_str!("read.rs")),
         ("repair.rs", include_str!("repair.rs")),
+        ("settings.rs", include_str!("settings.rs")),
         ("transaction.rs", include_str!("transaction.rs")),
         ("write.rs", include_str!("write.rs")),
     ];
@@ -262,6 +283,7 @@ mod tests {
         ("open.rs", "pg_class"),
         ("open.rs", "pg_namespace"),
         ("open.rs", "pg_total_relation_size"),
+        ("settings.rs", "pg_catalog.pg_settings"),
     ];
 
     #[test]

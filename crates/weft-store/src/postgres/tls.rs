@@ -10,21 +10,25 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Connects as `address` asks for.
-pub(super) fn connect(runtime: &Runtime, address: &Address) -> Result<(Client, Driving)> {
+/// Connects as `address` asks for. A warning that comes is noted in `warned`.
+pub(super) fn connect(runtime: &Runtime, address: &Address, warned: &Arc<AtomicBool>) -> Result<(Client, Driving)> {
     let mode = address.tls.mode;
     // An address that is given besides is where the connection goes.
     let is_local = address.config.get_hostaddrs().is_empty()
         && address.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
-    let plain = || connect_with(runtime, &address.config, SslMode::Disable, None);
+    let plain = || connect_with(runtime, &address.config, SslMode::Disable, None, warned);
     // A socket on this machine needs no protection, and PostgreSQL offers none there.
     if is_local || mode == TlsMode::Disable {
         return plain();
@@ -35,7 +39,7 @@ pub(super) fn connect(runtime: &Runtime, address: &Address) -> Result<(Client, D
         return Ok(connected);
     }
     let offered = if mode == TlsMode::Prefer { SslMode::Prefer } else { SslMode::Require };
-    let connected = connect_with(runtime, &address.config, offered, Some(client(&address.tls)?));
+    let connected = connect_with(runtime, &address.config, offered, Some(client(&address.tls)?), warned);
     match connected {
         // The server offers protection and then wants none of us who ask for it.
         Err(error) if mode == TlsMode::Prefer && is_refused(&error) => plain().or(Err(error)),
@@ -57,6 +61,7 @@ fn connect_with(
     config: &Config,
     mode: SslMode,
     tls: Option<ClientConfig>,
+    warned: &Arc<AtomicBool>,
 ) -> Result<(Client, Driving)> {
     let failed = |source| Error::Postgres { what: "cannot connect", source };
     let mut config = config.clone();
@@ -65,14 +70,32 @@ fn connect_with(
         match tls {
             None => {
                 let (client, driver) = config.connect(NoTls).await.map_err(failed)?;
-                Ok((client, Box::pin(driver) as Driving))
+                Ok((client, driving(driver, warned.clone())))
             }
             Some(tls) => {
                 let (client, driver) = config.connect(MakeRustlsConnect::new(tls)).await.map_err(failed)?;
-                Ok((client, Box::pin(driver) as Driving))
+                Ok((client, driving(driver, warned.clone())))
             }
         }
     })
+}
+
+/// Sends and receives for `connection`, and notes each warning.
+fn driving<S, T>(mut connection: tokio_postgres::Connection<S, T>, warned: Arc<AtomicBool>) -> Driving
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    Box::pin(poll_fn(move |context| {
+        while let Some(message) = ready!(connection.poll_message(context)?) {
+            if let AsyncMessage::Notice(notice) = message
+                && *notice.code() == SqlState::WARNING
+            {
+                warned.store(true, Ordering::Relaxed);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }))
 }
 
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {

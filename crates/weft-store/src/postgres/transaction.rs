@@ -10,6 +10,7 @@ use super::own::{self, OwnTables};
 use super::prefetch::prefetch;
 use super::read::{self, int, unsigned};
 use super::sending::{Back, Sending, Table};
+use super::settings;
 use super::statements as sql;
 use super::write::{self, BlockRow, Extents, Home, References};
 use crate::batch::{Batch, ExtentChange, InodeChange, NameChange, NewBlock};
@@ -95,8 +96,9 @@ impl Writer {
 }
 
 impl Writer {
-    /// Takes in what the last commit left; tells the header.
-    fn look(&mut self) -> Result<Header> {
+    /// Takes in what the last commit left, which is durable then; tells the header.
+    fn look(&mut self, store: &PostgresStore) -> Result<Header> {
+        store.confirm(self.connection())?;
         let header = read::header(self.connection())?;
         self.last = read::commits(self.connection(), header.commit, 1)?.pop();
         self.fresh = Ino(header.counters.next_id);
@@ -174,7 +176,7 @@ impl<'a> PostgresTransaction<'a> {
             writer.in_doubt = true;
         }
         if writer.in_doubt {
-            let header = writer.look();
+            let header = writer.look(store);
             *store.header.lock() = header.map_err(|error| writer.interrupted(error))?;
             // A commit of which nobody knew may have outdated what came along.
             store.ahead.forget();
@@ -432,23 +434,37 @@ impl<'a> PostgresTransaction<'a> {
         if self.store.has_intents.swap(false, Ordering::Relaxed) {
             calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
         }
+        let connection = self.writer.connection();
+        calls.push(settings::refuse_weak_call(connection, &self.store.connector.address));
         calls.extend(write::end(batch, &commit, self.writer.epoch, COMMITS_KEPT));
-        match self.writer.connection().query_all(WHAT, &calls) {
-            Ok(_) => self.is_over = true,
+        let connection = self.writer.connection();
+        connection.take_warning();
+        match connection.query_all(WHAT, &calls) {
+            Ok(_) => {
+                self.is_over = true;
+                if connection.take_warning() {
+                    self.store.confirm(connection)?;
+                }
+            }
             Err(error) => self.settle(error, &commit)?,
         }
         known.learn(pending);
         Ok(Committed { commit, known, empty })
     }
 
-    /// After `error`: if nobody knows whether the commit happened, asks until the server can be reached. Ok if it has happened.
+    /// After `error`: if nobody knows whether the commit happened, asks until the server can be reached. Ok if it has
+    /// happened and is durable.
     fn settle(&mut self, error: Error, commit: &CommitRow) -> Result<()> {
         if !self.writer.connection().is_closed() {
             let is_fenced = matches!(&error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::NOT_NULL_VIOLATION));
-            if !is_fenced {
+            if !is_fenced && !settings::is_weak(&error) {
                 return Err(error);
             }
             self.writer.connection().run(WHAT, "ROLLBACK")?;
+            if !is_fenced {
+                self.is_over = true;
+                return Err(settings::why_weak(self.writer.connection(), &self.store.connector.address));
+            }
             self.store.refuse_other(self.writer.connection())?;
         } else {
             self.writer.connection = Some(self.store.reconnect()?);
@@ -456,7 +472,10 @@ impl<'a> PostgresTransaction<'a> {
         self.is_over = true;
         let found = read::commits(self.writer.connection(), commit.number, 1)?.pop();
         // One of that number may be what an earlier try left.
-        if found.is_some_and(|found| found == *commit) { Ok(()) } else { Err(Error::Interrupted) }
+        if found.is_none_or(|found| found != *commit) {
+            return Err(Error::Interrupted);
+        }
+        self.store.confirm(self.writer.connection())
     }
 }
 

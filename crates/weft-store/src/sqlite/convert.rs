@@ -105,7 +105,9 @@ fn copy_rows(new: &Connection, old: &Layout, home: BlockHome) -> Result<()> {
         let copy = format!("DELETE FROM main.{table}; INSERT INTO main.{table} SELECT * FROM old.{table}");
         new.execute_batch(&copy).map_err(failed)?;
     }
-    new.execute("UPDATE volume SET home = ?1", (super::open::home_name(home),)).map_err(failed)?;
+    // Both may be used from now on, so they must not be taken for each other.
+    let own = (super::open::home_name(home), crate::uuid::new()?);
+    new.execute("UPDATE volume SET home = ?1, uuid = ?2", own).map_err(failed)?;
     new.execute_batch("COMMIT; DETACH DATABASE old").map_err(failed)
 }
 

@@ -108,9 +108,10 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     let home = home_name(options.home);
     connection
         .execute(
-            "INSERT INTO volume VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, 0, 16, 1, 0, 0, 1)",
+            "INSERT INTO volume VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1, 0, 16, 1, 0, 0, 1)",
             (
                 time.0,
+                crate::uuid::new()?,
                 options.block_size,
                 options.inline_max,
                 home,
@@ -268,6 +269,7 @@ pub(super) fn read_header(connection: &Connection) -> Result<Header> {
         };
         Ok(Header {
             format: FORMAT,
+            uuid: row.get(14)?,
             created: Timestamp(row.get(0)?),
             options: VolumeOptions {
                 block_size: row.get(1)?,
@@ -292,12 +294,15 @@ pub(super) fn read_header(connection: &Connection) -> Result<Header> {
     let header = connection
         .query_row(
             "SELECT created, block_size, inline_max, home, bytes_max, inodes_max, digests, number, op, next_id, next_block, \
-             epoch, bytes_used, inodes_used FROM volume WHERE id = 1",
+             epoch, bytes_used, inodes_used, uuid FROM volume WHERE id = 1",
             (),
             read,
         )
         .map_err(|source| match source {
             rusqlite::Error::QueryReturnedNoRows => Error::Corrupt("the volume's own row is missing".into()),
+            source @ rusqlite::Error::FromSqlConversionFailure(..) => {
+                Error::Corrupt(format!("the volume's own row is damaged: {source}"))
+            }
             source => Error::Sqlite { what: "cannot read the volume's row", source },
         })?;
     header.options.check().map_err(|error| Error::Corrupt(error.to_string()))?;

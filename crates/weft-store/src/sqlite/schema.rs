@@ -10,6 +10,7 @@ pub(super) const TABLES: &str = "
 CREATE TABLE volume (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     created INTEGER NOT NULL,
+    uuid BLOB NOT NULL,
     block_size INTEGER NOT NULL,
     inline_max INTEGER NOT NULL,
     home TEXT NOT NULL,

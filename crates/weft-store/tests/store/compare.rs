@@ -57,8 +57,8 @@ pub fn state(store: &dyn Store) -> Result<State> {
         }
         xattrs.extend(store.xattrs(ino)?.into_iter().map(|(name, value)| (ino, name, value)));
     }
-    // Each kind of store counts the versions of its own format.
-    let header = Header { format: 0, ..store.header()? };
+    // No two volumes have the same id.
+    let header = Header { uuid: [0; 16], ..store.header()? };
     Ok(State { header, inodes, names, found, extents, xattrs, orphans: store.orphans()? })
 }
 

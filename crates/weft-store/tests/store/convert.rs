@@ -5,7 +5,7 @@ use crate::compare::state;
 use crate::contract::HOMES;
 use std::collections::BTreeMap;
 use std::path::Path;
-use weft_store::sqlite::{convert, open};
+use weft_store::sqlite::{self, convert, open};
 use weft_store::{BlockHome, ErrorKind, Store};
 use weft_store::{Outcome, Repair};
 
@@ -29,6 +29,8 @@ fn a_converted_volume_holds_the_same_and_the_old_one_stays() {
         let new = directory.path().join("new");
         convert(&path, &new, other(home), &mut |_| {}).expect("converted");
         assert_eq!(open(&new).expect("opened").store.header().expect("readable").options.home, other(home));
+        let uuid = |path: &Path| sqlite::header(path).expect("readable").uuid;
+        assert_ne!(uuid(&new), uuid(&path), "two volumes of one id");
         assert_eq!(read(&new).without_options(), before.clone().without_options());
         assert_eq!(read(&path), before);
         let findings = look(&new, Repair::No);

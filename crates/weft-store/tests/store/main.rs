@@ -12,5 +12,6 @@ mod generate;
 mod opening;
 mod parts;
 mod postgres;
+mod postgres_durability;
 mod sample;
 mod space;

@@ -1,0 +1,201 @@
+//! Settings of the server that the volume depends on: set for each session, or checked, never believed.
+//!
+//! ALTER ROLE and ALTER DATABASE give sessions other defaults than the server has (PostgreSQL documentation, "Server
+//! Configuration"). What a session may set is set; what only the server can have is read, and refused where an
+//! acknowledged commit would not survive a crash. An address that says `durability=server` takes all of that as it is.
+
+use super::address::Address;
+use super::connection::{Call, Connection};
+use super::lease::Holder;
+use super::open::Connector;
+use super::read::get;
+use super::statements as sql;
+use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio_postgres::error::SqlState;
+
+const CONNECT: &str = "cannot connect";
+const WHAT: &str = "cannot look at the server's settings";
+
+/// Values that statements and transactions depend on. A user who names one of them in the address's `options` has that
+/// value. Each is set only where the server has such a setting.
+const SESSION: &[(&str, &str)] = &[
+    ("bytea_output", "hex"),
+    // The server's word that a commit did not wait for its standbys is a warning.
+    ("client_min_messages", "warning"),
+    ("datestyle", "ISO, MDY"),
+    ("default_transaction_deferrable", "off"),
+    ("default_transaction_isolation", "read committed"),
+    ("default_transaction_read_only", "off"),
+    // A daemon that has vanished must not hold rows locked, the lease perhaps, for the hours that TCP takes to notice.
+    ("idle_in_transaction_session_timeout", "60000"),
+    ("idle_session_timeout", "0"),
+    ("intervalstyle", "postgres"),
+    ("lock_timeout", "0"),
+    // Rows that a policy hides are an error then, and not missing.
+    ("row_security", "off"),
+    ("standard_conforming_strings", "on"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_user_timeout", "20000"),
+    ("transaction_timeout", "0"),
+];
+
+/// Whether the user has set `name`, by the address.
+fn is_chosen(address: &Address, name: &str) -> bool {
+    address.config.get_options().is_some_and(|options| options.to_ascii_lowercase().contains(name))
+}
+
+/// Has a new session look at the volume's schema, gives it the settings that statements depend on, and the `name` by which
+/// the server knows it.
+pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option<&str>) -> Result<()> {
+    let mut basics = format!("SET search_path TO {}", address.schema);
+    if !is_chosen(address, "statement_timeout") {
+        // Before the next one, which it may be too short for.
+        basics = format!("SET statement_timeout = 0; {basics}");
+    }
+    if let Some(name) = name {
+        basics = format!("{basics}; SET application_name = '{name}'");
+    }
+    let settings = SESSION.iter().filter(|(name, _)| !is_chosen(address, name));
+    let settings = settings.map(|(name, value)| format!("('{name}', '{value}')")).collect::<Vec<_>>();
+    // Stronger than `on` is `remote_apply` alone: `remote_write` does not wait for a standby's disk.
+    let synchronous = if address.trusts_server {
+        ""
+    } else {
+        "; SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' \
+         THEN 'remote_apply' ELSE 'on' END, false)"
+    };
+    let mark = new_mark();
+    let all = format!(
+        "{basics}; SELECT set_config(d.name, d.value, false) FROM pg_catalog.pg_settings s \
+         JOIN (VALUES {}) AS d (name, value) ON d.name = lower(s.name); \
+         SELECT set_config('weft.session', '{mark}', false){synchronous}",
+        settings.join(", ")
+    );
+    // Another engine has no such settings, and other ones for it.
+    match connection.run(CONNECT, &all) {
+        Ok(()) => connection.mark = Some(mark),
+        Err(_) => connection.run(CONNECT, &basics)?,
+    }
+    Ok(())
+}
+
+/// What no other session is called, of this process or another.
+fn new_mark() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let plain = |letter: &char| letter.is_ascii_alphanumeric() || "-._/ []:".contains(*letter);
+    let process: String = Holder::this().to_row().chars().filter(plain).collect();
+    format!("{process} {}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Refuses a pooler that gives transactions of one session to different sessions of the server: settings would be
+/// lost, and prepared statements be others'. A second session is begun, for that to come between.
+pub(super) fn refuse_pooled(connection: &mut Connection, connector: &Connector) -> Result<()> {
+    let Some(mark) = connection.mark.clone() else { return Ok(()) };
+    let _other = connector.connect()?;
+    let rows = connection.query(WHAT, "SELECT current_setting('weft.session', true)", Vec::new());
+    // A statement that is not there any more was prepared for another session.
+    let is_ours = match &rows {
+        Ok(rows) => rows.first().map(|row| get::<Option<String>>(row, 0)).transpose()?.flatten() == Some(mark),
+        Err(Error::Postgres { source, .. }) if source.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME) => false,
+        Err(_) => return rows.map(|_| ()),
+    };
+    if is_ours { Ok(()) } else { Err(pooled(&connector.address)) }
+}
+
+fn pooled(address: &Address) -> Error {
+    Error::Unusable(format!(
+        "{address} is reached through a pooler that gives each transaction another session of the server (pgbouncer's \
+         pool_mode = transaction or statement); use pool_mode = session, or the server's own address"
+    ))
+}
+
+/// A setting without which a server that crashes loses what it acknowledged, or does not notice what it lost.
+struct Needed {
+    name: &'static str,
+    value: &'static str,
+    /// What follows from another value.
+    risk: &'static str,
+}
+
+const NEEDED: &[Needed] = &[
+    Needed { name: "fsync", value: "on", risk: "a crash of its machine would lose or damage what it acknowledged" },
+    Needed { name: "full_page_writes", value: "on", risk: "a crash of its machine could leave pages half written" },
+    Needed {
+        name: "data_sync_retry",
+        value: "off",
+        risk: "it would go on after a failed sync that lost what it had acknowledged",
+    },
+    Needed { name: "zero_damaged_pages", value: "off", risk: "damaged pages would be read as empty ones" },
+    Needed { name: "ignore_checksum_failure", value: "off", risk: "damaged pages would be read as whole ones" },
+];
+
+/// The part of them that can change while a volume is mounted, as a condition that statements contain. Missing
+/// settings are those of another engine.
+macro_rules! is_durable {
+    () => {
+        "coalesce(current_setting('fsync', true), 'on') = 'on' \
+         AND coalesce(current_setting('full_page_writes', true), 'on') = 'on' \
+         AND coalesce(current_setting('synchronous_commit', true), 'on') IN ('on', 'remote_apply')"
+    };
+}
+pub(super) use is_durable;
+
+/// Refuses a server whose settings let a crash lose what it acknowledged, unless the address takes it as it is.
+pub(super) fn refuse_weak(connection: &mut Connection, address: &Address) -> Result<()> {
+    if address.trusts_server {
+        return Ok(());
+    }
+    let names = NEEDED.iter().map(|needed| needed.name.to_owned());
+    let names = names.chain(["synchronous_commit".to_owned()]).collect::<Vec<_>>();
+    let asked = "SELECT name, current_setting(name, true) FROM unnest($1::text[]) AS d (name)";
+    let rows = connection.query(WHAT, asked, vec![Box::new(names)])?;
+    for row in &rows {
+        let (name, value) = (get::<String>(row, 0)?, get::<Option<String>>(row, 1)?);
+        let Some(value) = value else { continue };
+        if let Some(needed) = NEEDED.iter().find(|needed| needed.name == name) {
+            if value != needed.value {
+                return Err(weak(address, &format!("{name} is {value}: {}", needed.risk), &set(needed)));
+            }
+        } else if value != "on" && value != "remote_apply" {
+            let risk =
+                format!("{name} is {value}, and this session may not change it: it acknowledges commits too early");
+            return Err(weak(address, &risk, "connect without a pooler that changes settings"));
+        }
+    }
+    Ok(())
+}
+
+fn set(needed: &Needed) -> String {
+    let (name, value) = (needed.name, needed.value);
+    format!("set {name} = {value} for the server, and for the role or database that has another value")
+}
+
+fn weak(address: &Address, risk: &str, advice: &str) -> Error {
+    Error::NotDurable(format!(
+        "the server of {address} may lose what it acknowledges: {risk}; {advice}, or add durability=server to the \
+         address to take the server's settings as they are"
+    ))
+}
+
+/// What fails, among the statements of a commit, if its session or the settings are not what they were: by [`is_weak`].
+pub(super) fn refuse_weak_call(connection: &Connection, address: &Address) -> Call {
+    Call::new(sql::REFUSE_WEAK, vec![Box::new(connection.mark.clone()), Box::new(address.trusts_server)])
+}
+
+/// Whether `error` is that of [`refuse_weak_call`].
+pub(super) fn is_weak(error: &Error) -> bool {
+    matches!(error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::DIVISION_BY_ZERO))
+}
+
+/// Why [`refuse_weak_call`] failed, unless that has passed.
+pub(super) fn why_weak(connection: &mut Connection, address: &Address) -> Error {
+    let reason = refuse_weak(connection, address).err();
+    reason.unwrap_or_else(|| {
+        Error::NotDurable(format!(
+            "{address} had settings for a moment, or a session, in which a commit is not durable"
+        ))
+    })
+}

@@ -1,0 +1,131 @@
+//! Stands before a server as pgbouncer does with `pool_mode = transaction`: each transaction of a client has whichever session of the
+//! server is free.
+
+use crate::cluster::Cluster;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::io::{Read, Result, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use weft_store::postgres::Address;
+
+const SOCKET: &str = ".s.PGSQL.5432";
+
+/// What a server says to whoever it lets in: AuthenticationOk, then ReadyForQuery outside of a transaction (PostgreSQL
+/// documentation, "Message Formats").
+const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+
+/// A pooler with a socket of its own.
+pub struct Pooler {
+    directory: tempfile::TempDir,
+}
+
+/// Sessions of the server that no client uses now.
+struct Pool {
+    free: Mutex<VecDeque<UnixStream>>,
+    changed: Condvar,
+}
+
+impl Pooler {
+    /// In front of `cluster`, with so many `sessions`, which take turns.
+    ///
+    /// # Panics
+    /// If the server lets nobody in.
+    pub fn new(cluster: &Cluster, sessions: usize) -> Pooler {
+        let directory = tempfile::tempdir().expect("a directory");
+        let listener = UnixListener::bind(directory.path().join(SOCKET)).expect("bound");
+        let server = cluster.socket().join(SOCKET);
+        let free = (0..sessions).map(|_| session(server.clone()).expect("a session")).collect();
+        let pool = Arc::new(Pool { free: Mutex::new(free), changed: Condvar::new() });
+        // It ends with the program, which ends with the tests.
+        thread::spawn(move || {
+            while let Ok((client, _)) = listener.accept() {
+                let pool = pool.clone();
+                // A client that goes ends it.
+                thread::spawn(move || serve(client, &pool));
+            }
+        });
+        Pooler { directory }
+    }
+
+    /// Where a volume is that is at `url` of the server itself.
+    ///
+    /// # Panics
+    /// If that is no URL of a volume.
+    pub fn address(&self, url: &str) -> Address {
+        let options = url.rsplit_once('?').expect("a schema is named").1;
+        let host = self.directory.path().display().to_string().replace('/', "%2F");
+        Address::parse(&format!("postgres://postgres@{host}/postgres?{options}")).expect("an address")
+    }
+}
+
+/// A message: its kind, its length, and the rest. The first one of a client has no kind.
+fn message(from: &mut UnixStream, has_kind: bool) -> Result<Vec<u8>> {
+    let kind = usize::from(has_kind);
+    let mut message = vec![0; kind + 4];
+    from.read_exact(&mut message)?;
+    let length = u32::from_be_bytes(message[kind..].try_into().expect("four bytes"));
+    message.resize(kind + length as usize, 0);
+    from.read_exact(&mut message[kind + 4..])?;
+    Ok(message)
+}
+
+/// A session of the server's own superuser.
+fn session(server: PathBuf) -> Result<UnixStream> {
+    let mut stream = UnixStream::connect(server)?;
+    let words = b"\0\x03\0\0user\0postgres\0database\0postgres\0client_encoding\0UTF8\0\0";
+    stream.write_all(&u32::try_from(4 + words.len()).expect("few").to_be_bytes())?;
+    stream.write_all(words)?;
+    while message(&mut stream, true)?[0] != b'Z' {}
+    Ok(stream)
+}
+
+fn serve(mut client: UnixStream, pool: &Pool) -> Result<()> {
+    message(&mut client, false)?;
+    client.write_all(WELCOME)?;
+    let mut held = None;
+    loop {
+        // Up to where the server is asked to answer.
+        let mut asked = Vec::new();
+        loop {
+            let next = message(&mut client, true)?;
+            let kind = next[0];
+            asked.extend(next);
+            if matches!(kind, b'S' | b'Q' | b'X') {
+                break;
+            }
+        }
+        if asked[0] == b'X' {
+            return Ok(());
+        }
+        let mut server = held.take().unwrap_or_else(|| pool.take());
+        server.write_all(&asked)?;
+        let is_idle = loop {
+            let answer = message(&mut server, true)?;
+            client.write_all(&answer)?;
+            if answer[0] == b'Z' {
+                break answer[5] == b'I';
+            }
+        };
+        if is_idle { pool.give(server) } else { held = Some(server) }
+    }
+}
+
+impl Pool {
+    fn take(&self) -> UnixStream {
+        let mut free = self.free.lock();
+        loop {
+            match free.pop_front() {
+                Some(session) => return session,
+                None => self.changed.wait(&mut free),
+            }
+        }
+    }
+
+    fn give(&self, session: UnixStream) {
+        self.free.lock().push_back(session);
+        self.changed.notify_one();
+    }
+}
