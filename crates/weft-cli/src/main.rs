@@ -5,6 +5,7 @@ mod command;
 mod daemon;
 mod helper;
 mod input;
+mod leaving;
 mod opened;
 mod serving;
 mod size;

@@ -9,6 +9,7 @@ use crate::arguments::Mount;
 use crate::daemon::{self, Daemon, is_begun_anew};
 use crate::opened::Opened;
 use crate::serving::{allow_connections, memory_bytes, start_lender, start_nfs};
+use crate::leaving;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -106,7 +107,8 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if lends {
         allow_connections();
     }
-    let opened = Opened::open(&arguments.volume, plan.vfs, arguments.open.hold())?;
+    let open = || Opened::open(&arguments.volume, plan.vfs.clone(), arguments.open.hold());
+    let opened = leaving::open_after(&arguments.volume, open)?;
     daemon.hold_signals();
     let is_again = dead.is_some();
     let started = || {

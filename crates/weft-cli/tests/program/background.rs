@@ -195,3 +195,28 @@ fn stats_count_what_happens() {
     assert!(text.contains("content     2 inodes"), "{text}");
     place.umount();
 }
+
+#[test]
+fn a_mount_waits_for_a_daemon_that_is_about_to_let_go() {
+    let Some(place) = Place::to_mount() else { return };
+    if !crate::place::is_root() {
+        return eprintln!("SKIPPED: needs root");
+    }
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), "kept").unwrap();
+    place.weft(&["mount", "v", "m2"]).failed(&["make the directory"]);
+    place.directory("m2");
+    // One that is mounted is not waited for.
+    place.weft(&["mount", "v", "m2"]).failed(&["in use by another process"]);
+    let daemon = place.daemon();
+    signal(daemon, Signal::STOP);
+    rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::DETACH).unwrap();
+    let mut mounting = place.command(&["mount", "v", "m"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(mounting.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("waiting for process") && said.contains(&daemon.to_string()), "{said}");
+    signal(daemon, Signal::CONT);
+    assert!(mounting.wait().unwrap().success());
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"kept");
+    place.umount();
+}
