@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         return code;
     }
     worker::set_program("/proc/self/exe".into());
-    match helper::helper(&words) {
+    match helper::helper(&words, rustix::process::geteuid()) {
         Helper::No => {}
         Helper::Arguments(arguments) => words = arguments,
         Helper::Fake => return ExitCode::SUCCESS,
