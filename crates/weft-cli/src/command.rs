@@ -11,7 +11,7 @@ mod init;
 mod link;
 mod log;
 mod mount;
-mod mounted;
+pub mod mounted;
 mod net;
 mod pages;
 mod pipe;

@@ -1,5 +1,6 @@
 //! The program as mount(8) calls its helpers: `mount.weft SOURCE DIR [-sfnv] [-N SPACE] [-t TYPE] [-o OPTIONS]`.
 
+use rustix::process::Uid;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,8 +16,11 @@ pub enum Helper {
     Fake,
 }
 
-/// Looks at how the program was called.
-pub fn helper(words: &[OsString]) -> Helper {
+/// Looks at how the program was called, by `caller`.
+///
+/// mount(8) tells a helper of `nosuid` and `nodev`, but not of `suid` and `dev`, as it takes those for what holds anyway. So they hold for root here,
+/// as for other file systems.
+pub fn helper(words: &[OsString], caller: Uid) -> Helper {
     let called = words.first().and_then(|word| Path::new(word).file_name()).unwrap_or_default();
     if !called.as_bytes().starts_with(b"mount.") {
         return Helper::No;
@@ -42,6 +46,9 @@ pub fn helper(words: &[OsString]) -> Helper {
         }
     }
     let mut arguments: Vec<OsString> = vec!["weft".into(), "mount".into()];
+    if caller.is_root() && !places.is_empty() {
+        arguments.extend(["-o".into(), "suid,dev".into()]);
+    }
     arguments.append(&mut options);
     // A call without arguments asks for help; a volume's name may start with a dash.
     if places.is_empty() {
@@ -70,23 +77,26 @@ mod tests {
 
     #[test]
     fn the_program_under_its_own_name_is_no_helper() {
-        assert_eq!(helper(&words("/usr/bin/weft mount a b")), Helper::No);
-        assert_eq!(helper(&[]), Helper::No);
+        assert_eq!(helper(&words("/usr/bin/weft mount a b"), Uid::ROOT), Helper::No);
+        assert_eq!(helper(&[], Uid::ROOT), Helper::No);
     }
 
     #[test]
     fn a_line_of_mount_8_becomes_a_mount_command() {
-        let called = helper(&words("/sbin/mount.fuse.weft /vol.weft /mnt -sn -v -t weft -N 7 -o rw,noatime"));
-        assert_eq!(called, Helper::Arguments(words("weft mount -o rw,noatime -- /vol.weft /mnt")));
+        let line = words("/sbin/mount.fuse.weft /vol.weft /mnt -sn -v -t weft -N 7 -o rw,noatime");
+        let by_user = Helper::Arguments(words("weft mount -o rw,noatime -- /vol.weft /mnt"));
+        assert_eq!(helper(&line, Uid::from_raw(1000)), by_user);
+        let by_root = Helper::Arguments(words("weft mount -o suid,dev -o rw,noatime -- /vol.weft /mnt"));
+        assert_eq!(helper(&line, Uid::ROOT), by_root);
     }
 
     #[test]
     fn a_fake_mount_does_nothing() {
-        assert_eq!(helper(&words("mount.weft /vol.weft /mnt -nf")), Helper::Fake);
+        assert_eq!(helper(&words("mount.weft /vol.weft /mnt -nf"), Uid::ROOT), Helper::Fake);
     }
 
     #[test]
     fn a_helper_called_without_arguments_explains_itself() {
-        assert_eq!(helper(&words("mount.weft")), Helper::Arguments(words("weft mount --help")));
+        assert_eq!(helper(&words("mount.weft"), Uid::ROOT), Helper::Arguments(words("weft mount --help")));
     }
 }

@@ -5,6 +5,7 @@ mod command;
 mod daemon;
 mod helper;
 mod input;
+mod leaving;
 mod opened;
 mod serving;
 mod shown;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
         return code;
     }
     worker::set_program("/proc/self/exe".into());
-    match helper::helper(&words) {
+    match helper::helper(&words, rustix::process::geteuid()) {
         Helper::No => {}
         Helper::Arguments(arguments) => words = arguments,
         Helper::Fake => return ExitCode::SUCCESS,

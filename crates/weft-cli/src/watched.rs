@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Another process. It is this one even if its number is given to a new process later.
 pub struct Watched {
@@ -69,6 +70,12 @@ impl Watched {
             }
             ended => Ok(ended.unwrap_or(Ended::Unknown)),
         }
+    }
+
+    /// Waits until it has ended, but no longer than `limit`.
+    pub fn await_end_within(&self, limit: Duration) -> Result<()> {
+        let limit = Timespec::try_from(limit).context("too long")?;
+        self.poll(PollFlags::IN, Some(&limit))
     }
 
     /// How it ended, if its parent has not taken note yet: its number is still its own then (proc_pid_stat(5), `state` and `exit_code`).

@@ -37,7 +37,7 @@ impl Lent {
         let len = checked_len(&file)?;
         let memory = MmapOptions::new().len(len).map_raw_read_only(&file)?;
         let lent = Arc::new(Lent { file, memory, guards });
-        registry().insert(lent.start(), Arc::downgrade(&lent));
+        registry().insert(lent.start(), (len, Arc::downgrade(&lent)));
         Ok(lent)
     }
 
@@ -99,14 +99,16 @@ impl Drop for Lent {
 /// The arena in which `bytes` lie, and where; none if nobody lent them.
 pub fn find(bytes: &[u8]) -> Option<(Arc<Lent>, usize)> {
     let at = bytes.as_ptr().addr();
-    let (_, lent) = registry().range(..=at).next_back().map(|(start, lent)| (*start, lent.upgrade()))?;
-    let lent = lent?;
-    let offset = at - lent.start();
-    let lies_there = offset.checked_add(bytes.len()).is_some_and(|end| end <= lent.len());
-    lies_there.then_some((lent, offset))
+    let registry = registry();
+    let (start, (len, lent)) = registry.range(..=at).next_back()?;
+    let offset = at - start;
+    // One that they do not lie in is not referred to, not even for a moment: whoever asks whether it is needed would be told that it is.
+    let lies_there = offset.checked_add(bytes.len()).is_some_and(|end| end <= *len);
+    if lies_there { Some((lent.upgrade()?, offset)) } else { None }
 }
 
-type Registry = BTreeMap<usize, Weak<Lent>>;
+/// The length, and the arena as long as it is mapped.
+type Registry = BTreeMap<usize, (usize, Weak<Lent>)>;
 
 /// By where they begin. No arena is dropped while this is held: that takes it too.
 fn registry() -> MutexGuard<'static, Registry> {
@@ -153,7 +155,7 @@ mod tests {
         assert!(find(b"elsewhere").is_none());
         let gone = Arc::downgrade(&one);
         drop((one, found));
-        assert!(registry().values().all(|lent| !lent.ptr_eq(&gone)));
+        assert!(registry().values().all(|(_, lent)| !lent.ptr_eq(&gone)));
     }
 
     #[test]

@@ -11,12 +11,14 @@ mod locks;
 mod opens;
 mod privileges;
 mod pushed;
+mod refusing;
 #[cfg(test)]
 mod tests;
 mod xattrs;
 
 pub(crate) use init::{Offer, Way};
 pub(crate) use links::Valid;
+pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
 
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};

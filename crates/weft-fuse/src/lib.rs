@@ -11,7 +11,8 @@ mod session;
 mod transport;
 mod wakefulness;
 
-pub use mount::{MountError, MountOptions, check_mount_point, unmount};
+pub use dispatch::{REFUSE_CHANGES, TAKE_CHANGES};
+pub use mount::{MountError, MountOptions, check_mount_point, remount, unmount};
 pub use session::{Inviter, Leaver, LockKeeper, Placement, Session, SessionOptions, Transport, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.

@@ -19,8 +19,10 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Whether the kernel refuses changes.
     pub read_only: bool,
-    /// Whether set-user-id programs and device nodes on it work; only root may ask for it.
-    pub suid_and_devices: bool,
+    /// Whether set-user-id and set-group-id programs on it get other rights; only root may ask for it.
+    pub suid: bool,
+    /// Whether device nodes on it work; only root may ask for it.
+    pub devices: bool,
     /// Whether programs on it may run.
     pub no_exec: bool,
 }
@@ -29,6 +31,31 @@ impl MountOptions {
     /// The kernel takes no empty one.
     fn source(&self) -> &str {
         if self.source.is_empty() { "weft" } else { &self.source }
+    }
+
+    /// As mount(2) takes them.
+    fn flags(&self) -> libc::c_ulong {
+        let flags = [
+            (self.read_only, libc::MS_RDONLY),
+            (!self.suid, libc::MS_NOSUID),
+            (!self.devices, libc::MS_NODEV),
+            (self.no_exec, libc::MS_NOEXEC),
+        ];
+        flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag)
+    }
+
+    /// The options of what is mounted at `directory`, as far as they can be changed there.
+    pub fn of(directory: &Path) -> Result<MountOptions, MountError> {
+        use rustix::fs::StatVfsMountFlags as Flags;
+        let stat = rustix::fs::statvfs(directory).map_err(|error| MountError::no_directory(directory, error.into()))?;
+        let has = |flag| stat.f_flag.contains(flag);
+        Ok(MountOptions {
+            read_only: has(Flags::RDONLY),
+            suid: !has(Flags::NOSUID),
+            devices: !has(Flags::NODEV),
+            no_exec: has(Flags::NOEXEC),
+            ..MountOptions::default()
+        })
     }
 }
 
@@ -161,23 +188,14 @@ fn mount_directly(directory: &Path, options: &MountOptions) -> Result<File, Moun
         rustix::process::getgid().as_raw(),
         crate::protocol::DATA_BYTES_MAX,
     );
-    let mut flags = 0;
-    for (set, flag) in [
-        (options.read_only, libc::MS_RDONLY),
-        (!options.suid_and_devices, libc::MS_NOSUID | libc::MS_NODEV),
-        (options.no_exec, libc::MS_NOEXEC),
-    ] {
-        if set {
-            flags |= flag;
-        }
-    }
     let refused = |source| MountError::Refused { what: "mount at", path: directory.into(), source };
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| refused(Error::from(ErrorKind::InvalidInput)));
     let (source, target) = (text(options.source().as_bytes())?, text(directory.as_os_str().as_bytes())?);
     let data = text(data.as_bytes())?;
     // SAFETY: all pointers are to NUL-terminated strings that outlive the call.
-    let result =
-        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), c"fuse.weft".as_ptr(), flags, data.as_ptr().cast()) };
+    let result = unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), c"fuse.weft".as_ptr(), options.flags(), data.as_ptr().cast())
+    };
     if result == 0 { Ok(device) } else { Err(refused(Error::last_os_error())) }
 }
 
@@ -219,6 +237,17 @@ fn receive(socket: &UnixStream) -> Result<File, Error> {
         _ => None,
     });
     descriptors.map(|fd: OwnedFd| File::from(fd)).ok_or_else(|| Error::other("fusermount3 sent no descriptor"))
+}
+
+/// Gives what is mounted at `directory` other options: whether changes are refused, and what of it works. Only root may.
+pub fn remount(directory: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let refused = |source| MountError::Refused { what: "remount", path: directory.into(), source };
+    let target = CString::new(directory.as_os_str().as_bytes()).map_err(|_| refused(ErrorKind::InvalidInput.into()))?;
+    let flags = libc::MS_REMOUNT | options.flags();
+    let none = std::ptr::null();
+    // SAFETY: the path ends with a NUL; a file system of this kind takes nothing more.
+    let result = unsafe { libc::mount(none, target.as_ptr(), none, flags, none.cast()) };
+    if result == 0 { Ok(()) } else { Err(refused(Error::last_os_error())) }
 }
 
 /// Unmounts `directory`; if `lazily`, as soon as nothing uses it any more.

@@ -264,6 +264,28 @@ impl Model {
         Ok(())
     }
 
+    /// renameat2() with `RENAME_WHITEOUT`; tells what took the old name, if anything moved.
+    pub fn rename_leaving_whiteout(
+        &mut self,
+        caller: Caller,
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        mode: RenameMode,
+    ) -> Result<Option<NodeId>> {
+        check(from.1)?;
+        check(to.1)?;
+        if mode == RenameMode::Exchange {
+            return Err(ErrorKind::Invalid);
+        }
+        let is_same = self.find(from.0, from.1) == self.find(to.0, to.1);
+        self.rename(from, to, mode)?;
+        if is_same {
+            return Ok(None);
+        }
+        let whiteout = MakeNode { kind: Kind::CharDevice, permissions: 0, umask: 0, rdev: 0 };
+        self.make(caller, from.0, Some(from.1), whiteout, &[]).map(Some)
+    }
+
     fn detach(&mut self, directory: NodeId, name: &[u8]) {
         let id = self.nodes[directory].entries.remove(name).expect("there");
         if self.is_directory(id) {

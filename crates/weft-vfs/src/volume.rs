@@ -26,6 +26,7 @@ use weft_store::{Ino, OpNo, Store, Timestamp};
 
 mod load;
 mod open;
+mod refusing;
 mod report;
 
 pub(crate) use load::Missing;
@@ -51,6 +52,8 @@ pub struct Vfs {
     pub(crate) wake: Condvar,
     pub(crate) kicked: AtomicBool,
     pub(crate) closing: AtomicBool,
+    /// Whether changes are refused for now. Set with the state locked.
+    pub(crate) refuses_changes: AtomicBool,
     pub(crate) committer: Mutex<Option<Committer>>,
     pub(crate) commits: AtomicU64,
     pub(crate) commits_failed: AtomicU64,
@@ -115,11 +118,11 @@ impl Vfs {
 
     /// Runs a changing `operation`, unless the volume is read-only.
     pub(crate) fn change<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
-        if self.options.read_only {
-            return Err(ErrorKind::ReadOnly.into());
-        }
         let mut outdated = Vec::new();
         let changed = self.run(|state| {
+            if self.is_read_only() {
+                return Err(ErrorKind::ReadOnly.into());
+            }
             let result = operation(state);
             if state.wants_commit() && !self.kicked.load(Ordering::Relaxed) {
                 self.kick();

@@ -2,11 +2,14 @@
 
 mod dead;
 mod options;
+mod remount;
 
 use self::dead::Dead;
+use self::options::Asked;
 use super::usage;
 use crate::arguments::Mount;
 use crate::daemon::{self, Daemon, is_begun_anew};
+use crate::leaving;
 use crate::opened::Opened;
 use crate::serving::{allow_connections, memory_bytes, start_lender, start_nfs};
 use anyhow::{Context, Result, bail};
@@ -22,6 +25,9 @@ const BLOCK_CACHE_BYTES: u64 = 64 << 20;
 
 /// Mounts a volume.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
+    if options::asked(&arguments) == Asked::Remount {
+        return remount::run(arguments);
+    }
     let location = Location::parse(&arguments.volume)?;
     // So that whoever looks at mounts finds it from anywhere.
     let source = match location.path() {
@@ -30,7 +36,9 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     };
     let mut mount = MountOptions { source, ..MountOptions::default() };
     options::take(&mut arguments, &mut mount)?;
-    mount.read_only = arguments.open.read_only;
+    if (mount.suid || mount.devices) && !rustix::process::geteuid().is_root() {
+        return usage("only root may mount with suid or dev".into());
+    }
     let plan = Plan {
         vfs: Options {
             keep_written: arguments.served.nfs.is_some(),
@@ -106,7 +114,8 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if lends {
         allow_connections();
     }
-    let opened = Opened::open(&arguments.volume, plan.vfs, arguments.open.hold())?;
+    let open = || Opened::open(&arguments.volume, plan.vfs.clone(), arguments.open.hold());
+    let opened = leaving::open_after(&arguments.volume, open)?;
     daemon.hold_signals();
     let is_again = dead.is_some();
     let started = || {

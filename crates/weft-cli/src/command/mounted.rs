@@ -47,8 +47,17 @@ pub fn is_mount_point(path: &Path) -> bool {
     volume_at(path) != path
 }
 
+/// Whether `volume` is mounted where process `pid` sees it.
+pub fn is_mounted_by(pid: u32, volume: &Path) -> bool {
+    seen_in(&format!("/proc/{pid}/mountinfo")).into_iter().any(|mount| mount.volume == volume)
+}
+
 fn mounts() -> Vec<Mount> {
-    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    seen_in("/proc/self/mountinfo")
+}
+
+fn seen_in(list: &str) -> Vec<Mount> {
+    let mounts = std::fs::read(list).unwrap_or_default();
     mounts.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
 

@@ -195,3 +195,90 @@ fn stats_count_what_happens() {
     assert!(text.contains("content     2 inodes"), "{text}");
     place.umount();
 }
+
+fn flags(directory: &Path) -> [bool; 4] {
+    use rustix::fs::StatVfsMountFlags as Flags;
+    let stat = rustix::fs::statvfs(directory).unwrap();
+    [Flags::RDONLY, Flags::NOSUID, Flags::NODEV, Flags::NOEXEC].map(|flag| stat.f_flag.contains(flag))
+}
+
+#[test]
+fn set_user_id_and_devices_work_only_where_they_are_asked_for() {
+    let Some(place) = Place::to_mount() else { return };
+    if !crate::place::is_root() {
+        return eprintln!("SKIPPED: needs root");
+    }
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("m");
+    for (options, expected) in [
+        ("rw", [false, true, true, false]),
+        ("suid", [false, false, true, false]),
+        ("nosuid,dev", [false, true, false, false]),
+        ("ro,defaults,noexec", [false, false, false, true]),
+    ] {
+        place.weft(&["mount", "v", "m", "-o", options]).well();
+        assert_eq!(flags(&directory), expected, "{options}");
+        place.umount();
+    }
+}
+
+#[test]
+fn a_remount_has_changes_refused_and_taken_again() {
+    let Some(place) = Place::to_mount() else { return };
+    if !crate::place::is_root() {
+        return eprintln!("SKIPPED: needs root");
+    }
+    let directory = place.mounted();
+    let remount = |how: &str| place.weft(&["mount", "v", "m", "-o", how]);
+    let is_refused = || {
+        let refused = std::fs::write(directory.join("new"), "").err().map(|error| error.kind());
+        refused == Some(std::io::ErrorKind::ReadOnlyFilesystem)
+    };
+    let mut file = File::create(directory.join("file")).unwrap();
+    std::io::Write::write_all(&mut file, b"kept").unwrap();
+    remount("remount,ro").failed(&["cannot remount", "busy"]);
+    assert!(!is_refused());
+    drop(file);
+    remount("remount,ro").well();
+    assert_eq!(flags(&directory), [true, true, true, false], "the rest stays");
+    assert!(is_refused());
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"kept");
+    // All is committed, and reading moves no access time.
+    assert_eq!(place.weft(&["stats", "m", "--json"]).json()["volume"]["dirty_bytes"], 0);
+    remount("remount,rw").well();
+    std::fs::write(directory.join("new"), "x").unwrap();
+    remount("ro,remount").well();
+    signal(place.daemon(), Signal::KILL);
+    await_release(&place.path("v"));
+    place.umount();
+    place.weft(&["mount", "--read-only", "v", "m"]).well();
+    assert_eq!(std::fs::read(directory.join("new")).unwrap(), b"x");
+    remount("remount,rw").failed(&["mounted to be read alone", "unmount it"]);
+    place.umount();
+    remount("remount,ro").failed(&["no volume is mounted"]);
+}
+
+#[test]
+fn a_mount_waits_for_a_daemon_that_is_about_to_let_go() {
+    let Some(place) = Place::to_mount() else { return };
+    if !crate::place::is_root() {
+        return eprintln!("SKIPPED: needs root");
+    }
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), "kept").unwrap();
+    place.weft(&["mount", "v", "m2"]).failed(&["make the directory"]);
+    place.directory("m2");
+    // One that is mounted is not waited for.
+    place.weft(&["mount", "v", "m2"]).failed(&["in use by another process"]);
+    let daemon = place.daemon();
+    signal(daemon, Signal::STOP);
+    rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::DETACH).unwrap();
+    let mut mounting = place.command(&["mount", "v", "m"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(mounting.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("waiting for process") && said.contains(&daemon.to_string()), "{said}");
+    signal(daemon, Signal::CONT);
+    assert!(mounting.wait().unwrap().success());
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"kept");
+    place.umount();
+}

@@ -51,17 +51,30 @@ fn mount_8_and_a_line_of_fstab_mount_a_volume() {
         mount -t overlay overlay -o "lowerdir=$where,upperdir=upper/u,workdir=upper/w" "$where"
         ln -sf "$PROGRAM" /sbin/mount.fuse.weft
         mount -t fuse.weft "$PLACE/v" "$PLACE/m" -o noatime
+        findmnt -no OPTIONS m >options
         echo one >m/file
+        mount -o remount,ro "$PLACE/m"
+        (echo two >m/file) 2>refused || true
+        mount -o remount,rw "$PLACE/m"
+        echo one >>m/file
+        findmnt -no OPTIONS m >>options
         "$PROGRAM" umount m
-        echo "$PLACE/v $PLACE/m fuse.weft ro,nofail,x-gvfs-hide 0 0" >fstab
+        echo "$PLACE/v $PLACE/m fuse.weft ro,nofail,x-gvfs-hide,nosuid,dev 0 0" >fstab
         mount --fstab "$PLACE/fstab" "$PLACE/m"
         cat m/file
+        findmnt -no OPTIONS m >>options
         "$PROGRAM" umount m
     "#;
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).current_dir(place.path(""));
     command.env("PROGRAM", program).env("PLACE", place.path("."));
     let said: Said = command.output().unwrap().into();
-    assert_eq!(said.well(), "one\n");
+    assert_eq!(said.well(), "one\none\n");
+    assert!(std::fs::read_to_string(place.path("refused")).unwrap().contains("Read-only file system"));
+    // As for any other file system; the third is what the line of fstab says.
+    let options = std::fs::read_to_string(place.path("options")).unwrap();
+    let has = |line: &str| ["rw", "ro", "nosuid", "nodev"].map(|word| line.split(',').any(|option| option == word));
+    let expected = [[true, false, false, false], [true, false, false, false], [false, true, true, false]];
+    assert_eq!(options.lines().map(has).collect::<Vec<_>>(), expected, "{options}");
     assert!(directory.read_dir().unwrap().next().is_none());
 }

@@ -9,7 +9,7 @@ use super::ring::Ring;
 use super::socket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use weft_block::Slice;
 
 /// What keeps the bytes of an entry where they are.
@@ -35,6 +35,12 @@ pub(super) struct Held {
     bytes: usize,
     /// How many tickets had come back when the bits were looked at.
     returned: u64,
+    /// How many were taken back, by whomever.
+    taken: u64,
+    /// How many threads have taken some back by a [`sweep`], and have not dropped all of them yet.
+    dropping: usize,
+    /// Signalled when one has.
+    dropped: Arc<Condvar>,
     /// What came back once was not lent: whoever finds it may not be the sender, who is to know.
     forged: bool,
 }
@@ -101,6 +107,7 @@ impl Held {
             None => forged = true,
         });
         self.forged = forged;
+        self.taken += back.len() as u64;
         if forged { Err(socket::garbage("the receiver gave back what it did not have")) } else { Ok(back) }
     }
 
@@ -133,6 +140,29 @@ pub(super) fn lock(held: &Shared) -> MutexGuard<'_, Held> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Takes back for the sender what the receiver gave back, and tells how many were taken back ever. What another thread has taken back for it
+/// is dropped when this returns: the sender may go by what is still referred to.
+pub(super) fn take_back(held: &Shared) -> io::Result<(Vec<Hold>, u64)> {
+    let mut held = lock(held);
+    while held.dropping > 0 {
+        let dropped = held.dropped.clone();
+        held = dropped.wait(held).unwrap_or_else(PoisonError::into_inner);
+    }
+    let back = held.take_back()?;
+    Ok((back, held.taken))
+}
+
+/// What a [`sweep`] took back for a sender is being dropped.
+struct Dropping(Shared);
+
+impl Drop for Dropping {
+    fn drop(&mut self) {
+        let mut held = lock(&self.0);
+        held.dropping -= 1;
+        held.dropped.notify_all();
+    }
+}
+
 /// What all senders of this process hold, and held.
 #[derive(Default)]
 struct All {
@@ -155,6 +185,9 @@ pub(super) fn new(ring: Arc<Ring<Control>>, token: OwnedFd) -> Shared {
         free: Vec::new(),
         bytes: 0,
         returned: 0,
+        taken: 0,
+        dropping: 0,
+        dropped: Arc::default(),
         forged: false,
     }));
     all().living.push(Arc::downgrade(&held));
@@ -171,14 +204,24 @@ pub(super) fn end(held: Shared) {
 
 /// Takes back what came back to any sender of this process, also to those that are gone.
 pub(super) fn sweep() {
+    // In this order they go: senders are told when all is dropped.
+    let mut dropping = Vec::new();
     let mut back = Vec::new();
     let mut all = all();
     all.left.retain(|held| !lock(held).is_over(&mut back));
     all.living.retain(|held| held.strong_count() > 0);
     for held in all.living.iter().filter_map(Weak::upgrade) {
+        let mut locked = lock(&held);
         // Garbage stays to be found by the sender: nothing was taken of what is not there.
-        back.extend(lock(&held).take_back().unwrap_or_default());
+        let taken = locked.take_back().unwrap_or_default();
+        if !taken.is_empty() {
+            locked.dropping += 1;
+            drop(locked);
+            dropping.push(Dropping(held));
+            back.extend(taken);
+        }
     }
     drop(all);
     drop(back);
+    drop(dropping);
 }

@@ -27,6 +27,8 @@ pub struct Sender {
     packing: Packing,
     announced: Announced,
     held: held::Shared,
+    /// How many tickets had been taken back when that was looked at.
+    taken: u64,
     pieces: Vec<Piece>,
     /// Why nothing can be sent any more.
     broken: Option<(io::ErrorKind, &'static str)>,
@@ -110,6 +112,7 @@ impl Sender {
             packing: Packing::default(),
             announced: Announced::default(),
             held,
+            taken: 0,
             pieces: Vec::new(),
             broken: None,
         })
@@ -315,17 +318,18 @@ impl Sender {
 
     /// Takes back what the receiver gave back.
     fn take_back(&mut self) -> io::Result<()> {
-        let back = held::lock(&self.held).take_back();
-        let back = self.noted(back)?;
-        if !back.is_empty() {
-            drop(back);
+        let taken = held::take_back(&self.held);
+        let (back, taken) = self.noted(taken)?;
+        drop(back);
+        // Another thread may have done it, by a sweep.
+        if std::mem::replace(&mut self.taken, taken) != taken {
             self.packing.give_up();
-            while self.ring.has_room()
-                && let Some(number) = self.announced.forget_idle()
-            {
-                self.flow.sent(self.ring.tail(), 0);
-                self.ring.push([number, 0, 0, FORGET]);
-            }
+        }
+        while self.ring.has_room()
+            && let Some(number) = self.announced.forget_idle()
+        {
+            self.flow.sent(self.ring.tail(), 0);
+            self.ring.push([number, 0, 0, FORGET]);
         }
         Ok(())
     }

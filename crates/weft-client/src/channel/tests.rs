@@ -302,13 +302,35 @@ fn arenas(what: &str) -> usize {
         + maps.lines().filter(|line| line.contains(what)).count()
 }
 
+/// Who takes back what the receiver gives back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Sender,
+    /// A sweep, as other threads have one at any time.
+    Sweep,
+}
+
 #[test]
 fn a_long_stream_of_many_arenas_needs_few_descriptors_and_mappings() {
+    long_stream("one of many", By::Sender);
+}
+
+#[test]
+fn arenas_that_another_thread_took_back_are_forgotten_too() {
+    long_stream("one of others", By::Sweep);
+}
+
+fn long_stream(arena: &str, by: By) {
     let (mut sender, mut receiver) = channel().unwrap();
-    let name = "memfd:one of many";
+    let name = &format!("memfd:{arena}");
+    let swept = || {
+        if by == By::Sweep {
+            held::sweep();
+        }
+    };
     for number in 0..500u64 {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-        let file = memfd_create("one of many", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        let file = memfd_create(arena, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         let contents = bytes(number, 5000);
         rustix::io::write(&file, &contents).unwrap();
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::WRITE).unwrap();
@@ -318,11 +340,13 @@ fn a_long_stream_of_many_arenas_needs_few_descriptors_and_mappings() {
         sender.send(Rope::from(block.whole())).unwrap();
         drop(block);
         assert_eq!(receiver.receive().unwrap().expect("it was sent").to_vec(), contents);
+        swept();
         assert!(arenas(name) <= 4 * (announced::ARENAS_MAX + 1), "{} after {number}", arenas(name));
     }
     // Nothing comes from them any more.
     (0..3).for_each(|_| sender.send(Rope::from(bytes(1, 2000))).unwrap());
     (0..3).for_each(|_| drop(receiver.receive().unwrap()));
+    swept();
     sender.send(Rope::new()).unwrap();
     receiver.receive().unwrap();
     assert_eq!(arenas(name), 0);

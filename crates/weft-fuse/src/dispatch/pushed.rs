@@ -33,6 +33,9 @@ impl Server {
         body.skip(8)?;
         let given = body.u32()?;
         body.skip(4)?;
+        if let Some(outcome) = self.refusing(caller, command, reply) {
+            return Some(outcome);
+        }
         if !matches!(command, PUSH | POP | SHOW) {
             return Some(Err(Failure::Errno(libc::ENOTTY)));
         }

@@ -101,6 +101,7 @@ impl Driver {
             Operation::Link { .. }
             | Operation::Unlink { .. }
             | Operation::RemoveDirectory { .. }
+            | Operation::Whiteout { .. }
             | Operation::Rename { .. } => self.on_entries(operation),
             Operation::Hold { node } => {
                 let (id, ino) = self.pick(*node, |_| true)?;
@@ -162,6 +163,16 @@ impl Driver {
                 let (old, new) = (name(from.1), name(to.1));
                 let ours = self.vfs.rename((a_ino, &old), (b_ino, &new), *mode);
                 both(ours, self.model.rename((a, &old), (b, &new), *mode))
+            }
+            Operation::Whiteout { from, to, mode } => {
+                let ((a, a_ino), (b, b_ino)) = (self.directory(from.0), self.directory(to.0));
+                let (old, new) = (name(from.1), name(to.1));
+                let ours = self.vfs.rename_leaving_whiteout(CALLER, (a_ino, &old), (b_ino, &new), *mode);
+                let theirs = self.model.rename_leaving_whiteout(CALLER, (a, &old), (b, &new), *mode);
+                if let (Ok(()), Ok(Some(id))) = (&ours, &theirs) {
+                    self.inos.insert(*id, self.vfs.named(a_ino, &old).expect("it was just made"));
+                }
+                both(ours, theirs.map(|_| ()))
             }
             _ => None,
         }

@@ -91,7 +91,7 @@ impl Views {
             let known = key.and_then(|key| table.known(&key, &version, targets.clone()));
             let counter = if known.is_some() { &self.found } else { &self.computed };
             counter.fetch_add(1, Ordering::Relaxed);
-            let keep = may && !vfs.options.read_only;
+            let keep = may && !vfs.is_read_only();
             let entry = known.unwrap_or_else(|| Entry::new(View::new(targets, keep)));
             table.views.insert(version, entry);
         }

@@ -55,7 +55,7 @@ impl Vfs {
     /// Moves the access time of `ino` after a read, as the policy says. Not an operation of its own: it
     /// goes with the next commit.
     pub(crate) fn read_moves_atime(&self, ino: Ino) {
-        if self.options.read_only || self.options.atime == AtimePolicy::Never {
+        if self.is_read_only() || self.options.atime == AtimePolicy::Never {
             return;
         }
         let now = self.now();

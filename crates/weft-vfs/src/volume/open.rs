@@ -71,6 +71,7 @@ impl Vfs {
             wake: Condvar::new(),
             kicked: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            refuses_changes: AtomicBool::new(false),
             committer: Mutex::new(None),
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
@@ -176,6 +177,16 @@ impl Vfs {
         Ok(())
     }
 
+    /// Commits all there is durably, also changes that are no operations (access times, deleted orphans).
+    pub(super) fn commit_all(&self) -> Result<()> {
+        let target = self.state.lock().counters.op;
+        if self.state.lock().dirty_bytes > 0 {
+            let mut turn = self.committing.lock();
+            self.commit_once(&mut turn, Durability::Durable)?;
+        }
+        self.commit_until(target, Durability::Durable)
+    }
+
     /// Deletes what has no name and was held to the end: nobody comes back for it. What is kept of links stays.
     fn delete_held(&self) {
         let mut orphans: Vec<_> = self.state.lock().orphans.iter().copied().collect();
@@ -201,16 +212,7 @@ impl Vfs {
             }
             self.views.end(self);
             self.delete_held();
-            let target = {
-                let state = self.state.lock();
-                state.counters.op
-            };
-            // Changes that are no operations (access times, deleted orphans) go along.
-            if self.state.lock().dirty_bytes > 0 {
-                let mut turn = self.committing.lock();
-                self.commit_once(&mut turn, Durability::Durable)?;
-            }
-            self.commit_until(target, Durability::Durable)?;
+            self.commit_all()?;
         }
         {
             // Under the lock: the committer must not begin to wait in between.

@@ -162,3 +162,35 @@ fn memory_for_changes_and_caches_stays_within_its_bounds() {
     }
     assert_eq!(Arc::strong_count(&volume.vfs), 1);
 }
+
+#[test]
+fn changes_are_refused_from_a_commit_on_until_they_are_taken_again() {
+    let volume = Volume::with(volume_options(), Options { atime: AtimePolicy::Always, ..options() });
+    let ino = volume.file("file");
+    volume.write(ino, 0, &[1; 5000]);
+    volume.vfs.refuse_changes().expect("committed");
+    assert!(volume.vfs.is_read_only());
+    let (done, durable) = volume.vfs.progress();
+    assert_eq!(done, durable);
+    assert_eq!(kind(volume.vfs.write(ino, 0, b"x", false)), ErrorKind::ReadOnly);
+    assert_eq!(kind(volume.vfs.make(Caller::ROOT, Ino::ROOT, b"new", FILE)), ErrorKind::ReadOnly);
+    volume.clock.advance(1000);
+    let before = volume.attributes(ino).atime;
+    assert_eq!(volume.read(ino, 0, 5000), [1; 5000]);
+    assert_eq!(volume.attributes(ino).atime, before, "reading moves nothing");
+    assert_eq!(volume.vfs.stats().dirty_bytes, 0);
+    volume.vfs.take_changes().expect("taken");
+    volume.write(ino, 0, b"x");
+}
+
+#[test]
+fn changes_are_taken_as_before_if_they_cannot_be_committed_to_be_refused() {
+    let volume = Volume::new();
+    let ino = volume.file("file");
+    let kind_of_store = weft_store::ErrorKind::Full;
+    volume.store.set_faults(Faults { count: u32::MAX, kind: kind_of_store, calls: Calls::Commits, ..Faults::NONE });
+    assert_eq!(kind(volume.vfs.refuse_changes()), ErrorKind::NoSpace);
+    volume.write(ino, 0, b"x");
+    volume.store.set_faults(Faults::NONE);
+    volume.vfs.refuse_changes().expect("committed");
+}

@@ -15,9 +15,7 @@ const PASSED_OVER: &[&str] = &[
     "auto",
     "comment",
     "default_permissions",
-    "defaults",
     "diratime",
-    "exec",
     "fsname",
     "group",
     "helper",
@@ -32,7 +30,6 @@ const PASSED_OVER: &[&str] = &[
     "nouser",
     "nousers",
     "owner",
-    "rw",
     "silent",
     "subtype",
     "uhelper",
@@ -40,20 +37,46 @@ const PASSED_OVER: &[&str] = &[
     "users",
 ];
 
-/// Takes what `-o` says into the other arguments. Errors: unknown options and wrong values, as wrong usage.
+/// What the kernel says of a mount, and mount(8) with it when it remounts.
+const SAID_OF_MOUNTS: &[&str] = &["user_id", "group_id", "rootmode", "max_read", "blksize", "seclabel", "nosymfollow"];
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Mount the volume.
+    Mount,
+    /// Change options of the mount that is there.
+    Remount,
+}
+
+/// Whether a mount is to be changed that is there, as `-o` says.
+pub fn asked(arguments: &Mount) -> Asked {
+    if arguments.options.iter().any(|option| option == "remount") { Asked::Remount } else { Asked::Mount }
+}
+
+/// Takes what `-o` says, from left to right, into the other arguments and into `mount`. Errors: unknown options and wrong values, as wrong usage.
 pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
+    let asked = asked(arguments);
+    mount.read_only |= arguments.open.read_only;
     for option in std::mem::take(&mut arguments.options) {
         let (name, value) = option.split_once('=').unwrap_or((&option, ""));
         match name {
-            "ro" => arguments.open.read_only = true,
+            "ro" => mount.read_only = true,
+            "rw" => mount.read_only = false,
+            "defaults" => {
+                (mount.read_only, mount.suid, mount.devices, mount.no_exec) = (false, true, true, false);
+            }
             "noatime" => (arguments.open.noatime, arguments.open.strictatime) = (true, false),
             "strictatime" => (arguments.open.noatime, arguments.open.strictatime) = (false, true),
             "atime" | "relatime" | "nostrictatime" => {
                 (arguments.open.noatime, arguments.open.strictatime) = (false, false)
             }
             "allow_other" => mount.allow_other = true,
-            "suid" | "dev" => mount.suid_and_devices = true,
-            "nosuid" | "nodev" => mount.suid_and_devices = false,
+            "suid" => mount.suid = true,
+            "nosuid" => mount.suid = false,
+            "dev" => mount.devices = true,
+            "nodev" => mount.devices = false,
+            "exec" => mount.no_exec = false,
             "noexec" => mount.no_exec = true,
             "commit-interval" => arguments.open.commit_interval = parse(name, value)?,
             "dirty-max" => arguments.open.dirty_max = size(name, value)?,
@@ -76,11 +99,13 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "opens" => arguments.opens = true,
             "no-idle-policy" => arguments.no_idle_policy = true,
             "log" => arguments.log = Some(value.into()),
-            "remount" => return usage("a mounted volume keeps its options; unmount it and mount it again".into()),
+            "remount" => {}
+            name if asked == Asked::Remount && SAID_OF_MOUNTS.contains(&name) => {}
             name if name.starts_with("x-") || name.starts_with("X-") || PASSED_OVER.contains(&name) => {}
             name => return usage(format!("unknown mount option '{name}'; 'weft mount --help' lists them")),
         }
     }
+    arguments.open.read_only = mount.read_only;
     Ok(())
 }
 
@@ -90,4 +115,66 @@ fn parse<T: FromStr>(name: &str, value: &str) -> Result<T> {
 
 fn size(name: &str, value: &str) -> Result<u64> {
     crate::size::parse(value).or_else(|error| usage(format!("option {name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        mount: Mount,
+    }
+
+    fn taken(options: &str) -> Result<(MountOptions, Mount)> {
+        let mut arguments = Line::parse_from(["weft", "v", "m", "-o", options]).mount;
+        let mut mount = MountOptions::default();
+        take(&mut arguments, &mut mount)?;
+        Ok((mount, arguments))
+    }
+
+    /// Whether it is read only, and whether set-user-id, devices and programs work.
+    fn flags(options: &str) -> [bool; 4] {
+        let (mount, arguments) = taken(options).unwrap();
+        assert_eq!(mount.read_only, arguments.open.read_only);
+        [mount.read_only, mount.suid, mount.devices, !mount.no_exec]
+    }
+
+    #[test]
+    fn options_count_from_left_to_right_each_for_itself() {
+        assert_eq!(flags(""), [false, false, false, true]);
+        assert_eq!(flags("suid"), [false, true, false, true]);
+        assert_eq!(flags("dev"), [false, false, true, true]);
+        assert_eq!(flags("nosuid,dev"), [false, false, true, true]);
+        assert_eq!(flags("suid,dev,nodev"), [false, true, false, true]);
+        assert_eq!(flags("nosuid,suid,noexec,exec"), [false, true, false, true]);
+        assert_eq!(flags("ro,noexec,defaults"), [false, true, true, true]);
+        assert_eq!(flags("defaults,nosuid,ro"), [true, false, true, true]);
+        assert_eq!(flags("rw,ro"), [true, false, false, true]);
+        assert_eq!(flags("ro,rw"), [false, false, false, true]);
+    }
+
+    #[test]
+    fn words_of_fstab_are_passed_over_and_others_refused_by_name() {
+        let passed =
+            "user,user=me,noauto,_netdev,nofail,x-systemd.automount,X-mount.mkdir=755,comment=mine,owner,async";
+        assert_eq!(flags(passed), [false, false, false, true]);
+        for (options, named) in [("noatime,nonsense", "'nonsense'"), ("sync", "'sync'"), ("user_id=0", "'user_id'")] {
+            let error = taken(options).map(drop).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+        assert_eq!(
+            flags("rw,nosuid,user_id=0,group_id=0,allow_other,max_read=1048576,remount,ro"),
+            [true, false, false, true]
+        );
+    }
+
+    #[test]
+    fn a_remount_is_asked_for_by_that_word_alone() {
+        let asked_by = |options| asked(&Line::parse_from(["weft", "v", "m", "-o", options]).mount);
+        assert_eq!(asked_by("ro,remount"), Asked::Remount);
+        assert_eq!(asked_by("ro,x-remount"), Asked::Mount);
+    }
 }

@@ -1,0 +1,61 @@
+//! `-o remount`: a mount that is there takes changes, or refuses them.
+
+use super::options;
+use crate::arguments::Mount;
+use crate::command::mounted;
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use rustix::ioctl::{NoArg, Opcode, ioctl};
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitCode;
+use weft_fuse::{MountOptions, REFUSE_CHANGES, TAKE_CHANGES};
+
+/// Changes options of the mount. Refusing changes begins when all is committed.
+pub fn run(mut arguments: Mount) -> Result<ExitCode> {
+    let named = arguments.directory.clone();
+    let directory = named.canonicalize().with_context(|| format!("cannot find {}", named.display()))?;
+    if !mounted::is_mount_point(&directory) {
+        bail!("no volume is mounted at {}; mount it first", directory.display());
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!("only root may remount {}; unmount it and mount it again", directory.display());
+    }
+    let before = MountOptions::of(&directory)?;
+    let mut wanted = before.clone();
+    options::take(&mut arguments, &mut wanted)?;
+    let opened = File::open(&directory).with_context(|| format!("cannot open {}", directory.display()))?;
+    if wanted.read_only {
+        // The kernel first: it knows who has files open to write, and refuses then.
+        weft_fuse::remount(&directory, &wanted)?;
+        if let Err(error) = tell::<REFUSE_CHANGES>(&opened, &directory) {
+            weft_fuse::remount(&directory, &before)?;
+            return Err(error);
+        }
+    } else {
+        tell::<TAKE_CHANGES>(&opened, &directory)?;
+        weft_fuse::remount(&directory, &wanted)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the daemon.
+fn tell<const WHAT: Opcode>(opened: &File, directory: &Path) -> Result<()> {
+    // SAFETY: these commands take and give nothing.
+    let told = unsafe { ioctl(opened, NoArg::<WHAT>::new()) };
+    match told {
+        Err(Errno::ROFS) => {
+            bail!("{} was mounted to be read alone; unmount it and mount it again without ro", directory.display())
+        }
+        Err(Errno::NOTTY) => {
+            bail!("the daemon of {} is another version; unmount it and mount it again", directory.display())
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!(
+                "{} takes changes as before, as not all can be committed; 'weft umount' tells more",
+                directory.display()
+            )
+        }),
+        Ok(()) => Ok(()),
+    }
+}
