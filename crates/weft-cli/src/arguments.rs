@@ -35,6 +35,8 @@ pub enum Command {
     /// Unmount a volume, and wait until all of it is committed
     Umount(Umount),
     /// Tell a volume's size, counts and options, as of its last commit
+    ///
+    /// Exit code 0: it was told. 1: it could not be.
     Info(Info),
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
@@ -52,14 +54,14 @@ pub enum Command {
     Convert(Convert),
     /// Copy a directory into a volume that is not mounted
     ///
-    /// What cannot be read is named on standard error and counted, and the rest is copied. Files have their names in the volume only when they are whole. After
+    /// Failures are named on standard error and counted, and the rest is copied. Files have their names in the volume only when they are whole. After
     /// an interruption the same command goes on: files that are there with the same size, time of change and bytes stay. Exit code 0: all was copied. 1: what was
     /// named was not, or not as it was. 2: it could not be done, or ended early. 130 or 143: a signal ended it; the second one ends it at once.
     #[command(after_long_help = examples::IMPORT)]
     Import(Import),
     /// Copy from a volume that is not mounted into a new directory
     ///
-    /// What cannot be copied is named on standard error and counted, and the rest is copied. Files have their names only when they are whole and on the disk;
+    /// Failures are named on standard error and counted, and the rest is copied. Files have their names only when they are whole and on the disk;
     /// nothing that is there is replaced. Exit code 0: all was copied. 1: what was named was not, or not as it was. 2: it could not be done, or ended early,
     /// as on a full disk. 130 or 143: a signal ended it; the second one ends it at once.
     #[command(after_long_help = examples::EXPORT)]

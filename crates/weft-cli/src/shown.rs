@@ -1,10 +1,12 @@
-//! Paths and messages as a terminal can show them: on one line, without control characters, unambiguous.
+//! Paths and messages as a terminal can show them: on one line, without control characters,
+//! unambiguous.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// `path` with what cannot be printed escaped: `\n`, `\x1b`, `\xff`, `\u{202e}`; a backslash is `\\`.
+/// `path` with what cannot be printed escaped: `\n`, `\x1b`, `\xff`, `\u{202e}`; a backslash is
+/// `\\`.
 pub fn path(path: &Path) -> String {
     let mut shown = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {

@@ -1,6 +1,7 @@
 //! `weft convert`.
 //!
-//! A volume in files is written under a name of its own and gets the one that was asked for when it is whole.
+//! A volume in files is written under a name of its own and gets the one that was asked for when it
+//! is whole.
 
 use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
 use super::{damages, usage};
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use weft_store::{BlockHome, ErrorKind, Finding, Location, postgres, sqlite};
 
-/// How often to try to remove what another thread may just be adding to.
+/// Tries to remove files that another thread may just be adding to.
 const TRIES: usize = 1000;
 
 /// Writes a volume in files anew with the other home for its blocks; changes the tables of one in PostgreSQL.
@@ -122,7 +123,7 @@ fn summary(location: &Location, new: Option<&Path>, blocks: u64, findings: &[Fin
 /// A volume that is not whole yet.
 struct Unfinished {
     path: PathBuf,
-    /// Whether it is removed by now, or has its name. Who removes or names it holds this.
+    /// Set once it is removed or has its name. Held while either is done.
     is_over: Mutex<bool>,
 }
 

@@ -1,7 +1,8 @@
-//! `weft export`: copies from a volume to a directory, straight from the file system without a mount.
+//! `weft export`: copies from a volume to a directory, straight from the file system without a
+//! mount.
 //!
-//! A file has its name only when it is whole and on the disk (`unfinished`, `finish`). What cannot be copied is named
-//! and counted, and the export goes on. It replaces nothing that is there.
+//! A file has its name only when it is whole and on the disk (`unfinished`, `finish`). What cannot
+//! be copied is named and counted, and the export goes on. It replaces nothing that is there.
 
 mod attributes;
 mod content;
@@ -29,7 +30,7 @@ const DIRECTORIES_MANY: usize = 64;
 
 const WORDS: Words = Words { done: "exported", again: "the same command with --continue goes on from there" };
 
-/// Why a name cannot be given.
+/// The reason of a failure where a name is taken.
 const IN_THE_WAY: &str = "not exported: something else of that name is there, and was left as it is";
 
 /// Copies from a volume.
@@ -116,7 +117,7 @@ struct Exporter<'a> {
     transfer: &'a Transfer,
     finish: Finish<'a>,
     root: Directory,
-    /// Whether something of it may be there already.
+    /// Set if a part of it may be there already.
     go_on: bool,
 }
 
@@ -211,7 +212,8 @@ impl Exporter<'_> {
         listed.map_err(failed).ok()
     }
 
-    /// Attributes of an entry; those of a transformation link are those of the file that it looks like.
+    /// Attributes of an entry; those of a transformation link are those of the file that it looks
+    /// like.
     fn attributes(
         &self,
         directory: &Directory,
@@ -233,7 +235,8 @@ impl Exporter<'_> {
         self.vfs.lookup(Caller::ROOT, ino, entry.name.as_bytes()).map_err(failed).ok()
     }
 
-    /// Makes directory `name`, closed to others until its attributes are set at the end. False if it cannot be had.
+    /// Makes directory `name`, closed to others until its attributes are set at the end. False if
+    /// it cannot be had.
     fn directory(&self, parent: &Directory, name: &[u8]) -> bool {
         let made = match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
             Err(Errno::EXIST) if self.go_on => {
@@ -366,8 +369,8 @@ impl Exporter<'_> {
         }
     }
 
-    /// Sets the attributes of directories, the deepest first, since what is made in a directory moves its times; then
-    /// all names are on the disk.
+    /// Sets the attributes of directories, the deepest first, since what is made in a directory
+    /// moves its times; then all names are on the disk.
     fn directories(&self, directories: &[(PathBuf, Attributes)]) {
         let many = directories.len() > DIRECTORIES_MANY;
         for (relative, attributes) in directories.iter().rev() {

@@ -1,7 +1,7 @@
 //! `weft import`: copies a directory into a volume, straight into the file system without a mount.
 //!
-//! A file has no name in the volume until it is whole (`content`), so that nothing cuts it short: no signal, no crash.
-//! What cannot be read is named and counted, and the import goes on.
+//! A file has no name in the volume until it is whole (`content`), so that nothing cuts it short:
+//! no signal, no crash. What cannot be read is named and counted, and the import goes on.
 
 mod attributes;
 mod content;
@@ -19,11 +19,11 @@ use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode, V
 
 const WORDS: Words = Words { done: "imported", again: "the same command goes on from there" };
 
-/// Why a name cannot be given.
+/// The reason of a failure where a name is taken.
 const IN_THE_WAY: &str =
     "cannot import it: something else of that name is in the volume already; --overwrite replaces it";
 
-/// Why one cannot be given whatever is said.
+/// The same where --overwrite does not help.
 const DIRECTORY_IN_THE_WAY: &str = "cannot import it: in the volume a directory has that name";
 
 /// Copies a directory into a volume.
@@ -68,7 +68,8 @@ struct Item {
 /// A file with more than one name: its device and inode.
 type Key = (u64, u64);
 
-/// One of its names: a directory below the one that is imported, that one's copy, and the name there.
+/// One of its names: a directory below the one that is imported, that one's copy, and the name
+/// there.
 struct Other {
     key: Key,
     directory: PathBuf,
@@ -290,7 +291,7 @@ impl Importer<'_> {
         Ok(Made::New(made.ino))
     }
 
-    /// What has the name already.
+    /// The present holder of a name.
     fn in_the_way(&self, parent: Ino, name: &[u8]) -> Result<Option<Attributes>> {
         match self.vfs.lookup(Caller::ROOT, parent, name) {
             Ok(there) => Ok(Some(there)),
@@ -364,7 +365,7 @@ impl Importer<'_> {
     }
 }
 
-/// What came of giving something its name.
+/// The outcome of giving something its name.
 enum Made {
     New(Ino),
     /// The same was there.

@@ -53,8 +53,9 @@ impl Place {
 
 /// The volume and the path in it, if `named` is `VOLUME:PATH` and nothing else has that name.
 ///
-/// The volume's own name may hold colons: it is the longest beginning of `named` before a colon that is there. Where
-/// none is, what begins with '/' or '.' is a path, and else the first colon counts.
+/// The volume's own name may hold colons: it is the longest beginning of `named` before a colon
+/// that is there. Where none is, what begins with '/' or '.' is a path, and else the first colon
+/// counts.
 pub fn in_volume(named: &str) -> Option<(&str, &str)> {
     if is_address(named) {
         // The last colon, if what follows may be no port: PostgreSQL's URLs have a slash after that.
@@ -74,7 +75,7 @@ pub fn in_volume(named: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// What is before the colon at `colon`, and what is behind it.
+/// The parts of `named` before and behind the colon at `colon`.
 fn apart(named: &str, colon: usize) -> (&str, &str) {
     (&named[..colon], &named[colon + 1..])
 }

@@ -1,4 +1,5 @@
-//! `weft import` where something goes wrong: what is missing is named, and no file in the volume is cut short.
+//! `weft import` where something goes wrong: what is missing is named, and no file in the volume is
+//! cut short.
 
 use crate::place::Place;
 use crate::tree;
@@ -82,7 +83,7 @@ fn a_full_volume_ends_an_import_with_a_summary_and_leaves_only_whole_files() {
 
 #[test]
 fn an_interrupted_import_leaves_no_file_short_and_goes_on() {
-    const COUNT: usize = 1000;
+    const COUNT: usize = 500;
     let place = Place::new();
     let from = place.directory("from");
     for number in 0..COUNT {
@@ -119,6 +120,21 @@ fn an_import_that_is_repeated_keeps_what_is_there() {
     let mut is = tree::describe(&place.path("out"));
     is.iter_mut().for_each(|(path, told)| told.accessed_as(&was[path]));
     assert!(is == was);
+}
+
+#[test]
+fn a_damaged_file_is_replaced_by_its_original() {
+    let place = Place::new();
+    std::fs::write(place.directory("from").join("file"), [7; 100_000]).unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    crate::export::damage(&place);
+    let said = place.weft(&["import", "--json", "from", "v"]);
+    assert!(said.err.contains("from/file: cannot import it: damaged"), "{}", said.err);
+    assert_eq!(said.partly()["damaged"], 1);
+    let summary = place.weft(&["import", "--overwrite", "--json", "from", "v"]).json();
+    assert_eq!(summary["files"], 1);
+    assert_eq!(place.weft(&["check", "v", "--read-data"]).well(), "v: clean\n");
 }
 
 #[test]

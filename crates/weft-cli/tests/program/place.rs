@@ -128,7 +128,8 @@ impl Place {
         said
     }
 
-    /// Runs `weft` as somebody who owns nothing but volume `v`, if this is root; else as whoever this is.
+    /// Runs `weft` as somebody who owns nothing but volume `v`, if this is root; else as whoever
+    /// this is.
     pub fn weft_as_nobody(&self, arguments: &[&str]) -> Said {
         use std::os::unix::fs::{PermissionsExt, chown};
         use std::os::unix::process::CommandExt;

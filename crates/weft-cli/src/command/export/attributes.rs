@@ -62,8 +62,8 @@ fn set_xattrs(export: &Exporter<'_>, target: &str, path: &Path, attributes: &Att
     }
 }
 
-/// Has directory `name` in `parent`, which an earlier export has made, take entries again. `NOTDIR` or `LOOP` if it is no
-/// directory.
+/// Has directory `name` in `parent`, which an earlier export has made, take entries again. `NOTDIR`
+/// or `LOOP` if it is no directory.
 pub fn open_again(parent: &Directory, name: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;

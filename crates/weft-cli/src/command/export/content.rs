@@ -38,8 +38,8 @@ impl Exporter<'_> {
         self.transfer.fail_with(what, &path, before, &error);
     }
 
-    /// Whether an earlier export has brought the file: one of its size, time of change and bytes. Then its attributes are
-    /// set again.
+    /// Tells if an earlier export has brought the file: one of its size, time of change and bytes.
+    /// Then its attributes are set again.
     fn there(&self, item: &Item) -> Result<There> {
         let (directory, name, attributes) = (&*item.directory, &item.name[..], &item.attributes);
         if !self.go_on {
@@ -125,7 +125,7 @@ impl Exporter<'_> {
     }
 }
 
-/// What has the name that a file is to have.
+/// The present holder of the name that a file is to have.
 enum There {
     Nothing,
     Same,

@@ -19,7 +19,7 @@ const FILES_MANY: usize = 64;
 pub struct Finish<'a> {
     transfer: &'a Transfer,
     waiting: Mutex<(Vec<Unfinished>, u64)>,
-    /// Where files of several names lie, by one of these.
+    /// One name of each file that has several and lies there.
     named: Mutex<HashMap<Ino, First>>,
 }
 
@@ -28,7 +28,7 @@ impl Finish<'_> {
         Finish { transfer, waiting: Mutex::default(), named: Mutex::default() }
     }
 
-    /// Where a file of several names lies.
+    /// The name of a file that has several and lies there.
     pub fn named(&self, ino: Ino) -> Option<First> {
         self.named.lock().get(&ino).cloned()
     }

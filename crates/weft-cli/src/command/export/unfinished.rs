@@ -1,4 +1,5 @@
-//! Files that have no name of their own yet: they get it, all at once, when they lie on the disk whole.
+//! Files that have no name of their own yet: they get it, all at once, when they lie on the disk
+//! whole.
 
 use super::super::transfer::{Directory, os, rename_to_new};
 use anyhow::{Context, Result};
@@ -10,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_vfs::Attributes;
 
-/// How names begin that files have until they are whole.
+/// Beginning of the names that files have until they are whole.
 const BEGIN: &str = ".weft-export-";
-/// How they end.
+/// Their end.
 const END: &str = ".part";
 /// Digits between the two.
 const DIGITS: usize = 16;
@@ -24,7 +25,7 @@ pub struct Unfinished {
     temporary: String,
     /// The name that it is to have.
     pub name: Vec<u8>,
-    /// What it is a copy of.
+    /// Attributes of its original.
     pub attributes: Attributes,
     is_finished: bool,
 }
@@ -101,7 +102,8 @@ fn is_temporary(name: &[u8]) -> bool {
     between.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Removes files that an export left in `directory` when it was killed, but for those that `is_known` says belong there.
+/// Removes files that an export left in `directory` when it was killed, but for those that
+/// `is_known` says belong there.
 pub fn remove_left(directory: &Directory, is_known: impl Fn(&[u8]) -> bool) -> Result<(), Errno> {
     for name in directory.names()? {
         if !is_temporary(&name) || is_known(&name) {

@@ -14,8 +14,8 @@ const XATTR_BYTES_MAX: usize = 64 << 10;
 impl Importer<'_> {
     /// Gives inode `ino` those of what `fd` stands for; what cannot be given is named.
     ///
-    /// Owner and mode, then extended attributes, since a new owner takes a program's capabilities away; times last, since
-    /// all the others move them.
+    /// Owner and mode, then extended attributes, since a new owner takes a program's capabilities
+    /// away; times last, since all the others move them.
     pub(super) fn attributes(&self, fd: &impl AsFd, path: &Path, ino: Ino, stat: &Stat) {
         let set = |what, changes| {
             if let Err(error) = self.vfs.set_attributes(ino, changes) {

@@ -37,7 +37,7 @@ impl Importer<'_> {
             return Ok(Brought::No("cannot import it: something else took its place meanwhile"));
         }
         if let Some(there) = self.in_the_way(item.parent, &item.name)? {
-            if looks_same(&stat, &there) && is_same(self.vfs, &there, &file, || self.transfer.goes_on())? {
+            if looks_same(&stat, &there) && self.has_bytes_of(&there, &file)? {
                 self.attributes(&file, &item.directory.path_of(&item.name), there.ino, &stat);
                 self.name(&stat, there.ino);
                 return Ok(Brought::Same);
@@ -52,6 +52,14 @@ impl Importer<'_> {
         // If it got no name it goes now; and with the next mount after a crash.
         self.vfs.release(ino, 1);
         brought
+    }
+
+    /// Compares a file with its copy. One that cannot be read is another one if it may be replaced.
+    fn has_bytes_of(&self, there: &Attributes, file: &OwnedFd) -> Result<bool> {
+        match is_same(self.vfs, there, file, || self.transfer.goes_on()) {
+            Err(error) if self.overwrite && !error.is::<Interrupted>() => Ok(false),
+            compared => compared,
+        }
     }
 
     fn fill(&self, item: &Item, file: &OwnedFd, ino: Ino, stat: &Stat) -> Result<Brought> {
@@ -108,14 +116,14 @@ impl Importer<'_> {
     }
 }
 
-/// What came of one file.
+/// The outcome for one file.
 enum Brought {
     New { bytes: u64, changed: bool },
     Same,
     No(&'static str),
 }
 
-/// Whether an earlier import may have brought the file: its bytes tell.
+/// Tells if an earlier import may have brought the file; its bytes decide.
 fn looks_same(stat: &Stat, there: &Attributes) -> bool {
     let (seconds, nanoseconds) = there.mtime.parts();
     there.kind == Kind::File

@@ -1,5 +1,5 @@
-//! Directories outside of volumes, by descriptors: whoever renames directories or puts symbolic links in their place
-//! while a copy is at work leads it nowhere else.
+//! Directories outside of volumes, by descriptors: whoever renames directories or puts symbolic
+//! links in their place while a copy is at work leads it nowhere else.
 
 use super::os;
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ pub struct Directory {
     relative: PathBuf,
 }
 
-/// How a directory is opened.
+/// Flags that open a directory for listing.
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Directory {
@@ -26,7 +26,8 @@ impl Directory {
         Ok(Directory { fd, path: path.into(), relative: PathBuf::new() })
     }
 
-    /// The directory at `relative` in this one, each of whose names must be a directory's and no link's.
+    /// The directory at `relative` in this one, each of whose names must be a directory's and no
+    /// link's.
     pub fn below(&self, relative: &Path) -> Result<Directory, Errno> {
         let through = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut names = relative.components().peekable();
@@ -103,8 +104,8 @@ pub fn sync_parent(path: &Path) -> Result<(), Errno> {
     }
 }
 
-/// A path that leads to what `fd` stands for, whatever is renamed meanwhile: for calls that take no descriptor of every
-/// kind of file (proc_pid_fd(5)).
+/// A path that leads to what `fd` stands for, whatever is renamed meanwhile: for calls that take no
+/// descriptor of every kind of file (proc_pid_fd(5)).
 pub fn proc_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 pub struct Interrupt(AtomicI32);
 
 impl Interrupt {
-    /// Blocks the signals for this thread and those it starts, and has `does` done when one comes. Must be called
-    /// before other threads are started.
+    /// Blocks the signals for this thread and those it starts, and has `does` done when one comes.
+    /// Must be called before other threads are started.
     pub fn take(does: impl Fn(i32) + Send + 'static) -> Result<Arc<Interrupt>> {
         let set = block();
         let interrupt = Arc::new(Interrupt(AtomicI32::new(0)));
@@ -33,9 +33,11 @@ impl Interrupt {
     }
 }
 
-/// Blocks the signals that end a copy; a file larger than the process may make becomes an error of the write.
+/// Blocks the signals that end a copy; a file larger than the process may make becomes an error of
+/// the write.
 fn block() -> libc::sigset_t {
-    // SAFETY: an all-zero sigset_t or sigaction is valid for the calls to fill in, and the pointers are to locals.
+    // SAFETY: an all-zero sigset_t or sigaction is valid for the calls to fill in, and the pointers
+    // are to locals.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         let mut set: libc::sigset_t = std::mem::zeroed();

@@ -1,4 +1,5 @@
-//! What came of a copy: counts, each failure with its path and kind, why it ended early if it did, the exit code.
+//! The outcome of a copy: counts, each failure with its path and kind, why it ended early if it did,
+//! the exit code.
 
 use super::{Interrupt, Progress};
 use crate::shown;
@@ -17,7 +18,7 @@ use weft_vfs::ErrorKind;
 /// Failures that the JSON summary lists, at most; standard error has all of them.
 const LISTED_MAX: usize = 10_000;
 
-/// Kinds of what was not copied, or not as it was.
+/// Kinds of failures: things that were not copied, or not as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     File,
@@ -65,7 +66,7 @@ impl What {
     }
 }
 
-/// Why a copy ended before all was tried.
+/// Reasons to end a copy before all was tried.
 enum Ended {
     /// There is no room for more.
     Full,
@@ -101,7 +102,7 @@ pub struct Transfer {
 pub struct Words {
     /// Such as "exported".
     pub done: &'static str,
-    /// What to do for going on.
+    /// Advice for going on.
     pub again: &'static str,
 }
 
@@ -119,7 +120,7 @@ impl Transfer {
         })
     }
 
-    /// Whether anything more is to be copied.
+    /// Tells if anything more is to be copied.
     pub fn goes_on(&self) -> bool {
         self.interrupt.signal().is_none() && !self.has_ended.load(Ordering::Relaxed)
     }
@@ -145,7 +146,8 @@ impl Transfer {
         }
     }
 
-    /// The same for an error, `before` which stand a few words. One that meets all that would follow ends the copy.
+    /// The same for an error, `before` which stand a few words. One that meets all that would
+    /// follow ends the copy.
     pub fn fail_with(&self, what: What, path: &Path, before: &str, error: &Error) {
         if error.is::<Interrupted>() {
             return;
@@ -172,8 +174,8 @@ impl Transfer {
         self.ended.lock().get_or_insert(ended);
     }
 
-    /// Prints the summary, and tells the exit code: 0 if all was copied, 1 if what was named is missing, 2 if the copy
-    /// ended early, 128 and its number if a signal ended it.
+    /// Prints the summary, and tells the exit code: 0 if all was copied, 1 if what was named is
+    /// missing, 2 if the copy ended early, 128 and its number if a signal ended it.
     pub fn finish(&self, words: &Words, json: bool) -> ExitCode {
         self.progress.end();
         let failures = self.failures.lock();
@@ -272,7 +274,7 @@ fn words(what: What) -> String {
     }
 }
 
-/// What a copy of one file ends with when the whole copy does.
+/// The error that ends the copy of one file when the whole copy has ended.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -288,14 +290,14 @@ fn is_damage(error: &Error) -> bool {
     error.downcast_ref::<weft_vfs::Error>().is_some_and(|error| error.kind() == ErrorKind::Corrupt)
 }
 
-/// Whether there is no room for anything more.
+/// Tells if there is no room for anything more.
 fn is_full(error: &Error) -> bool {
     let there = error.downcast_ref::<Errno>().is_some_and(|errno| matches!(*errno, Errno::NOSPC | Errno::DQUOT));
     let here = |error: &weft_vfs::Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
     there || error.downcast_ref::<weft_vfs::Error>().is_some_and(here)
 }
 
-/// Whether the volume is another one's by now.
+/// Tells if another daemon has the volume by now.
 fn is_lost(error: &Error) -> bool {
     let source = |error: &weft_vfs::Error| -> Option<weft_store::ErrorKind> {
         Some(std::error::Error::source(error)?.downcast_ref::<weft_store::Error>()?.kind())

@@ -7,7 +7,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use weft_vfs::{Attributes, ErrorKind, Vfs, Whence};
 
-/// Whether both have the same bytes. What is a hole in both is not read.
+/// Compares all bytes of both. Holes of both are not read.
 pub fn is_same(vfs: &Vfs, attributes: &Attributes, file: impl AsFd, goes_on: impl Fn() -> bool) -> Result<bool> {
     let (ino, is_stored) = (attributes.ino, attributes.computed.is_none());
     let (mut at, mut buffer) = (0, vec![0; CHUNK_BYTES]);
@@ -37,7 +37,7 @@ pub fn is_same(vfs: &Vfs, attributes: &Attributes, file: impl AsFd, goes_on: imp
     }
 }
 
-/// Where data begins in either, from `at` on; the end if nowhere.
+/// The offset of the next data in either, from `at` on; the end if there is none.
 fn next_data(vfs: &Vfs, attributes: &Attributes, file: impl AsFd, at: u64) -> Result<u64> {
     let here = match vfs.seek(attributes.ino, at, Whence::Data) {
         Ok(data) => data,
