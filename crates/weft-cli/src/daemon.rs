@@ -4,7 +4,7 @@ mod anew;
 mod signals;
 
 use anew::Place;
-pub use anew::is_begun_anew;
+pub use anew::{is_begun_anew, may_serve};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use signals::Signals;
@@ -85,9 +85,9 @@ impl Daemon {
         self.signals.on(Box::new(end));
     }
 
-    /// Begins anew, without anything of what is in memory, and waits for the volume if need be. Gives why not if that cannot be.
-    pub fn begin_anew(&self) -> anyhow::Error {
-        self.place.begin_anew()
+    /// Begins anew, without anything of what is in memory, and waits for the volume of this id if need be. Gives why not if that cannot be.
+    pub fn begin_anew(&self, uuid: &[u8]) -> anyhow::Error {
+        self.place.begin_anew(uuid)
     }
 }
 

@@ -1,8 +1,8 @@
 //! A volume opened for operations, and let go of again.
 
 use crate::command;
-use crate::daemon::Daemon;
-use anyhow::{Context, Result};
+use crate::daemon::{Daemon, may_serve};
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,11 @@ impl Opened {
         let location = Location::parse(named)?;
         let context = || format!("cannot open volume {location}");
         let volume = location.open(hold).with_context(context)?;
+        if !may_serve(&volume.store.header()?.uuid) {
+            bail!(
+                "{location} is another volume than before; unmount what was served, then mount the one that you want"
+            );
+        }
         if let Some(why) = volume.store.disk_cache().and_then(|cache| cache.failure) {
             say(format_args!("going on without a disk cache: {why}"));
         }
@@ -65,6 +70,7 @@ impl Opened {
             return Ok(());
         }
         // The volume is let go of when serving ends, whatever this thread does.
+        let uuid = self.store.header()?.uuid;
         let (store, vfs, daemon) = (Arc::downgrade(&self.store), Arc::downgrade(&self.vfs), daemon.clone());
         let watch = move || {
             let why = loop {
@@ -81,7 +87,7 @@ impl Opened {
             say(format_args!("{why}; {left} bytes of changes in memory could not be committed and are lost"));
             if why.kind() == ErrorKind::Locked {
                 say(format_args!("waiting to have it again; unmounting or ending this process ends that"));
-                let error = daemon.begin_anew();
+                let error = daemon.begin_anew(&uuid);
                 say(format_args!("{}", command::one_line(&error)));
             }
             std::process::exit(1);

@@ -114,6 +114,13 @@ impl PostgresStore {
         self.lost.lock().get_or_insert(lost).error()
     }
 
+    fn replaced(&self) -> Error {
+        let what =
+            "is another volume now: its schema was removed or renamed, and one that was made or restored has its name";
+        let why = format!("{} {what}; unmount it (--lazy), then mount the one that you want", self.connector.address);
+        self.lose(Lost { as_error: Error::Unusable, why })
+    }
+
     fn gone_back(&self, found: CommitNo, ours: CommitNo) -> Error {
         let what = "it was restored, or a standby without the last commits took over";
         let address = &self.connector.address;
@@ -151,12 +158,18 @@ impl PostgresStore {
     /// Looks whether the volume is still ours, and as we left it, and all of it can be reached.
     fn refuse_other(&self, connection: &mut Connection) -> Result<()> {
         // Noted first: commits go on while the server is asked.
-        let ours = self.header.lock().commit;
+        let (ours, uuid) = {
+            let header = self.header.lock();
+            (header.commit, header.uuid)
+        };
         let asked = [statements::NUMBER, statements::REACH];
         let asked = &asked[..if connection.lies_apart { 2 } else { 1 }];
         let calls = asked.iter().map(|statement| Call::new(*statement, Vec::new())).collect::<Vec<_>>();
         let row = connection.query_all("cannot look at the volume", &calls)?.swap_remove(0).pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
+        if read::get::<Vec<u8>>(&row, 2)? != uuid {
+            return Err(self.replaced());
+        }
         if read::get::<i64>(&row, 1)? != self.lease.epoch() {
             return Err(self.taken());
         }

@@ -75,6 +75,11 @@ impl Cluster {
         Client::new(self).run(statements)
     }
 
+    /// Somebody else who is connected, until what is returned is dropped.
+    pub fn client(&self) -> Client {
+        Client::new(self)
+    }
+
     /// Has somebody read `table` in a transaction that lasts until what is returned is dropped.
     pub fn reading(&self, table: &str) -> Client {
         let client = Client::new(self);
@@ -111,7 +116,11 @@ impl Client {
         Client { runtime, client, _connection: connection }
     }
 
-    fn run(&self, statements: &str) -> String {
+    /// Runs SQL; tells the first column of the rows, a line each.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub fn run(&self, statements: &str) -> String {
         let messages = self.runtime.block_on(self.client.simple_query(statements));
         let messages = messages.unwrap_or_else(|error| panic!("{statements}: {error:?}"));
         let row = |message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None };

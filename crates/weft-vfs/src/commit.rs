@@ -6,6 +6,7 @@
 
 mod build;
 mod snapshot;
+mod time;
 
 pub(crate) use snapshot::Snapshot;
 
@@ -325,7 +326,7 @@ impl Vfs {
     fn snapshot(&self, durability: Durability) -> (Snapshot, Durability) {
         let mut log = self.log.as_ref().map(|log| log.lock());
         let mut snapshot = self.state.lock().freeze();
-        snapshot.batch.time = self.now();
+        snapshot.batch.time = self.commit_time();
         let retired = log.as_mut().is_some_and(|log| log.retire());
         let is_durable = retired || self.store.are_commits_durable();
         let durability = if is_durable { Durability::Durable } else { durability };

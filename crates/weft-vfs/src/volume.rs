@@ -17,7 +17,7 @@ use crate::state::State;
 use crate::stop::{Miss, Stop};
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::Pid;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use weft_block::Block;
@@ -57,6 +57,8 @@ pub struct Vfs {
     pub(crate) committer: Mutex<Option<Committer>>,
     pub(crate) commits: AtomicU64,
     pub(crate) commits_failed: AtomicU64,
+    /// The time of the commit that was tried last.
+    pub(crate) tried_at: AtomicI64,
     pub(crate) synced_at: AtomicU64,
     pub(crate) log_appends: AtomicU64,
     pub(crate) bytes_read: AtomicU64,

@@ -13,12 +13,25 @@ use weft_store::ErrorKind;
 /// The number of the process that began anew. Its children, which inherit the variable, have others.
 const VARIABLE: &str = "WEFT_BEGUN_ANEW";
 
+/// The id of the volume that it served before, in hexadecimal.
+const VOLUME: &str = "WEFT_VOLUME_BEFORE";
+
 /// How long to leave a server in peace that could not be reached.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether this process served already, and waits for its volume.
 pub fn is_begun_anew() -> bool {
     std::env::var(VARIABLE).is_ok_and(|pid| pid == std::process::id().to_string())
+}
+
+/// Whether the volume with this id may be served: it is the one that this process served before it began anew, if it did. Another
+/// one that got the name meanwhile is not what programs have open.
+pub fn may_serve(uuid: &[u8]) -> bool {
+    !is_begun_anew() || std::env::var(VOLUME).map_or(true, |before| before == hex(uuid))
+}
+
+fn hex(uuid: &[u8]) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether an error in starting is one that time may mend: a server that is away, or a volume that another daemon took again.
@@ -39,8 +52,13 @@ impl Place {
         Place(std::env::current_dir().ok())
     }
 
-    /// Begins anew. Gives why not if that cannot be.
-    pub fn begin_anew(&self) -> anyhow::Error {
+    /// Begins anew, for the volume of this id. Gives why not if that cannot be.
+    pub fn begin_anew(&self, uuid: &[u8]) -> anyhow::Error {
+        self.execute(&[(VOLUME, hex(uuid))])
+    }
+
+    /// Becomes a new image of the program, with these variables besides those that there are.
+    fn execute(&self, variables: &[(&str, String)]) -> anyhow::Error {
         let Some(place) = &self.0 else { return anyhow!("the directory that it was called in was removed") };
         // The path, if it is still there: a program that is called by another name is found under that.
         let program = std::env::current_exe().ok().filter(|path| path.exists());
@@ -52,6 +70,7 @@ impl Place {
             command.arg0(name);
         }
         command.args(words).env(VARIABLE, std::process::id().to_string()).current_dir(place);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         anyhow::Error::from(command.exec()).context("cannot begin anew")
     }
 
@@ -59,7 +78,8 @@ impl Place {
     pub fn begin_anew_later(&self) -> anyhow::Error {
         #[expect(clippy::disallowed_methods, reason = "no server tells when it can be reached again")]
         std::thread::sleep(PAUSE);
-        self.begin_anew()
+        // Which volume it was is still there to be read.
+        self.execute(&[])
     }
 }
 

@@ -212,6 +212,7 @@ impl Shared {
                 sql::ADD_INTENTS
             }
         };
+        parameters.push(Box::new(self.store.header.lock().uuid.to_vec()));
         connection.take_warning();
         let rows = connection.query(WHAT, statement, parameters)?;
         if rows.len() != count {

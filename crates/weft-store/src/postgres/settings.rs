@@ -180,9 +180,10 @@ fn weak(address: &Address, risk: &str, advice: &str) -> Error {
     ))
 }
 
-/// What fails, among the statements of a commit, if its session or the settings are not what they were: by [`is_weak`].
-pub(super) fn refuse_weak_call(connection: &Connection, address: &Address) -> Call {
-    Call::new(sql::REFUSE_WEAK, vec![Box::new(connection.mark.clone()), Box::new(address.trusts_server)])
+/// What fails, among the statements of a commit, if its `volume`, its session or the settings are not what they were: by [`is_weak`].
+pub(super) fn refuse_weak_call(connection: &Connection, address: &Address, volume: &[u8]) -> Call {
+    let mark = connection.mark.clone();
+    Call::new(sql::REFUSE_WEAK, vec![Box::new(mark), Box::new(address.trusts_server), Box::new(volume.to_vec())])
 }
 
 /// Whether `error` is that of [`refuse_weak_call`].

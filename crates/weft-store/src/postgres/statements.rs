@@ -40,7 +40,7 @@ statements! {
     FORMAT = "SELECT format FROM volume WHERE id = 1";
     HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
               bytes_used, inodes_used, own_table_from, uuid FROM volume WHERE id = 1";
-    NUMBER = "SELECT v.number, l.epoch FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
+    NUMBER = "SELECT v.number, l.epoch, v.uuid FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
     /// Fails where a table is distributed and one of the nodes that have it is away.
     REACH = "SELECT ino FROM fileatt LIMIT 1";
 
@@ -150,10 +150,11 @@ statements! {
                   VALUES ((SELECT v.number FROM volume v WHERE v.id = 1 AND v.number = $1::bigint \
                   AND EXISTS (SELECT 1 FROM lease l WHERE l.id = 1 AND l.epoch = $2::bigint)), $3, $4, $5, $6)";
     HOLD_LEASE = "SELECT epoch FROM lease WHERE id = 1 FOR UPDATE";
-    /// Fails unless the session is the one that its mark $1 names, if it has one, and, unless $2 says that this does not
-    /// matter, the server's settings keep what it acknowledges. It stands among the statements of a commit.
+    /// Fails unless this is volume $3, the session is the one that its mark $1 names, if it has one, and, unless $2 says
+    /// that this does not matter, the server's settings keep what it acknowledges. It stands among the statements of a commit.
     REFUSE_WEAK = concat!(
-        "SELECT 1 / CASE WHEN ($1::text IS NULL OR current_setting('weft.session', true) = $1::text) AND ($2::boolean OR (",
+        "SELECT 1 / CASE WHEN EXISTS (SELECT 1 FROM volume WHERE id = 1 AND uuid = $3) \
+         AND ($1::text IS NULL OR current_setting('weft.session', true) = $1::text) AND ($2::boolean OR (",
         is_durable!(),
         ")) THEN 1 ELSE 0 END"
     );
@@ -171,11 +172,12 @@ statements! {
     INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 AND first > $2 AND first <= $3 ORDER BY first";
     INTENTS_SIZES = "SELECT first, octet_length(bytes)::bigint FROM intents WHERE epoch = $1 AND first > $2 ORDER BY first LIMIT $3";
     LAST_INTENT = "SELECT max(last) FROM intents WHERE epoch = $1";
-    /// Puts nothing unless this daemon holds the lease, which cannot change hands before the end, and the server's
-    /// settings keep what it acknowledges, unless $3 says that this does not matter.
+    /// Puts nothing unless this daemon holds the lease of volume $7, which cannot change hands before the end, and the
+    /// server's settings keep what it acknowledges, unless $3 says that this does not matter.
     ADD_INTENTS = concat!(
         "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
-         FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 AND ($3::boolean OR (",
+         FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 \
+         AND EXISTS (SELECT 1 FROM volume WHERE id = 1 AND uuid = $7) AND ($3::boolean OR (",
         is_durable!(),
         ")) FOR UPDATE) l \
          CROSS JOIN unnest($4::bigint[], $5::bigint[], $6::bytea[]) AS d (first, last, bytes) RETURNING first"
@@ -183,7 +185,8 @@ statements! {
     /// The same of one record, which most syncs have to put.
     ADD_INTENT = concat!(
         "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, $4::bigint, $5::bigint, $6::bytea \
-         FROM lease WHERE id = 1 AND epoch = $1 AND ($3::boolean OR (",
+         FROM lease WHERE id = 1 AND epoch = $1 \
+         AND EXISTS (SELECT 1 FROM volume WHERE id = 1 AND uuid = $7) AND ($3::boolean OR (",
         is_durable!(),
         ")) FOR UPDATE RETURNING first"
     );

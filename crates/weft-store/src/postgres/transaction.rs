@@ -434,8 +434,9 @@ impl<'a> PostgresTransaction<'a> {
         if self.store.has_intents.swap(false, Ordering::Relaxed) {
             calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
         }
+        let uuid = self.store.header.lock().uuid;
         let connection = self.writer.connection();
-        calls.push(settings::refuse_weak_call(connection, &self.store.connector.address));
+        calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &uuid));
         calls.extend(write::end(batch, &commit, self.writer.epoch, COMMITS_KEPT));
         let connection = self.writer.connection();
         connection.take_warning();
@@ -461,11 +462,11 @@ impl<'a> PostgresTransaction<'a> {
                 return Err(error);
             }
             self.writer.connection().run(WHAT, "ROLLBACK")?;
+            self.is_over = true;
+            self.store.refuse_other(self.writer.connection())?;
             if !is_fenced {
-                self.is_over = true;
                 return Err(settings::why_weak(self.writer.connection(), &self.store.connector.address));
             }
-            self.store.refuse_other(self.writer.connection())?;
         } else {
             self.writer.connection = Some(self.store.reconnect()?);
         }

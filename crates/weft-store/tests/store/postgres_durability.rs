@@ -29,9 +29,16 @@ impl Server {
     fn set(&self, name: &str, value: &str) {
         self.0.run(&format!("ALTER SYSTEM SET {name} = '{value}'"));
         self.0.run("SELECT pg_reload_conf()");
-        while self.0.run(&format!("SHOW {name}")) != value {
+        self.await_setting(name, value);
+    }
+
+    fn await_setting(&self, name: &str, value: &str) {
+        let client = self.0.client();
+        while client.run(&format!("SHOW {name}")) != value {
             thread::yield_now();
         }
+        // Who is let in after that was let in after all sessions were told.
+        self.0.run("SELECT 1");
     }
 
     /// Waits until a session that runs `statement` waits for a standby; tells which.
@@ -39,8 +46,9 @@ impl Server {
         let asked = format!(
             "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '{statement}%' LIMIT 1"
         );
+        let client = self.0.client();
         loop {
-            let found = self.0.run(&asked);
+            let found = client.run(&asked);
             if !found.is_empty() {
                 return found;
             }
@@ -59,9 +67,7 @@ impl Drop for Server {
         self.0.run("ALTER SYSTEM RESET ALL");
         self.0.run("SELECT pg_reload_conf()");
         for (name, value) in [("synchronous_standby_names", ""), ("full_page_writes", "on")] {
-            while self.0.run(&format!("SHOW {name}")) != value {
-                thread::yield_now();
-            }
+            self.await_setting(name, value);
         }
     }
 }
@@ -294,4 +300,30 @@ fn a_pooler_that_changes_sessions_between_transactions_is_refused() {
         assert!(error.to_string().contains("pool_mode"), "{error}");
         assert!(postgres::header(&pooler.address(&url)).is_err());
     }
+}
+
+/// A schema of the same name may be another volume's at any time.
+#[test]
+fn another_volume_that_gets_the_name_is_never_written_to() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    create(&address);
+    let store = open(&address);
+    let mut log = store.intents();
+    log.start(1).expect("begun");
+    log.append(OpNo(1), OpNo(1), b"a record");
+    log.syncer().sync().expect("written");
+    cluster.run(&format!("ALTER SCHEMA {schema} RENAME TO {schema}_before"));
+    create(&address);
+    // Its lease and its last commit have the same numbers.
+    drop(open(&address));
+    log.append(OpNo(2), OpNo(2), b"a record");
+    log.syncer().sync().expect_err("noticed");
+    let error = apply(&*store, &made(&*store, 2)).expect_err("noticed");
+    assert!(error.to_string().contains("another volume"), "{error}");
+    assert_eq!(store.lost().expect("lost").kind(), ErrorKind::Unusable);
+    assert_eq!(cluster.run(&format!("SELECT count(*) FROM {schema}.intents")), "0");
+    assert_eq!(cluster.run(&format!("SELECT max(number) FROM {schema}.commits")), "1");
+    cluster.run(&format!("DROP SCHEMA {schema}_before CASCADE"));
 }

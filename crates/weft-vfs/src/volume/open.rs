@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
 use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -75,6 +75,7 @@ impl Vfs {
             committer: Mutex::new(None),
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
+            tried_at: AtomicI64::new(0),
             // As if the last sync were long ago.
             synced_at: AtomicU64::new(0),
             log_appends: AtomicU64::new(0),
