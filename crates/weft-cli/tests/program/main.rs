@@ -12,3 +12,4 @@ mod place;
 mod programs;
 mod transfer;
 mod tree;
+mod whereabouts;
