@@ -149,6 +149,13 @@ fn causes(error: &anyhow::Error) -> String {
     line.replace('\n', " ")
 }
 
+/// Tells the user a line that is no error, if there is one.
+pub fn tell(note: Option<String>) {
+    if let Some(note) = note {
+        eprintln!("weft: {note}");
+    }
+}
+
 /// So much damage, in words.
 pub fn damages(count: usize) -> String {
     if count == 1 { "1 damage".into() } else { format!("{count} damages") }

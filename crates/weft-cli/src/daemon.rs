@@ -6,12 +6,14 @@ mod signals;
 use anew::Place;
 pub use anew::{is_begun_anew, may_serve};
 use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use signals::Signals;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -113,6 +115,23 @@ fn split() -> Result<Side> {
     }
 }
 
+/// Opens the file that messages go to, for its owner alone. A link that somebody else put there is
+/// not followed.
+fn open_log(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+/// Finds the log that the user asked for, or says why messages cannot go there: before anything is
+/// served, as nobody would hear of it later.
+pub fn find_log(asked: Option<&Path>) -> Result<Option<PathBuf>> {
+    let Some(path) = asked else { return Ok(None) };
+    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    opened.with_context(|| format!("cannot write messages to {}", path.display()))?;
+    let path = path.canonicalize().or_else(|_| std::path::absolute(path));
+    path.map(Some).context("cannot tell where messages go")
+}
+
 /// Has this process told to end if `front` is ended while it waits: nobody wants what it would serve then.
 fn end_with(front: Pid) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM)).context("cannot watch who started the daemon")?;
@@ -154,7 +173,7 @@ fn wait(mut pipe: PipeReader) -> ExitCode {
 impl Starting {
     /// The daemon serves: leaves the terminal, and writes messages to `log` from now on.
     fn succeeded(mut self, log: &Path) -> Result<()> {
-        let log = OpenOptions::new().create(true).append(true).open(log);
+        let log = open_log(log);
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
         // A volume on read-only storage has no log; messages are then lost.
         let messages = log.unwrap_or(null.try_clone().context("cannot copy a descriptor")?);

@@ -27,6 +27,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static ALLOCATOR_OPTIONS: &[u8; 60] = b"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 
+/// What `weft umount` finds a daemon ended with whose volume is whole only with the files beside
+/// the database.
+const UNSETTLED_CODE: u8 = 3;
+
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
     if let Some(code) = worker::run_if_asked(&words) {
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         Helper::Arguments(arguments) => words = arguments,
         Helper::Fake => return ExitCode::SUCCESS,
     }
+    outlive_limits();
     let arguments = arguments::Arguments::parse_from(words);
     if arguments.command.only_prints() {
         end_with_the_reader();
@@ -46,9 +51,22 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             weft_vfs::say(format_args!("{}", command::one_line(&error)));
-            if error.is::<command::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<command::Usage>() {
+                ExitCode::from(2)
+            } else if error.is::<opened::Unsettled>() {
+                ExitCode::from(UNSETTLED_CODE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
+}
+
+/// Has a write beyond the limit of file sizes (setrlimit(2), `RLIMIT_FSIZE`) fail with EFBIG, as
+/// any other that finds no room. The signal would end a daemon with what it has not committed yet.
+fn outlive_limits() {
+    // SAFETY: no handler is installed, and no other thread runs yet.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Who prints for `head` ends when `head` has seen enough, as programs do that leave the signal as it is. Rust ignores

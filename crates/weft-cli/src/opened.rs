@@ -3,6 +3,7 @@
 use crate::command;
 use crate::daemon::{Daemon, may_serve};
 use anyhow::{Context, Result, bail};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,10 @@ use weft_vfs::{Options, SystemClock, Vfs, say};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
 const LOG_BYTES: u64 = 32 << 20;
+
+/// Of the space that is free an intent log takes this part at most: what is to be removed is
+/// committed in the rest.
+const LOG_SHARE: u64 = 4;
 
 /// How often to look whether the volume is still ours.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -32,7 +37,13 @@ impl Opened {
     pub fn open(named: &Path, options: Options, hold: OpenOptions) -> Result<Opened> {
         let location = Location::parse(named)?;
         let context = || format!("cannot open volume {location}");
-        let volume = location.open(hold).with_context(context)?;
+        let volume = if options.read_only {
+            command::tell(location.note(false));
+            location.open_to_read(hold)
+        } else {
+            location.open(hold)
+        };
+        let volume = volume.with_context(context)?;
         if !may_serve(&volume.store.header()?.uuid) {
             bail!(
                 "{location} is another volume than before; unmount what was served, then mount the one that you want"
@@ -42,10 +53,11 @@ impl Opened {
             say(format_args!("going on without a disk cache: {why}"));
         }
         let read_only = options.read_only;
-        // Who only reads makes no log, but must see what one holds.
         let file = match &volume.layout {
-            Some(layout) if !read_only || layout.log.exists() => Some(IntentLog::open(&layout.log, LOG_BYTES)?),
-            _ => None,
+            // Who only reads makes no log, but must see what one holds.
+            Some(layout) if read_only => layout.log.exists().then(|| IntentLog::open(&layout.log, 0)).transpose()?,
+            Some(layout) => open_log(layout, volume.store.space()?.bytes_free)?,
+            None => None,
         };
         let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
         let vfs = Vfs::open(volume.store.clone(), log, options, Arc::new(SystemClock)).with_context(context)?;
@@ -103,15 +115,69 @@ impl Opened {
             .context("not all changes could be committed; they are lost with this process unless they were synced")?;
         // After a crash the log holds what was synced, until someone has committed it.
         if let Some(layout) = &self.layout
-            && layout.segments.is_none()
             && !self.read_only
         {
-            // All is in the one file now; what is left of the log says nothing.
-            std::fs::remove_file(&layout.log).context("cannot remove the empty intent log")?;
+            // First, as the database may need its room.
+            remove_log(layout)?;
         }
-        Ok(())
+        self.store.settle().map_err(|error| Unsettled(command::one_line(&error.into())).into())
     }
 }
+
+/// Opens the intent log of a volume that has `free` bytes around it: whole, smaller where there is
+/// less room, or none, and then an fsync commits.
+fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
+    let there = layout.log.metadata().map_or(0, |metadata| metadata.len());
+    // What is there may hold operations, whatever its size.
+    let fits = |bytes: u64| bytes <= there || (bytes - there).saturating_mul(LOG_SHARE) <= free;
+    let sizes = [LOG_BYTES, LOG_BYTES / 4, LOG_BYTES / 16, 0];
+    for bytes in sizes.into_iter().filter(|bytes| fits(*bytes)) {
+        if bytes == 0 && there == 0 {
+            break;
+        }
+        match IntentLog::open(&layout.log, bytes) {
+            Err(error) if error.kind() == ErrorKind::Full => {
+                // What was made of it takes room that others need more.
+                let shortened = std::fs::OpenOptions::new().write(true).open(&layout.log);
+                shortened.and_then(|log| log.set_len(there)).context("cannot shorten the intent log")?;
+            }
+            opened => return Ok(Some(opened?)),
+        }
+    }
+    if there == 0 && layout.log.exists() {
+        std::fs::remove_file(&layout.log).context("cannot remove the empty intent log")?;
+    }
+    say(format_args!("there is no room for an intent log: each fsync commits"));
+    Ok(None)
+}
+
+/// Removes an intent log of which all is committed, if it is not to stay: one beside a volume that
+/// is one file, and one that is smaller than it should be.
+fn remove_log(layout: &Layout) -> Result<()> {
+    let Ok(metadata) = layout.log.metadata() else { return Ok(()) };
+    if layout.segments.is_none() || metadata.len() < LOG_BYTES {
+        std::fs::remove_file(&layout.log).context("cannot remove the empty intent log")?;
+    }
+    Ok(())
+}
+
+/// All is committed, and not where it lies while nobody has the volume.
+#[derive(Debug)]
+pub struct Unsettled(String);
+
+impl fmt::Display for Unsettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}); {UNSETTLED_ADVICE}", UNSETTLED, self.0)
+    }
+}
+
+impl std::error::Error for Unsettled {}
+
+/// What happened, and what to do.
+pub const UNSETTLED: &str =
+    "all changes are committed and safe, but the write-ahead log could not be copied into the database";
+pub const UNSETTLED_ADVICE: &str = "free some space, then mount and unmount the volume again; until then do not copy or \
+                                    move it without the files beside it";
 
 /// Where the messages about what is served at `what` go if no file of the volume is near.
 fn log_of(what: &Path) -> Result<PathBuf> {

@@ -10,6 +10,7 @@ mod batch;
 mod digests;
 mod disk_cache;
 mod error;
+mod files;
 mod finding;
 mod location;
 pub mod log;

@@ -56,13 +56,28 @@ impl Location {
 
     /// Takes hold of a volume; `options` are for those that are held by a lease.
     pub fn open(&self, options: OpenOptions) -> Result<Opened> {
+        self.open_by(options, sqlite::open)
+    }
+
+    /// As [`Location::open`], for nothing but reading: also where nothing can be written.
+    pub fn open_to_read(&self, options: OpenOptions) -> Result<Opened> {
+        self.open_by(options, sqlite::open_to_read)
+    }
+
+    /// Tells, in a line for the user, how a volume is read (or checked) that lies where nothing can
+    /// be written.
+    pub fn note(&self, is_checked: bool) -> Option<String> {
+        sqlite::note(self.path()?, is_checked)
+    }
+
+    fn open_by(&self, options: OpenOptions, open: impl FnOnce(&Path) -> Result<sqlite::Volume>) -> Result<Opened> {
         Ok(match self {
             Location::Files(path) => {
                 if options.disk_cache.is_some() {
                     let what = "lies on a disk of this machine already; a disk cache is for volumes in PostgreSQL";
                     return Err(Error::Unusable(format!("{} {what}", path.display())));
                 }
-                let volume = sqlite::open(path)?;
+                let volume = open(path)?;
                 Opened { store: volume.store, layout: Some(volume.layout), intents: None }
             }
             Location::Postgres(address) => {

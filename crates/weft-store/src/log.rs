@@ -11,9 +11,10 @@
 //! half; one ends the list unless it is whole, of the epoch, and of later operations than the one before.
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::postgres::{IntentSync, Intents};
 use crate::row::OpNo;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -197,7 +198,8 @@ impl IntentLog {
     /// file-system metadata) when there is none or it is smaller than `bytes` and holds no record.
     pub fn open(path: &Path, bytes: u64) -> Result<IntentLog> {
         let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
+        let mut options = files::options();
+        let file = files::open(options.read(true).write(true).create(true).truncate(false), path).map_err(io)?;
         let mut size = file.metadata().map_err(io)?.len();
         // Where the second half begins depends on the size: one that may hold records keeps it.
         if size < bytes && !holds_records(&file, size).map_err(io)? {
@@ -297,7 +299,7 @@ impl IntentLog {
         if let Some(sync) = self.syncs.pop() {
             return Ok(sync);
         }
-        let opened = OpenOptions::new().write(true).open(&self.path);
+        let opened = files::open(files::options().write(true), &self.path);
         Ok(Sync::new(opened.map_err(|source| self.io("cannot open", source))?, &self.path))
     }
 

@@ -7,11 +7,15 @@ mod apply;
 mod blocks;
 mod check;
 mod commits;
+mod connection;
 mod convert;
 mod copy;
 mod digests;
 mod extents;
 mod layout;
+mod medium;
+mod names;
+mod network;
 mod open;
 mod read;
 mod readers;
@@ -28,14 +32,17 @@ pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;
 pub use layout::Layout;
-pub use open::{Volume, create, header, open};
+pub use medium::left_in_wal;
+pub(crate) use medium::note;
+pub use open::{Volume, create, header, open, open_to_read};
 pub use scrub::scrub;
 
 use crate::Name;
 use crate::digests::ZeroValues;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
+use names::Names;
 use parking_lot::Mutex;
 use readers::Readers;
 use segments::Segments;
@@ -54,9 +61,24 @@ pub struct SqliteStore {
     writer: Mutex<apply::Writer>,
     segments: Option<Arc<Segments>>,
     zeros: Arc<ZeroValues>,
+    names: Arc<Names>,
+    /// Whether anything may be committed.
+    writes: bool,
+    /// Private copies, removed once nobody reads them.
+    _directory: Option<tempfile::TempDir>,
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
     /// SQLite has it open (its POSIX locks would go).
-    _hold: File,
+    _hold: Option<File>,
+}
+
+impl SqliteStore {
+    /// Fails if what would be committed could be lost at once.
+    fn may_commit(&self) -> Result<()> {
+        if !self.writes {
+            return Err(Error::Bug("a commit to a volume that is only read".into()));
+        }
+        self.names.check()
+    }
 }
 
 impl Store for SqliteStore {
@@ -129,7 +151,20 @@ impl Store for SqliteStore {
     }
 
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
+        self.may_commit()?;
         Ok(Box::new(transaction::SqliteTransaction::begin(self, durability)?))
+    }
+
+    fn lost(&self) -> Option<Error> {
+        self.names.check().err()
+    }
+
+    fn settle(&self) -> Result<()> {
+        if !self.writes {
+            return Ok(());
+        }
+        self.readers.close();
+        self.writer.lock().settle()
     }
 
     fn space(&self) -> Result<Space> {

@@ -122,7 +122,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Why nothing can be committed here any more, if that is so: another process has taken the volume (`Held`), or it is not as this one left
-    /// it (`Unusable`).
+    /// it, or its files were removed or moved (`Unusable`).
     fn lost(&self) -> Option<Error> {
         None
     }
@@ -140,6 +140,12 @@ pub trait Store: Send + Sync {
     /// What became of the cache of blocks on a local disk, if there is one.
     fn disk_cache(&self) -> Option<DiskCacheStats> {
         None
+    }
+
+    /// Brings all that was committed to where it lies while nobody has the volume, before it is let
+    /// go of. What was committed is safe even if that fails.
+    fn settle(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Space of the place the volume lies in.

@@ -47,6 +47,21 @@ impl Vfs {
     /// All operations before the call are durable when it returns (POSIX fsync(), sync()). `NoSpace` or
     /// `Io` when they cannot be made durable: they stay in memory and are tried again. `WouldBlock`.
     pub fn sync(&self) -> Result<()> {
+        self.sync_changes()?;
+        self.refuse_lost()
+    }
+
+    /// Fails if what this mount calls durable is nobody's any more, as its files were removed or
+    /// moved.
+    pub(crate) fn refuse_lost(&self) -> Result<()> {
+        let lost = if self.options.read_only { None } else { self.store.lost() };
+        let Some(error) = lost else { return Ok(()) };
+        let error = error.into();
+        self.report("cannot sync", &error);
+        Err(error)
+    }
+
+    fn sync_changes(&self) -> Result<()> {
         let (target, is_short) = {
             let state = self.state.lock();
             if state.durable >= state.counters.op {
@@ -69,6 +84,11 @@ impl Vfs {
     /// All operations before the call survive the end of this process when it returns, though not a power cut; with
     /// a volume in files, that is: others keep what they are given by syncs and commits alone. As [`Vfs::sync`].
     pub fn record(&self) -> Result<()> {
+        self.record_changes()?;
+        self.refuse_lost()
+    }
+
+    fn record_changes(&self) -> Result<()> {
         let Some(log) = self.log.as_ref().filter(|_| !self.options.read_only) else { return Ok(()) };
         let target = {
             let state = self.state.lock();
@@ -125,7 +145,7 @@ impl Vfs {
                 return Some((state.durable, None));
             }
             // A commit that a power cut may still undo lies below: the log cannot stand on it.
-            if log.broken.is_some() || state.committed > state.logged {
+            if log.broken.is_some() || log.next_epoch.is_some() || state.committed > state.logged {
                 return None;
             }
             (state.logged.next(), state.counters.op, state.journal.unlogged()?)
@@ -295,7 +315,7 @@ impl Vfs {
             && result.is_ok()
             && let Some(log) = &self.log
         {
-            log.lock().release();
+            log.lock().release()?;
         }
         result
     }
@@ -377,14 +397,19 @@ impl Vfs {
 
 impl Log {
     pub(crate) fn new(file: OperationLog) -> Log {
-        Log { file, retired: false, switches: 0, broken: None }
+        Log { file, retired: false, switches: 0, broken: None, next_epoch: None }
     }
 
     /// A durable commit has made the half that is not the current one needless.
-    fn release(&mut self) {
+    fn release(&mut self) -> Result<()> {
         self.retired = false;
         self.file.release();
         self.broken = self.broken.filter(|half| *half == self.switches);
+        if let Some(epoch) = self.next_epoch {
+            self.file.start(epoch)?;
+            self.next_epoch = None;
+        }
+        Ok(())
     }
 
     /// Retires the current half if it has anything in it. True if a half waits for a durable commit.

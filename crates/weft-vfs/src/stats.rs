@@ -3,6 +3,8 @@
 /// A snapshot of the counters. Counts are since the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
+    /// Why nothing is committed any more, if the volume was removed, moved or taken.
+    pub lost: Option<String>,
     /// Mutating operations.
     pub operations: u64,
     /// Lookups of an inode in memory that found it.

@@ -89,6 +89,9 @@ pub(crate) struct Log {
     pub(crate) switches: u64,
     /// After how many switches something was appended that may be lost, until a durable commit contains it.
     pub(crate) broken: Option<u64>,
+    /// The epoch that begins with the first durable commit, if there was no room for that at the
+    /// start: until then what the log holds counts, and nothing is appended.
+    pub(crate) next_epoch: Option<u64>,
 }
 
 impl Vfs {

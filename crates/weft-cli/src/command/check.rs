@@ -15,6 +15,7 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         read_data: arguments.read_data,
     };
     let location = Location::parse(&arguments.volume)?;
+    super::tell(location.note(true).filter(|_| !arguments.repair));
     let bar = steps();
     let findings = location.check(options, &mut |progress| bar.show(progress));
     drop(bar);

@@ -10,6 +10,7 @@ use weft_store::{BlockHome, Header, Location, postgres, sqlite};
 /// Tells what a volume is.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
     let location = Location::parse(&volume_at(&arguments.volume))?;
+    super::tell(location.note(false));
     let header = location.header().with_context(|| format!("cannot open volume {location}"))?;
     let on_disk = match &location {
         Location::Files(path) => Some(space_taken(&sqlite::Layout::find(path)?)),

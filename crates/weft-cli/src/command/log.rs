@@ -12,8 +12,9 @@ use weft_store::{CommitRow, Location, Timestamp};
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
 pub fn run(arguments: &Log) -> Result<ExitCode> {
     let volume = volume_at(&arguments.volume);
-    let commits =
-        Location::parse(&volume)?.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
+    let location = Location::parse(&volume)?;
+    super::tell(location.note(false));
+    let commits = location.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
     let mut shown = commits.iter().rev().take(arguments.limit.unwrap_or(usize::MAX));
     if arguments.json {
         println!("{:#}", Value::from(shown.by_ref().map(as_json).collect::<Vec<_>>()));

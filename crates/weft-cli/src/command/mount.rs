@@ -107,6 +107,7 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if let Some(log) = &arguments.log {
         refuse_below(&directory, log, "the log")?;
     }
+    let log = daemon::find_log(arguments.log.as_deref())?;
     if let Some(cache) = &arguments.open.disk_cache {
         refuse_below(&directory, cache, "the disk cache")?;
     }
@@ -138,7 +139,7 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if is_again {
         say(format_args!("{} serves {} again", directory.display(), arguments.volume.display()));
     }
-    let log = opened.log(&arguments.volume, arguments.log.as_deref(), &directory)?;
+    let log = opened.log(&arguments.volume, log.as_deref(), &directory)?;
     Ok(Mounted { opened, session, nfs, lender, log })
 }
 

@@ -12,6 +12,7 @@ use weft_store::{Finding, Location};
 /// Reads and verifies all of a volume. Exit code 1 if something is damaged.
 pub fn run(arguments: &Scrub) -> Result<ExitCode> {
     let volume = Location::parse(&volume_at(&arguments.volume))?;
+    super::tell(volume.note(false));
     let bar = steps();
     let findings = volume.scrub(&mut |progress| bar.show(progress));
     drop(bar);

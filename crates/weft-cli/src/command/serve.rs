@@ -24,6 +24,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
+    arguments.log = daemon::find_log(arguments.log.as_deref())?;
     daemon::run(
         !arguments.background,
         |daemon| start(&arguments, vfs, options, daemon),

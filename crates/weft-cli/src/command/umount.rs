@@ -1,10 +1,14 @@
 //! `weft umount`.
 
 use crate::arguments::Umount;
+use crate::opened::{UNSETTLED, UNSETTLED_ADVICE};
 use crate::watched::{Ended, Watched};
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// The wait(2) status of a daemon that could not bring all it committed to where it lies.
+const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
 
 /// Unmounts, and waits until the daemon has committed all and let go of the volume.
 pub fn run(arguments: &Umount) -> Result<ExitCode> {
@@ -12,10 +16,17 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     if super::stats::is_dead(&directory) {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
         weft_fuse::unmount(&directory, true)?;
+        println!(
+            "the daemon of {} had ended before it was unmounted; what was synced is there at the next mount",
+            directory.display()
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let stats = super::stats::read(&directory)?;
     let directory = directory.canonicalize().with_context(|| format!("cannot find {}", directory.display()))?;
+    let volume = super::mounted::volume_at(&directory);
+    let is_read_only =
+        rustix::fs::statvfs(&directory).is_ok_and(|stat| stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
     let pid =
         stats["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("the daemon does not say its pid")?;
     // Before it is unmounted: later its number may be another process's.
@@ -25,7 +36,7 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     }
     unmount(&directory, arguments.lazy)?;
     match daemon {
-        Some(daemon) if !arguments.lazy => wait(&daemon, &directory),
+        Some(daemon) if !arguments.lazy => wait(&daemon, &directory, Some(&volume).filter(|_| !is_read_only)),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
@@ -34,8 +45,11 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
 fn sync(directory: &Path) -> Result<()> {
     let Ok(opened) = std::fs::File::open(directory) else { return Ok(()) };
     opened.sync_all().with_context(|| {
+        // A log that lay in the volume may be gone with it.
+        let lost = super::stats::read(directory).ok().and_then(|stats| Some(stats["volume"]["lost"].as_str()?.to_owned()));
+        let why = lost.unwrap_or_else(|| LOG.into());
         format!(
-            "{} stays mounted, as not all changes can be committed; {LOG}. Mend that and try again, or give them up by --lazy",
+            "{} stays mounted, as not all changes can be committed; {why}. Mend that and try again, or give them up by --lazy",
             directory.display()
         )
     })
@@ -52,8 +66,14 @@ fn unmount(directory: &Path, lazy: bool) -> Result<()> {
     }
 }
 
-fn wait(daemon: &Watched, directory: &Path) -> Result<ExitCode> {
-    match daemon.await_end()? {
+fn wait(daemon: &Watched, directory: &Path, written: Option<&PathBuf>) -> Result<ExitCode> {
+    let ended = daemon.await_end()?;
+    // The kernel may not tell how it ended.
+    let left = written.and_then(|volume| weft_store::sqlite::left_in_wal(volume));
+    if let (Ended::Well | Ended::Unknown | Ended::Badly(UNSETTLED_STATUS), Some(left)) = (&ended, left) {
+        bail!("{} is unmounted; {UNSETTLED}, and {left} bytes are in it: {UNSETTLED_ADVICE}", directory.display());
+    }
+    match ended {
         Ended::Well | Ended::Unknown => Ok(ExitCode::SUCCESS),
         Ended::Badly(_) => {
             bail!("{} is unmounted, but its daemon failed to commit all changes; {LOG}", directory.display())

@@ -14,3 +14,4 @@ mod place;
 mod programs;
 mod transfer;
 mod tree;
+mod whereabouts;

@@ -390,6 +390,12 @@ impl Writer {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed)
     }
 
+    /// Copies all of the write-ahead log into the database and empties it.
+    pub(super) fn settle(&self) -> Result<()> {
+        let settled = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
+        settled.map_err(|source| Error::Sqlite { what: "cannot copy the write-ahead log into the database", source })
+    }
+
     /// Gives back the space that durable commits freed.
     fn reclaim(&mut self) {
         if let Some(reclaimer) = &mut self.reclaimer {

@@ -12,9 +12,12 @@ mod names;
 mod parts;
 mod rules;
 
+use super::connection::connect_somehow;
 use super::digests::ReadElsewhere;
 use super::layout::Layout;
-use super::open::{check_file, connect, hold, read_header};
+use super::medium::{Medium, Need, Reading, look};
+use super::network::refuse_shared;
+use super::open::{connect, hold, read_header};
 use super::segments::Segments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
@@ -47,10 +50,24 @@ fn failed(source: rusqlite::Error) -> Error {
 /// check from going on; damage is a finding, not an error.
 pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let layout = Layout::find(path)?;
-    check_file(&layout)?;
+    if look(&layout)? == Medium::ReadOnly {
+        return check_read_only(&layout, options, progress);
+    }
+    refuse_shared(&layout)?;
     let _hold = hold(&layout)?;
-    let connection = connect(&layout.database, 64)?;
+    let (connection, _) = connect_somehow(&layout, 64)?;
     check_rows(connection, layout, options, None, progress)
+}
+
+/// Checks a volume where nothing can be written, by a copy of its database.
+fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+    if options.repair == Repair::Yes {
+        let what = "lies where nothing can be written, and cannot be repaired there; copy it and repair the copy";
+        return Err(Error::Unusable(format!("{} {what}", layout.volume.display())));
+    }
+    let reading = Reading::open(layout, Need::Changes)?;
+    let connection = reading.connect(64)?;
+    check_rows(connection, reading.layout.clone(), options, None, progress)
 }
 
 /// What of a volume a copy of its rows does not have.
@@ -293,7 +310,8 @@ impl Checker<'_> {
     }
 
     fn segments(&self) -> Option<Segments> {
-        self.layout.segments.clone().map(Segments::new)
+        // Checking writes to no segment, and they may lie where that cannot be.
+        self.layout.segments.clone().map(Segments::new_to_read)
     }
 }
 

@@ -6,7 +6,8 @@
 use super::blocks::bytes_at_place;
 use super::extents::put_block;
 use super::layout::Layout;
-use super::open::{check_file, connect, create, hold, read_header, remove};
+use super::medium::refuse_read_only;
+use super::open::{connect, create, hold, read_header, remove};
 use super::read::{self, sql, unsigned};
 use super::schema::APPLICATION_ID;
 use super::segments::{Segments, Tail, taken};
@@ -49,7 +50,7 @@ fn failed(source: rusqlite::Error) -> Error {
 /// `home`. Every block is verified on the way: `Corrupt` if one is damaged. Leaves nothing behind if it fails.
 pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let layout = Layout::find(path)?;
-    check_file(&layout)?;
+    refuse_read_only(&layout)?;
     let _hold = hold(&layout)?;
     let old = connect(&layout.database, 8)?;
     let header = read_header(&old)?;

@@ -23,9 +23,11 @@ pub struct Layout {
 const EXT4_RESERVED_MAX: u64 = 4096;
 
 impl Layout {
-    /// Of a volume at `path` whose blocks lie at `home`.
+    /// Of a volume at `path`, which need not be there yet, whose blocks lie at `home`.
     pub fn of(path: &Path, home: BlockHome) -> Layout {
         let volume = path.to_path_buf();
+        // SQLite is told to follow no link, on the way neither.
+        let path = &resolved(path);
         match home {
             BlockHome::Segments => Layout {
                 database: path.join("meta.sqlite"),
@@ -35,23 +37,30 @@ impl Layout {
                 volume,
             },
             BlockHome::Database => {
-                let mut log = path.as_os_str().to_owned();
-                log.push("-intent");
-                Layout { database: volume.clone(), segments: None, log: log.into(), hold: volume.clone(), volume }
+                let log = beside(path, "-intent");
+                Layout { database: path.clone(), segments: None, log, hold: path.clone(), volume }
             }
         }
     }
 
-    /// Of the volume that is there: a directory or a file.
+    /// Of the volume that is there: a directory or a file. Symbolic links on the way are resolved
+    /// here, once, so that all of its files lie together whatever it is called by.
     pub fn find(path: &Path) -> Result<Layout> {
-        let metadata = std::fs::metadata(path).map_err(|source| match source.kind() {
+        let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound => {
                 Error::Unusable(format!("there is no volume at {}; make one with 'weft init'", path.display()))
             }
             _ => Error::Io { what: "cannot open", path: path.into(), source },
-        })?;
+        };
+        let resolved = path.canonicalize().map_err(failed)?;
+        let metadata = resolved.metadata().map_err(failed)?;
         let home = if metadata.is_dir() { BlockHome::Segments } else { BlockHome::Database };
-        Ok(Layout::of(path, home))
+        Ok(Layout { volume: path.into(), ..Layout::of(&resolved, home) })
+    }
+
+    /// SQLite's write-ahead log.
+    pub(super) fn wal(&self) -> PathBuf {
+        beside(&self.database, "-wal")
     }
 
     /// Space of the file system the volume lies in.
@@ -70,4 +79,20 @@ impl Layout {
         };
         Ok(Space { bytes_total: stat.f_blocks * stat.f_frsize, bytes_free: blocks * stat.f_frsize })
     }
+}
+
+/// `path` without symbolic links, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let below = || {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Ok(parent.unwrap_or(Path::new(".")).canonicalize()?.join(path.file_name().unwrap_or_default()))
+    };
+    path.canonicalize().or_else(|_: std::io::Error| below()).unwrap_or_else(|_: std::io::Error| path.into())
+}
+
+/// The file beside `path` whose name ends with `suffix`, too.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }

@@ -1,7 +1,11 @@
 //! Making and opening volumes.
 
 use super::apply::Writer;
+use super::connection::{self, Access, connect_somehow};
 use super::layout::Layout;
+use super::medium::{self, Medium, Need, Reading};
+use super::names::Names;
+use super::network::refuse_shared;
 use super::read::unsigned;
 use super::readers::Readers;
 use super::schema::{APPLICATION_ID, TABLES};
@@ -11,11 +15,12 @@ use crate::FORMAT;
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags};
-use std::fs::{File, OpenOptions};
+use rusqlite::Connection;
+use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +61,7 @@ fn prepare(layout: &Layout) -> Result<bool> {
         return if path.symlink_metadata().is_ok() { Err(taken()) } else { Ok(false) };
     };
     let taken = || Error::Unusable(format!("{} already exists and is not an empty directory", path.display()));
-    let made = match std::fs::create_dir(path) {
+    let made = match files::make_directory(path) {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let mut entries = std::fs::read_dir(path).map_err(|_| taken())?;
@@ -67,7 +72,7 @@ fn prepare(layout: &Layout) -> Result<bool> {
         }
         Err(error) => return Err(io("cannot make", path)(error)),
     };
-    std::fs::create_dir(segments).map_err(|error| {
+    files::make_directory(segments).map_err(|error| {
         if made {
             let _ = std::fs::remove_dir(path);
         }
@@ -95,10 +100,7 @@ pub(super) fn remove(layout: &Layout, made_directory: bool) {
 fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
     let sqlite = |source| Error::Sqlite { what: "cannot make the database", source };
     // Made here, so that a missing directory or permission shows as what it is.
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&layout.database)
+    files::open(files::options().write(true).create_new(true), &layout.database)
         .map_err(io("cannot make", &layout.database))?;
     let connection = connect(&layout.database, 8)?;
     connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
@@ -129,7 +131,8 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").map_err(sqlite)?;
     connection.close().map_err(|(_, source)| sqlite(source))?;
     if layout.segments.is_some() {
-        File::create(&layout.hold).map_err(io("cannot make", &layout.hold))?;
+        let lock = files::open(files::options().write(true).create(true), &layout.hold);
+        lock.map_err(io("cannot make", &layout.hold))?;
         sync_directory(&layout.volume)?;
     }
     let parent = layout.volume.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -145,60 +148,103 @@ pub(super) fn home_name(home: BlockHome) -> &'static str {
 
 /// A connection with a page cache of `cache_mib` MiB.
 pub(super) fn connect(database: &Path, cache_mib: u32) -> Result<Connection> {
-    let sqlite = |source| Error::Sqlite { what: "cannot open the database", source };
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(database, flags).map_err(sqlite)?;
-    connection.set_prepared_statement_cache_capacity(64);
-    connection
-        .execute_batch(&format!(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;
-             PRAGMA cache_size = -{}; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216;
-             PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
-            cache_mib * 1024
-        ))
-        .map_err(sqlite)?;
-    // Keeps plans from being made anew at each binding.
-    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(sqlite)?;
-    Ok(connection)
+    connection::connect(database, cache_mib, Access::Shared)
 }
 
-/// A connection that only reads, beside whoever holds the volume.
-pub(super) fn connect_beside(layout: &Layout) -> Result<Connection> {
-    // Readers have marks in a file beside it; without the permission to write SQLite would complain of those.
-    let database = &layout.database;
-    OpenOptions::new().read(true).write(true).open(database).map_err(io("cannot open", database))?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(&layout.database, flags)
-        .map_err(|source| Error::Sqlite { what: "cannot open the database", source })
+/// A volume that is read beside whoever holds it, or where nothing can be written.
+pub(super) struct Beside {
+    pub(super) layout: Layout,
+    reading: Option<Reading>,
+}
+
+impl Beside {
+    /// The one at `path`. Errors as of [`open`], but for `Locked` where it can be written.
+    pub(super) fn open(path: &Path) -> Result<Beside> {
+        let layout = Layout::find(path)?;
+        Ok(match medium::look(&layout)? {
+            Medium::Writable => Beside { layout, reading: None },
+            Medium::ReadOnly => {
+                let reading = Reading::open(&layout, Need::Rows)?;
+                Beside { layout: reading.layout.clone(), reading: Some(reading) }
+            }
+        })
+    }
+
+    /// A connection that only reads.
+    pub(super) fn connect(&self) -> Result<Connection> {
+        match &self.reading {
+            Some(reading) => reading.connect(8),
+            None => connection::connect_beside(&self.layout.database),
+        }
+    }
+
+    /// The segments.
+    pub(super) fn segments(&self) -> Option<Segments> {
+        let open = if self.reading.is_some() { Segments::new_to_read } else { Segments::new };
+        self.layout.segments.clone().map(open)
+    }
 }
 
 /// What a volume says of itself, held or not: as of its last commit. Errors as of [`open`], but for `Locked`.
 pub fn header(path: &Path) -> Result<Header> {
-    let layout = Layout::find(path)?;
-    check_file(&layout)?;
-    read_header(&connect_beside(&layout)?)
+    read_header(&Beside::open(path)?.connect()?)
 }
 
 /// Opens the volume at `path` and holds it. Errors: `Locked`, `Unusable` (no such path, not a volume, newer
-/// format), `Unavailable` (no permission).
+/// format, nothing can be written there), `Unavailable` (no permission).
 pub fn open(path: &Path) -> Result<Volume> {
     let layout = Layout::find(path)?;
-    check_file(&layout)?;
+    medium::refuse_read_only(&layout)?;
+    refuse_shared(&layout)?;
     let hold = hold(&layout)?;
-    let connection = connect(&layout.database, 32)?;
-    let header = read_header(&connection)?;
+    let (connection, access) = connect_somehow(&layout, 32)?;
     let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
+    let names = Names::of(&layout);
+    finish(Parts { connection, access, names, segments, writes: true, hold: Some(hold), directory: None }, layout)
+}
+
+/// Opens the volume at `path` to read it: as [`open`], and also where nothing can be written.
+pub fn open_to_read(path: &Path) -> Result<Volume> {
+    let layout = Layout::find(path)?;
+    if medium::look(&layout)? == Medium::Writable {
+        return open(path);
+    }
+    let reading = Reading::open(&layout, Need::Operations)?;
+    let connection = reading.connect(32)?;
+    let Reading { layout, access, hold, directory } = reading;
+    let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
+    finish(Parts { connection, access, names: Names::none(), segments, writes: false, hold, directory }, layout)
+}
+
+/// What a store is made of.
+struct Parts {
+    connection: Connection,
+    access: Access,
+    names: Names,
+    segments: Option<Arc<Segments>>,
+    writes: bool,
+    hold: Option<File>,
+    directory: Option<tempfile::TempDir>,
+}
+
+fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
+    let header = read_header(&parts.connection)?;
     let zeros = Arc::new(ZeroValues::default());
-    let writer = Writer::open(connection, &layout.database, segments.as_ref(), &header.options, &zeros)?;
-    let readers = Readers::new(layout.database.clone());
+    // Without segments it cuts nothing off and punches nothing.
+    let written = parts.segments.as_ref().filter(|_| parts.writes);
+    let writer = Writer::open(parts.connection, &layout.database, written, &header.options, &zeros)?;
+    let names = Arc::new(parts.names);
     let store = SqliteStore {
         layout: layout.clone(),
         header: Mutex::new(header),
         writer: Mutex::new(writer),
-        readers,
-        segments,
+        readers: Readers::new(layout.database.clone(), parts.access, names.clone()),
+        segments: parts.segments,
         zeros,
-        _hold: hold,
+        names,
+        writes: parts.writes,
+        _directory: parts.directory,
+        _hold: parts.hold,
     };
     Ok(Volume { store: Arc::new(store), layout })
 }
@@ -208,7 +254,13 @@ pub(super) fn check_file(layout: &Layout) -> Result<()> {
     let path = &layout.volume;
     let advice = "name what 'weft init' made, and not where it is mounted";
     let not_a_volume = || Error::Unusable(format!("{} is not a Weft volume; {advice}", path.display()));
-    let mut file = match File::open(&layout.database) {
+    if let Some(segments) = &layout.segments
+        && segments.is_symlink()
+    {
+        let what = "is a symbolic link; put the directory itself there, or mount it there (mount --bind)";
+        return Err(Error::Unusable(format!("{} {what}", segments.display())));
+    }
+    let mut file = match files::open(files::options().read(true), &layout.database) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(not_a_volume()),
         Err(error) => return Err(io("cannot open", &layout.database)(error)),
@@ -239,13 +291,9 @@ const HOLD_AGAIN: Duration = Duration::from_millis(10);
 
 /// Takes the volume for this process.
 pub(super) fn hold(layout: &Layout) -> Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(layout.segments.is_some())
-        .truncate(false)
-        .open(&layout.hold)
-        .map_err(io("cannot open", &layout.hold))?;
+    let mut options = files::options();
+    options.read(true).write(true).create(layout.segments.is_some()).truncate(false);
+    let file = files::open(&options, &layout.hold).map_err(io("cannot open", &layout.hold))?;
     let mut tries = HOLD_TRIES;
     loop {
         tries -= 1;

@@ -3,11 +3,13 @@
 //! Each keeps a read transaction open between reads. A commit ends those of idle connections, so that none
 //! holds back a checkpoint; one in use then is refreshed when it comes back or is taken again.
 
-use super::open::connect;
+use super::connection::{Access, connect};
+use super::names::Names;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most idle connections kept.
@@ -16,6 +18,8 @@ const IDLE_MAX: usize = 8;
 /// The pool.
 pub(super) struct Readers {
     database: PathBuf,
+    access: Access,
+    names: Arc<Names>,
     idle: Mutex<Vec<Reader>>,
     commits: AtomicU64,
 }
@@ -28,8 +32,20 @@ struct Reader {
 }
 
 impl Readers {
-    pub(super) fn new(database: PathBuf) -> Readers {
-        Readers { database, idle: Mutex::new(Vec::new()), commits: AtomicU64::new(0) }
+    pub(super) fn new(database: PathBuf, access: Access, names: Arc<Names>) -> Readers {
+        Readers { database, access, names, idle: Mutex::new(Vec::new()), commits: AtomicU64::new(0) }
+    }
+
+    /// Closes those that are idle.
+    pub(super) fn close(&self) {
+        self.idle.lock().clear();
+    }
+
+    fn open(&self) -> Result<Reader> {
+        // By its name another volume may be there by now.
+        self.names.check()?;
+        let connection = connect(&self.database, 8, self.access)?;
+        Ok(Reader { connection, commits: 0, in_transaction: false })
     }
 
     /// Runs `read` on a connection that sees every commit made before the call.
@@ -37,7 +53,7 @@ impl Readers {
         let taken = self.idle.lock().pop();
         let mut reader = match taken {
             Some(reader) => reader,
-            None => Reader { connection: connect(&self.database, 8)?, commits: 0, in_transaction: false },
+            None => self.open()?,
         };
         let commits = self.commits.load(Ordering::Acquire);
         if reader.in_transaction && reader.commits != commits {

@@ -5,8 +5,7 @@
 
 use super::blocks::{bytes_at_place, run_of};
 use super::digests::Rows;
-use super::layout::Layout;
-use super::open::{check_file, connect_beside, read_header};
+use super::open::{Beside, read_header};
 use super::read::{self, sql};
 use super::scan::Scan;
 use super::segments::{PAGE as PAGE_BYTES, Segments};
@@ -35,12 +34,11 @@ fn failed(source: rusqlite::Error) -> Error {
 
 /// Scrubs the volume at `path`; tells what is damaged. Errors: `Unusable`, `Unavailable`, and what keeps the scrub from going on.
 pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
-    let layout = Layout::find(path)?;
-    check_file(&layout)?;
-    let connection = connect_beside(&layout)?;
-    let segments = layout.segments.clone().map(Segments::new);
+    let volume = Beside::open(path)?;
+    let connection = volume.connect()?;
+    let segments = volume.segments();
     let block_size = u64::from(read_header(&connection)?.options.block_size);
-    let scrub = Scrub { connection, segments, layout: &layout, block_size };
+    let scrub = Scrub { connection, segments, volume: &volume, block_size };
     let damaged = scrub.blocks(progress)?;
     let mut findings = scrub.name(&damaged)?;
     progress(Progress { step: "digests", done: 0, total: 1 });
@@ -52,7 +50,7 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
 struct Scrub<'a> {
     connection: Connection,
     segments: Option<Segments>,
-    layout: &'a Layout,
+    volume: &'a Beside,
     block_size: u64,
 }
 
@@ -70,7 +68,7 @@ impl Scrub<'_> {
             };
             last = end;
             damaged.extend(unreadable);
-            for block in verify(self.layout, self.segments.as_ref(), &page)? {
+            for block in verify(self.volume, self.segments.as_ref(), &page)? {
                 // Gone meanwhile is not damaged.
                 if self.block(block.id)? == Some(block) {
                     damaged.insert(block.id);
@@ -154,11 +152,11 @@ impl Scrub<'_> {
 }
 
 /// Those of `blocks` that are not what they should be, several read at once.
-fn verify(layout: &Layout, segments: Option<&Segments>, blocks: &[BlockRef]) -> Result<Vec<BlockRef>> {
+fn verify(volume: &Beside, segments: Option<&Segments>, blocks: &[BlockRef]) -> Result<Vec<BlockRef>> {
     let runs = runs(blocks);
     let (next, wrong, failure) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));
     let work = || -> Result<()> {
-        let connection = connect_beside(layout)?;
+        let connection = volume.connect()?;
         while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let found = verify_run(segments, run, &connection)?;
             wrong.lock().extend(found);

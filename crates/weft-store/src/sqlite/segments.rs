@@ -8,13 +8,15 @@ mod writer;
 
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::row::Place;
 use crate::store::Patience;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::IoSliceMut;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_block::{Block, Buffer};
@@ -34,6 +36,8 @@ const OPEN_MAX: usize = 64;
 /// The segments of a volume.
 pub(super) struct Segments {
     directory: PathBuf,
+    /// Whether files may be written.
+    writes: bool,
     open: Mutex<Vec<Open>>,
 }
 
@@ -61,7 +65,12 @@ pub(super) fn taken(length: u64) -> u64 {
 
 impl Segments {
     pub(super) fn new(directory: PathBuf) -> Segments {
-        Segments { directory, open: Mutex::default() }
+        Segments { directory, writes: true, open: Mutex::default() }
+    }
+
+    /// Those in a directory where nothing can be written.
+    pub(super) fn new_to_read(directory: PathBuf) -> Segments {
+        Segments { writes: false, ..Segments::new(directory) }
     }
 
     fn path(&self, id: u32) -> PathBuf {
@@ -85,8 +94,9 @@ impl Segments {
         }
         let path = self.path(id);
         let is_new = make && !path.exists();
-        let opened = OpenOptions::new().read(true).write(true).create(make).truncate(false).open(&path);
-        let file = match opened {
+        let mut options = files::options();
+        options.read(true).write(self.writes).create(make).truncate(false);
+        let file = match files::open(&options, &path) {
             Ok(file) => Arc::new(file),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::Corrupt(format!("segment file {} is missing", path.display())));
@@ -101,7 +111,7 @@ impl Segments {
         if open.len() >= OPEN_MAX {
             open.remove(0);
         }
-        let direct = direct::open(&path).map_err(|error| self.io("cannot open", id, error))?.map(Arc::new);
+        let direct = direct::open(&path, self.writes).map_err(|error| self.io("cannot open", id, error))?.map(Arc::new);
         open.push(Open { id, file: file.clone(), direct: direct.clone(), next: 0, ahead: 0 });
         Ok((file, direct))
     }
@@ -150,8 +160,12 @@ impl Segments {
         let mut segments = places.iter().map(|place| segment_of(*place).0).collect::<Vec<_>>();
         segments.dedup();
         for segment in segments {
-            let synced = self.file(segment, false)?.sync_data();
-            synced.map_err(|error| self.io("cannot sync", segment, error))?;
+            let file = self.file(segment, false)?;
+            file.sync_data().map_err(|error| self.io("cannot sync", segment, error))?;
+            if file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
+                let removed = std::io::Error::other("the file was removed");
+                return Err(self.io("cannot sync", segment, removed));
+            }
         }
         Ok(())
     }

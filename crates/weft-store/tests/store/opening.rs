@@ -63,6 +63,26 @@ fn a_newer_format_is_refused_by_name() {
 }
 
 #[test]
+fn a_volume_is_made_and_opened_by_way_of_links() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("real")).expect("made");
+        let (link, empty) = (directory.path().join("link"), directory.path().join("empty"));
+        std::os::unix::fs::symlink("real", &link).expect("linked");
+        let path = link.join("volume");
+        create(&path, &options(home), (0, 0), Timestamp(0)).expect("made");
+        drop(open(&path).expect("opened"));
+        assert!(directory.path().join("real/volume").exists());
+        if home == BlockHome::Segments {
+            fs::create_dir(directory.path().join("real/empty")).expect("made");
+            std::os::unix::fs::symlink("real/empty", &empty).expect("linked");
+            create(&empty, &options(home), (0, 0), Timestamp(0)).expect("made");
+            drop(open(&empty).expect("opened"));
+        }
+    }
+}
+
+#[test]
 fn nothing_is_made_where_something_is_already() {
     for home in HOMES {
         let directory = tempfile::tempdir().expect("a directory");

@@ -109,12 +109,15 @@ impl Vfs {
             state.counters.epoch += 1;
             state.counters.epoch
         };
-        let mut turn = self.committing.lock();
-        self.commit_once(&mut turn, Durability::Durable)?;
         if let Some(log) = &self.log {
-            log.lock().file.start(epoch)?;
+            log.lock().next_epoch = Some(epoch);
         }
-        Ok(())
+        let mut turn = self.committing.lock();
+        match self.commit_once(&mut turn, Durability::Durable) {
+            // Programs can read, and remove things; the committer tries again.
+            Err(error) if error.kind() == ErrorKind::NoSpace && self.options.background => Ok(()),
+            committed => committed,
+        }
     }
 
     /// Applies the operations that follow the last commit, as far as they follow without a gap.
@@ -205,6 +208,7 @@ impl Vfs {
     /// what it has in memory, and closing may be tried again.
     pub fn close(&self) -> Result<()> {
         self.places_ahead.close();
+        self.refuse_lost()?;
         if !self.options.read_only {
             self.store_drafts();
             if self.views.kept_bytes() > 0 {

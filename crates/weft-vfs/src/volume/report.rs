@@ -61,6 +61,7 @@ impl Vfs {
         let state = self.state.lock();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
+            lost: self.store.lost().map(|error| error.to_string()),
             operations: state.operations,
             inode_hits: state.inode_hits,
             inode_misses: state.inode_misses,

@@ -173,7 +173,7 @@ mod tests {
                 offset += super::super::taken(*length as u64);
             }
             let placed = blocks.iter().map(|(offset, bytes)| (*offset, bytes)).collect::<Vec<_>>();
-            let direct = if direct { super::super::direct::open(&path).expect("opened") } else { None };
+            let direct = if direct { super::super::direct::open(&path, true).expect("opened") } else { None };
             write(&file, direct.as_ref(), &placed).expect("written");
             let read = std::fs::read(&path).expect("read");
             let mut expected = vec![0; read.len()];

@@ -1,0 +1,329 @@
+//! Where a volume lies and what it is called: nothing that was synced is lost by that, and nothing
+//! of others is touched.
+
+use crate::place::{Place, Said, is_root};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+const HOMES: [&str; 2] = ["segments", "database"];
+
+/// Writes `content` to a file and syncs it.
+fn write_synced(path: &Path, content: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(content).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// Ends the daemon of `m` without a word, and removes the dead mount once the volume that `hold`
+/// belongs to is let go of.
+fn kill(place: &Place, hold: &str) {
+    kill_process(Pid::from_raw(place.daemon().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    let lock = File::open(place.path(hold)).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let said = place.weft(&["umount", "m"]).well();
+    assert!(said.contains("the daemon of") && said.contains("had ended"), "{said}");
+}
+
+/// What `script` did, run by a shell that has mounts of its own and `weft` as `$0`; none, said
+/// loudly, where that cannot be.
+fn apart(place: &Place, script: &str) -> Option<Said> {
+    let test = std::thread::current().name().unwrap_or("test").to_owned();
+    let may = is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("SKIPPED {test}: needs root and unshare(1) for mounts of its own");
+        return None;
+    }
+    let script = format!("trap '\"$0\" umount --lazy m 2>/dev/null || true' EXIT; {script}");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-euc", &script, env!("CARGO_BIN_EXE_weft")]).current_dir(place.path(""));
+    Some(command.output().unwrap().into())
+}
+
+#[test]
+fn a_volume_called_by_a_link_is_the_same_after_a_crash() {
+    for home in HOMES {
+        let Some(place) = Place::to_mount() else { return };
+        let directory = place.directory("m");
+        place.directory("real");
+        place.weft(&["init", "real/v", "--blocks", home]).well();
+        symlink("real/v", place.path("link")).unwrap();
+        let hold = if home == "segments" { "real/v/lock" } else { "real/v" };
+        for (round, (first, second)) in [("link", "real/v"), ("real/v", "link")].into_iter().enumerate() {
+            place.weft(&["mount", "--commit-interval", "1000", first, "m"]).well();
+            write_synced(&directory.join("file"), &[round as u8; 100]);
+            kill(&place, hold);
+            place.weft(&["mount", second, "m"]).well();
+            assert_eq!(std::fs::read(directory.join("file")).unwrap(), [round as u8; 100]);
+            place.umount();
+        }
+        place.weft(&["check", "link"]).well();
+        let beside = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(beside.filter(|name| name.to_string_lossy().starts_with("link-")).count(), 0);
+    }
+}
+
+#[test]
+fn a_database_of_several_names_is_refused() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    for (home, file) in [("segments", "segments/meta.sqlite"), ("database", "database")] {
+        place.weft(&["init", home, "--blocks", home]).well();
+        std::fs::hard_link(place.path(file), place.path("other")).unwrap();
+        for command in [&["mount", home, "m"][..], &["mount", "other", "m"], &["check", home], &["info", "other"]] {
+            place.weft(command).failed(&["has 2 names (hard links)", "remove all but one"]);
+        }
+        std::fs::remove_file(place.path("other")).unwrap();
+        place.weft(&["check", home]).well();
+    }
+}
+
+#[test]
+fn a_file_that_is_mounted_by_itself_is_refused() {
+    let place = Place::new();
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    std::fs::write(place.path("b"), "").unwrap();
+    let Some(said) = apart(&place, "mount --bind v b; \"$0\" check b") else { return };
+    said.failed(&["a file mounted by itself", "mount the directory that holds it"]);
+    place.weft(&["check", "v"]).well();
+}
+
+#[test]
+fn files_that_others_put_into_a_volume_are_neither_followed_nor_waited_for() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["init", "w"]).well();
+    let database = place.path("v/meta.sqlite");
+    std::fs::remove_file(&database).unwrap();
+    symlink(place.path("w/meta.sqlite"), &database).unwrap();
+    for command in [&["check", "v"][..], &["info", "v"], &["scrub", "v"], &["export", "v", "e"]] {
+        place.weft(command).failed(&["meta.sqlite", "it is a symbolic link"]);
+    }
+    std::fs::remove_file(&database).unwrap();
+    assert!(Command::new("mkfifo").arg(&database).status().unwrap().success());
+    place.weft(&["check", "v"]).failed(&["meta.sqlite", "it is a pipe"]);
+    std::fs::remove_dir(place.path("w/segments")).unwrap();
+    symlink(place.path("v/segments"), place.path("w/segments")).unwrap();
+    place.weft(&["check", "w"]).failed(&["segments is a symbolic link", "mount --bind"]);
+}
+
+#[test]
+fn a_new_volume_is_closed_to_others() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    for home in HOMES {
+        place.weft(&["init", home, "--blocks", home]).well();
+        place.weft(&["mount", home, "m"]).well();
+        write_synced(&place.path("m/file"), &[7; 100_000]);
+        place.weft(&["mount", home, "m"]).failed(&[]);
+        let mut waiting = vec![place.path(home), place.path(format!("{home}.log"))];
+        waiting.extend(["-wal", "-shm", "-intent"].map(|end| place.path(format!("{home}{end}"))));
+        while let Some(path) = waiting.pop() {
+            let Ok(metadata) = path.metadata() else { continue };
+            let wanted = if metadata.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(metadata.permissions().mode() & 0o7777, wanted, "{}", path.display());
+            if metadata.is_dir() {
+                waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        }
+        place.umount();
+    }
+}
+
+#[test]
+fn a_volume_that_was_taken_away_is_told_of_by_name() {
+    for home in HOMES {
+        let Some(place) = Place::to_mount() else { return };
+        let directory = place.directory("m");
+        place.weft(&["init", "v", "--blocks", home]).well();
+        place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
+        write_synced(&directory.join("file"), b"synced");
+        std::fs::rename(place.path("v"), place.path("w")).unwrap();
+        assert!(File::open(directory.join("file")).unwrap().sync_all().is_err(), "what is synced is nowhere");
+        let file = File::create(directory.join("late")).unwrap();
+        assert!(file.sync_all().is_err());
+        drop(file);
+        place.weft(&["umount", "m"]).failed(&["m stays mounted", "it was removed or moved", "--lazy"]);
+        std::fs::rename(place.path("w"), place.path("v")).unwrap();
+        File::open(directory.join("file")).unwrap().sync_all().unwrap();
+        place.umount();
+        place.mount();
+        assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"synced");
+        assert!(directory.join("late").exists());
+        // Removed for good.
+        for end in ["", "-wal", "-shm", "-intent"] {
+            let path = place.path(format!("v{end}"));
+            let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
+        }
+        place.weft(&["umount", "m"]).failed(&["m stays mounted", "it was removed or moved"]);
+        place.weft(&["umount", "--lazy", "m"]).well();
+    }
+}
+
+#[test]
+fn a_copy_of_a_mounted_volume_that_rests_is_a_volume() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.directory("m");
+    place.weft(&["init", "v"]).well();
+    place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
+    write_synced(&directory.join("file"), &[5; 200_000]);
+    let copied = Command::new("cp").args(["-a", "v", "w"]).current_dir(place.path("")).status().unwrap();
+    assert!(copied.success());
+    place.umount();
+    place.weft(&["mount", "w", "m"]).well();
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), [5; 200_000]);
+    place.umount();
+}
+
+/// Commands that only read, of volume `v`, whose file `file` holds `synced`.
+const READS: &str = r#"
+    mount --bind ro ro
+    mount -o remount,ro,bind ro
+    for command in "info ro/v" "check --read-data ro/v" "scrub ro/v" "log ro/v" "digest ro/v:/file" "diff ro/v:/ ro/v:/"
+    do "$0" $command >said 2>told; grep -q "ro/v lies where nothing can be written" told; done
+    "$0" prove ro/v:/ file >proof 2>told
+    "$0" export ro/v out 2>told
+    grep -q synced out/file
+    "$0" mount --read-only ro/v m 2>told
+    grep -q synced m/file
+    "$0" umount m
+    if "$0" mount ro/v m 2>told; then exit 9; fi
+    grep -q "weft mount --read-only" told
+    if "$0" check --repair ro/v 2>told; then exit 8; fi
+    grep -q "cannot be repaired there" told
+"#;
+
+#[test]
+fn a_volume_that_cannot_be_written_is_read_and_stays_as_it_was() {
+    for home in HOMES {
+        for crashed in [false, true] {
+            let Some(place) = Place::to_mount() else { return };
+            let directory = place.directory("m");
+            place.directory("ro");
+            place.weft(&["init", "ro/v", "--blocks", home]).well();
+            place.weft(&["mount", "--commit-interval", "1000", "ro/v", "m"]).well();
+            write_synced(&directory.join("large"), &vec![3; 4_000_000]);
+            write_synced(&directory.join("file"), b"synced");
+            if crashed {
+                kill(&place, if home == "segments" { "ro/v/lock" } else { "ro/v" });
+            } else {
+                place.umount();
+            }
+            let sum = || {
+                let sums = "find ro -type f | sort | xargs sha256sum; find ro -printf '%p %T@\\n' | sort";
+                let output = Command::new("sh").args(["-c", sums]).current_dir(place.path("")).output().unwrap();
+                String::from_utf8(output.stdout).unwrap()
+            };
+            let before = sum();
+            let Some(said) = apart(&place, READS) else { return };
+            assert_eq!(
+                said.code,
+                0,
+                "{home}, crashed: {crashed}: {said:?} {:?}",
+                std::fs::read_to_string(place.path("told"))
+            );
+            assert_eq!(sum(), before);
+        }
+    }
+}
+
+/// On a small disk; `$1` says where blocks lie.
+const FULL: &str = r#"
+    mount -t tmpfs -o size=20m tmpfs disk
+    "$0" init disk/v --blocks "$HOME_OF_BLOCKS" >/dev/null
+    "$0" mount --commit-interval 1000 disk/v m
+    head -c 1000000 /dev/urandom >small
+    cp small m/small; sync m/small
+    "$0" umount m
+    cat /dev/zero >disk/intruder 2>/dev/null || true
+    "$0" mount disk/v m
+    cmp small m/small
+    "$0" info disk/v >/dev/null 2>told || grep -q "locked" told
+    if { echo more >m/more && sync m/more; } 2>told; then exit 9; fi
+    grep -q "No space left" told
+    rm m/small
+    rm disk/intruder
+    echo more >m/more
+    sync m
+    "$0" umount m
+    "$0" check disk/v
+    cat /dev/zero >disk/intruder 2>/dev/null || true
+    "$0" mount --read-only disk/v m
+    grep -q more m/more
+    "$0" umount m
+"#;
+
+#[test]
+fn a_volume_on_a_full_disk_opens_and_goes_on_when_there_is_room() {
+    for home in HOMES {
+        let Some(place) = Place::to_mount() else { return };
+        place.directory("m");
+        place.directory("disk");
+        let Some(said) = apart(&place, &FULL.replace("$HOME_OF_BLOCKS", home)) else { return };
+        assert_eq!(said.code, 0, "{home}: {said:?}");
+    }
+}
+
+/// On a small disk, where the write-ahead log cannot be copied into the database.
+const UNSETTLED: &str = r#"
+    mount -t tmpfs -o size=20m tmpfs disk
+    "$0" init disk/v --blocks database >/dev/null
+    "$0" mount --commit-interval 1000 disk/v m
+    head -c 5000000 /dev/urandom >large
+    cp large m/large; sync m/large
+    cat /dev/zero >disk/intruder 2>/dev/null || true
+    if "$0" umount m 2>told; then exit 9; fi
+    grep -q "all changes are committed and safe" told
+    grep -q "free some space, then mount and unmount" told
+    rm disk/intruder
+    "$0" mount disk/v m
+    cmp large m/large
+    "$0" umount m
+    test ! -e disk/v-wal
+    "$0" check --read-data disk/v
+"#;
+
+#[test]
+fn an_unmount_that_leaves_changes_in_the_write_ahead_log_says_so() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    place.directory("disk");
+    let Some(said) = apart(&place, UNSETTLED) else { return };
+    assert_eq!(said.code, 0, "{said:?} {:?}", std::fs::read_to_string(place.path("told")));
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error_and_not_the_end() {
+    for home in HOMES {
+        let Some(place) = Place::to_mount() else { return };
+        let directory = place.directory("m");
+        place.weft(&["init", "v", "--blocks", home]).well();
+        let mut shell = Command::new("sh");
+        // Units are 512 bytes, and the intent log is within it.
+        shell.args(["-c", "ulimit -f 80000; exec \"$0\" mount v m", env!("CARGO_BIN_EXE_weft")]);
+        assert!(shell.current_dir(place.path("")).status().unwrap().success());
+        let mut file = File::create(directory.join("file")).unwrap();
+        let written = (0..60).try_for_each(|_| file.write_all(&[7; 1 << 20])).and_then(|()| file.sync_all());
+        drop(file);
+        assert!(matches!(written.unwrap_err().raw_os_error(), Some(libc::ENOSPC | libc::EIO | libc::EFBIG)));
+        std::fs::remove_file(directory.join("file")).unwrap();
+        write_synced(&directory.join("small"), b"synced");
+        place.umount();
+        place.weft(&["check", "v"]).well();
+        place.mount();
+        assert_eq!(std::fs::read(directory.join("small")).unwrap(), b"synced");
+        place.umount();
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_told_of_at_once() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    place.weft(&["init", "v"]).well();
+    place.weft(&["mount", "v", "m", "--log", "no/such/log"]).failed(&["cannot write messages to", "no/such/log"]);
+    assert!(!place.is_mounted("m"));
+}

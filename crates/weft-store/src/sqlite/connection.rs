@@ -1,0 +1,83 @@
+//! Connections to the database, by the way in which it can be had.
+
+use super::layout::Layout;
+use crate::error::{Error, Result};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use rusqlite::config::DbConfig;
+use rusqlite::ffi;
+use rusqlite::{Connection, OpenFlags};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// How connections share the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// With other processes, by an index of the write-ahead log in a file beside it.
+    Shared,
+    /// Among those of this process alone, with that index in memory: where there is no room for the
+    /// file.
+    Own,
+    /// Read as it lies, without locks: nobody can write to it, and it has no write-ahead log.
+    Immutable,
+}
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot open the database", source }
+}
+
+/// Returns a connection with a page cache of `cache_mib` MiB.
+pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let writing = flags | OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let connection = match access {
+        Access::Shared => Connection::open_with_flags(database, writing),
+        Access::Own => Connection::open_with_flags_and_vfs(database, writing, c"unix-excl"),
+        Access::Immutable => {
+            let reading = flags | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            let path = percent_encode(database.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+            Connection::open_with_flags(format!("file:{path}?immutable=1"), reading)
+        }
+    };
+    let connection = connection.map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    if access != Access::Immutable {
+        let log = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \
+                   PRAGMA journal_size_limit = 16777216;";
+        connection.execute_batch(log).map_err(failed)?;
+    }
+    let rest = format!(
+        "PRAGMA cache_size = -{}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
+        cache_mib * 1024
+    );
+    connection.execute_batch(&rest).map_err(failed)?;
+    // Keeps plans from being made anew at each binding.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
+    Ok(connection)
+}
+
+/// Returns a connection that shares the database if it can be shared, and tells how it has it.
+pub(super) fn connect_somehow(layout: &Layout, cache_mib: u32) -> Result<(Connection, Access)> {
+    match connect(&layout.database, cache_mib, Access::Shared) {
+        Err(error) if lacks_index(&error) => Ok((connect(&layout.database, cache_mib, Access::Own)?, Access::Own)),
+        connected => Ok((connected?, Access::Shared)),
+    }
+}
+
+/// Whether the file of the index could not be made or grow: on a full disk.
+fn lacks_index(error: &Error) -> bool {
+    let Error::Sqlite { source: rusqlite::Error::SqliteFailure(code, _), .. } = error else { return false };
+    [
+        ffi::SQLITE_IOERR_SHMOPEN,
+        ffi::SQLITE_IOERR_SHMSIZE,
+        ffi::SQLITE_IOERR_SHMMAP,
+        ffi::SQLITE_CANTOPEN,
+        ffi::SQLITE_FULL,
+    ]
+    .contains(&code.extended_code)
+}
+
+/// Returns a connection that only reads, beside whoever holds the volume.
+pub(super) fn connect_beside(database: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    Connection::open_with_flags(database, flags).map_err(failed)
+}

@@ -1,0 +1,194 @@
+//! Volumes that lie where nothing can be written: read-only mounts, snapshots, what belongs to
+//! somebody else.
+//!
+//! One that was unmounted cleanly is read as it lies. Of any other a private copy of the database
+//! and its write-ahead log is made, where SQLite can do what it must; and one of the intent log,
+//! whose operations are then applied in memory. Segments are read in place.
+
+use super::connection::{Access, connect};
+use super::layout::Layout;
+use super::open::check_file;
+use crate::error::{Error, Result};
+use crate::files;
+use rusqlite::Connection;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Whether a volume can be written where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Medium {
+    Writable,
+    ReadOnly,
+}
+
+/// What is to be done with a volume on a read-only medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Rows are read.
+    Rows,
+    /// Also what the intent log holds.
+    Operations,
+    /// Rows are changed, in a copy.
+    Changes,
+}
+
+fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error::Io { what, path: path.into(), source }
+}
+
+/// Tells where the volume of `layout` lies, and that it is a volume that this program reads.
+pub(super) fn look(layout: &Layout) -> Result<Medium> {
+    check_file(layout)?;
+    match files::open(files::options().read(true).write(true), &layout.database) {
+        Ok(database) => {
+            files::refuse_names(&database, &layout.database)?;
+            Ok(Medium::Writable)
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
+            Ok(Medium::ReadOnly)
+        }
+        Err(error) => Err(io("cannot open", &layout.database)(error)),
+    }
+}
+
+/// Refuses to change the volume of `layout` if it lies on a read-only medium.
+pub(super) fn refuse_read_only(layout: &Layout) -> Result<()> {
+    match look(layout)? {
+        Medium::Writable => Ok(()),
+        Medium::ReadOnly => Err(Error::Unusable(format!(
+            "{} lies where nothing can be written (a read-only file system, or another user's files); \
+             'weft mount --read-only' and 'weft export' read it there, a copy of it can be changed",
+            layout.volume.display()
+        ))),
+    }
+}
+
+/// Tells, in a line, how the volume at `path` is read if it lies on a read-only medium.
+pub(crate) fn note(path: &Path, is_checked: bool) -> Option<String> {
+    let layout = Layout::find(path).ok()?;
+    if look(&layout).ok()? == Medium::Writable {
+        return None;
+    }
+    let how = if is_checked || has_frames(&layout) {
+        format!("a private copy of its database in {} is used", std::env::temp_dir().display())
+    } else {
+        "it is read as it is".into()
+    };
+    Some(format!("{} lies where nothing can be written: {how}, and nothing is changed", layout.volume.display()))
+}
+
+/// Bytes that wait in the write-ahead log of the volume at `path`, if there are any and nobody has
+/// the volume.
+pub fn left_in_wal(path: &Path) -> Option<u64> {
+    let layout = Layout::find(path).ok()?;
+    let left = layout.wal().metadata().ok()?.len();
+    // Whoever has it now uses that log.
+    (left > 0 && hold(&layout).is_ok()).then_some(left)
+}
+
+fn has_frames(layout: &Layout) -> bool {
+    layout.wal().metadata().is_ok_and(|metadata| metadata.len() > 0)
+}
+
+/// A volume that is read without changing anything.
+pub(super) struct Reading {
+    /// The files to use: of those that were copied, the copies.
+    pub(super) layout: Layout,
+    pub(super) access: Access,
+    /// Keeps daemons from mounting the volume meanwhile, where that can be had.
+    pub(super) hold: Option<File>,
+    pub(super) directory: Option<TempDir>,
+}
+
+impl Reading {
+    /// Opens the volume of `layout`, on a read-only medium. Errors: `Locked`, `Full` if there is no
+    /// room for a copy.
+    pub(super) fn open(layout: &Layout, need: Need) -> Result<Reading> {
+        let hold = hold(layout)?;
+        let mut reading = Reading { layout: layout.clone(), access: Access::Immutable, hold, directory: None };
+        let has_log = need != Need::Rows && layout.log.exists();
+        let is_copied = need == Need::Changes || has_frames(layout);
+        if !is_copied && !has_log {
+            return Ok(reading);
+        }
+        let make = TempDir::with_prefix("weft-");
+        let directory = make.map_err(io("cannot make a private directory in", &std::env::temp_dir()))?;
+        if is_copied {
+            reading.layout.database = directory.path().join("database");
+            refuse_too_large(layout, directory.path())?;
+            copy_file(&layout.database, &reading.layout.database)?;
+            if has_frames(layout) {
+                copy_file(&layout.wal(), &reading.layout.wal())?;
+            }
+            reading.access = Access::Shared;
+        }
+        if has_log {
+            reading.layout.log = directory.path().join("log");
+            copy_file(&layout.log, &reading.layout.log)?;
+        }
+        reading.directory = Some(directory);
+        Ok(reading)
+    }
+
+    /// Returns a connection to the database.
+    pub(super) fn connect(&self, cache_mib: u32) -> Result<Connection> {
+        connect(&self.layout.database, cache_mib, self.access)
+    }
+}
+
+/// Takes the volume as one of those that read it. None where that cannot be: the medium has no
+/// locks, or the lock is not among what was copied there.
+fn hold(layout: &Layout) -> Result<Option<File>> {
+    let file = match files::open(files::options().read(true), &layout.hold) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io("cannot open", &layout.hold)(error)),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Err(Error::Locked(layout.volume.clone())),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Refuses to fill the place of temporary files.
+fn refuse_too_large(layout: &Layout, directory: &Path) -> Result<()> {
+    let length = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
+    let wanted = length(&layout.database) + 2 * length(&layout.wal());
+    let free = rustix::fs::statvfs(directory).map_or(u64::MAX, |stat| stat.f_bavail * stat.f_frsize);
+    if wanted <= free {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!(
+        "a private copy of the database of {} takes {wanted} bytes, and {} has {free}; \
+         name a directory with more room by the variable TMPDIR",
+        layout.volume.display(),
+        directory.parent().unwrap_or(directory).display()
+    )))
+}
+
+/// Copies a file, its zeros left out: an intent log is little else.
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    let mut source = files::open(files::options().read(true), from).map_err(io("cannot open", from))?;
+    let made = files::open(files::options().write(true).create_new(true), to);
+    let mut copy = made.map_err(io("cannot make", to))?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = source.read(&mut buffer).map_err(io("cannot read", from))?;
+        if read == 0 {
+            break;
+        }
+        let written = if buffer[..read].iter().all(|byte| *byte == 0) {
+            copy.seek(SeekFrom::Current(i64::try_from(read).unwrap_or(i64::MAX))).map(|_| ())
+        } else {
+            copy.write_all(&buffer[..read])
+        };
+        written.map_err(io("cannot write", to))?;
+    }
+    let end = copy.stream_position().map_err(io("cannot write", to))?;
+    copy.set_len(end).map_err(io("cannot write", to))
+}
