@@ -14,3 +14,5 @@ mod parts;
 mod postgres;
 mod sample;
 mod space;
+mod sums;
+mod upgrade;
