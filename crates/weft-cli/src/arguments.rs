@@ -47,6 +47,10 @@ pub enum Command {
     Scrub(Scrub),
     /// Write a volume anew with the other home for its blocks
     Convert(Convert),
+    /// Bring a volume of an older format to the one that this program reads
+    ///
+    /// In one transaction: interrupted, it leaves the volume as it was. The program that made the volume no longer opens it then.
+    Upgrade(Upgrade),
     /// Copy a directory into a volume that is not mounted
     #[command(after_long_help = examples::IMPORT)]
     Import(Import),
@@ -697,6 +701,9 @@ pub struct Check {
     /// Repair what can be: counts are set right, what no name leads to moves to lost+found
     #[arg(long)]
     pub repair: bool,
+    /// Give up what damaged rows describe, so that the rest can be repaired: files of damaged rows go, their blocks to lost+found
+    #[arg(long, requires = "repair")]
+    pub discard: bool,
     /// Read all data too, and compare it with its digests
     #[arg(long)]
     pub read_data: bool,
@@ -730,6 +737,15 @@ pub struct Export {
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Upgrade {
+    /// The volume, not mounted, and unmounted cleanly
+    pub volume: PathBuf,
+    /// Only tell what it would take
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]
