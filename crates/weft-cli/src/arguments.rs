@@ -52,6 +52,10 @@ pub enum Command {
     /// Every block is verified on the way. The new volume is called NEW.unfinished until it is whole and on the disk; a signal that ends the conversion removes
     /// it. Exit code 0: done. 1: the volume is damaged, what is damaged was told, and no new one was made. 2: it could not be done. 130 or 143: a signal ended it.
     Convert(Convert),
+    /// Bring a volume of an older format to the one that this program reads
+    ///
+    /// In one transaction: interrupted, it leaves the volume as it was. The program that made the volume no longer opens it then.
+    Upgrade(Upgrade),
     /// Copy a directory into a volume that is not mounted
     ///
     /// Failures are named on standard error and counted, and the rest is copied. Files have their names in the volume only when they are whole. After
@@ -712,6 +716,9 @@ pub struct Check {
     /// Repair what can be: counts are set right, what no name leads to moves to lost+found
     #[arg(long)]
     pub repair: bool,
+    /// Give up what damaged rows describe, so that the rest can be repaired: files of damaged rows go, their blocks to lost+found
+    #[arg(long, requires = "repair")]
+    pub discard: bool,
     /// Read all data too, and compare it with its digests
     #[arg(long)]
     pub read_data: bool,
@@ -749,6 +756,15 @@ pub struct Export {
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Upgrade {
+    /// The volume, not mounted, and unmounted cleanly
+    pub volume: PathBuf,
+    /// Only tell what it would take
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]

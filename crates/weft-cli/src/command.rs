@@ -25,6 +25,7 @@ mod stages;
 mod stats;
 mod transfer;
 mod umount;
+mod upgrade;
 
 use crate::arguments::{Blocks, Command, Net};
 use anyhow::Result;
@@ -42,6 +43,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert(arguments) => Ok(convert::run(&arguments)),
+        Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Import(arguments) => Ok(import::run(&arguments)),
         Command::Export(arguments) => Ok(export::run(&arguments)),
         Command::Digest(arguments) => digest::run(&arguments),

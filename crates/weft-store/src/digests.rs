@@ -12,7 +12,7 @@ mod directory;
 mod file;
 mod zeros;
 
-pub(crate) use commit::{CommitDigests, Digester};
+pub(crate) use commit::{CommitDigests, Digester, small};
 pub(crate) use directory::LEAVES_MAX;
 pub(crate) use file::FileChange;
 pub(crate) use zeros::ZeroValues;

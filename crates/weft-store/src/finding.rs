@@ -7,8 +7,10 @@ use std::fmt;
 pub enum Repair {
     /// Only look; nothing is changed.
     No,
-    /// Put it right, in one transaction.
+    /// Put it right, in one transaction; nothing where rows are damaged.
     Yes,
+    /// The same; what damaged rows describe is given up before.
+    Discard,
 }
 
 /// What to check.

@@ -21,6 +21,8 @@ mod round_trips;
 mod row;
 pub mod sqlite;
 mod store;
+mod sums;
+mod upgrade;
 mod uuid;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
@@ -35,6 +37,7 @@ pub use row::{
     Timestamp,
 };
 pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions, path_to};
+pub use upgrade::{Upgrade, Upgraded};
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.

@@ -6,6 +6,7 @@ use crate::postgres::{self, Address, Intents, OpenOptions, is_address};
 use crate::row::{CommitRow, Timestamp};
 use crate::sqlite::{self, Layout};
 use crate::store::{Header, Store, VolumeOptions};
+use crate::upgrade::{Upgrade, Upgraded};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,6 +114,14 @@ impl Location {
                 let damaged = |finding: &Finding| finding.outcome == Outcome::Damaged;
                 Ok(postgres::check(address, options, progress)?.into_iter().filter(damaged).collect())
             }
+        }
+    }
+
+    /// Brings a volume of an older format to this one, as [`sqlite::upgrade`] and [`postgres::upgrade`] do.
+    pub fn upgrade(&self, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
+        match self {
+            Location::Files(path) => sqlite::upgrade(path, mode, progress),
+            Location::Postgres(address) => postgres::upgrade(address, mode, progress),
         }
     }
 

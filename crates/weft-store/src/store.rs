@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::round_trips::RoundTrips;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
+use crate::sums;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use weft_block::Block;
@@ -231,6 +232,14 @@ pub struct Header {
     pub counters: Counters,
 }
 
+impl Header {
+    /// The sum of the volume's own row.
+    pub(crate) fn sum(&self) -> i64 {
+        let fixed = sums::volume(self.created, &self.uuid, &self.options);
+        sums::add(fixed, sums::counters(self.commit, &self.counters))
+    }
+}
+
 /// Options of a volume, chosen when it is made.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct VolumeOptions {
@@ -290,6 +299,16 @@ pub enum BlockHome {
     Database,
     /// In append-only files beside the database.
     Segments,
+}
+
+impl BlockHome {
+    /// What a volume's row calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            BlockHome::Database => "database",
+            BlockHome::Segments => "segments",
+        }
+    }
 }
 
 /// Space of the place a volume lies in.

@@ -11,7 +11,11 @@ use weft_store::{CheckOptions, Finding, Location, Outcome, Repair};
 /// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not, or the check failed.
 pub fn run(arguments: &Check) -> Result<ExitCode> {
     let options = CheckOptions {
-        repair: if arguments.repair { Repair::Yes } else { Repair::No },
+        repair: match (arguments.repair, arguments.discard) {
+            (false, _) => Repair::No,
+            (true, false) => Repair::Yes,
+            (true, true) => Repair::Discard,
+        },
         read_data: arguments.read_data,
     };
     let location = Location::parse(&arguments.volume)?;

@@ -93,7 +93,7 @@ impl Digester {
 }
 
 /// The digest of what is neither a directory nor has blocks.
-fn small(row: &InodeRow) -> Digest {
+pub(crate) fn small(row: &InodeRow) -> Digest {
     let inline = row.inline.as_deref().unwrap_or_default();
     match row.kind {
         Kind::File => {

@@ -160,7 +160,7 @@ impl Ahead {
     pub(super) fn keep_names(&self, wanted: &Wanted, rows: &[Row]) -> Result<()> {
         let (mut names, mut damaged) = (wanted.all(), BTreeSet::new());
         for row in rows {
-            let parent = Ino(unsigned(row, 4)?);
+            let parent = Ino(unsigned(row, 6)?);
             match read::name_row(row, parent) {
                 Ok(name) => names.entry(parent).or_default().push(name),
                 // What is damaged is told whoever lists it.
@@ -171,7 +171,7 @@ impl Ahead {
         }
         names.retain(|parent, _| !damaged.contains(parent));
         if let Some(row) = rows.last().filter(|_| rows.len() >= NAMES_MAX) {
-            names.split_off(&Ino(unsigned(row, 4)?));
+            names.split_off(&Ino(unsigned(row, 6)?));
         }
         let mut state = self.state.lock();
         if state.age == wanted.age {

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::row::{BlockId, BlockRef, Ino, OpNo, Place};
 use crate::sqlite::{Copy, Elsewhere, check_copy};
+use crate::sums;
 use rusqlite::types::Value;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -28,7 +29,7 @@ const REPORTED: u64 = 4096;
 
 /// Tables, and the columns of them that a copy has.
 pub(super) const TABLES: &[(&str, &[&str])] = &[
-    ("commits", &["number", "time", "op", "root_digest", "previous_digest"]),
+    ("commits", &["number", "time", "op", "root_digest", "previous_digest", "sum"]),
     (
         "fileatt",
         &[
@@ -48,16 +49,18 @@ pub(super) const TABLES: &[(&str, &[&str])] = &[
             "parent",
             "has_xattrs",
             "since",
+            "sum",
             "digest",
+            "digest_sum",
             "inline",
         ],
     ),
-    ("naming", &["parent", "name", "ino", "kind", "cookie", "since", "digest"]),
+    ("naming", &["parent", "name", "ino", "kind", "cookie", "since", "sum", "digest", "digest_sum"]),
     ("extents", &["ino", "idx", "block", "since"]),
     ("blocks", &["id", "refs", "length", "base", "value"]),
-    ("branches", &["parent", "prefix", "children"]),
-    ("nodes", &["ino", "level", "idx", "children"]),
-    ("xattr", &["ino", "name", "value", "since"]),
+    ("branches", &["parent", "prefix", "children", "sum"]),
+    ("nodes", &["ino", "level", "idx", "children", "sum"]),
+    ("xattr", &["ino", "name", "value", "since", "sum"]),
 ];
 
 pub(super) const VOLUME: &[&str] =
@@ -69,7 +72,7 @@ pub(super) const VOLUME: &[&str] =
 pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let lease = match options.repair {
         Repair::No => None,
-        Repair::Yes => Some(hold(address, &OpenOptions::default())?.0),
+        Repair::Yes | Repair::Discard => Some(hold(address, &OpenOptions::default())?.0),
     };
     let (mut connection, header) = look(address)?;
     hold_tables(&mut connection)?;
@@ -97,7 +100,8 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     let mut findings = check_copy(&path, options.repair, elsewhere, progress)?;
     if let Some(lease) = &lease {
         copy.compare_with(&before)?;
-        repair::write_back(&copy, &stray, &mut blocks.borrow_mut(), lease.epoch())?;
+        let fixed = sums::volume(header.created, &header.uuid, &header.options);
+        repair::write_back(&copy, &stray, &mut blocks.borrow_mut(), (lease.epoch(), fixed))?;
     }
     let outcome = if lease.is_some() { Outcome::Repaired } else { Outcome::Note };
     let note = |table| Finding { path: None, what: format!("the table {table} belongs to no file"), outcome };
@@ -127,6 +131,15 @@ fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(
         progress(Progress { step: "copying rows", done: done as u64, total });
         let all = format!("SELECT {} FROM {table}", columns.join(", "));
         connection.each(WHAT, &all, |row| copy.put(table, columns, values(row)?))?;
+    }
+    // The rows of these tell more here than in a copy, and have other sums.
+    let owned = [
+        ("extents", "owned extents", "ino, idx, owner, block, since", &["ino", "idx"][..]),
+        ("blocks", "owned blocks", "owner, id, length, base, value, refs", &["id"]),
+    ];
+    for (table, summed, columns, key) in owned {
+        let all = format!("SELECT {}, sum, {columns} FROM {table}", key.join(", "));
+        connection.each(WHAT, &all, |row| copy.take_over_sum(table, key, summed, values(row)?))?;
     }
     connection.each(WHAT, "SELECT id, owner, bytes IS NULL FROM blocks", |row| {
         copy.put("owners", &["id", "owner", "own"], values(row)?)

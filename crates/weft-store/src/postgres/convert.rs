@@ -5,7 +5,7 @@ use super::address::Address;
 use super::connection::{Call, Connection};
 use super::lease::in_transaction;
 use super::open::{OpenOptions, hold};
-use super::read::{int, unsigned};
+use super::read::{self, int, unsigned};
 use super::{own, statements as sql};
 use crate::error::Result;
 use crate::finding::Progress;
@@ -23,8 +23,10 @@ pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dy
     let (lease, connector) = hold(address, &OpenOptions::default())?;
     let mut connection = connector.connect()?;
     let from = own_table_from.map(int);
+    let mut header = read::header(&mut connection)?;
+    header.options.own_table_from = own_table_from;
     in_transaction(&mut connection, lease.epoch(), |connection| {
-        connection.query(WHAT, sql::SET_LAYOUT, vec![Box::new(from)]).map(drop)
+        connection.query(WHAT, sql::SET_LAYOUT, vec![Box::new(from), Box::new(header.sum())]).map(drop)
     })?;
     let total = connection.query(WHAT, sql::LAST_OWNER, Vec::new())?;
     let total = total.first().map_or(Ok(0), |row| unsigned(row, 0))?;

@@ -4,12 +4,13 @@
 //! themselves and what is kept of names that begin alike is remembered from commit to commit, within bounds. Inodes that this commit makes are known to have no rows.
 
 use super::connection::{Call, Connection, Parameter};
-use super::read::{self, digest, get, int, name_in, unsigned};
+use super::read::{self, get, hash_and_sum, int, name_in, unsigned};
 use super::statements as sql;
 use crate::Name;
 use crate::digests::{DigestRows, Inode, after};
 use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, Ino, InodeRow, NameRow};
+use crate::sums;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -93,7 +94,7 @@ impl Known {
     /// Takes in a row of [`sql::NAMES_OF`].
     fn take_name(&mut self, row: &Row) -> Result<()> {
         let (ino, parent, name) = (Ino(unsigned(row, 0)?), Ino(unsigned(row, 1)?), name_in(row, 2)?);
-        self.entries.insert((parent, name.clone()), digest(row, 3)?);
+        self.entries.insert((parent, name.clone()), hash_and_sum(row, 3, parent, name.as_bytes())?);
         self.names_of.entry(ino).or_default().push((parent, name));
         Ok(())
     }
@@ -205,8 +206,14 @@ impl<'a> Rows<'a> {
         self.connection.borrow_mut().query(WHAT, statement, parameters)
     }
 
-    fn blob(&self, statement: &'static str, parameters: Vec<Parameter>) -> Result<Option<Bytes>> {
-        self.query(statement, parameters)?.first().map(|row| get(row, 0)).transpose()
+    /// What is kept of a subtree, and has this `sum`.
+    fn blob(
+        &self,
+        statement: &'static str,
+        parameters: Vec<Parameter>,
+        sum: impl Fn(&[u8]) -> i64,
+    ) -> Result<Option<Bytes>> {
+        self.query(statement, parameters)?.first().map(|row| kept(row, sum)).transpose()
     }
 
     /// As [`Connection::take_all`].
@@ -264,14 +271,19 @@ impl<'a> Rows<'a> {
 
     /// Takes in what was found of a branch.
     pub(super) fn take_branch(&self, key: &(Ino, Bytes), found: &[Row]) -> Result<()> {
-        let branch = found.first().map(|row| get(row, 0)).transpose()?;
+        let (parent, prefix) = key;
+        let branch = match found.first().map(|row| kept(row, |children| sums::branch(*parent, prefix, children))) {
+            // Whoever needs it reads it again, and is told.
+            Some(Err(_)) => return Ok(()),
+            branch => branch.transpose()?,
+        };
         self.known.borrow_mut().branches.insert(key.clone(), branch);
         Ok(())
     }
 
     /// Takes in all entries of a directory that begin alike.
     pub(super) fn take_entries(&self, key: (Ino, Bytes), found: &[Row]) -> Result<()> {
-        let entries = found.iter().map(|row| Ok((get(row, 0)?, digest(row, 1)?))).collect::<Result<_>>()?;
+        let entries = found.iter().map(|row| entry(row, key.0)).collect::<Result<_>>()?;
         self.buckets.borrow_mut().insert(key, entries);
         Ok(())
     }
@@ -303,7 +315,7 @@ impl<'a> Rows<'a> {
             Some(end) => self.query(sql::ENTRIES, vec![Box::new(int(parent.0)), from, Box::new(end), limit])?,
             None => self.query(sql::ENTRIES_TO_END, vec![Box::new(int(parent.0)), from, limit])?,
         };
-        rows.iter().map(|row| Ok((get(row, 0)?, digest(row, 1)?))).collect()
+        rows.iter().map(|row| entry(row, parent)).collect()
     }
 }
 
@@ -376,7 +388,7 @@ impl DigestRows for Rows<'_> {
             return Ok(*known);
         }
         let rows = self.query(sql::ENTRY, vec![Box::new(int(parent.0)), Box::new(name.as_bytes().to_vec())])?;
-        Ok(rows.first().map(|row| digest(row, 0)).transpose()?.flatten())
+        Ok(rows.first().map(|row| hash_and_sum(row, 0, parent, name.as_bytes())).transpose()?.flatten())
     }
 
     fn set_entry(&self, parent: Ino, name: &Name, hash: &Digest) -> Result<()> {
@@ -423,7 +435,8 @@ impl DigestRows for Rows<'_> {
         if let Some(known) = self.known.borrow().branches.get(&key) {
             return Ok(known.clone());
         }
-        let branch = self.blob(sql::BRANCH, vec![Box::new(int(parent.0)), Box::new(prefix.to_vec())])?;
+        let parameters: Vec<_> = vec![Box::new(int(parent.0)) as _, Box::new(prefix.to_vec()) as _];
+        let branch = self.blob(sql::BRANCH, parameters, |children| sums::branch(parent, prefix, children))?;
         self.known.borrow_mut().branches.insert(key, branch.clone());
         Ok(branch)
     }
@@ -482,7 +495,7 @@ impl DigestRows for Rows<'_> {
         }
         let parameters: Vec<_> =
             vec![Box::new(int(ino.0)) as _, Box::new(i64::from(level)) as _, Box::new(int(index)) as _];
-        let node = self.blob(sql::NODE, parameters)?;
+        let node = self.blob(sql::NODE, parameters, |children| sums::node(ino, level, index, children))?;
         self.known.borrow_mut().nodes.insert(key, node.clone());
         Ok(node)
     }
@@ -527,10 +540,29 @@ impl DigestRows for Rows<'_> {
     }
 }
 
-/// An inode of [`sql::DIGEST_INODES`].
+/// An inode of [`sql::DIGEST_INODES`]; none if its row is damaged.
 fn inode(row: &Row) -> Result<Option<Inode>> {
-    let mode = u32::try_from(get::<i64>(row, 1)?).unwrap_or(0);
-    let Some(kind) = Kind::from_mode(mode) else { return Ok(None) };
-    let (size, parent) = (unsigned(row, 2)?, Ino(unsigned(row, 3)?));
-    Ok(Some(Inode { kind, permissions: mode & 0o7777, size, parent, digest: digest(row, 4)? }))
+    let is_alone = get::<bool>(row, 20)?;
+    let read = match is_alone {
+        true => read::inode_row(row),
+        false => read::unverified_inode_row(row),
+    };
+    let Ok(InodeRow { ino, kind, permissions, size, parent, .. }) = read else { return Ok(None) };
+    Ok(Some(Inode { kind, permissions, size, parent, digest: read::digest_and_sum(row, 18, ino)? }))
+}
+
+/// What a row has of a subtree, whose `sum` stands beside it.
+fn kept(row: &Row, sum: impl Fn(&[u8]) -> i64) -> Result<Bytes> {
+    let kept = get::<Bytes>(row, 0)?;
+    match read::holds(row, 1, sum(&kept)) {
+        true => Ok(kept),
+        false => Err(Error::Corrupt("what is kept of a subtree of digests is damaged".into())),
+    }
+}
+
+/// An entry of [`sql::ENTRIES`]: its name and its hash.
+fn entry(row: &Row, parent: Ino) -> Result<(Bytes, Option<Digest>)> {
+    let name = get::<Bytes>(row, 0)?;
+    let hash = hash_and_sum(row, 1, parent, &name)?;
+    Ok((name, hash))
 }

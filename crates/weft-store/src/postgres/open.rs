@@ -10,12 +10,14 @@ use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
 use super::{settings, tls, write};
+use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheOptions};
 use crate::error::{Error, Result};
 use crate::round_trips::Counts;
-use crate::row::{CommitNo, CommitRow, InodeRow, Timestamp};
-use crate::store::{Header, VolumeOptions};
+use crate::row::{CommitNo, CommitRow, InodeRow, OpNo, Timestamp};
+use crate::store::{BlockHome, Header, VolumeOptions};
+use crate::sums;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -102,27 +104,43 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
         )));
     }
     connection.run(what, &TABLES.join(";\n"))?;
+    let uuid = crate::uuid::new()?;
+    let counters = Counters { next_id: 16, next_block: 1, inodes_used: 1, ..Counters::default() };
+    // Its blocks are in the database, whatever was asked for.
+    let header = Header {
+        format: FORMAT,
+        uuid,
+        options: VolumeOptions { home: BlockHome::Database, ..options.clone() },
+        commit: CommitNo(1),
+        created: time,
+        counters,
+    };
     connection.query(
         what,
-        "INSERT INTO volume VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, 1, 0, 16, 1, 0, 0, 1)",
+        "INSERT INTO volume (id, format, created, uuid, block_size, inline_max, bytes_max, inodes_max, digests, own_table_from, \
+         number, op, next_id, next_block, epoch, bytes_used, inodes_used, sum) \
+         VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, 1, 0, 16, 1, 0, 0, 1, $10)",
         vec![
             Box::new(i64::from(FORMAT)),
             Box::new(time.0),
-            Box::new(crate::uuid::new()?.to_vec()),
+            Box::new(uuid.to_vec()),
             Box::new(i64::from(options.block_size)),
             Box::new(i64::from(options.inline_max)),
             Box::new(options.bytes_max.map(int)),
             Box::new(options.inodes_max.map(int)),
             Box::new(options.digests),
             Box::new(options.own_table_from.map(int)),
+            Box::new(header.sum()),
         ],
     )?;
     connection.run(what, "INSERT INTO lease VALUES (1, 0, '', NULL)")?;
     let digest = options.digests.then(|| weft_digest::directory([]));
     let root = InodeRow::new_root(owner.0, owner.1, time);
     connection.query_all(what, &[write::put_inodes(&[(&root, digest)], 1)])?;
-    let commit = "INSERT INTO commits VALUES (1, $1, 0, $2, NULL)";
-    connection.query(what, commit, vec![Box::new(time.0), Box::new(digest.map(|digest| digest.to_vec()))])?;
+    let first = CommitRow { number: CommitNo(1), time, op: OpNo(0), root: digest, previous: None };
+    let commit = "INSERT INTO commits (number, time, op, root_digest, sum) VALUES (1, $1, 0, $2, $3)";
+    let root = digest.map(|digest| digest.to_vec());
+    connection.query(what, commit, vec![Box::new(time.0), Box::new(root), Box::new(sums::commit(&first))])?;
     connection.run(what, "COMMIT")?;
     for statement in TUNING {
         // An engine that has no such setting needs none.
@@ -153,6 +171,11 @@ fn absent(address: &Address, connection: &mut Connection) -> Error {
     Error::Unusable(format!("there is no volume in schema '{schema}' of {address}; make one with 'weft init'"))
 }
 
+/// A connection to what is at `address`, whatever that is.
+pub(super) fn connect(address: &Address) -> Result<Connection> {
+    Connector::new(address).connect()
+}
+
 /// Connects to the volume at `address`, which somebody else may hold, and reads its header.
 pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
     let connector = Connector::new(address);
@@ -164,9 +187,8 @@ pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
         format => format?,
     };
     if format != FORMAT {
-        return Err(Error::Unusable(format!(
-            "{address} has format {format}, this program reads {FORMAT}; use the weft that made it, or a newer one"
-        )));
+        let advice = if format > FORMAT { "use a newer weft" } else { "'weft upgrade' brings it up" };
+        return Err(Error::Unusable(format!("{address} has format {format}, this program reads {FORMAT}; {advice}")));
     }
     let header = read::header(&mut connection)?;
     Ok((connection, header))
@@ -199,7 +221,15 @@ fn lies_apart(connection: &mut Connection) -> bool {
 
 /// Takes the lease of the volume at `address`, for which more connections can be had then.
 pub(super) fn hold(address: &Address, options: &OpenOptions) -> Result<(Lease, Connector)> {
-    let (mut connection, _) = look(address)?;
+    hold_any(look(address)?.0, address, options)
+}
+
+/// The same of a volume of any format, to which there is a connection.
+pub(super) fn hold_any(
+    mut connection: Connection,
+    address: &Address,
+    options: &OpenOptions,
+) -> Result<(Lease, Connector)> {
     settings::refuse_weak(&mut connection, address)?;
     let holder = Holder::this();
     let mut connector = Connector::of(address, &holder);
@@ -213,7 +243,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
     let mut connection = connector.connect()?;
     // What the last holder did is all there now.
     let header = read::header(&mut connection)?;
-    let last = read::commits(&mut connection, header.commit, 1)?.pop().filter(|row| row.number == header.commit);
+    let last = read::last_commit(&mut connection, header.commit)?;
     let zeros = Arc::new(ZeroValues::default());
     let own = OwnTables::look(&mut connection)?;
     let disk_cache = options.disk_cache.as_ref();

@@ -94,16 +94,13 @@ pub(super) fn remove(owner: Ino, blocks: &[BlockId]) -> Call {
 
 /// What there is of them when a volume is opened.
 pub(super) struct OwnTables {
-    /// Whether there is any: also a volume whose layout makes no more may have some.
-    pub(super) is_there: bool,
     /// Whose are to be dropped.
     pub(super) dropped: BTreeSet<Ino>,
 }
 
 impl OwnTables {
     pub(super) fn look(connection: &mut Connection) -> Result<OwnTables> {
-        let is_there = !connection.query("cannot look for tables", sql::OWN_TABLE, Vec::new())?.is_empty();
-        Ok(OwnTables { is_there, dropped: dropped(connection)? })
+        Ok(OwnTables { dropped: dropped(connection)? })
     }
 }
 

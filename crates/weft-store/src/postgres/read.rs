@@ -5,18 +5,19 @@ use super::connection::{Call, Connection};
 use super::{own, statements as sql};
 use crate::Name;
 use crate::batch::Counters;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
 };
 use crate::store::{BlockHome, Header, VolumeOptions};
+use crate::sums;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::FromSqlOwned;
 use weft_block::{Block, Slice};
-use weft_digest::{Digest, Kind};
+use weft_digest::{Digest, DirectoryHasher, Entry, Kind};
 
 const WHAT: &str = "cannot read the database";
 
@@ -49,6 +50,16 @@ fn kind(row: &Row, column: usize) -> Result<Kind> {
     Kind::from_mode(number(row, column)?).ok_or_else(|| bad("a mode of no kind"))
 }
 
+/// The digest that a column has of inode `ino`, and the next one the sum of; none where it is damaged.
+pub(super) fn digest_and_sum(row: &Row, column: usize, ino: Ino) -> Result<Option<Digest>> {
+    Ok(digest(row, column)?.filter(|digest| holds(row, column + 1, sums::digest(ino, Some(digest)))))
+}
+
+/// The same of the hash of an entry.
+pub(super) fn hash_and_sum(row: &Row, column: usize, parent: Ino, name: &[u8]) -> Result<Option<Digest>> {
+    Ok(digest(row, column)?.filter(|hash| holds(row, column + 1, sums::entry(parent, name, Some(hash)))))
+}
+
 /// A digest as a column has it; none where nothing is, or nothing that Weft writes.
 pub(super) fn digest(row: &Row, column: usize) -> Result<Option<Digest>> {
     Ok(get::<Option<Vec<u8>>>(row, column)?.and_then(|bytes| bytes.try_into().ok()))
@@ -64,9 +75,27 @@ pub(super) fn format(connection: &mut Connection) -> Result<u32> {
     rows.first().map_or_else(|| Err(bad("no row in the table volume")), |row| number(row, 0))
 }
 
+/// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted: `Corrupt`.
 pub(super) fn header(connection: &mut Connection) -> Result<Header> {
     let rows = connection.query(WHAT, sql::HEADER, Vec::new())?;
-    let row = rows.first().ok_or_else(|| bad("no row in the table volume"))?;
+    let header = rows.first().map(header_row).transpose()?.ok_or_else(|| bad("no row in the table volume"))?;
+    match rows.first().is_some_and(|row| holds(row, 16, header.sum())) {
+        true => Ok(header),
+        false => {
+            let what = "the volume's own row is not as Weft wrote it, so that nothing here can be trusted; \
+                        restore the volume from a copy";
+            Err(Error::Corrupt(what.into()))
+        }
+    }
+}
+
+/// The same, whatever its sum.
+pub(super) fn unverified_header(connection: &mut Connection) -> Result<Header> {
+    let rows = connection.query(WHAT, sql::HEADER, Vec::new())?;
+    rows.first().map(header_row).transpose()?.ok_or_else(|| bad("no row in the table volume"))
+}
+
+fn header_row(row: &Row) -> Result<Header> {
     let options = VolumeOptions {
         block_size: number(row, 2)?,
         inline_max: number(row, 3)?,
@@ -93,7 +122,25 @@ pub(super) fn header(connection: &mut Connection) -> Result<Header> {
     Ok(Header { format: number(row, 0)?, uuid, options, commit, created, counters })
 }
 
-fn inode_row(row: &Row) -> Result<InodeRow> {
+/// The row of an inode, verified.
+pub(super) fn inode_row(row: &Row) -> Result<InodeRow> {
+    let read = unverified_inode_row(row)?;
+    let since = CommitNo(unsigned(row, 16)?);
+    whole(row, 17, sums::inode(&read, since, None), || format!("the row of inode {}", read.ino.0))?;
+    Ok(read)
+}
+
+/// Whether column `sum` of a row has the sum of the others.
+pub(super) fn holds(row: &Row, column: usize, sum: i64) -> bool {
+    row.try_get(column).is_ok_and(|kept: Option<i64>| kept == Some(sum))
+}
+
+fn whole(row: &Row, column: usize, sum: i64, what: impl Fn() -> String) -> Result<()> {
+    let damaged = || Error::Corrupt(format!("{} is damaged; 'weft check' tells more", what()));
+    holds(row, column, sum).then_some(()).ok_or_else(damaged)
+}
+
+pub(super) fn unverified_inode_row(row: &Row) -> Result<InodeRow> {
     let mode: u32 = number(row, 2)?;
     let time = |column| get(row, column).map(Timestamp);
     Ok(InodeRow {
@@ -122,12 +169,24 @@ pub(super) fn inodes(connection: &mut Connection, from: Ino, limit: usize) -> Re
         return Ok(Vec::new());
     }
     let rows = connection.query(WHAT, sql::INODES, vec![Box::new(int(from.0)), Box::new(int(limit as u64))])?;
-    rows.iter().map(inode_row).collect()
+    let mut inodes = Vec::with_capacity(rows.len());
+    for row in &rows {
+        match inode_row(row) {
+            Ok(row) => inodes.push(row),
+            // It must not hide those before it. Whoever goes on after those comes to it.
+            Err(_) if !inodes.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(inodes)
 }
 
 pub(super) fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
     let (cookie, ino) = (Cookie(unsigned(row, 0)?), Ino(unsigned(row, 1)?));
-    Ok(NameRow { parent, name: name_in(row, 3)?, ino, kind: kind(row, 2)?, cookie })
+    let read = NameRow { parent, name: name_in(row, 3)?, ino, kind: kind(row, 2)?, cookie };
+    let sum = sums::name(&read, CommitNo(unsigned(row, 4)?));
+    whole(row, 5, sum, || format!("the entry at position {} of directory {}", cookie.0, parent.0))?;
+    Ok(read)
 }
 
 pub(super) fn name(connection: &mut Connection, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
@@ -166,9 +225,20 @@ pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, li
     let parameters: Vec<_> =
         vec![Box::new(int(parent.0)) as _, Box::new(int(after.0)) as _, Box::new(int(limit as u64)) as _];
     let rows = connection.query(WHAT, sql::LISTED, parameters)?;
+    let hasher = DirectoryHasher::new();
     let listed = |row: &Row| {
-        let permissions = number::<u32>(row, 4)? & 0o7777;
-        Ok(ListedRow { name: name_row(row, parent)?, permissions, digest: digest(row, 5)? })
+        let name = name_row(row, parent)?;
+        let permissions = number::<u16>(row, 8)? & 0o7777;
+        let digest = digest_and_sum(row, 9, name.ino)?;
+        // The entry's own hash is of what is told here.
+        let hash = hash_and_sum(row, 6, parent, name.name.as_bytes())?;
+        let told = |digest| hasher.entry(&Entry { name: name.name.as_bytes(), kind: name.kind, permissions, digest });
+        if let Some((digest, hash)) = digest.zip(hash)
+            && told(digest) != hash
+        {
+            return Err(Error::Corrupt(format!("the row of inode {} is damaged; 'weft check' tells more", name.ino.0)));
+        }
+        Ok(ListedRow { name, permissions: permissions.into(), digest })
     };
     rows.iter().map(listed).collect()
 }
@@ -252,18 +322,24 @@ pub(super) fn extents(
 /// An extent, and where its block lies.
 pub(super) fn extent(row: &Row, others: &Others) -> Result<(u64, BlockRef)> {
     let (id, owner) = (BlockId(unsigned(row, 2)?), Ino(unsigned(row, 3)?));
+    let (ino, index) = (Ino(unsigned(row, 0)?), unsigned(row, 1)?);
+    let sum = sums::owned_extent((ino, index), (owner, id.0), CommitNo(unsigned(row, 10)?));
+    whole(row, 11, sum, || format!("the row of block {index} of inode {}", ino.0))?;
     let (block, at) = others.get(&id).map_or((row, 4), |block| (block, 1));
     let missing = || Error::Corrupt(format!("block {} is missing", id.0));
     let length = get::<Option<i64>>(block, at)?.ok_or_else(missing)?;
     let value = get::<Vec<u8>>(block, at + 2)?.try_into().map_err(|_| bad("a value that is not of 32 bytes"))?;
     let length = u32::try_from(length).map_err(|_| bad("the length of a block"))?;
     let place = if get(block, at + 3)? { Place::Own(owner) } else { Place::File(owner) };
-    Ok((unsigned(row, 1)?, BlockRef { id, length, base: unsigned(block, at + 1)?, value, place }))
+    let read = BlockRef { id, length, base: unsigned(block, at + 1)?, value, place };
+    let sum = sums::owned_block(owner, &read, get(block, at + 4)?);
+    whole(block, at + 5, sum, || format!("the row of block {}", id.0))?;
+    Ok((index, read))
 }
 
 /// The bytes of the block of an extent, if they came along.
 pub(super) fn along<'a>(row: &'a Row, block: &BlockRef, others: &'a Others) -> Option<&'a [u8]> {
-    let (row, at) = others.get(&block.id).map_or((row, 8), |block| (block, 5));
+    let (row, at) = others.get(&block.id).map_or((row, 12), |block| (block, 7));
     row.try_get(at).ok().flatten()
 }
 
@@ -271,14 +347,18 @@ pub(super) fn xattrs(connection: &mut Connection, ino: Ino) -> Result<Vec<(Name,
     let rows = connection.query(WHAT, sql::XATTRS, vec![Box::new(int(ino.0))])?;
     let xattr = |row: &Row| {
         let name = Name::of_xattr(&get::<Vec<u8>>(row, 0)?).map_err(|_| bad("an attribute without a name"))?;
-        Ok((name, get(row, 1)?))
+        let value = get::<Vec<u8>>(row, 1)?;
+        let sum = sums::xattr(ino, name.as_bytes(), &value, CommitNo(unsigned(row, 2)?));
+        whole(row, 3, sum, || format!("an attribute of inode {}", ino.0))?;
+        Ok((name, value))
     };
     rows.iter().map(xattr).collect()
 }
 
 pub(super) fn orphans(connection: &mut Connection) -> Result<Vec<Ino>> {
     let rows = connection.query(WHAT, sql::ORPHANS, Vec::new())?;
-    rows.iter().map(|row| Ok(Ino(unsigned(row, 0)?))).collect()
+    // One whose row is damaged may have names.
+    Ok(rows.iter().filter_map(|row| inode_row(row).ok()).map(|row| row.ino).collect())
 }
 
 pub(super) fn commits(connection: &mut Connection, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
@@ -290,9 +370,19 @@ pub(super) fn commits(connection: &mut Connection, from: CommitNo, limit: usize)
     let commit = |row: &Row| {
         let (number, op) = (CommitNo(unsigned(row, 0)?), OpNo(unsigned(row, 2)?));
         let (root, previous) = (exact(row, 3)?, exact(row, 4)?);
-        Ok(CommitRow { number, time: Timestamp(get(row, 1)?), op, root, previous })
+        let commit = CommitRow { number, time: Timestamp(get(row, 1)?), op, root, previous };
+        whole(row, 5, sums::commit(&commit), || format!("the row of commit {}", number.0))?;
+        Ok(commit)
     };
     rows.iter().map(commit).collect()
+}
+
+/// The row of commit `number`, the last one; none if it is damaged.
+pub(super) fn last_commit(connection: &mut Connection, number: CommitNo) -> Result<Option<CommitRow>> {
+    match commits(connection, number, 1) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        read => Ok(read?.pop().filter(|row| row.number == number)),
+    }
 }
 
 /// Bytes of blocks that one statement asks for, if there are so many: it costs the server as much as reading a block, and has all of them in

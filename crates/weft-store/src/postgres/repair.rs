@@ -25,7 +25,14 @@ fn key(table: &str) -> usize {
 }
 
 /// Brings the database to where `copy` is, which knows as `before` how it was. `stray` are tables that nothing needs.
-pub(super) fn write_back(copy: &Copy, stray: &[String], connection: &mut Connection, epoch: i64) -> Result<()> {
+///
+/// `fixed` is the sum of what the volume's row says that a repair does not change.
+pub(super) fn write_back(
+    copy: &Copy,
+    stray: &[String],
+    connection: &mut Connection,
+    (epoch, fixed): (i64, i64),
+) -> Result<()> {
     in_transaction(connection, epoch, |connection| {
         let mut sender = Sender { connection, calls: Vec::new() };
         // Rows that change go before any comes: positions pass from one name to another.
@@ -36,13 +43,22 @@ pub(super) fn write_back(copy: &Copy, stray: &[String], connection: &mut Connect
         for (table, columns) in tables() {
             put(copy, table, columns, &mut sender)?;
         }
-        let changed = "SELECT b.refs, o.owner, o.id FROM blocks b JOIN owners o ON o.id = b.id JOIN before.blocks w ON w.id = b.id \
+        let gone = "SELECT o.owner, o.id FROM owners o JOIN before.blocks w ON w.id = o.id WHERE o.id NOT IN (SELECT id FROM main.blocks)";
+        copy.each(gone, &[], |row| sender.send("DELETE FROM blocks WHERE owner = $1 AND id = $2", row))?;
+        let changed = "SELECT b.refs, o.owner, o.id, \
+                       weft_sum('owned blocks', o.owner, b.id, b.length, b.base, b.value, b.refs) \
+                       FROM main.blocks b JOIN owners o ON o.id = b.id JOIN before.blocks w ON w.id = b.id \
                        WHERE w.refs <> b.refs";
-        copy.each(changed, &[], |row| sender.send("UPDATE blocks SET refs = $1 WHERE owner = $2 AND id = $3", row))?;
+        let set = "UPDATE blocks SET refs = $1, sum = $4 WHERE owner = $2 AND id = $3";
+        copy.each(changed, &[], |row| sender.send(set, row))?;
         let volume = VOLUME.join(", ");
         let places = (1..=VOLUME.len()).map(|place| format!("{} = ${place}", VOLUME[place - 1]));
-        let set = format!("UPDATE volume SET {} WHERE id = 1", places.collect::<Vec<_>>().join(", "));
-        copy.each(&format!("SELECT {volume} FROM volume"), &[], |row| sender.send(&set, row))?;
+        let set = places.chain([format!("sum = ${}", VOLUME.len() + 1)]).collect::<Vec<_>>().join(", ");
+        let set = format!("UPDATE volume SET {set} WHERE id = 1");
+        let counters = "weft_sum('counters', number, op, next_id, next_block, epoch, bytes_used, inodes_used)";
+        // `created` is of the volume, as all else that the other half is of.
+        let all = format!("SELECT {volume}, ({counters} + ?1) & 4611686018427387903 FROM volume");
+        copy.each(&all, &[fixed], |row| sender.send(&set, row))?;
         for table in stray {
             sender.send(&format!("DROP TABLE {table}"), Vec::new())?;
         }
@@ -69,12 +85,16 @@ fn put(copy: &Copy, table: &str, columns: &[&str], sender: &mut Sender<'_>) -> R
     // The copy does not say of an extent whose block it names.
     let (changed, own) = match table {
         "extents" => (
-            format!("SELECT e.*, coalesce(o.owner, e.ino) FROM ({changed}) e LEFT JOIN owners o ON o.id = e.block"),
-            ", owner",
+            format!(
+                "SELECT e.*, coalesce(o.owner, e.ino), \
+                 weft_sum('owned extents', e.ino, e.idx, coalesce(o.owner, e.ino), e.block, e.since) \
+                 FROM ({changed}) e LEFT JOIN owners o ON o.id = e.block"
+            ),
+            ", owner, sum",
         ),
         _ => (changed, ""),
     };
-    let count = columns.len() + usize::from(!own.is_empty());
+    let count = columns.len() + if own.is_empty() { 0 } else { 2 };
     let places = (1..=count).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ");
     let statement = format!("INSERT INTO {table} ({all}{own}) VALUES ({places})");
     copy.each(&changed, &[], |row| sender.send(&statement, row))

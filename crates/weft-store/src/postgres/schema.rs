@@ -22,7 +22,8 @@ pub(super) const TABLES: &[&str] = &[
         next_block bigint NOT NULL,
         epoch bigint NOT NULL,
         bytes_used bigint NOT NULL,
-        inodes_used bigint NOT NULL
+        inodes_used bigint NOT NULL,
+        sum bigint NOT NULL DEFAULT -1
     )",
     "CREATE TABLE lease (
         id bigint PRIMARY KEY CHECK (id = 1),
@@ -42,7 +43,8 @@ pub(super) const TABLES: &[&str] = &[
         time bigint NOT NULL,
         op bigint NOT NULL,
         root_digest bytea,
-        previous_digest bytea
+        previous_digest bytea,
+        sum bigint NOT NULL DEFAULT -1
     )",
     "CREATE TABLE fileatt (
         ino bigint PRIMARY KEY,
@@ -61,7 +63,9 @@ pub(super) const TABLES: &[&str] = &[
         parent bigint NOT NULL,
         has_xattrs boolean NOT NULL,
         since bigint NOT NULL,
+        sum bigint NOT NULL DEFAULT -1,
         digest bytea,
+        digest_sum bigint NOT NULL DEFAULT -1,
         inline bytea
     )",
     "CREATE INDEX fileatt_orphans ON fileatt (ino) WHERE nlink = 0",
@@ -72,7 +76,9 @@ pub(super) const TABLES: &[&str] = &[
         kind bigint NOT NULL,
         cookie bigint NOT NULL,
         since bigint NOT NULL,
+        sum bigint NOT NULL DEFAULT -1,
         digest bytea,
+        digest_sum bigint NOT NULL DEFAULT -1,
         PRIMARY KEY (parent, name)
     )",
     "CREATE INDEX naming_inode ON naming (ino)",
@@ -83,6 +89,7 @@ pub(super) const TABLES: &[&str] = &[
         owner bigint NOT NULL,
         block bigint NOT NULL,
         since bigint NOT NULL,
+        sum bigint NOT NULL DEFAULT -1,
         PRIMARY KEY (ino, idx)
     )",
     "CREATE TABLE blocks (
@@ -92,6 +99,7 @@ pub(super) const TABLES: &[&str] = &[
         length bigint NOT NULL,
         base bigint NOT NULL,
         value bytea NOT NULL,
+        sum bigint NOT NULL DEFAULT -1,
         bytes bytea,
         PRIMARY KEY (owner, id)
     )",
@@ -104,6 +112,7 @@ pub(super) const TABLES: &[&str] = &[
         parent bigint NOT NULL,
         prefix bytea NOT NULL,
         children bytea NOT NULL,
+        sum bigint NOT NULL DEFAULT -1,
         PRIMARY KEY (parent, prefix)
     )",
     "CREATE TABLE nodes (
@@ -111,6 +120,7 @@ pub(super) const TABLES: &[&str] = &[
         level bigint NOT NULL,
         idx bigint NOT NULL,
         children bytea NOT NULL,
+        sum bigint NOT NULL DEFAULT -1,
         PRIMARY KEY (ino, level, idx)
     )",
     "CREATE TABLE xattr (
@@ -118,6 +128,7 @@ pub(super) const TABLES: &[&str] = &[
         name bytea NOT NULL,
         value bytea NOT NULL,
         since bigint NOT NULL,
+        sum bigint NOT NULL DEFAULT -1,
         PRIMARY KEY (ino, name)
     )",
     "CREATE TABLE fileatt_history (

@@ -6,7 +6,8 @@ use super::read::int;
 use super::statements as sql;
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
-use crate::row::Ino;
+use crate::row::{Ino, Place};
+use crate::sums;
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -108,13 +109,15 @@ fn row(table: Table, new: &NewBlock) -> impl Iterator<Item = Bytes> + use<> {
     let id = int(new.id.0);
     match table {
         Table::Common => {
-            head.put_i16(7);
+            head.put_i16(8);
             for number in [int(new.owner.0), id, 1, int(new.bytes.len() as u64), int(new.base)] {
                 head.put_i32(8);
                 head.put_i64(number);
             }
             head.put_i32(32);
             head.put_slice(&new.value);
+            head.put_i32(8);
+            head.put_i64(sums::owned_block(new.owner, &new.at(Place::File(new.owner)), 1));
         }
         Table::Own(_) => {
             head.put_i16(2);

@@ -15,7 +15,7 @@ macro_rules! statements {
 macro_rules! extents {
     ($owner:literal) => {
         concat!(
-            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL \
+            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum \
              FROM extents e LEFT JOIN blocks b ON b.owner = ",
             $owner,
             " AND b.id = e.block WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx"
@@ -27,7 +27,7 @@ macro_rules! extents {
 macro_rules! extents_ahead {
     ($owner:literal) => {
         concat!(
-            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, \
+            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum, \
              CASE WHEN e.idx < 2 AND b.length <= $3 THEN b.bytes END \
              FROM extents e LEFT JOIN blocks b ON b.owner = ",
             $owner,
@@ -39,43 +39,48 @@ macro_rules! extents_ahead {
 statements! {
     FORMAT = "SELECT format FROM volume WHERE id = 1";
     HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
-              bytes_used, inodes_used, own_table_from, uuid FROM volume WHERE id = 1";
+              bytes_used, inodes_used, own_table_from, uuid, sum FROM volume WHERE id = 1";
     NUMBER = "SELECT v.number, l.epoch, v.uuid FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
     /// Fails where a table is distributed and one of the nodes that have it is away.
     REACH = "SELECT ino FROM fileatt LIMIT 1";
 
-    INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, inline \
-              FROM fileatt WHERE ino >= $1 ORDER BY ino LIMIT $2";
-    NAME = "SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND name = $2";
-    NAMES = "SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
-    NAMES_AHEAD = "SELECT cookie, ino, kind, name, parent FROM naming WHERE parent >= $1 AND parent <= $2 ORDER BY parent, cookie LIMIT $3";
+    INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, inline, \
+              since, sum FROM fileatt WHERE ino >= $1 ORDER BY ino LIMIT $2";
+    NAME = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE parent = $1 AND name = $2";
+    NAMES = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
+    NAMES_AHEAD = "SELECT cookie, ino, kind, name, since, sum, parent FROM naming WHERE parent >= $1 AND parent <= $2 ORDER BY parent, cookie LIMIT $3";
     /// The limit stands inside: an engine that keeps a directory's entries elsewhere than its files' rows brings few of them together then.
-    LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, f.mode, f.digest \
-              FROM (SELECT cookie, ino, kind, name FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3) n \
-              JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
+    LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, n.since, n.sum, n.digest, n.digest_sum, f.mode, f.digest, f.digest_sum \
+              FROM (SELECT cookie, ino, kind, name, since, sum, digest, digest_sum FROM naming WHERE parent = $1 AND cookie > $2 \
+              ORDER BY cookie LIMIT $3) n JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
     EXTENTS = extents!("e.owner");
     EXTENTS_AHEAD = extents_ahead!("e.owner");
     /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
     /// Blocks of one file that others name, too; with bytes if they have no more than $3.
-    OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, CASE WHEN length <= $3 THEN bytes END \
+    OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, refs, sum, CASE WHEN length <= $3 THEN bytes END \
                      FROM blocks WHERE owner = $1 AND id = ANY($2)";
-    XATTRS = "SELECT name, value FROM xattr WHERE ino = $1 ORDER BY name";
-    ORPHANS = "SELECT ino FROM fileatt WHERE nlink = 0 ORDER BY ino";
-    COMMITS = "SELECT number, time, op, root_digest, previous_digest FROM commits WHERE number >= $1 ORDER BY number LIMIT $2";
+    XATTRS = "SELECT name, value, since, sum FROM xattr WHERE ino = $1 ORDER BY name";
+    ORPHANS = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, inline, \
+               since, sum FROM fileatt WHERE nlink = 0 ORDER BY ino";
+    COMMITS = "SELECT number, time, op, root_digest, previous_digest, sum FROM commits WHERE number >= $1 ORDER BY number LIMIT $2";
     BLOCK_COUNT = "SELECT count(*) FROM blocks";
     BYTES = "SELECT id, bytes FROM blocks WHERE owner = $1 AND id = ANY($2) ORDER BY id";
 
-    DIGEST_INODES = "SELECT ino, mode, size, parent, digest FROM fileatt WHERE ino = ANY($1)";
+    /// Without content, which may be much: what lies beside it is not compared with the sum then.
+    DIGEST_INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, \
+                     NULL::bytea, since, sum, digest, digest_sum, inline IS NULL FROM fileatt WHERE ino = ANY($1)";
     /// Directories, and files of more than $2 bytes.
-    LEAVING = "SELECT ino, mode, size, parent, digest FROM fileatt WHERE ino = ANY($1) AND ((mode & 61440) = 16384 OR size > $2)";
-    NAMES_OF = "SELECT ino, parent, name, digest FROM naming WHERE ino = ANY($1)";
-    ENTRIES = "SELECT name, digest FROM naming WHERE parent = $1 AND name >= $2 AND name < $3 ORDER BY name LIMIT $4";
-    ENTRIES_TO_END = "SELECT name, digest FROM naming WHERE parent = $1 AND name >= $2 ORDER BY name LIMIT $3";
-    ENTRY = "SELECT digest FROM naming WHERE parent = $1 AND name = $2";
-    BRANCH = "SELECT children FROM branches WHERE parent = $1 AND prefix = $2";
-    NODE = "SELECT children FROM nodes WHERE ino = $1 AND level = $2 AND idx = $3";
+    LEAVING = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, \
+               NULL::bytea, since, sum, digest, digest_sum, inline IS NULL FROM fileatt \
+               WHERE ino = ANY($1) AND ((mode & 61440) = 16384 OR size > $2)";
+    NAMES_OF = "SELECT ino, parent, name, digest, digest_sum FROM naming WHERE ino = ANY($1)";
+    ENTRIES = "SELECT name, digest, digest_sum FROM naming WHERE parent = $1 AND name >= $2 AND name < $3 ORDER BY name LIMIT $4";
+    ENTRIES_TO_END = "SELECT name, digest, digest_sum FROM naming WHERE parent = $1 AND name >= $2 ORDER BY name LIMIT $3";
+    ENTRY = "SELECT digest, digest_sum FROM naming WHERE parent = $1 AND name = $2";
+    BRANCH = "SELECT children, sum FROM branches WHERE parent = $1 AND prefix = $2";
+    NODE = "SELECT children, sum FROM nodes WHERE ino = $1 AND level = $2 AND idx = $3";
     NODES = "SELECT idx FROM nodes WHERE ino = $1 AND level = $2 AND idx >= $3 AND idx < $4 ORDER BY idx";
 
     BEGIN = "BEGIN";
@@ -83,72 +88,76 @@ statements! {
     BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     COMMIT = "COMMIT";
     PUT_INODES = "INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, \
-                  has_xattrs, since, digest, inline) \
+                  has_xattrs, since, sum, digest, digest_sum, inline) \
                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
                   $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::boolean[], \
-                  $16::bigint[], $17::bytea[], $18::bytea[]) \
+                  $16::bigint[], $17::bigint[], $18::bytea[], $19::bigint[], $20::bytea[]) \
                   ON CONFLICT (ino) DO UPDATE SET generation = excluded.generation, mode = excluded.mode, uid = excluded.uid, \
                   gid = excluded.gid, nlink = excluded.nlink, rdev = excluded.rdev, size = excluded.size, allocated = excluded.allocated, \
                   atime = excluded.atime, mtime = excluded.mtime, ctime = excluded.ctime, btime = excluded.btime, parent = excluded.parent, \
-                  has_xattrs = excluded.has_xattrs, since = excluded.since, digest = excluded.digest, inline = excluded.inline";
-    SET_DIGESTS = "UPDATE fileatt SET digest = d.digest FROM unnest($1::bigint[], $2::bytea[]) AS d (ino, digest) WHERE fileatt.ino = d.ino";
+                  has_xattrs = excluded.has_xattrs, since = excluded.since, sum = excluded.sum, digest = excluded.digest, \
+                  digest_sum = excluded.digest_sum, inline = excluded.inline";
+    SET_DIGESTS = "UPDATE fileatt SET digest = d.digest, digest_sum = d.sum \
+                   FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS d (ino, digest, sum) WHERE fileatt.ino = d.ino";
     REMOVE_INODES = "DELETE FROM fileatt WHERE ino = ANY($1)";
     REMOVE_NAMES = "DELETE FROM naming USING unnest($1::bigint[], $2::bytea[]) AS d (parent, name) \
                     WHERE naming.parent = d.parent AND naming.name = d.name";
-    PUT_NAMES = "INSERT INTO naming (parent, name, ino, kind, cookie, since, digest) \
-                 SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[])";
-    SET_ENTRIES = "UPDATE naming SET digest = d.digest FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS d (parent, name, digest) \
+    PUT_NAMES = "INSERT INTO naming (parent, name, ino, kind, cookie, since, sum, digest, digest_sum) \
+                 SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
+                 $8::bytea[], $9::bigint[])";
+    SET_ENTRIES = "UPDATE naming SET digest = d.digest, digest_sum = d.sum \
+                   FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS d (parent, name, digest, sum) \
                    WHERE naming.parent = d.parent AND naming.name = d.name";
-    PLACED = "SELECT ino, idx, owner, block FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
-    PLACED_OF = "SELECT ino, idx, owner, block FROM extents WHERE ino = ANY($1)";
-    /// As [`PLACED`], with the references to those of the file's blocks that lie in a table of its own; to others' [`OTHERS_REFS`].
-    PLACED_OWN = "SELECT e.ino, e.idx, e.owner, e.block, b.refs FROM extents e \
-                  LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block AND b.bytes IS NULL \
-                  WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";
-    PLACED_OWN_OF = "SELECT e.ino, e.idx, e.owner, e.block, b.refs FROM extents e \
-                     LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block AND b.bytes IS NULL \
-                     WHERE e.ino = ANY($1)";
-    OTHERS_REFS = "SELECT id, refs FROM blocks WHERE owner = $1 AND id = ANY($2) AND bytes IS NULL";
+    /// Extents, with the rows of those of their blocks that are the file's own; of others' [`OTHERS_REFS`].
+    PLACED = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL \
+              FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
+              WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";
+    PLACED_OF = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL \
+                 FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE e.ino = ANY($1)";
+    OTHERS_REFS = "SELECT refs, length, base, value, sum, bytes IS NULL, id FROM blocks WHERE owner = $1 AND id = ANY($2)";
     /// How many blocks lie in a file's own table; counted up to $2.
     COUNT_OWN = "SELECT count(*) FROM (SELECT id FROM blocks WHERE owner = $1 AND bytes IS NULL LIMIT $2) few";
-    /// Some files' own table, if there is any.
-    OWN_TABLE = "SELECT table_name::text FROM information_schema.tables \
-                 WHERE table_schema = current_schema() AND table_name LIKE 'blocks_of_%' LIMIT 1";
     DROPPED = "SELECT owner FROM dropped ORDER BY owner";
     ADD_DROPPED = "INSERT INTO dropped (owner) SELECT * FROM unnest($1::bigint[]) ON CONFLICT (owner) DO NOTHING";
     REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
     REMOVE_EXTENTS_OF = "DELETE FROM extents WHERE ino = ANY($1)";
-    PUT_EXTENTS = "INSERT INTO extents (ino, idx, owner, block, since) \
-                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])";
-    PUT_BLOCKS = "INSERT INTO blocks (owner, id, refs, length, base, value, bytes) \
-                  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[])";
-    COPY_BLOCKS = "COPY blocks (owner, id, refs, length, base, value, bytes) FROM STDIN WITH (FORMAT binary)";
+    PUT_EXTENTS = "INSERT INTO extents (ino, idx, owner, block, since, sum) \
+                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])";
+    PUT_BLOCKS = "INSERT INTO blocks (owner, id, refs, length, base, value, sum, bytes) \
+                  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[], \
+                  $8::bytea[])";
+    COPY_BLOCKS = "COPY blocks (owner, id, refs, length, base, value, sum, bytes) FROM STDIN WITH (FORMAT binary)";
     /// Blocks that lose all their references.
     REMOVE_BLOCKS = "DELETE FROM blocks USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (owner, id, lost) \
                      WHERE blocks.owner = d.owner AND blocks.id = d.id AND blocks.refs + d.lost <= 0";
-    CHANGE_REFS = "UPDATE blocks SET refs = refs + d.more FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (owner, id, more) \
+    /// What is added to the sum changes it as the references do, so that damage stays what it is.
+    CHANGE_REFS = "UPDATE blocks SET refs = refs + d.more, sum = ((sum & 4611686018427387903) + d.added) & 4611686018427387903 \
+                   FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS d (owner, id, more, added) \
                    WHERE blocks.owner = d.owner AND blocks.id = d.id";
-    PUT_BRANCHES = "INSERT INTO branches (parent, prefix, children) SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) \
-                    ON CONFLICT (parent, prefix) DO UPDATE SET children = excluded.children";
+    PUT_BRANCHES = "INSERT INTO branches (parent, prefix, children, sum) \
+                    SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) \
+                    ON CONFLICT (parent, prefix) DO UPDATE SET children = excluded.children, sum = excluded.sum";
     REMOVE_BRANCHES = "DELETE FROM branches USING unnest($1::bigint[], $2::bytea[]) AS d (parent, prefix) \
                        WHERE branches.parent = d.parent AND branches.prefix = d.prefix";
     CLEAR_BRANCHES = "DELETE FROM branches WHERE parent = ANY($1)";
-    PUT_NODES = "INSERT INTO nodes (ino, level, idx, children) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[]) \
-                 ON CONFLICT (ino, level, idx) DO UPDATE SET children = excluded.children";
+    PUT_NODES = "INSERT INTO nodes (ino, level, idx, children, sum) \
+                 SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[]) \
+                 ON CONFLICT (ino, level, idx) DO UPDATE SET children = excluded.children, sum = excluded.sum";
     REMOVE_NODES = "DELETE FROM nodes USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (ino, level, idx) \
                     WHERE nodes.ino = d.ino AND nodes.level = d.level AND nodes.idx = d.idx";
     CLEAR_NODES = "DELETE FROM nodes WHERE ino = $1 AND level = $2 AND idx >= $3";
     REMOVE_XATTRS_OF = "DELETE FROM xattr WHERE ino = ANY($1)";
     REMOVE_XATTRS = "DELETE FROM xattr USING unnest($1::bigint[], $2::bytea[]) AS d (ino, name) WHERE xattr.ino = d.ino AND xattr.name = d.name";
-    PUT_XATTRS = "INSERT INTO xattr (ino, name, value, since) SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) \
-                  ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value, since = excluded.since";
-    SET_COUNTERS = "UPDATE volume SET number = $1::bigint, op = $2, next_id = $3, next_block = $4, epoch = $5, bytes_used = $6, inodes_used = $7 \
-                    WHERE id = 1 AND number = $1::bigint - 1";
+    PUT_XATTRS = "INSERT INTO xattr (ino, name, value, since, sum) \
+                  SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[]) \
+                  ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value, since = excluded.since, sum = excluded.sum";
+    SET_COUNTERS = "UPDATE volume SET number = $1::bigint, op = $2, next_id = $3, next_block = $4, epoch = $5, bytes_used = $6, inodes_used = $7, \
+                    sum = $8 WHERE id = 1 AND number = $1::bigint - 1";
     /// Fails, as `number` may not be null, unless this daemon holds the lease and the commit follows the last one. The lock keeps the
     /// lease from changing hands before the commit ends.
-    ADD_COMMIT = "INSERT INTO commits (number, time, op, root_digest, previous_digest) \
+    ADD_COMMIT = "INSERT INTO commits (number, time, op, root_digest, previous_digest, sum) \
                   VALUES ((SELECT v.number FROM volume v WHERE v.id = 1 AND v.number = $1::bigint \
-                  AND EXISTS (SELECT 1 FROM lease l WHERE l.id = 1 AND l.epoch = $2::bigint)), $3, $4, $5, $6)";
+                  AND EXISTS (SELECT 1 FROM lease l WHERE l.id = 1 AND l.epoch = $2::bigint)), $3, $4, $5, $6, $7)";
     HOLD_LEASE = "SELECT epoch FROM lease WHERE id = 1 FOR UPDATE";
     /// Fails unless this is volume $3, the session is the one that its mark $1 names, if it has one, and, unless $2 says
     /// that this does not matter, the server's settings keep what it acknowledges. It stands among the statements of a commit.
@@ -160,7 +169,7 @@ statements! {
     );
     FORGET_COMMITS = "DELETE FROM commits WHERE number <= $1";
 
-    SET_LAYOUT = "UPDATE volume SET own_table_from = $1::bigint WHERE id = 1";
+    SET_LAYOUT = "UPDATE volume SET own_table_from = $1::bigint, sum = $2 WHERE id = 1";
     LAST_OWNER = "SELECT coalesce(max(owner), 0) FROM blocks";
     OWNERS = "SELECT DISTINCT owner FROM blocks WHERE owner > $1 ORDER BY owner LIMIT $2";
     /// Blocks of a file that belong in its own table from byte $2 on and are not there, those that are and do not, and all that are.
@@ -272,8 +281,10 @@ mod tests {
         ("prefetch.rs", include_str!("prefetch.rs")),
         ("read.rs", include_str!("read.rs")),
         ("repair.rs", include_str!("repair.rs")),
+        ("seal.rs", include_str!("seal.rs")),
         ("settings.rs", include_str!("settings.rs")),
         ("transaction.rs", include_str!("transaction.rs")),
+        ("upgrade.rs", include_str!("upgrade.rs")),
         ("write.rs", include_str!("write.rs")),
     ];
 

@@ -17,8 +17,9 @@ use crate::batch::{Batch, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::round_trips::Class;
-use crate::row::{BlockId, BlockRef, CommitRow, Ino, Place};
+use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, Place};
 use crate::store::{Header, Transaction};
+use crate::sums;
 use parking_lot::MutexGuard;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -52,14 +53,14 @@ pub(super) struct Writer {
     last: Option<CommitRow>,
     /// Of the lease.
     epoch: i64,
+    /// Of what the volume's row says that commits do not change.
+    sum: i64,
     block_size: u64,
     /// Inodes from this one on have no rows.
     fresh: Ino,
     /// None if the volume keeps no digests.
     digester: Option<Digester>,
     own_table_from: Option<u64>,
-    /// Whether some files may have a table of their own.
-    has_own_tables: bool,
     /// Some of the files that have a table of their own.
     tables: BTreeSet<Ino>,
     /// Files whose own table has nothing left but could not be dropped yet.
@@ -83,11 +84,11 @@ impl Writer {
             known: Known::default(),
             last,
             epoch,
+            sum: sums::volume(header.created, &header.uuid, &header.options),
             block_size: u64::from(header.options.block_size),
             fresh: Ino(header.counters.next_id),
             digester: header.options.digests.then(|| Digester::new(zeros)),
             own_table_from: header.options.own_table_from,
-            has_own_tables: header.options.own_table_from.is_some() || own.is_there,
             tables: BTreeSet::new(),
             has_leftovers: !own.dropped.is_empty(),
             dropped: own.dropped,
@@ -100,7 +101,7 @@ impl Writer {
     fn look(&mut self, store: &PostgresStore) -> Result<Header> {
         store.confirm(self.connection())?;
         let header = read::header(self.connection())?;
-        self.last = read::commits(self.connection(), header.commit, 1)?.pop();
+        self.last = read::last_commit(self.connection(), header.commit)?;
         self.fresh = Ino(header.counters.next_id);
         self.known = Known::default();
         self.tables.clear();
@@ -288,29 +289,26 @@ impl<'a> PostgresTransaction<'a> {
 
     /// Counts what becomes of the references to blocks, those of this transaction included, as extents are `replaced` and files `removed`.
     fn count(&mut self, replaced: &[(Ino, Range<u64>)], removed: &[i64], put: &[(Ino, u64, Home)]) -> Result<Counted> {
-        let (in_range, of_files) = match self.writer.has_own_tables {
-            true => (sql::PLACED_OWN, sql::PLACED_OWN_OF),
-            false => (sql::PLACED, sql::PLACED_OF),
-        };
         let ranges = replaced.iter().map(|(ino, range)| {
-            Call::new(in_range, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
+            Call::new(sql::PLACED, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
         });
-        let files = removed.chunks(REMOVED_MAX).map(|inos| Call::new(of_files, vec![Box::new(inos.to_vec())]));
+        let files = removed.chunks(REMOVED_MAX).map(|inos| Call::new(sql::PLACED_OF, vec![Box::new(inos.to_vec())]));
         let calls = ranges.chain(files).collect::<Vec<_>>();
         let (mut counted, mut seen) = (Counted::default(), HashSet::new());
         self.writer
             .connection()
             .take_all(WHAT, &calls, |_, rows| rows.iter().try_for_each(|row| counted.lose(row, &mut seen)))?;
-        if self.writer.has_own_tables {
-            self.count_others(&mut counted)?;
-        }
+        self.count_others(&mut counted)?;
+        // How many name a block whose row is damaged is not known: it stays.
+        let Counted { references, damaged, .. } = &mut counted;
+        references.retain(|home, _| !damaged.contains(home));
         for (.., home) in put {
             *counted.references.entry(*home).or_insert(0) += 1;
         }
         Ok(counted)
     }
 
-    /// Looks which of the other files' blocks that lose references lie in those files' own tables.
+    /// Looks at the rows of other files' blocks that lose references.
     fn count_others(&mut self, counted: &mut Counted) -> Result<()> {
         let mut blocks = BTreeMap::<Ino, Vec<i64>>::new();
         for (owner, id) in std::mem::take(&mut counted.others) {
@@ -321,10 +319,7 @@ impl<'a> PostgresTransaction<'a> {
             |(owner, ids): (Ino, Vec<i64>)| Call::new(sql::OTHERS_REFS, vec![Box::new(int(owner.0)), Box::new(ids)]);
         let calls = blocks.into_iter().map(call).collect::<Vec<_>>();
         self.writer.connection().take_all(WHAT, &calls, |place, rows| {
-            rows.iter().try_for_each(|row| {
-                counted.own.insert((owners[place], BlockId(unsigned(row, 0)?)), read::get(row, 1)?);
-                Ok(())
-            })
+            rows.iter().try_for_each(|row| counted.look((owners[place], BlockId(unsigned(row, 6)?)), row, 0))
         })
     }
 
@@ -437,7 +432,7 @@ impl<'a> PostgresTransaction<'a> {
         let uuid = self.store.header.lock().uuid;
         let connection = self.writer.connection();
         calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &uuid));
-        calls.extend(write::end(batch, &commit, self.writer.epoch, COMMITS_KEPT));
+        calls.extend(write::end(batch, &commit, self.writer.epoch, self.writer.sum, COMMITS_KEPT));
         let connection = self.writer.connection();
         connection.take_warning();
         match connection.query_all(WHAT, &calls) {
@@ -471,7 +466,7 @@ impl<'a> PostgresTransaction<'a> {
             self.writer.connection = Some(self.store.reconnect()?);
         }
         self.is_over = true;
-        let found = read::commits(self.writer.connection(), commit.number, 1)?.pop();
+        let found = read::last_commit(self.writer.connection(), commit.number)?;
         // One of that number may be what an earlier try left.
         if found.is_none_or(|found| found != *commit) {
             return Err(Error::Interrupted);
@@ -493,8 +488,10 @@ struct Counted {
     references: References,
     /// Of blocks in files' own tables that lose some, how many there were.
     own: BTreeMap<Home, i64>,
-    /// Of those in others' tables that lose some it is not known yet.
+    /// Of other files' blocks that lose some it is not known yet.
     others: BTreeSet<Home>,
+    /// Blocks that lose some and have damaged rows.
+    damaged: BTreeSet<Home>,
 }
 
 impl Counted {
@@ -504,13 +501,29 @@ impl Counted {
             return Ok(());
         }
         let home = (Ino(unsigned(row, 2)?), BlockId(unsigned(row, 3)?));
+        let extent = (Ino(unsigned(row, 0)?), unsigned(row, 1)?);
+        let sum = sums::owned_extent(extent, (home.0, home.1.0), CommitNo(unsigned(row, 4)?));
+        if !read::holds(row, 5, sum) {
+            // It may name a block that others need.
+            return Ok(());
+        }
         *self.references.entry(home).or_insert(0) -= 1;
-        if row.len() > 4 {
-            if home.0 != Ino(unsigned(row, 0)?) {
-                self.others.insert(home);
-            } else if let Some(refs) = read::get::<Option<i64>>(row, 4)? {
-                self.own.insert(home, refs);
-            }
+        if home.0 != extent.0 {
+            self.others.insert(home);
+            return Ok(());
+        }
+        self.look(home, row, 6)
+    }
+
+    /// The row of a block that loses references: columns from `first` on have these, its length, base, value and sum, and whether its
+    /// bytes lie in a table of the file's own.
+    fn look(&mut self, home: Home, row: &Row, first: usize) -> Result<()> {
+        // What has no row has nothing to lose.
+        let Some(refs) = read::get::<Option<i64>>(row, first)? else { return Ok(()) };
+        match BlockRow::holds(home, refs, row, first + 1) {
+            true if read::get(row, first + 5)? => drop(self.own.insert(home, refs)),
+            true => {}
+            false => drop(self.damaged.insert(home)),
         }
         Ok(())
     }

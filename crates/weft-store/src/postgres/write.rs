@@ -2,13 +2,15 @@
 
 use super::connection::{Call, Parameter};
 use super::digests::Pending;
-use super::read::int;
+use super::read::{self, int};
 use super::statements as sql;
 use crate::batch::{Batch, NameChange, XattrChange};
 use crate::error::Result;
-use crate::row::{BlockId, CommitRow, Ino, InodeRow, Place};
+use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, InodeRow, Place};
+use crate::sums;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use tokio_postgres::Row;
 use weft_block::Rope;
 use weft_digest::{Digest, Value};
 
@@ -24,6 +26,23 @@ pub(super) struct BlockRow {
     pub(super) value: Value,
     /// None if they lie in the file's own table.
     pub(super) bytes: Option<Rope>,
+}
+
+impl BlockRow {
+    /// Whether a block's row is as it was written: columns from `first` on have its length, base, value and sum.
+    pub(super) fn holds((owner, id): Home, refs: i64, row: &Row, first: usize) -> bool {
+        let read = || {
+            let length = u32::try_from(read::get::<i64>(row, first).ok()?).ok()?;
+            let (base, value) = (read::unsigned(row, first + 1).ok()?, read::get::<Vec<u8>>(row, first + 2).ok()?);
+            Some(BlockRef { id, length, base, value: value.try_into().ok()?, place: Place::File(owner) })
+        };
+        read().is_some_and(|block| read::holds(row, first + 3, sums::owned_block(owner, &block, refs)))
+    }
+
+    fn sum(&self) -> i64 {
+        let BlockRow { home: (owner, id), refs, length, base, value, .. } = *self;
+        sums::owned_block(owner, &BlockRef { id, length, base, value, place: Place::File(owner) }, refs)
+    }
 }
 
 /// How the references to blocks change.
@@ -79,7 +98,9 @@ pub(super) fn put_inodes(rows: &[(&InodeRow, Option<Digest>)], commit: u64) -> C
             number(|row| int(row.parent.0)),
             column(rows, |(row, _)| row.has_xattrs),
             column(rows, |_| int(commit)),
+            column(rows, |(row, digest)| sums::inode(row, CommitNo(commit), digest.as_ref())),
             column(rows, |(_, digest)| digest.map(|digest| digest.to_vec())),
+            column(rows, |(row, digest)| sums::digest(row.ino, digest.as_ref())),
             column(rows, |(row, _)| row.inline.as_deref().map(<[u8]>::to_vec)),
         ],
     )
@@ -96,6 +117,7 @@ pub(super) fn put_blocks(rows: &[BlockRow]) -> Call {
             column(rows, |row| i64::from(row.length)),
             column(rows, |row| int(row.base)),
             column(rows, |row| row.value.to_vec()),
+            column(rows, BlockRow::sum),
             column(rows, |row| row.bytes.as_ref().map(Rope::to_vec)),
         ],
     )
@@ -166,6 +188,9 @@ impl Extents<'_> {
                 column(self.put, |(.., (owner, _))| int(owner.0)),
                 column(self.put, |(.., (_, id))| int(id.0)),
                 column(self.put, |_| int(batch.commit.0)),
+                column(self.put, |(ino, index, (owner, id))| {
+                    sums::owned_extent((*ino, *index), (*owner, id.0), batch.commit)
+                }),
             ];
             calls.push(Call::new(sql::PUT_EXTENTS, columns));
         }
@@ -179,14 +204,19 @@ impl Extents<'_> {
                 column(changed, |(_, change)| **change),
             ]
         };
+        let change = |changed: &[(&Home, &i64)]| {
+            let mut columns = of(changed);
+            columns.push(column(changed, |(_, change)| sums::references(**change)));
+            Call::new(sql::CHANGE_REFS, columns)
+        };
         let more = changed(true);
         if !more.is_empty() {
-            calls.push(Call::new(sql::CHANGE_REFS, of(&more)));
+            calls.push(change(&more));
         }
         let fewer = changed(false);
         if !fewer.is_empty() {
             calls.push(Call::new(sql::REMOVE_BLOCKS, of(&fewer)));
-            calls.push(Call::new(sql::CHANGE_REFS, of(&fewer)));
+            calls.push(change(&fewer));
         }
     }
 }
@@ -230,7 +260,9 @@ fn names(batch: &Batch, pending: &Pending, fresh: Ino, calls: &mut Vec<Call>) {
             column(&put, |(row, _)| i64::from(row.kind.mode_bits())),
             column(&put, |(row, _)| int(row.cookie.0)),
             column(&put, |_| int(batch.commit.0)),
+            column(&put, |(row, _)| sums::name(row, batch.commit)),
             column(&put, |(_, hash)| hash.map(|hash| hash.to_vec())),
+            column(&put, |(row, hash)| sums::entry(row.parent, row.name.as_bytes(), hash.as_ref())),
         ];
         calls.push(Call::new(sql::PUT_NAMES, columns));
     }
@@ -240,7 +272,11 @@ fn names(batch: &Batch, pending: &Pending, fresh: Ino, calls: &mut Vec<Call>) {
 fn digests(pending: &Pending, calls: &mut Vec<Call>) {
     let digests = pending.digests.iter().collect::<Vec<_>>();
     if !digests.is_empty() {
-        let columns = vec![column(&digests, |(ino, _)| int(ino.0)), column(&digests, |(_, digest)| digest.to_vec())];
+        let columns = vec![
+            column(&digests, |(ino, _)| int(ino.0)),
+            column(&digests, |(_, digest)| digest.to_vec()),
+            column(&digests, |(ino, digest)| sums::digest(**ino, Some(digest))),
+        ];
         calls.push(Call::new(sql::SET_DIGESTS, columns));
     }
     let hashes =
@@ -251,6 +287,7 @@ fn digests(pending: &Pending, calls: &mut Vec<Call>) {
             column(&hashes, |(parent, ..)| int(parent.0)),
             column(&hashes, |(_, name, _)| (*name).clone()),
             column(&hashes, |(.., hash)| hash.to_vec()),
+            column(&hashes, |(parent, name, hash)| sums::entry(**parent, name, Some(hash))),
         ];
         calls.push(Call::new(sql::SET_ENTRIES, columns));
     }
@@ -271,6 +308,9 @@ fn digests(pending: &Pending, calls: &mut Vec<Call>) {
             column(&put, |((parent, _), _)| int(parent.0)),
             column(&put, |((_, prefix), _)| prefix.clone()),
             column(&put, |(_, branch)| (*branch).clone()),
+            column(&put, |((parent, prefix), branch)| {
+                sums::branch(*parent, prefix, branch.as_deref().unwrap_or_default())
+            }),
         ];
         calls.push(Call::new(sql::PUT_BRANCHES, columns));
     }
@@ -299,6 +339,9 @@ fn nodes(pending: &Pending, calls: &mut Vec<Call>) {
     if !put.is_empty() {
         let mut columns = keys(&put);
         columns.push(column(&put, |(_, node)| (*node).clone()));
+        columns.push(column(&put, |((ino, level, index), node)| {
+            sums::node(*ino, *level, *index, node.as_deref().unwrap_or_default())
+        }));
         calls.push(Call::new(sql::PUT_NODES, columns));
     }
 }
@@ -309,6 +352,10 @@ fn put_xattrs(changes: &[&XattrChange], commit: u64) -> Call {
         column(changes, |change| change.name.as_bytes().to_vec()),
         column(changes, |change| change.value.clone()),
         column(changes, |_| int(commit)),
+        column(changes, |change| {
+            let value = change.value.as_deref().unwrap_or_default();
+            sums::xattr(change.ino, change.name.as_bytes(), value, CommitNo(commit))
+        }),
     ];
     Call::new(sql::PUT_XATTRS, columns)
 }
@@ -324,8 +371,9 @@ fn removed_xattrs(batch: &Batch, calls: &mut Vec<Call>) {
     }
 }
 
-/// What ends a commit: counters, the row of the commit itself if the lease of this `epoch` still holds.
-pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, commits_kept: u64) -> Vec<Call> {
+/// What ends a commit: counters, the row of the commit itself if the lease of this `epoch` still holds. `sum` is of what the volume's row
+/// says that commits do not change.
+pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, sum: i64, commits_kept: u64) -> Vec<Call> {
     let counters = &batch.counters;
     let bytes = |digest: Option<Digest>| -> Parameter { Box::new(digest.map(|digest| digest.to_vec())) };
     let numbers: Vec<Parameter> = vec![
@@ -336,6 +384,7 @@ pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, commits_kept: u
         Box::new(int(counters.epoch)),
         Box::new(int(counters.bytes_used)),
         Box::new(int(counters.inodes_used)),
+        Box::new(sums::add(sum, sums::counters(batch.commit, counters))),
     ];
     let row: Vec<Parameter> = vec![
         Box::new(int(batch.commit.0)),
@@ -344,6 +393,7 @@ pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, commits_kept: u
         Box::new(int(counters.op.0)),
         bytes(commit.root),
         bytes(commit.previous),
+        Box::new(sums::commit(commit)),
     ];
     vec![
         Call::new(sql::HOLD_LEASE, Vec::new()),

@@ -8,11 +8,13 @@ use super::extents::{Freed, References, Stored, split};
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::segments::{Segments, Tail};
+use super::sums::{BLOCK, FREED, SEGMENT};
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
-use crate::error::{Error, Result};
-use crate::row::{CommitNo, Ino, InodeRow, NameRow, Place};
-use crate::store::{Durability, VolumeOptions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
+use crate::store::{Durability, Header};
+use crate::sums;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +40,8 @@ pub(super) struct Writer {
     reclaimer: Option<Reclaimer>,
     segments: Option<Arc<Segments>>,
     block_size: u64,
+    /// Of what the volume's row says that commits do not change.
+    sum: i64,
     /// None if the volume keeps no digests.
     digester: Option<Digester>,
 }
@@ -68,11 +72,17 @@ impl Writer {
         connection: Connection,
         database: &Path,
         segments: Option<&Arc<Segments>>,
-        options: &VolumeOptions,
+        header: &Header,
         zeros: &Arc<ZeroValues>,
     ) -> Result<Writer> {
-        let tail = connection.query_row("SELECT id, length FROM segments ORDER BY id DESC LIMIT 1", (), |row| {
-            Ok(Tail { segment: row.get(0)?, length: unsigned(row, 1)? })
+        let options = &header.options;
+        let last = format!("SELECT id, length, {} FROM segments ORDER BY id DESC LIMIT 1", SEGMENT.holds());
+        let tail = connection.query_row(&last, (), |row| {
+            Ok(match row.get(2)? {
+                true => Tail { segment: row.get(0)?, length: unsigned(row, 1)? },
+                // Where a segment ends is not known if its row is damaged: the next block goes to one of its own.
+                false => Tail { segment: row.get::<_, u32>(0)?.saturating_add(1), length: 0 },
+            })
         });
         let tail = match tail {
             Ok(tail) => tail,
@@ -91,6 +101,7 @@ impl Writer {
             reclaimer,
             segments: segments.cloned(),
             block_size: u64::from(options.block_size),
+            sum: sums::volume(header.created, &header.uuid, options),
             digester: options.digests.then(|| Digester::new(zeros.clone())),
         };
         if let Some(segments) = segments {
@@ -111,8 +122,9 @@ impl Writer {
     }
 
     fn freed_rows(&self) -> Result<Vec<(i64, u32, u64, u64)>> {
-        let mut statement =
-            self.connection.prepare("SELECT id, segment, position, length FROM freed ORDER BY id").map_err(failed)?;
+        // What is damaged may name space that is in use.
+        let whole = format!("SELECT id, segment, position, length FROM freed WHERE {} ORDER BY id", FREED.holds());
+        let mut statement = self.connection.prepare(&whole).map_err(failed)?;
         let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, unsigned(row, 2)?, unsigned(row, 3)?)));
         rows.map_err(failed)?.collect::<rusqlite::Result<_>>().map_err(failed)
     }
@@ -253,15 +265,18 @@ impl Writer {
     }
 
     fn write_xattrs(&self, batch: &Batch) -> Result<()> {
-        let put = "INSERT INTO xattr (ino, name, value, since) VALUES (?1, ?2, ?3, ?4) \
-                   ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value, since = excluded.since";
+        let put = "INSERT INTO xattr (ino, name, value, since, sum) VALUES (?1, ?2, ?3, ?4, ?5) \
+                   ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value, since = excluded.since, sum = excluded.sum";
         let mut put = self.connection.prepare_cached(put).map_err(failed)?;
         let mut remove =
             self.connection.prepare_cached("DELETE FROM xattr WHERE ino = ?1 AND name = ?2").map_err(failed)?;
         for change in &batch.xattrs {
             let (ino, name) = (sql(change.ino.0), change.name.as_bytes());
             match &change.value {
-                Some(value) => put.execute((ino, name, value, sql(batch.commit.0))).map_err(failed)?,
+                Some(value) => {
+                    let sum = sums::xattr(change.ino, name, value, batch.commit);
+                    put.execute((ino, name, value, sql(batch.commit.0), sum)).map_err(failed)?
+                }
                 None => remove.execute((ino, name)).map_err(failed)?,
             };
         }
@@ -283,23 +298,30 @@ impl Writer {
         for ((segment, _), length) in freed {
             live.entry(*segment).or_default().0 -= sql(*length);
         }
-        let put = "INSERT INTO segments (id, length, live) VALUES (?1, ?2, ?3) \
-                   ON CONFLICT (id) DO UPDATE SET live = live + excluded.live, length = max(length, excluded.length)";
+        // A damaged row stays as it is, so that it is found.
+        let put = "INSERT INTO segments (id, length, live, sum) VALUES (?1, ?2, ?3, weft_sum('segments', ?1, ?2, ?3)) \
+                   ON CONFLICT (id) DO UPDATE SET live = live + excluded.live, length = max(length, excluded.length), \
+                   sum = weft_sum('segments', id, max(length, excluded.length), live + excluded.live) \
+                   WHERE sum IS weft_sum('segments', id, length, live)";
         let mut put = connection.prepare_cached(put).map_err(failed)?;
         for (segment, (change, end)) in live {
             put.execute((segment, sql(end), change)).map_err(failed)?;
         }
-        let forget = "DELETE FROM segments WHERE live <= 0 AND id < ?1 RETURNING id";
+        let forget = "DELETE FROM segments WHERE live <= 0 AND id < ?1 AND sum IS weft_sum('segments', id, length, live) \
+                      RETURNING id";
         let mut forget = connection.prepare_cached(forget).map_err(failed)?;
         let emptied = forget.query_map((tail.segment,), |row| row.get(0)).map_err(failed)?;
         let emptied = emptied.collect::<rusqlite::Result<Vec<u32>>>().map_err(failed)?;
         connection
-            .prepare_cached("DELETE FROM freed WHERE id <= ?1")
+            .prepare_cached("DELETE FROM freed WHERE id <= ?1 AND sum IS weft_sum('freed', segment, position, length)")
             .map_err(failed)?
             .execute((self.reclaimer.as_ref().map_or(0, Reclaimer::done),))
             .map_err(failed)?;
         let mut insert = connection
-            .prepare_cached("INSERT INTO freed (segment, position, length) VALUES (?1, ?2, ?3)")
+            .prepare_cached(
+                "INSERT INTO freed (segment, position, length, sum) \
+                 VALUES (?1, ?2, ?3, weft_sum('freed', ?1, ?2, ?3))",
+            )
             .map_err(failed)?;
         let mut rows = Vec::with_capacity(freed.len());
         for ((segment, offset), length) in freed {
@@ -312,7 +334,7 @@ impl Writer {
     fn write_counters(&self, batch: &Batch) -> Result<()> {
         let counters = &batch.counters;
         let statement = "UPDATE volume SET number = ?1, op = ?2, next_id = ?3, next_block = ?4, epoch = ?5, \
-                         bytes_used = ?6, inodes_used = ?7 WHERE id = 1 AND number = ?1 - 1";
+                         bytes_used = ?6, inodes_used = ?7, sum = ?8 WHERE id = 1 AND number = ?1 - 1";
         let changed = self
             .connection
             .prepare_cached(statement)
@@ -325,6 +347,7 @@ impl Writer {
                 sql(counters.epoch),
                 sql(counters.bytes_used),
                 sql(counters.inodes_used),
+                sums::add(self.sum, sums::counters(batch.commit, counters)),
             ))
             .map_err(failed)?;
         if changed != 1 {
@@ -334,13 +357,15 @@ impl Writer {
             Some(_) => (read::digest_of(&self.connection, Ino::ROOT)?, self.previous_commit(batch)?),
             None => (None, None),
         };
+        let sum = sums::commit(&CommitRow { number: batch.commit, time: batch.time, op: counters.op, root, previous });
         let [root, previous] = [&root, &previous].map(|digest| digest.as_ref().map(|digest| &digest[..]));
         self.connection
             .prepare_cached(
-                "INSERT INTO commits (number, time, op, root_digest, previous_digest) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO commits (number, time, op, root_digest, previous_digest, sum) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )
             .map_err(failed)?
-            .execute((sql(batch.commit.0), batch.time.0, sql(counters.op.0), root, previous))
+            .execute((sql(batch.commit.0), batch.time.0, sql(counters.op.0), root, previous, sum))
             .map_err(failed)?;
         self.connection
             .prepare_cached("DELETE FROM commits WHERE number <= ?1")
@@ -350,10 +375,13 @@ impl Writer {
         Ok(())
     }
 
-    /// The digest of the commit before `batch`; none if that kept no digest of its tree.
+    /// The digest of the commit before `batch`; none if that kept no digest of its tree, or is damaged.
     fn previous_commit(&self, batch: &Batch) -> Result<Option<Digest>> {
         let number = batch.commit.0 - 1;
-        let row = read::commits(&self.connection, CommitNo(number), 1)?.pop();
+        let row = match read::commits(&self.connection, CommitNo(number), 1) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => None,
+            read => read?.pop(),
+        };
         Ok(row.filter(|row| row.number.0 == number).and_then(|row| row.digest()))
     }
 
@@ -407,8 +435,11 @@ impl Writer {
 /// Opening cuts segments off after the tail: it must not lie before the last block, which is the one of the
 /// highest id, since blocks are appended in the order of their ids.
 fn refuse_lost_tail(connection: &Connection, tail: Tail) -> Result<()> {
-    let last = "SELECT segment, position + length FROM blocks WHERE segment IS NOT NULL ORDER BY id DESC LIMIT 1";
-    let last = connection.query_row(last, (), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?)));
+    let last = format!(
+        "SELECT segment, position + length FROM blocks WHERE segment IS NOT NULL AND {} ORDER BY id DESC LIMIT 1",
+        BLOCK.holds()
+    );
+    let last = connection.query_row(&last, (), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?)));
     match last.optional().map_err(failed)? {
         Some(end) if end > (tail.segment, tail.length) => {
             let what = "the table of segments ends before the last block; 'weft check --repair' puts it right";
@@ -433,8 +464,8 @@ pub(super) fn put_inode(
     digest: Option<&Digest>,
 ) -> Result<()> {
     let statement = "INSERT OR REPLACE INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
-                     atime, mtime, ctime, btime, parent, has_xattrs, since, digest, inline) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+                     atime, mtime, ctime, btime, parent, has_xattrs, since, sum, digest, digest_sum, inline) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     statement
         .execute(rusqlite::params![
@@ -454,7 +485,9 @@ pub(super) fn put_inode(
             sql(row.parent.0),
             row.has_xattrs,
             sql(commit.0),
+            sums::inode(row, commit, digest),
             digest.map(|digest| &digest[..]),
+            sums::digest(row.ino, digest),
             row.inline.as_deref(),
         ])
         .map_err(failed)?;
@@ -468,13 +501,24 @@ pub(super) fn put_name(
     row: &NameRow,
     digest: Option<&Digest>,
 ) -> Result<()> {
-    let statement = "INSERT INTO naming (parent, name, ino, kind, cookie, since, digest) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+    let statement = "INSERT INTO naming (parent, name, ino, kind, cookie, since, sum, digest, digest_sum) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
                      ON CONFLICT (parent, name) DO UPDATE SET ino = excluded.ino, kind = excluded.kind, \
-                     cookie = excluded.cookie, since = excluded.since, digest = excluded.digest";
+                     cookie = excluded.cookie, since = excluded.since, sum = excluded.sum, digest = excluded.digest, \
+                     digest_sum = excluded.digest_sum";
     let mut put = connection.prepare_cached(statement).map_err(failed)?;
-    let (parent, name, digest) = (sql(row.parent.0), row.name.as_bytes(), digest.map(|digest| &digest[..]));
-    put.execute((parent, name, sql(row.ino.0), row.kind.mode_bits(), sql(row.cookie.0), sql(commit.0), digest))
-        .map_err(failed)?;
+    let name = row.name.as_bytes();
+    put.execute((
+        sql(row.parent.0),
+        name,
+        sql(row.ino.0),
+        row.kind.mode_bits(),
+        sql(row.cookie.0),
+        sql(commit.0),
+        sums::name(row, commit),
+        digest.map(|digest| &digest[..]),
+        sums::entry(row.parent, name, digest),
+    ))
+    .map_err(failed)?;
     Ok(())
 }

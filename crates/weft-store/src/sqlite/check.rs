@@ -6,11 +6,14 @@
 
 mod blocks;
 mod content;
+mod damaged;
 mod digests;
 mod lost;
 mod names;
 mod parts;
 mod rules;
+
+pub(super) use damaged::{damaged_rows, refuse_damaged_rows};
 
 use super::connection::connect_somehow;
 use super::digests::ReadElsewhere;
@@ -19,6 +22,7 @@ use super::medium::{Medium, Need, Reading, look};
 use super::network::refuse_shared;
 use super::open::{connect, hold, read_header};
 use super::segments::Segments;
+use super::sums;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::log::IntentLog;
@@ -101,15 +105,14 @@ fn check_rows(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     connection.execute_batch("PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE").map_err(failed)?;
-    let mut checker = Checker { connection, layout, options, elsewhere, findings: Vec::new(), progress };
+    let mut checker =
+        Checker { connection, layout, options, elsewhere, is_damaged: false, findings: Vec::new(), progress };
     match checker.run() {
         Ok(()) => {}
         // What cannot even be read is damage like any other.
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             checker.connection.execute_batch("ROLLBACK").map_err(failed)?;
-            checker.findings.iter_mut().filter(|f| f.outcome == Outcome::Repaired).for_each(|f| {
-                f.outcome = Outcome::Damaged;
-            });
+            checker.nothing_is_repaired();
             checker.volume_finding(format!("{error}; the check could not go on: restore the volume from a copy"));
         }
         Err(error) => return Err(error),
@@ -125,6 +128,8 @@ struct Checker<'a> {
     options: CheckOptions,
     /// If these rows are a copy.
     elsewhere: Option<Elsewhere<'a>>,
+    /// Whether there are damaged rows, so that nothing is put right.
+    is_damaged: bool,
     findings: Vec<Finding>,
     progress: &'a mut dyn FnMut(Progress),
 }
@@ -138,6 +143,7 @@ impl Checker<'_> {
         }
         let header = read_header(&self.connection)?;
         self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
+        self.damaged()?;
         self.apply_rules(rules::VALUES)?;
         self.find_log(&header)?;
         step(self, "names", 1);
@@ -152,15 +158,32 @@ impl Checker<'_> {
         step(self, "counters", 5);
         self.apply_rules(rules::COUNTERS)?;
         step(self, "digests", 6);
+        if self.is_repaired() {
+            // What this check has changed, for there are no damaged rows.
+            sums::seal(&self.connection)?;
+        }
         self.digests(&header)?;
         step(self, "digests", 7);
-        if self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired) {
+        if self.is_repaired() {
             self.connection.execute_batch(rules::NEW_COMMIT).map_err(failed)?;
+            sums::seal(&self.connection)?;
             self.chain_commit()?;
+            sums::COMMIT.seal(&self.connection)?;
             self.connection.execute_batch("COMMIT").map_err(failed)
         } else {
+            self.nothing_is_repaired();
             self.connection.execute_batch("ROLLBACK").map_err(failed)
         }
+    }
+
+    fn nothing_is_repaired(&mut self) {
+        let repaired = self.findings.iter_mut().filter(|finding| finding.outcome == Outcome::Repaired);
+        repaired.for_each(|finding| finding.outcome = Outcome::Damaged);
+    }
+
+    /// Whether this check has put something right that is to stay so. Indices made anew are not where rows are damaged.
+    fn is_repaired(&self) -> bool {
+        !self.is_damaged && self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired)
     }
 
     /// Has the repair's commit say what tree it leaves, and which commit came before.
@@ -182,7 +205,7 @@ impl Checker<'_> {
             return Ok(true);
         }
         // An index can be made anew from its table.
-        let whole = self.options.repair == Repair::Yes
+        let whole = self.options.repair != Repair::No
             && self.connection.execute_batch("REINDEX").is_ok()
             && self.integrity()?.is_empty();
         let outcome = if whole { Outcome::Repaired } else { Outcome::Damaged };
@@ -231,8 +254,8 @@ impl Checker<'_> {
     /// What becomes of damage that this check can put right.
     fn repaired(&self) -> Outcome {
         match self.options.repair {
-            Repair::Yes => Outcome::Repaired,
-            Repair::No => Outcome::Damaged,
+            Repair::Yes | Repair::Discard if !self.is_damaged => Outcome::Repaired,
+            Repair::Yes | Repair::Discard | Repair::No => Outcome::Damaged,
         }
     }
 

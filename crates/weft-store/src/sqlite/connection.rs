@@ -52,6 +52,7 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
     connection.execute_batch(&rest).map_err(failed)?;
     // Keeps plans from being made anew at each binding.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
+    super::sums::register(&connection)?;
     Ok(connection)
 }
 
@@ -79,5 +80,7 @@ fn lacks_index(error: &Error) -> bool {
 /// Returns a connection that only reads, beside whoever holds the volume.
 pub(super) fn connect_beside(database: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    Connection::open_with_flags(database, flags).map_err(failed)
+    let connection = Connection::open_with_flags(database, flags).map_err(failed)?;
+    super::sums::register(&connection)?;
+    Ok(connection)
 }

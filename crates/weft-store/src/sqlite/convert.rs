@@ -4,6 +4,7 @@
 //! volume only once it is whole, so that what an interruption leaves is never taken for one.
 
 use super::blocks::bytes_at_place;
+use super::check::refuse_damaged_rows;
 use super::extents::put_block;
 use super::layout::Layout;
 use super::medium::refuse_read_only;
@@ -11,6 +12,7 @@ use super::open::{connect, create, hold, read_header, remove};
 use super::read::{self, sql, unsigned};
 use super::schema::APPLICATION_ID;
 use super::segments::{Segments, Tail, taken};
+use super::sums;
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
 use crate::finding::Progress;
@@ -55,6 +57,7 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     let old = connect(&layout.database, 8)?;
     let header = read_header(&old)?;
     refuse_waiting_operations(&layout, &header)?;
+    refuse_damaged_rows(&old)?;
     let options = VolumeOptions { home, ..header.options.clone() };
     create(new, &options, (0, 0), Timestamp(0))?;
     let target = Layout::of(new, home);
@@ -107,8 +110,9 @@ fn copy_rows(new: &Connection, old: &Layout, home: BlockHome) -> Result<()> {
         new.execute_batch(&copy).map_err(failed)?;
     }
     // Both may be used from now on, so they must not be taken for each other.
-    let own = (super::open::home_name(home), crate::uuid::new()?);
+    let own = (home.name(), crate::uuid::new()?);
     new.execute("UPDATE volume SET home = ?1, uuid = ?2", own).map_err(failed)?;
+    sums::VOLUME.seal(new)?;
     new.execute_batch("COMMIT; DETACH DATABASE old").map_err(failed)
 }
 
@@ -181,8 +185,9 @@ impl Copy<'_> {
         self.new.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
         let bytes = "INSERT INTO block_bytes (id, bytes) VALUES (?1, ?2)";
         let mut bytes = self.new.prepare_cached(bytes).map_err(failed)?;
-        let segment = "INSERT INTO segments (id, length, live) VALUES (?1, ?2, ?3) ON CONFLICT (id) \
-                       DO UPDATE SET length = max(length, excluded.length), live = live + excluded.live";
+        let segment = "INSERT INTO segments (id, length, live, sum) VALUES (?1, ?2, ?3, weft_sum('segments', ?1, ?2, ?3)) \
+                       ON CONFLICT (id) DO UPDATE SET length = max(length, excluded.length), live = live + excluded.live, \
+                       sum = weft_sum('segments', id, max(length, excluded.length), live + excluded.live)";
         let mut segment_row = self.new.prepare_cached(segment).map_err(failed)?;
         for ((block, refs), place) in chunk.iter().zip(places) {
             let (id, length) = (sql(block.id.0), block.bytes.len() as u64);

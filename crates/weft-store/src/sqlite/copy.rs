@@ -50,8 +50,27 @@ impl Copy {
         Ok(())
     }
 
+    /// Has a row of `table` be as damaged as it was elsewhere: gives it its own sum if the one it had there, of `summed`, is right. `row` is its
+    /// key here, the sum, and what that is of.
+    pub(crate) fn take_over_sum(&self, table: &str, key: &[&str], summed: &str, row: Vec<Value>) -> Result<()> {
+        let places = (key.len() + 2..=row.len()).map(|place| format!("?{place}")).collect::<Vec<_>>().join(", ");
+        let whole = format!("SELECT ?{} IS weft_sum('{summed}', {places})", key.len() + 1);
+        let mut whole = self.connection.prepare_cached(&whole).map_err(failed)?;
+        if whole.query_row(rusqlite::params_from_iter(&row), |row| row.get(0)).map_err(failed)? {
+            let own = super::sums::ALL.iter().find(|own| own.table == table && own.column == "sum");
+            let own = own.ok_or_else(|| Error::Bug(format!("rows of {table} have no sums")))?;
+            let is_key = key.iter().enumerate().map(|(at, column)| format!("{column} = ?{}", at + 1));
+            let is_key = is_key.collect::<Vec<_>>().join(" AND ");
+            let set = format!("UPDATE {table} SET sum = {} WHERE {is_key}", own.expression);
+            let mut set = self.connection.prepare_cached(&set).map_err(failed)?;
+            set.execute(rusqlite::params_from_iter(&row[..key.len()])).map_err(failed)?;
+        }
+        Ok(())
+    }
+
     /// All rows are there.
     pub(crate) fn finish(&self) -> Result<()> {
+        super::sums::VOLUME.seal(&self.connection)?;
         self.connection.execute_batch("COMMIT").map_err(failed)
     }
 

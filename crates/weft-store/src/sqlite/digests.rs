@@ -7,6 +7,7 @@ use crate::Name;
 use crate::digests::{DigestRows, Inode, after};
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, Ino};
+use crate::sums;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::ops::Range;
 use weft_block::Block;
@@ -34,24 +35,44 @@ fn name(row: &Row<'_>, column: usize) -> Result<Name> {
     Name::new(bytes).map_err(|_| Error::Corrupt("a directory entry has no name that Weft writes".into()))
 }
 
+/// The hash of entry `name` of `parent` in column `first`, with its sum in the next one; none where it is damaged.
+pub(super) fn hash(row: &Row<'_>, first: usize, parent: Ino, name: &[u8]) -> rusqlite::Result<Option<Digest>> {
+    let sum = row.get_ref(first + 1)?.as_i64().ok();
+    Ok(digest(row, first)?.filter(|digest| sum == Some(sums::entry(parent, name, Some(digest)))))
+}
+
 impl Rows<'_> {
     fn execute(&self, statement: &str, parameters: impl Params) -> Result<()> {
         self.connection.prepare_cached(statement).map_err(failed)?.execute(parameters).map_err(failed)?;
         Ok(())
     }
 
-    fn blob(&self, statement: &str, parameters: impl Params) -> Result<Option<Vec<u8>>> {
+    /// What is kept of a subtree, and has this `sum`.
+    fn blob(&self, statement: &str, parameters: impl Params, sum: impl Fn(&[u8]) -> i64) -> Result<Option<Vec<u8>>> {
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
-        statement.query_row(parameters, |row| row.get(0)).optional().map_err(failed)
+        let read = |row: &Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?));
+        match statement.query_row(parameters, read).optional().map_err(failed)? {
+            Some((kept, own)) if own == sum(&kept) => Ok(Some(kept)),
+            Some(_) => Err(Error::Corrupt("what is kept of a subtree of digests is damaged".into())),
+            None => Ok(None),
+        }
     }
 }
 
 impl DigestRows for Rows<'_> {
     fn inode(&self, ino: Ino) -> Result<Option<Inode>> {
-        let statement = "SELECT mode, size, parent, digest FROM fileatt WHERE ino = ?1";
+        let statement = "SELECT mode, size, parent, digest, digest_sum, \
+                         sum IS weft_sum('fileatt', ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
+                         atime, mtime, ctime, btime, parent, has_xattrs, since, inline) FROM fileatt WHERE ino = ?1";
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
-        let read = |row: &Row<'_>| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?, unsigned(row, 2)?, digest(row, 3)?));
-        let found = statement.query_row((sql(ino.0),), read).optional().map_err(failed)?;
+        let read = |row: &Row<'_>| {
+            if !row.get::<_, bool>(5)? {
+                return Ok(None);
+            }
+            let digest = read::digest_and_sum(row, 3, ino)?;
+            Ok(Some((row.get::<_, u32>(0)?, unsigned(row, 1)?, unsigned(row, 2)?, digest)))
+        };
+        let found = statement.query_row((sql(ino.0),), read).optional().map_err(failed)?.flatten();
         Ok(found.and_then(|(mode, size, parent, digest)| {
             let kind = Kind::from_mode(mode)?;
             Some(Inode { kind, permissions: mode & 0o7777, size, parent: Ino(parent), digest })
@@ -63,7 +84,8 @@ impl DigestRows for Rows<'_> {
     }
 
     fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()> {
-        self.execute("UPDATE fileatt SET digest = ?2 WHERE ino = ?1", (sql(ino.0), &digest[..]))
+        let statement = "UPDATE fileatt SET digest = ?2, digest_sum = ?3 WHERE ino = ?1";
+        self.execute(statement, (sql(ino.0), &digest[..], sums::digest(ino, Some(digest))))
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -78,45 +100,49 @@ impl DigestRows for Rows<'_> {
     }
 
     fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>> {
-        let statement = "SELECT digest FROM naming WHERE parent = ?1 AND name = ?2";
+        let statement = "SELECT digest, digest_sum FROM naming WHERE parent = ?1 AND name = ?2";
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
-        let found = statement.query_row((sql(parent.0), name.as_bytes()), |row| digest(row, 0));
+        let found = statement.query_row((sql(parent.0), name.as_bytes()), |row| hash(row, 0, parent, name.as_bytes()));
         Ok(found.optional().map_err(failed)?.flatten())
     }
 
     fn set_entry(&self, parent: Ino, name: &Name, hash: &Digest) -> Result<()> {
-        let statement = "UPDATE naming SET digest = ?3 WHERE parent = ?1 AND name = ?2";
-        self.execute(statement, (sql(parent.0), name.as_bytes(), &hash[..]))
+        let statement = "UPDATE naming SET digest = ?3, digest_sum = ?4 WHERE parent = ?1 AND name = ?2";
+        let sum = sums::entry(parent, name.as_bytes(), Some(hash));
+        self.execute(statement, (sql(parent.0), name.as_bytes(), &hash[..], sum))
     }
 
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {
-        let open = "SELECT name, digest FROM naming WHERE parent = ?1 AND name >= ?2 ORDER BY name LIMIT ?3";
-        let closed =
-            "SELECT name, digest FROM naming WHERE parent = ?1 AND name >= ?2 AND name < ?4 ORDER BY name LIMIT ?3";
-        let (parent, limit, end) = (sql(parent.0), sql(limit as u64), after(prefix));
+        let open =
+            "SELECT name, digest, digest_sum FROM naming WHERE parent = ?1 AND name >= ?2 ORDER BY name LIMIT ?3";
+        let closed = "SELECT name, digest, digest_sum FROM naming WHERE parent = ?1 AND name >= ?2 AND name < ?4 ORDER BY name LIMIT ?3";
+        let (directory, limit, end) = (sql(parent.0), sql(limit as u64), after(prefix));
         let statement = if end.is_some() { closed } else { open };
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
         let mut rows = match end {
-            Some(end) => statement.query((parent, prefix, limit, end)),
-            None => statement.query((parent, prefix, limit)),
+            Some(end) => statement.query((directory, prefix, limit, end)),
+            None => statement.query((directory, prefix, limit)),
         }
         .map_err(failed)?;
         let mut entries = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
-            entries.push((name(row, 0)?, digest(row, 1).map_err(failed)?));
+            let name = name(row, 0)?;
+            let hash = hash(row, 1, parent, name.as_bytes()).map_err(failed)?;
+            entries.push((name, hash));
         }
         Ok(entries)
     }
 
     fn branch(&self, parent: Ino, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.blob("SELECT children FROM branches WHERE parent = ?1 AND prefix = ?2", (sql(parent.0), prefix))
+        let statement = "SELECT children, sum FROM branches WHERE parent = ?1 AND prefix = ?2";
+        self.blob(statement, (sql(parent.0), prefix), |children| sums::branch(parent, prefix, children))
     }
 
     fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
-        let put = "INSERT OR REPLACE INTO branches (parent, prefix, children) VALUES (?1, ?2, ?3)";
+        let put = "INSERT OR REPLACE INTO branches (parent, prefix, children, sum) VALUES (?1, ?2, ?3, ?4)";
         let remove = "DELETE FROM branches WHERE parent = ?1 AND prefix = ?2";
         match branch {
-            Some(branch) => self.execute(put, (sql(parent.0), prefix, branch)),
+            Some(branch) => self.execute(put, (sql(parent.0), prefix, branch, sums::branch(parent, prefix, branch))),
             None => self.execute(remove, (sql(parent.0), prefix)),
         }
     }
@@ -140,8 +166,8 @@ impl DigestRows for Rows<'_> {
     }
 
     fn node(&self, ino: Ino, level: u32, index: u64) -> Result<Option<Vec<u8>>> {
-        let statement = "SELECT children FROM nodes WHERE ino = ?1 AND level = ?2 AND idx = ?3";
-        self.blob(statement, (sql(ino.0), level, sql(index)))
+        let statement = "SELECT children, sum FROM nodes WHERE ino = ?1 AND level = ?2 AND idx = ?3";
+        self.blob(statement, (sql(ino.0), level, sql(index)), |children| sums::node(ino, level, index, children))
     }
 
     fn nodes(&self, ino: Ino, level: u32, range: Range<u64>) -> Result<Vec<u64>> {
@@ -153,10 +179,10 @@ impl DigestRows for Rows<'_> {
     }
 
     fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()> {
-        let put = "INSERT OR REPLACE INTO nodes (ino, level, idx, children) VALUES (?1, ?2, ?3, ?4)";
+        let put = "INSERT OR REPLACE INTO nodes (ino, level, idx, children, sum) VALUES (?1, ?2, ?3, ?4, ?5)";
         let remove = "DELETE FROM nodes WHERE ino = ?1 AND level = ?2 AND idx = ?3";
         match node {
-            Some(node) => self.execute(put, (sql(ino.0), level, sql(index), node)),
+            Some(node) => self.execute(put, (sql(ino.0), level, sql(index), node, sums::node(ino, level, index, node))),
             None => self.execute(remove, (sql(ino.0), level, sql(index))),
         }
     }

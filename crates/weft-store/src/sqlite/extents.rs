@@ -5,6 +5,7 @@ use super::segments::taken;
 use crate::batch::ExtentChange;
 use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, CommitNo, Ino, Place};
+use crate::sums;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -34,12 +35,16 @@ fn failed(source: rusqlite::Error) -> Error {
 impl References {
     /// Deletes the extents of `ino` in `range`.
     pub(super) fn clear(&mut self, connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<()> {
-        let statement = "DELETE FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3 RETURNING block";
+        let statement = "DELETE FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3 \
+                         RETURNING block, sum IS weft_sum('extents', ino, idx, block, since)";
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
         let parameters = (sql(ino.0), sql(range.start), sql(range.end));
-        let blocks = statement.query_map(parameters, |row| unsigned(row, 0)).map_err(failed)?;
-        for block in blocks {
-            *self.changes.entry(BlockId(block.map_err(failed)?)).or_insert(0) -= 1;
+        let mut rows = statement.query(parameters).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            // A damaged row may name a block that others need.
+            if row.get(1).map_err(failed)? {
+                *self.changes.entry(BlockId(unsigned(row, 0).map_err(failed)?)).or_insert(0) -= 1;
+            }
         }
         Ok(())
     }
@@ -59,10 +64,11 @@ impl References {
             self.clear(connection, ino, &(start..start + run as u64))?;
             from += run;
         }
-        let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
+        let statement = "INSERT INTO extents (ino, idx, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5)";
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
         for (ino, index, block) in extents {
-            statement.execute((sql(ino.0), sql(*index), sql(block.0), sql(commit.0))).map_err(failed)?;
+            let sum = sums::extent(*ino, *index, block.0, commit);
+            statement.execute((sql(ino.0), sql(*index), sql(block.0), sql(commit.0), sum)).map_err(failed)?;
             *self.changes.entry(*block).or_insert(0) += 1;
         }
         Ok(())
@@ -83,7 +89,9 @@ impl References {
     /// Applies the changes of counts of older blocks, deletes those nobody names any more, and tells what
     /// space in segments they leave.
     pub(super) fn settle(self, connection: &Connection) -> Result<Freed> {
-        let statement = "UPDATE blocks SET refs = refs + ?2 WHERE id = ?1 RETURNING refs, length, segment, position";
+        let statement = "UPDATE blocks SET refs = refs + ?2, sum = ((sum & 4611686018427387903) + ?3) & 4611686018427387903 WHERE id = ?1 \
+                         RETURNING refs, length, segment, position, \
+                         sum IS weft_sum('blocks', id, length, base, value, segment, position, refs)";
         let mut update = connection.prepare_cached(statement).map_err(failed)?;
         let mut delete = connection.prepare_cached("DELETE FROM blocks WHERE id = ?1").map_err(failed)?;
         let mut delete_bytes = connection.prepare_cached("DELETE FROM block_bytes WHERE id = ?1").map_err(failed)?;
@@ -92,12 +100,18 @@ impl References {
         let mut freed = Freed::new();
         for (id, change) in changes {
             let read = |row: &rusqlite::Row<'_>| {
+                if !row.get::<_, bool>(4)? {
+                    return Ok(None);
+                }
                 let segment = row.get::<_, Option<u32>>(2)?;
                 let offset = if segment.is_some() { unsigned(row, 3)? } else { 0 };
-                Ok((row.get::<_, i64>(0)?, unsigned(row, 1)?, segment, offset))
+                Ok(Some((row.get::<_, i64>(0)?, unsigned(row, 1)?, segment, offset)))
             };
-            let (refs, length, segment, offset) = match update.query_row((sql(id.0), change), read) {
-                Ok(row) => row,
+            let parameters = (sql(id.0), change, sums::references(change));
+            let (refs, length, segment, offset) = match update.query_row(parameters, read) {
+                Ok(Some(row)) => row,
+                // How many name it, and where it lies, is not known: it stays, as damaged as it was.
+                Ok(None) => continue,
                 // A damaged volume. Deleting the file that named it must still be possible.
                 Err(rusqlite::Error::QueryReturnedNoRows) if change < 0 => continue,
                 Err(rusqlite::Error::QueryReturnedNoRows) => {
@@ -120,14 +134,15 @@ impl References {
 
 /// Inserts the row of a block that `refs` extents name.
 pub(super) fn put_block(connection: &Connection, block: &BlockRef, refs: i64, parts: &Parts) -> Result<()> {
-    let statement = "INSERT INTO blocks (id, refs, length, base, value, segment, position, parts) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let statement = "INSERT INTO blocks (id, refs, length, base, value, segment, position, parts, sum) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let (segment, offset) = match block.place {
         Place::Database | Place::File(_) | Place::Own(_) => (None, None),
         Place::Segment { segment, offset } => (Some(segment), Some(sql(offset))),
     };
     let parts = (!parts.is_empty()).then(|| parts.as_bytes());
-    let row = (sql(block.id.0), refs, block.length, sql(block.base), block.value.as_slice(), segment, offset, parts);
+    let (value, sum) = (block.value.as_slice(), sums::block(block, refs));
+    let row = (sql(block.id.0), refs, block.length, sql(block.base), value, segment, offset, parts, sum);
     connection.prepare_cached(statement).map_err(failed)?.execute(row).map_err(failed)?;
     Ok(())
 }

@@ -107,10 +107,12 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     connection.pragma_update(None, "user_version", FORMAT).map_err(sqlite)?;
     connection.execute_batch("BEGIN").map_err(sqlite)?;
     connection.execute_batch(TABLES).map_err(sqlite)?;
-    let home = home_name(options.home);
+    let home = options.home.name();
     connection
         .execute(
-            "INSERT INTO volume VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1, 0, 16, 1, 0, 0, 1)",
+            "INSERT INTO volume (id, created, uuid, block_size, inline_max, home, bytes_max, inodes_max, digests, \
+             number, op, next_id, next_block, epoch, bytes_used, inodes_used) \
+             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1, 0, 16, 1, 0, 0, 1)",
             (
                 time.0,
                 crate::uuid::new()?,
@@ -127,7 +129,9 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     let digest = options.digests.then(|| weft_digest::directory([]));
     super::apply::put_inode(&connection, CommitNo(1), &root, digest.as_ref())?;
     let first = (time.0, digest.as_ref().map(|digest| &digest[..]));
-    connection.execute("INSERT INTO commits VALUES (1, ?1, 0, ?2, NULL)", first).map_err(sqlite)?;
+    let commit = "INSERT INTO commits (number, time, op, root_digest) VALUES (1, ?1, 0, ?2)";
+    connection.execute(commit, first).map_err(sqlite)?;
+    [super::sums::VOLUME, super::sums::COMMIT].iter().try_for_each(|summed| summed.seal(&connection))?;
     connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").map_err(sqlite)?;
     connection.close().map_err(|(_, source)| sqlite(source))?;
     if layout.segments.is_some() {
@@ -137,13 +141,6 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     }
     let parent = layout.volume.parent().filter(|parent| !parent.as_os_str().is_empty());
     sync_directory(parent.unwrap_or(Path::new(".")))
-}
-
-pub(super) fn home_name(home: BlockHome) -> &'static str {
-    match home {
-        BlockHome::Database => "database",
-        BlockHome::Segments => "segments",
-    }
 }
 
 /// A connection with a page cache of `cache_mib` MiB.
@@ -232,7 +229,7 @@ fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
     let zeros = Arc::new(ZeroValues::default());
     // Without segments it cuts nothing off and punches nothing.
     let written = parts.segments.as_ref().filter(|_| parts.writes);
-    let writer = Writer::open(parts.connection, &layout.database, written, &header.options, &zeros)?;
+    let writer = Writer::open(parts.connection, &layout.database, written, &header, &zeros)?;
     let names = Arc::new(parts.names);
     let store = SqliteStore {
         layout: layout.clone(),
@@ -251,6 +248,21 @@ fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
 
 /// Looks at the database file before SQLite does, so that a file that is no volume is left as it was.
 pub(super) fn check_file(layout: &Layout) -> Result<()> {
+    match format_of(layout)? {
+        FORMAT => Ok(()),
+        newer if newer > FORMAT => Err(Error::Unusable(format!(
+            "{} has format {newer}, this program reads up to {FORMAT}; use a newer weft",
+            layout.volume.display()
+        ))),
+        older => Err(Error::Unusable(format!(
+            "{} has format {older}, this program reads {FORMAT}; 'weft upgrade' brings it up",
+            layout.volume.display()
+        ))),
+    }
+}
+
+/// The format of the volume there, by its database file alone. Errors: `Unusable` if it is none.
+pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     let path = &layout.volume;
     let advice = "name what 'weft init' made, and not where it is mounted";
     let not_a_volume = || Error::Unusable(format!("{} is not a Weft volume; {advice}", path.display()));
@@ -271,17 +283,7 @@ pub(super) fn check_file(layout: &Layout) -> Result<()> {
     if &start[..16] != b"SQLite format 3\0" || number(68) != APPLICATION_ID {
         return Err(not_a_volume());
     }
-    match number(60) {
-        FORMAT => Ok(()),
-        newer if newer > FORMAT => Err(Error::Unusable(format!(
-            "{} has format {newer}, this program reads up to {FORMAT}; use a newer weft",
-            path.display()
-        ))),
-        older => Err(Error::Unusable(format!(
-            "{} has format {older}, which this program no longer reads; export it with the weft that made it",
-            path.display()
-        ))),
-    }
+    Ok(number(60))
 }
 
 /// How often a volume is tried that another process holds, and how long after the last time. A process that is just being started has all files
@@ -309,13 +311,14 @@ pub(super) fn hold(layout: &Layout) -> Result<File> {
     }
 }
 
+/// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted: `Corrupt`.
 pub(super) fn read_header(connection: &Connection) -> Result<Header> {
     let read = |row: &rusqlite::Row<'_>| {
         let home: String = row.get(3)?;
         let limit = |column| -> rusqlite::Result<Option<u64>> {
             Ok(row.get::<_, Option<i64>>(column)?.and_then(|limit| u64::try_from(limit).ok()))
         };
-        Ok(Header {
+        let header = Header {
             format: FORMAT,
             uuid: row.get(14)?,
             created: Timestamp(row.get(0)?),
@@ -337,21 +340,25 @@ pub(super) fn read_header(connection: &Connection) -> Result<Header> {
                 bytes_used: unsigned(row, 12)?,
                 inodes_used: unsigned(row, 13)?,
             },
-        })
+        };
+        let holds = row.get::<_, Option<i64>>(15)? == Some(header.sum()) && home == header.options.home.name();
+        Ok(Some(header).filter(|_| holds))
     };
     let header = connection
         .query_row(
             "SELECT created, block_size, inline_max, home, bytes_max, inodes_max, digests, number, op, next_id, next_block, \
-             epoch, bytes_used, inodes_used, uuid FROM volume WHERE id = 1",
+             epoch, bytes_used, inodes_used, uuid, sum FROM volume WHERE id = 1",
             (),
             read,
         )
         .map_err(|source| match source {
             rusqlite::Error::QueryReturnedNoRows => Error::Corrupt("the volume's own row is missing".into()),
-            source @ rusqlite::Error::FromSqlConversionFailure(..) => {
-                Error::Corrupt(format!("the volume's own row is damaged: {source}"))
-            }
             source => Error::Sqlite { what: "cannot read the volume's row", source },
+        })?
+        .ok_or_else(|| {
+            let what = "the volume's own row is not as Weft wrote it, so that nothing here can be trusted; \
+                        restore the volume from a copy";
+            Error::Corrupt(what.into())
         })?;
     header.options.check().map_err(|error| Error::Corrupt(error.to_string()))?;
     Ok(header)

@@ -1,10 +1,12 @@
 //! Reading rows. A value that no Weft writes is damage, never a default.
 
+use super::sums::INODE;
 use crate::Name;
 use crate::error::{Error, Result};
 use crate::row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
 };
+use crate::sums;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::ops::Range;
@@ -45,7 +47,20 @@ fn all<T>(
     rows.collect::<rusqlite::Result<Vec<T>>>().map_err(failed)
 }
 
-fn inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
+/// The row of an inode, or that it is damaged.
+fn inode_row(row: &Row<'_>) -> rusqlite::Result<Result<InodeRow>> {
+    let ino = unsigned(row, 0)?;
+    let read = whole_inode_row(row);
+    let holds = match &read {
+        Ok(read) => row.get_ref(17)?.as_i64().ok() == Some(sums::inode(read, CommitNo(unsigned(row, 16)?), None)),
+        Err(_) => false,
+    };
+    let damaged = || Error::Corrupt(format!("the row of inode {ino} is damaged; 'weft check' tells more"));
+    Ok(read.ok().filter(|_| holds).ok_or_else(damaged))
+}
+
+/// The same, whatever its sum.
+pub(super) fn whole_inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
     let mode = unsigned32(row, 2)?;
     let time = |column| row.get(column).map(Timestamp);
     Ok(InodeRow {
@@ -72,14 +87,23 @@ fn inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
     })
 }
 
+/// Up to `limit` inodes from `from` on, as far as their rows are as they were written; an error if the first is not.
 pub(super) fn inodes(connection: &Connection, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
     let statement = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
-                     atime, mtime, ctime, btime, parent, has_xattrs, inline \
+                     atime, mtime, ctime, btime, parent, has_xattrs, inline, since, sum \
                      FROM fileatt WHERE ino >= ?1 ORDER BY ino LIMIT ?2";
     if i64::try_from(from.0).is_err() {
         return Ok(Vec::new());
     }
-    let rows = all(connection, statement, (sql(from.0), sql(limit as u64)), inode_row)?;
+    let mut rows = Vec::new();
+    for row in all(connection, statement, (sql(from.0), sql(limit as u64)), inode_row)? {
+        match row {
+            Ok(row) => rows.push(row),
+            // It must not hide those before it. Whoever goes on after those comes to it.
+            Err(_) if !rows.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
     let ordered = rows.first().is_none_or(|row| row.ino >= from) && rows.is_sorted_by(|a, b| a.ino < b.ino);
     if ordered { Ok(rows) } else { Err(disordered("fileatt")) }
 }
@@ -94,17 +118,14 @@ fn kind(row: &Row<'_>, column: usize) -> rusqlite::Result<Kind> {
 }
 
 pub(super) fn name(connection: &Connection, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
-    let statement = "SELECT ino, kind, cookie FROM naming WHERE parent = ?1 AND name = ?2";
+    let statement = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE parent = ?1 AND name = ?2";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    let read = |row: &Row<'_>| {
-        let (ino, kind, cookie) = (Ino(unsigned(row, 0)?), kind(row, 1)?, Cookie(unsigned(row, 2)?));
-        Ok(NameRow { parent, name: name.clone(), ino, kind, cookie })
-    };
+    let read = |row: &Row<'_>| name_row(row, parent);
     statement.query_row((sql(parent.0), name.as_bytes()), read).optional().map_err(failed)
 }
 
 pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
-    let statement = "SELECT cookie, ino, kind, name FROM naming INDEXED BY naming_order \
+    let statement = "SELECT cookie, ino, kind, name, since, sum FROM naming INDEXED BY naming_order \
                      WHERE parent = ?1 AND cookie > ?2 ORDER BY cookie LIMIT ?3";
     let parameters = (sql(parent.0), sql(after.0), sql(limit as u64));
     let rows = all(connection, statement, parameters, |row| name_row(row, parent))?;
@@ -112,19 +133,34 @@ pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: 
     if ordered { Ok(rows) } else { Err(disordered("naming")) }
 }
 
+/// An entry: its position, what it names and of which kind that is, its name, the commit that wrote it, the sum.
 fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
     let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
     let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
-    Ok(NameRow { parent, name, ino: Ino(unsigned(row, 1)?), kind: kind(row, 2)?, cookie: Cookie(unsigned(row, 0)?) })
+    let (ino, cookie) = (Ino(unsigned(row, 1)?), Cookie(unsigned(row, 0)?));
+    let read = NameRow { parent, name, ino, kind: kind(row, 2)?, cookie };
+    let holds = row.get::<_, i64>(5)? == sums::name(&read, CommitNo(unsigned(row, 4)?));
+    if holds {
+        Ok(read)
+    } else {
+        Err(bad(5, &format!("the entry at position {} of directory {} is damaged", cookie.0, parent.0)))
+    }
 }
 
 pub(super) fn listed(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
-    let statement = "SELECT n.cookie, n.ino, n.kind, n.name, f.mode, f.digest \
+    let statement = "SELECT n.cookie, n.ino, n.kind, n.name, n.since, n.sum, f.mode, f.digest, f.digest_sum, \
+                     f.sum IS weft_sum('fileatt', f.ino, f.generation, f.mode, f.uid, f.gid, f.nlink, f.rdev, f.size, \
+                     f.allocated, f.atime, f.mtime, f.ctime, f.btime, f.parent, f.has_xattrs, f.since, f.inline) \
                      FROM naming n INDEXED BY naming_order JOIN fileatt f ON f.ino = n.ino \
                      WHERE n.parent = ?1 AND n.cookie > ?2 ORDER BY n.cookie LIMIT ?3";
     let rows = all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
-        let permissions = unsigned32(row, 4)? & 0o7777;
-        Ok(ListedRow { name: name_row(row, parent)?, permissions, digest: digest(row, 5)? })
+        let name = name_row(row, parent)?;
+        if !row.get::<_, bool>(9)? {
+            return Err(bad(9, &format!("the row of inode {} is damaged", name.ino.0)));
+        }
+        let permissions = unsigned32(row, 6)? & 0o7777;
+        let digest = digest_and_sum(row, 7, name.ino)?;
+        Ok(ListedRow { name, permissions, digest })
     })?;
     let ordered = rows.first().is_none_or(|row| row.name.cookie > after)
         && rows.is_sorted_by(|a, b| a.name.cookie < b.name.cookie);
@@ -148,25 +184,38 @@ pub(super) fn block_ref(row: &Row<'_>, first: usize) -> rusqlite::Result<BlockRe
 }
 
 pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-    let statement = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position \
+    let statement = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum \
                      FROM extents e LEFT JOIN blocks b ON b.id = e.block \
                      WHERE e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 ORDER BY e.idx";
     all(connection, statement, (sql(ino.0), sql(range.start), sql(range.end)), |row| {
-        Ok((unsigned(row, 0)?, block_ref(row, 1)?))
+        let (index, block) = (unsigned(row, 0)?, block_ref(row, 1)?);
+        let extent = sums::extent(ino, index, block.id.0, CommitNo(unsigned(row, 7)?));
+        if row.get::<_, i64>(8)? != extent {
+            return Err(bad(8, &format!("the row of block {index} of inode {} is damaged", ino.0)));
+        }
+        if row.get::<_, i64>(10)? != sums::block(&block, row.get(9)?) {
+            return Err(bad(10, &format!("block {} has a damaged row", block.id.0)));
+        }
+        Ok((index, block))
     })
 }
 
 pub(super) fn xattrs(connection: &Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-    let statement = "SELECT name, value FROM xattr WHERE ino = ?1 ORDER BY name";
+    let statement = "SELECT name, value, since, sum FROM xattr WHERE ino = ?1 ORDER BY name";
     all(connection, statement, (sql(ino.0),), |row| {
         let name = row.get_ref(0)?.as_blob().map_err(|_| bad(0, "name is no blob"))?;
-        Ok((Name::of_xattr(name).map_err(|_| bad(0, "not a name"))?, row.get(1)?))
+        let (name, value) = (Name::of_xattr(name).map_err(|_| bad(0, "not a name"))?, row.get::<_, Vec<u8>>(1)?);
+        match row.get::<_, i64>(3)? == sums::xattr(ino, name.as_bytes(), &value, CommitNo(unsigned(row, 2)?)) {
+            true => Ok((name, value)),
+            false => Err(bad(3, &format!("an attribute of inode {} is damaged", ino.0))),
+        }
     })
 }
 
+/// Inodes without a name. One whose row is damaged may have names, and is none of them.
 pub(super) fn orphans(connection: &Connection) -> Result<Vec<Ino>> {
-    let statement = "SELECT ino FROM fileatt WHERE nlink = 0 ORDER BY ino";
-    all(connection, statement, (), |row| unsigned(row, 0).map(Ino))
+    let statement = format!("SELECT ino FROM fileatt WHERE nlink = 0 AND {} ORDER BY ino", INODE.holds());
+    all(connection, &statement, (), |row| unsigned(row, 0).map(Ino))
 }
 
 pub(super) fn block_bytes(connection: &Connection, id: BlockId) -> Result<Block> {
@@ -193,15 +242,23 @@ pub(super) fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Di
     })
 }
 
+/// The digest that column `first` has of inode `ino`, and the next one the sum of; none where it is damaged.
+pub(super) fn digest_and_sum(row: &Row<'_>, first: usize, ino: Ino) -> rusqlite::Result<Option<Digest>> {
+    let sum = row.get_ref(first + 1)?.as_i64().ok();
+    Ok(digest(row, first)?.filter(|digest| sum == Some(sums::digest(ino, Some(digest)))))
+}
+
 /// The digest kept of an inode.
 pub(super) fn digest_of(connection: &Connection, ino: Ino) -> Result<Option<Digest>> {
-    let mut statement = connection.prepare_cached("SELECT digest FROM fileatt WHERE ino = ?1").map_err(failed)?;
-    Ok(statement.query_row((sql(ino.0),), |row| digest(row, 0)).optional().map_err(failed)?.flatten())
+    let statement = "SELECT digest, digest_sum FROM fileatt WHERE ino = ?1";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    let read = |row: &Row<'_>| digest_and_sum(row, 0, ino);
+    Ok(statement.query_row((sql(ino.0),), read).optional().map_err(failed)?.flatten())
 }
 
 /// The first `limit` commits from `from` on, in their order.
 pub(super) fn commits(connection: &Connection, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
-    let statement = "SELECT number, time, op, root_digest, previous_digest FROM commits WHERE number >= ?1 ORDER BY number LIMIT ?2";
+    let statement = "SELECT number, time, op, root_digest, previous_digest, sum FROM commits WHERE number >= ?1 ORDER BY number LIMIT ?2";
     let digest = |row: &Row<'_>, column: usize| -> rusqlite::Result<Option<Digest>> {
         let bytes = row.get_ref(column)?.as_blob_or_null().map_err(|_| bad(column, "digest is no blob"))?;
         bytes.map(|bytes| bytes.try_into().map_err(|_| bad(column, "digest is not of 32 bytes"))).transpose()
@@ -209,6 +266,8 @@ pub(super) fn commits(connection: &Connection, from: CommitNo, limit: usize) -> 
     all(connection, statement, (sql(from.0), sql(limit as u64)), |row| {
         let (root, previous) = (digest(row, 3)?, digest(row, 4)?);
         let (number, op) = (CommitNo(unsigned(row, 0)?), OpNo(unsigned(row, 2)?));
-        Ok(CommitRow { number, time: Timestamp(row.get(1)?), op, root, previous })
+        let commit = CommitRow { number, time: Timestamp(row.get(1)?), op, root, previous };
+        let holds = row.get::<_, i64>(5)? == sums::commit(&commit);
+        if holds { Ok(commit) } else { Err(bad(5, &format!("the row of commit {} is damaged", number.0))) }
     })
 }

@@ -4,7 +4,7 @@ use super::digests::Rows;
 use super::read::{self, sql};
 use crate::Name;
 use crate::digests::{CommitDigests, DigestRows, Digester, Inode};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::row::{BlockRef, Ino, InodeRow};
 use rusqlite::Connection;
 use std::cell::Cell;
@@ -42,14 +42,15 @@ impl Scan<'_> {
     }
 
     fn each_name(&self, mut visit: impl FnMut(Ino, Name, Ino, Option<Digest>) -> Result<()>) -> Result<()> {
-        let all = "SELECT parent, name, ino, digest FROM naming";
+        let all = "SELECT parent, name, ino, digest, digest_sum FROM naming";
         let mut statement = self.connection().prepare(all).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let number = |column| read::unsigned(row, column).map(Ino).map_err(failed);
             let bytes = row.get_ref(1).map_err(failed)?.as_blob().unwrap_or_default();
             let Ok(name) = Name::new(bytes) else { continue };
-            visit(number(0)?, name, number(2)?, read::digest(row, 3).map_err(failed)?)?;
+            let hash = super::digests::hash(row, 3, number(0)?, name.as_bytes()).map_err(failed)?;
+            visit(number(0)?, name, number(2)?, hash)?;
         }
         Ok(())
     }
@@ -147,6 +148,15 @@ impl<'a> Compared<'a> {
     }
 }
 
+/// What is kept, if anything is; none at all if it is damaged.
+#[expect(clippy::option_option, reason = "nothing that is kept is not the same as something that cannot be told")]
+fn kept(read: Result<Option<Vec<u8>>>) -> Result<Option<Option<Vec<u8>>>> {
+    match read {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        read => read.map(Some),
+    }
+}
+
 impl DigestRows for Compared<'_> {
     fn inode(&self, ino: Ino) -> Result<Option<Inode>> {
         // Without a digest, so that it is made.
@@ -174,7 +184,7 @@ impl DigestRows for Compared<'_> {
         Ok(None)
     }
     fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
-        self.compare(self.rows.branch(parent, prefix)?.as_deref() == branch)
+        self.compare(kept(self.rows.branch(parent, prefix))?.is_some_and(|kept| kept.as_deref() == branch))
     }
     fn clear_branches(&self, _parent: Ino) -> Result<()> {
         Ok(())
@@ -197,7 +207,7 @@ impl DigestRows for Compared<'_> {
         Ok(Vec::new())
     }
     fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()> {
-        self.compare(self.rows.node(ino, level, index)?.as_deref() == node)
+        self.compare(kept(self.rows.node(ino, level, index))?.is_some_and(|kept| kept.as_deref() == node))
     }
     fn clear_nodes(&self, _ino: Ino, _level: u32, _index: u64) -> Result<()> {
         Ok(())

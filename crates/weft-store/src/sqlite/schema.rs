@@ -3,7 +3,7 @@
 /// Marks a SQLite database as a Weft volume (`PRAGMA application_id`): "Weft".
 pub(super) const APPLICATION_ID: u32 = 0x5765_6674;
 
-/// Tables and indices of a new volume. The `_history` tables take row versions that a later commit
+/// Tables and indices of a new volume. A row that no commit has given its sum has -1, which is damage. The `_history` tables take row versions that a later commit
 /// replaced (`since` the commit that wrote it, `until` the one that replaced it); they stay empty while
 /// history is off.
 pub(super) const TABLES: &str = "
@@ -23,14 +23,16 @@ CREATE TABLE volume (
     next_block INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     bytes_used INTEGER NOT NULL,
-    inodes_used INTEGER NOT NULL
+    inodes_used INTEGER NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1
 );
 CREATE TABLE commits (
     number INTEGER PRIMARY KEY,
     time INTEGER NOT NULL,
     op INTEGER NOT NULL,
     root_digest BLOB,
-    previous_digest BLOB
+    previous_digest BLOB,
+    sum INTEGER NOT NULL DEFAULT -1
 );
 CREATE TABLE fileatt (
     ino INTEGER PRIMARY KEY,
@@ -49,7 +51,9 @@ CREATE TABLE fileatt (
     parent INTEGER NOT NULL,
     has_xattrs INTEGER NOT NULL,
     since INTEGER NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1,
     digest BLOB,
+    digest_sum INTEGER NOT NULL DEFAULT -1,
     inline BLOB
 );
 CREATE INDEX fileatt_orphans ON fileatt (ino) WHERE nlink = 0;
@@ -60,16 +64,19 @@ CREATE TABLE naming (
     kind INTEGER NOT NULL,
     cookie INTEGER NOT NULL,
     since INTEGER NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1,
     digest BLOB,
+    digest_sum INTEGER NOT NULL DEFAULT -1,
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
 CREATE INDEX naming_inode ON naming (ino);
-CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind);
+CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind, since, sum);
 CREATE TABLE extents (
     ino INTEGER NOT NULL,
     idx INTEGER NOT NULL,
     block INTEGER NOT NULL,
     since INTEGER NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1,
     PRIMARY KEY (ino, idx)
 ) WITHOUT ROWID;
 CREATE TABLE blocks (
@@ -80,7 +87,8 @@ CREATE TABLE blocks (
     value BLOB NOT NULL,
     segment INTEGER,
     position INTEGER,
-    parts BLOB
+    parts BLOB,
+    sum INTEGER NOT NULL DEFAULT -1
 );
 CREATE TABLE block_bytes (
     id INTEGER PRIMARY KEY,
@@ -90,6 +98,7 @@ CREATE TABLE branches (
     parent INTEGER NOT NULL,
     prefix BLOB NOT NULL,
     children BLOB NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1,
     PRIMARY KEY (parent, prefix)
 ) WITHOUT ROWID;
 CREATE TABLE nodes (
@@ -97,6 +106,7 @@ CREATE TABLE nodes (
     level INTEGER NOT NULL,
     idx INTEGER NOT NULL,
     children BLOB NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1,
     PRIMARY KEY (ino, level, idx)
 ) WITHOUT ROWID;
 CREATE TABLE xattr (
@@ -104,18 +114,21 @@ CREATE TABLE xattr (
     name BLOB NOT NULL,
     value BLOB NOT NULL,
     since INTEGER NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1,
     PRIMARY KEY (ino, name)
 ) WITHOUT ROWID;
 CREATE TABLE segments (
     id INTEGER PRIMARY KEY,
     length INTEGER NOT NULL,
-    live INTEGER NOT NULL
+    live INTEGER NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1
 );
 CREATE TABLE freed (
     id INTEGER PRIMARY KEY,
     segment INTEGER NOT NULL,
     position INTEGER NOT NULL,
-    length INTEGER NOT NULL
+    length INTEGER NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1
 );
 CREATE TABLE fileatt_history (
     ino INTEGER NOT NULL,

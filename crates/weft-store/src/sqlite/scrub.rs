@@ -4,6 +4,7 @@
 //! its row is still there afterwards, for space of deleted blocks is given back.
 
 use super::blocks::{bytes_at_place, run_of};
+use super::check::damaged_rows;
 use super::digests::Rows;
 use super::open::{Beside, read_header};
 use super::read::{self, sql};
@@ -25,6 +26,9 @@ use std::thread;
 /// Blocks listed at once.
 const PAGE: usize = 4096;
 
+/// Most damaged rows that are told.
+const FINDINGS_MAX: usize = 1000;
+
 /// Runs of blocks read at once: more than there are processors, for most of them wait for the disk.
 const THREADS: usize = 8;
 
@@ -40,9 +44,13 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
     let block_size = u64::from(read_header(&connection)?.options.block_size);
     let scrub = Scrub { connection, segments, volume: &volume, block_size };
     let damaged = scrub.blocks(progress)?;
-    let mut findings = scrub.name(&damaged)?;
+    let mut findings = scrub.rows()?;
+    let are_rows_whole = findings.is_empty();
+    findings.extend(scrub.name(&damaged)?);
     progress(Progress { step: "digests", done: 0, total: 1 });
-    findings.extend(scrub.digests()?);
+    if are_rows_whole {
+        findings.extend(scrub.digests()?);
+    }
     progress(Progress { step: "digests", done: 1, total: 1 });
     Ok(findings)
 }
@@ -101,6 +109,22 @@ impl Scrub<'_> {
         } else {
             Ok(found)
         }
+    }
+
+    /// Rows that are damaged.
+    fn rows(&self) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for (ino, name, what) in damaged_rows(&self.connection, FINDINGS_MAX)? {
+            let mut path = ino.map(|ino| self.path(Ino(ino.unsigned_abs()))).transpose()?;
+            if let (Some(path), Some(name)) = (&mut path, name) {
+                if !path.ends_with(b"/") {
+                    path.push(b'/');
+                }
+                path.extend(name);
+            }
+            findings.push(Finding { path, what, outcome: Outcome::Damaged });
+        }
+        Ok(findings)
     }
 
     /// Whose the damaged blocks are.

@@ -4,7 +4,7 @@ use crate::contract::{HOMES, new_volume, options};
 use crate::sample::{self, CLONE, DIRECTORY, LARGE, SMALL, SUBDIRECTORY};
 use std::path::{Path, PathBuf};
 use weft_store::postgres::{self, OpenOptions};
-use weft_store::sqlite::{check, open};
+use weft_store::sqlite::{self, check, open};
 use weft_store::{BlockHome, Cookie, Ino, Name, Patience, Store, Timestamp, VolumeOptions};
 use weft_store::{CheckOptions, Finding, Outcome, Repair};
 use weft_testkit::Cluster;
@@ -33,6 +33,9 @@ fn damage(findings: &[Finding]) -> Vec<String> {
 fn edit(path: &Path, statements: &str) {
     let connection = rusqlite::Connection::open(database(path)).expect("opened");
     connection.execute_batch(statements).expect("edited");
+    drop(connection);
+    // As if a Weft with a mistake had written it: what others write is damage by itself (tests/store/sums.rs).
+    sqlite::seal(path).expect("sealed");
 }
 
 /// Breaks the sample by `statements`, and checks that it is found as `expected`, that looking alone changes
@@ -50,6 +53,7 @@ fn breaks(statements: &str, expected: &[&str]) {
         let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
         let statements = statements.replace("x'", "'\\x").replace("has_xattrs = 0", "has_xattrs = false");
         cluster.run(&format!("SET search_path TO {schema}; {statements}"));
+        postgres::seal(&address).expect("sealed");
         let look = |repair| postgres::check(&address, CheckOptions { repair, read_data: true }, &mut |_| {});
         are_repaired(|repair| look(repair).expect("checked"), expected);
         crate::compare::state(&*open()).expect("readable");

@@ -42,8 +42,8 @@ fn a_flipped_bit_of_what_is_kept_is_found_and_put_right() {
         ("branches", "children", "prefix = x''".into(), "/names: its digest"),
         ("nodes", "children", "level = 1 AND idx = 0".into(), "/sparse: its digest"),
         ("nodes", "children", "level = 2".into(), "/sparse: its digest"),
-        ("commits", "root_digest", last.into(), "the last one, is not of this tree"),
-        ("commits", "previous_digest", last.into(), "does not follow"),
+        ("commits", "root_digest", last.into(), "the row of commit"),
+        ("commits", "previous_digest", last.into(), "the row of commit"),
     ];
     for (at, (table, column, which, expected)) in flips.iter().enumerate() {
         let connection = rusqlite::Connection::open(&database).expect("opened");

@@ -71,14 +71,14 @@ fn each_flipped_bit_of_a_row_is_found_and_named() {
     let last = "number = (SELECT number FROM volume)";
     let rows = [
         ("fileatt", "digest", &*small, 5, "/second name: its digest"),
-        ("fileatt", "inline", &*small, 1, "/second name: its digest"),
+        ("fileatt", "inline", &*small, 1, "/second name: its row is damaged"),
         ("naming", "name", &*format!("ino = {LARGE}"), 1, "/dir"),
         ("naming", "digest", "name = CAST('large' AS BLOB)", 5, "/dir: the hash of an entry"),
         ("blocks", "value", &*large, 5, "are damaged"),
         ("blocks", "parts", &*large, 12, "what verifies its parts"),
         ("block_bytes", "bytes", &*large, 5000, "are damaged"),
-        ("commits", "root_digest", last, 5, "the last one, is not of this tree"),
-        ("commits", "previous_digest", last, 5, "does not follow"),
+        ("commits", "root_digest", last, 5, "the row of commit"),
+        ("commits", "previous_digest", last, 5, "the row of commit"),
     ];
     for (table, column, which, usual, expected) in rows {
         each_is_found(&path, (table, column, which), usual, expected);

@@ -15,3 +15,5 @@ mod postgres;
 mod postgres_durability;
 mod sample;
 mod space;
+mod sums;
+mod upgrade;

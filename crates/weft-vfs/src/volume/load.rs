@@ -91,13 +91,17 @@ impl Vfs {
             let mut is_whole = false;
             self.reading(
                 || {
-                    let rows = self.store.names(parent, Cookie(0), NAMES_READ + 1)?;
+                    let rows = match self.store.names(parent, Cookie(0), NAMES_READ + 1) {
+                        // One damaged entry must not hide the others: this one is looked for alone.
+                        Err(error) if error.kind() == weft_store::ErrorKind::Corrupt => return Ok(None),
+                        rows => rows?,
+                    };
                     is_whole = rows.len() <= NAMES_READ;
-                    Ok(rows)
+                    Ok(Some(rows))
                 },
                 |state, rows| {
                     state.name_misses += 1;
-                    if rows.len() <= NAMES_READ {
+                    if let Some(rows) = rows.filter(|rows| rows.len() <= NAMES_READ) {
                         // Gone meanwhile, it needs no entries.
                         let _ = state.learn_list(parent, &rows);
                     }

@@ -1,0 +1,27 @@
+//! `weft upgrade`.
+
+use super::transfer::steps;
+use crate::arguments::Upgrade;
+use anyhow::{Context, Result};
+use std::process::ExitCode;
+use weft_store::{Location, Upgraded};
+
+/// Brings a volume to the format of this program, or tells what that would take.
+pub fn run(arguments: &Upgrade) -> Result<ExitCode> {
+    let location = Location::parse(&arguments.volume)?;
+    let mode = if arguments.dry_run { weft_store::Upgrade::DryRun } else { weft_store::Upgrade::Now };
+    let bar = steps();
+    let upgraded = location.upgrade(mode, &mut |progress| bar.show(progress));
+    drop(bar);
+    let Upgraded { from, to, rows, bytes_needed } =
+        upgraded.with_context(|| format!("cannot upgrade volume {location}"))?;
+    let space = bytes_needed.map(|bytes| format!(", with up to {bytes} bytes of free space meanwhile"));
+    let space = space.unwrap_or_default();
+    match mode {
+        weft_store::Upgrade::DryRun => {
+            println!("{location} would go from format {from} to {to}: {rows} rows{space}; nothing was changed");
+        }
+        weft_store::Upgrade::Now => println!("{location} went from format {from} to {to}: {rows} rows"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

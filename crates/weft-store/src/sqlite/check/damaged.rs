@@ -1,0 +1,134 @@
+//! Rows that are not as a commit wrote them.
+//!
+//! What such a row said before is not known, so nothing is put right by what it says now, and it is never given the sum that fits
+//! it: it stays until the user has what it describes given up. What is kept of digests follows from other rows, and so does what
+//! is told of segments: that is made anew.
+
+use super::rules::{Rule, rule};
+use super::{Checker, bytes, failed, text};
+use crate::error::{Error, Result};
+use crate::finding::{Finding, Outcome, Repair};
+use rusqlite::Connection;
+
+/// A query for damaged rows as of a [`Rule`], and what gives them up.
+macro_rules! damaged {
+    ($table:literal, $sum:literal, $told:literal) => {
+        rule(
+            concat!("SELECT ", $told, " FROM ", $table, " t WHERE sum IS NOT ", $sum),
+            &[concat!("DELETE FROM ", $table, " WHERE sum IS NOT ", $sum)],
+        )
+    };
+}
+
+/// Rows of which nothing else tells what they said.
+const ROWS: &[Rule] = &[
+    damaged!(
+        "fileatt",
+        "weft_sum('fileatt', ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, \
+         btime, parent, has_xattrs, since, inline)",
+        "ino, NULL, 'its row is damaged'"
+    ),
+    damaged!(
+        "naming",
+        "weft_sum('naming', parent, name, ino, kind, cookie, since)",
+        "parent, name, printf('the entry''s row is damaged; it says that it names inode %s', ino)"
+    ),
+    damaged!(
+        "extents",
+        "weft_sum('extents', ino, idx, block, since)",
+        "ino, NULL, printf('the row of its block %s is damaged', idx)"
+    ),
+    damaged!(
+        "blocks",
+        "weft_sum('blocks', id, length, base, value, segment, position, refs)",
+        "(SELECT ino FROM extents e WHERE e.block = t.id LIMIT 1), NULL, printf('block %s has a damaged row', id)"
+    ),
+    damaged!(
+        "xattr",
+        "weft_sum('xattr', ino, name, value, since)",
+        "ino, NULL, printf('the row of its attribute %s is damaged', CAST(name AS TEXT))"
+    ),
+    damaged!(
+        "commits",
+        "weft_sum('commits', number, time, op, root_digest, previous_digest)",
+        "NULL, NULL, printf('the row of commit %s is damaged', number)"
+    ),
+];
+
+/// Rows that follow from others.
+const FOLLOWING: &[Rule] = &[
+    damaged!(
+        "segments",
+        "weft_sum('segments', id, length, live)",
+        "NULL, NULL, printf('the row of segment %s is damaged', id)"
+    ),
+    damaged!(
+        "freed",
+        "weft_sum('freed', segment, position, length)",
+        "NULL, NULL, printf('a row of freed space, in segment %s at %s, is damaged', segment, position)"
+    ),
+];
+
+/// A damaged row: the inode it is about and a name in that, if any, and what is wrong.
+pub(in crate::sqlite) type Damaged = (Option<i64>, Option<Vec<u8>>, String);
+
+/// Up to `limit` damaged rows that nothing else tells of.
+pub(in crate::sqlite) fn damaged_rows(connection: &Connection, limit: usize) -> Result<Vec<Damaged>> {
+    let mut found = Vec::new();
+    for rule in ROWS {
+        let mut statement = connection.prepare(rule.offenders).map_err(failed)?;
+        let mut rows = statement.query(()).map_err(failed)?;
+        while found.len() < limit
+            && let Some(row) = rows.next().map_err(failed)?
+        {
+            found.push((row.get(0).unwrap_or(None), bytes(row, 1), text(row, 2)));
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses to copy a damaged row, which would look as good as any afterwards.
+pub(in crate::sqlite) fn refuse_damaged_rows(connection: &Connection) -> Result<()> {
+    match damaged_rows(connection, 1)?.pop() {
+        None => Ok(()),
+        Some((ino, _, what)) => {
+            let of = ino.map(|ino| format!("inode {ino}: ")).unwrap_or_default();
+            Err(Error::Corrupt(format!("{of}{what}; 'weft check' tells all that is damaged")))
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// Tells the damaged rows, and gives them up if asked for.
+    pub(super) fn damaged(&mut self) -> Result<()> {
+        if !damaged_rows(&self.connection, 1)?.is_empty() {
+            self.reach()?;
+            self.is_damaged = self.options.repair != Repair::Discard;
+            for rule in ROWS {
+                let kept = Rule { is_note: false, offenders: rule.offenders, repair: &[] };
+                self.apply_rule(if self.is_damaged { &kept } else { rule })?;
+            }
+        }
+        if self.is_damaged && self.options.repair == Repair::Yes {
+            let what = "nothing is repaired while rows are damaged: restore the volume from a copy, or have \
+                        'weft check --repair --discard' give up what those rows describe";
+            self.findings.push(Finding { path: None, what: what.into(), outcome: Outcome::Damaged });
+        }
+        self.apply_rules(FOLLOWING).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::sums::ALL;
+
+    #[test]
+    fn damage_is_told_by_the_sums_that_rows_are_written_with() {
+        for rule in ROWS.iter().chain(FOLLOWING) {
+            let table = rule.repair[0].split(' ').nth(2).expect("a table");
+            let summed = ALL.iter().find(|summed| summed.table == table && summed.column == "sum").expect("summed");
+            assert!(rule.offenders.ends_with(&format!("sum IS NOT {}", summed.expression)), "{table}");
+        }
+    }
+}
