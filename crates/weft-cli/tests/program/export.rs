@@ -37,18 +37,21 @@ fn a_link_that_gives_nothing_is_named_and_counted_and_the_exit_code_says_so() {
     volume_of(&place);
     place.weft(&["link", "v:file", "v:good", "--network", "upper"]).well();
     place.weft(&["link", "v:file", "v:bad", "--network", "gzip -d"]).well();
+    // Its length is not told before it is read.
+    place.weft(&["link", "v:file", "v:lazy", "--lazy", "--network", "grep gzip"]).well();
     let said = place.weft(&["export", "--json", "v", "out"]);
     assert!(said.err.contains("weft: out/bad: not exported: the transformation link gives nothing"), "{}", said.err);
     let summary = said.partly();
     assert_eq!(
         (&summary["files"], &summary["failed"]["links"], &summary["complete"]),
-        (&2.into(), &1.into(), &false.into())
+        (&3.into(), &1.into(), &false.into())
     );
     assert_eq!(
         (&summary["failures"][0]["path"], &summary["failures"][0]["kind"]),
         (&"out/bad".into(), &"links".into())
     );
-    assert_eq!(names(&place.path("out")), ["file", "good"]);
+    assert_eq!(names(&place.path("out")), ["file", "good", "lazy"]);
+    assert_eq!(std::fs::read(place.path("out/lazy")).unwrap(), b"no gzip\n");
     assert_eq!(std::fs::read(place.path("out/good")).unwrap(), b"NO GZIP\n");
 }
 
