@@ -8,7 +8,7 @@ WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
 
-.PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon install uninstall clean packages tools
+.PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -87,6 +87,10 @@ bench-stdio:
 ## connectathon run Connectathon's tests by Linux's NFS client (CONNECTATHON=its sources; as root)
 connectathon: build
 	tests/connectathon $(CONNECTATHON)
+
+## xfstests   run xfstests' generic group on a mount (XFSTESTS=its sources, built; TESTS=some of them; as root)
+xfstests: build
+	tests/xfstests $(XFSTESTS) $(TESTS)
 
 ## bench-postgres compare a volume in PostgreSQL with one in files (DIR=where to work)
 bench-postgres: build

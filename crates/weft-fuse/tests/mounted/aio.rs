@@ -38,12 +38,8 @@ impl Context {
     fn new() -> Context {
         let mut context = Context(0);
         // SAFETY: the kernel writes the context's number to where it is kept.
-        assert_eq!(
-            unsafe { libc::syscall(libc::SYS_io_setup, 8, &raw mut context.0) },
-            0,
-            "{}",
-            Error::last_os_error()
-        );
+        let made = unsafe { libc::syscall(libc::SYS_io_setup, 8, &raw mut context.0) };
+        assert_eq!(made, 0, "{}", Error::last_os_error());
         context
     }
 

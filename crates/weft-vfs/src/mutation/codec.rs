@@ -31,8 +31,7 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
         Mutation::Rename { from, to, exchange, cookie, time } => {
             out.u8(4);
             out.numbers(&[from.0.0, to.0.0, u64::from(*exchange), cookie.0]);
-            out.bytes(from.1.as_bytes());
-            out.name_and_time(&to.1, *time);
+            out.names_and_time((&from.1, &to.1), *time);
         }
         Mutation::Attributes { ino, set, time } => {
             out.u8(5);
@@ -76,8 +75,7 @@ pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
         Mutation::Whiteout { from, to, cookie, inode, time } => {
             out.u8(11);
             out.numbers(&[from.0.0, to.0.0, cookie.0]);
-            out.bytes(from.1.as_bytes());
-            out.name_and_time(&to.1, *time);
+            out.names_and_time((&from.1, &to.1), *time);
             out.new_inode(inode);
         }
     }
@@ -110,6 +108,10 @@ impl Writer<'_> {
     fn name_and_time(&mut self, name: &Name, time: Timestamp) {
         self.bytes(name.as_bytes());
         self.time(time);
+    }
+    fn names_and_time(&mut self, names: (&Name, &Name), time: Timestamp) {
+        self.bytes(names.0.as_bytes());
+        self.name_and_time(names.1, time);
     }
     fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
         self.u8(u8::from(value.is_some()));
