@@ -201,6 +201,7 @@ fn lies_apart(connection: &mut Connection) -> bool {
 pub(super) fn hold(address: &Address, options: &OpenOptions) -> Result<(Lease, Connector)> {
     let (mut connection, _) = look(address)?;
     settings::refuse_weak(&mut connection, address)?;
+    settings::refuse_emptied(&mut connection, address)?;
     let holder = Holder::this();
     let mut connector = Connector::of(address, &holder);
     connector.lies_apart = lies_apart(&mut connection);
