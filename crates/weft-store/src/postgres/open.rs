@@ -231,6 +231,7 @@ pub(super) fn hold_any(
     options: &OpenOptions,
 ) -> Result<(Lease, Connector)> {
     settings::refuse_weak(&mut connection, address)?;
+    settings::refuse_emptied(&mut connection, address)?;
     let holder = Holder::this();
     let mut connector = Connector::of(address, &holder);
     connector.lies_apart = lies_apart(&mut connection);

@@ -168,6 +168,21 @@ pub(super) fn refuse_weak(connection: &mut Connection, address: &Address) -> Res
     Ok(())
 }
 
+/// Refuses a volume of which somebody has made a table that a crash empties, unless the address takes that as it is.
+pub(super) fn refuse_emptied(connection: &mut Connection, address: &Address) -> Result<()> {
+    if address.trusts_server {
+        return Ok(());
+    }
+    let asked = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                 WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relpersistence <> 'p' LIMIT 1";
+    // An engine that cannot tell has no such tables.
+    let rows = connection.query(WHAT, asked, vec![Box::new(address.schema.clone())]).unwrap_or_default();
+    let Some(row) = rows.first() else { return Ok(()) };
+    let table = format!("{}.{}", address.schema, get::<String>(row, 0)?);
+    let risk = format!("a crash would empty its table {table}, which is not logged");
+    Err(weak(address, &risk, &format!("run ALTER TABLE {table} SET LOGGED")))
+}
+
 fn set(needed: &Needed) -> String {
     let (name, value) = (needed.name, needed.value);
     format!("set {name} = {value} for the server, and for the role or database that has another value")

@@ -298,6 +298,8 @@ mod tests {
         ("open.rs", "pg_namespace"),
         ("open.rs", "pg_total_relation_size"),
         ("settings.rs", "pg_catalog.pg_settings"),
+        ("settings.rs", "pg_class"),
+        ("settings.rs", "pg_namespace"),
     ];
 
     #[test]

@@ -110,7 +110,7 @@ fn settings_of_the_role_neither_break_a_volume_nor_weaken_it() {
         ("row_security", "on", "off"),
         ("client_min_messages", "error", "warning"),
     ];
-    server.0.run("CREATE ROLE odd LOGIN SUPERUSER");
+    server.0.run("CREATE ROLE odd LOGIN; GRANT CREATE ON DATABASE postgres TO odd");
     for (name, value, _) in hostile {
         server.0.run(&format!("ALTER ROLE odd SET {name} = '{value}'"));
     }
@@ -121,6 +121,7 @@ fn settings_of_the_role_neither_break_a_volume_nor_weaken_it() {
     // The sessions of commits and of the intent log tell what they have.
     server.0.run(&format!(
         "CREATE TABLE {schema}.told (name text, value text);
+         GRANT ALL ON {schema}.told TO odd;
          CREATE FUNCTION {schema}.tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              INSERT INTO {schema}.told SELECT lower(name), setting FROM pg_settings; RETURN NULL;
          END $$;
@@ -169,6 +170,19 @@ fn a_server_whose_settings_may_lose_commits_is_refused_unless_the_address_trusts
     refused(postgres::open(&address, OpenOptions::default()).err().expect("refused"));
     let store = open(&Address::parse(&trusted).expect("an address"));
     apply(&*store, &made(&*store, 2)).expect("applied");
+}
+
+#[test]
+fn a_volume_of_which_a_crash_empties_a_table_is_refused() {
+    let server = Server::alone();
+    let address = server.0.address();
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    create(&address);
+    server.0.run(&format!("ALTER TABLE {schema}.xattr SET UNLOGGED"));
+    let error = postgres::open(&address, OpenOptions::default()).err().expect("refused");
+    assert!(error.to_string().contains(&format!("ALTER TABLE {schema}.xattr SET LOGGED")), "{error}");
+    server.0.run(&format!("ALTER TABLE {schema}.xattr SET LOGGED"));
+    drop(open(&address));
 }
 
 #[test]
