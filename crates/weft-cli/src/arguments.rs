@@ -54,7 +54,8 @@ pub enum Command {
     Convert(Convert),
     /// Bring a volume of an older format to the one that this program reads
     ///
-    /// In one transaction: interrupted, it leaves the volume as it was. The program that made the volume no longer opens it then.
+    /// In one transaction: interrupted, it leaves the volume as it was. The program that made the
+    /// volume no longer opens it then.
     Upgrade(Upgrade),
     /// Copy a directory into a volume that is not mounted
     ///
@@ -716,7 +717,8 @@ pub struct Check {
     /// Repair what can be: counts are set right, what no name leads to moves to lost+found
     #[arg(long)]
     pub repair: bool,
-    /// Give up what damaged rows describe, so that the rest can be repaired: files of damaged rows go, their blocks to lost+found
+    /// Give up what damaged rows describe, so that the rest can be repaired: files of damaged rows
+    /// go, their blocks to lost+found
     #[arg(long, requires = "repair")]
     pub discard: bool,
     /// Read all data too, and compare it with its digests

@@ -117,7 +117,8 @@ impl Location {
         }
     }
 
-    /// Brings a volume of an older format to this one, as [`sqlite::upgrade`] and [`postgres::upgrade`] do.
+    /// Brings a volume of an older format to this one, as [`sqlite::upgrade`] and
+    /// [`postgres::upgrade`] do.
     pub fn upgrade(&self, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
         match self {
             Location::Files(path) => sqlite::upgrade(path, mode, progress),

@@ -32,7 +32,8 @@ pub use address::{Address, is_address};
 pub use check::check;
 pub use convert::convert;
 pub use intents::{IntentSync, Intents};
-/// Gives all rows of the volume at `address` the sums of what they hold: for tests that make what no Weft writes.
+/// Gives all rows of the volume at `address` the sums of what they hold: for tests that make what
+/// no Weft writes.
 #[doc(hidden)]
 pub fn seal(address: &Address) -> Result<()> {
     seal::seal(&mut open::connect(address)?)

@@ -40,7 +40,8 @@ pub use open::{Volume, create, header, open, open_to_read};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};
 
-/// Gives all rows of the volume at `path` the sums of what they hold: for tests that make what no Weft writes.
+/// Gives all rows of the volume at `path` the sums of what they hold: for tests that make what no
+/// Weft writes.
 #[doc(hidden)]
 pub fn seal(path: &std::path::Path) -> Result<()> {
     sums::seal(&open::connect(&Layout::find(path)?.database, 8)?)

@@ -1,14 +1,15 @@
 //! Checksums of rows: a row that is not as a commit wrote it is damage, however plausible it looks.
 //!
-//! A sum is SipHash-2-4 (Aumasson and Bernstein, 2012) under a key of zeros, of the table's name and the row's columns, cut to 62
-//! bits so that sums can be added in SQL. The encoding is the same in both engines, and is part of the format (docs/format.md,
-//! "Sums of rows"). Digests, which change more often than the rows they stand in, have sums of their own. References to blocks
-//! are counted by the database itself, so what they add to a sum can be added to it: a change that follows damage keeps it visible.
+//! A sum is SipHash-2-4 (Aumasson and Bernstein, 2012) under a key of zeros, of the table's name
+//! and the row's columns, cut to 62 bits so that sums can be added in SQL. The encoding is the same
+//! in both engines, and is part of the format (docs/format.md, "Sums of rows"). Digests, which
+//! change more often than the rows they stand in, have sums of their own. References to blocks are
+//! counted by the database itself, so what they add to a sum can be added to it: a change that
+//! follows damage keeps it visible.
 
 use crate::batch::Counters;
 use crate::row::{BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place, Timestamp};
 use crate::store::VolumeOptions;
-use smallvec::SmallVec;
 use weft_digest::{Digest, Kind};
 
 /// Sums are from 0 to this.
@@ -30,24 +31,26 @@ fn int(number: u64) -> i64 {
 }
 
 /// A sum being made of the values of columns, one after another.
-pub(crate) struct Sum(SmallVec<[u8; 256]>);
+#[derive(Clone, Copy)]
+pub(crate) struct Sum(SipHash);
 
 impl Sum {
     /// Of a row of `table`, or of a part of one by its own name.
     pub(crate) fn of(table: &str) -> Sum {
-        let mut encoded = SmallVec::from_slice(table.as_bytes());
-        encoded.push(0);
-        Sum(encoded)
+        let mut hash = SipHash::new((0, 0));
+        hash.write(table.as_bytes());
+        hash.put(0, 1);
+        Sum(hash)
     }
 
     pub(crate) fn null(mut self) -> Sum {
-        self.0.push(b'0');
+        self.kind(b'0');
         self
     }
 
     pub(crate) fn int(mut self, number: i64) -> Sum {
-        self.0.push(b'i');
-        self.0.extend_from_slice(&number.to_le_bytes());
+        self.kind(b'i');
+        self.0.put(u64::from_le_bytes(number.to_le_bytes()), 8);
         self
     }
 
@@ -59,16 +62,16 @@ impl Sum {
         if bytes.len() > BYTES_MAX {
             return self.digested(&weft_digest::digest(bytes));
         }
-        self.0.push(b'b');
-        self.0.push(u8::try_from(bytes.len()).expect("few"));
-        self.0.extend_from_slice(bytes);
+        self.kind(b'b');
+        self.0.put(bytes.len() as u64, 1);
+        self.0.write(bytes);
         self
     }
 
     /// Bytes that are longer than [`BYTES_MAX`], by their digest.
     fn digested(mut self, digest: &Digest) -> Sum {
-        self.0.push(b'd');
-        self.0.extend_from_slice(digest);
+        self.kind(b'd');
+        self.0.write(digest);
         self
     }
 
@@ -81,12 +84,17 @@ impl Sum {
 
     /// What no column of a whole row holds: text and floating point, as damage leaves it.
     pub(crate) fn odd(mut self, kind: u8, bytes: &[u8]) -> Sum {
-        self.0.push(kind);
+        self.kind(kind);
         self.bytes(bytes)
     }
 
+    /// Of what kind the value is that follows.
+    fn kind(&mut self, kind: u8) {
+        self.0.put(kind.into(), 1);
+    }
+
     pub(crate) fn end(self) -> i64 {
-        cut(sip_hash((0, 0), &self.0))
+        cut(self.0.finish())
     }
 }
 
@@ -119,7 +127,8 @@ pub(crate) fn inode(row: &InodeRow, since: CommitNo, digest: Option<&Digest>) ->
         .int(row.has_xattrs.into())
         .unsigned(since.0);
     let sum = match (row.inline.as_deref(), digest) {
-        // Without pieces of zeros a file is listed by the digest of its content, which need not be hashed twice.
+        // Without pieces of zeros a file is listed by the digest of its content, which need not be
+        // hashed twice.
         (Some(inline), Some(digest))
             if row.kind == Kind::File && inline.len() as u64 == row.size && inline.len() > BYTES_MAX =>
         {
@@ -162,7 +171,8 @@ pub(crate) fn owned_extent((ino, index): (Ino, u64), (owner, block): (Ino, u64),
     Sum::of("owned extents").unsigned(ino.0).unsigned(index).unsigned(owner.0).unsigned(block).unsigned(since.0).end()
 }
 
-/// Of a block with `refs` references. What verifies parts of it is not in it: that follows from its value.
+/// Of a block with `refs` references. What verifies parts of it is not in it: that follows from its
+/// value.
 pub(crate) fn block(block: &BlockRef, refs: i64) -> i64 {
     let sum = Sum::of("blocks").unsigned(block.id.0).int(block.length.into()).unsigned(block.base).bytes(&block.value);
     let sum = match block.place {
@@ -227,30 +237,68 @@ pub(crate) fn counters(number: CommitNo, counters: &Counters) -> i64 {
     sum.unsigned(counters.bytes_used).unsigned(counters.inodes_used).end()
 }
 
-/// SipHash-2-4.
-fn sip_hash((k0, k1): (u64, u64), bytes: &[u8]) -> u64 {
-    let mut v = [
-        k0 ^ 0x736f_6d65_7073_6575,
-        k1 ^ 0x646f_7261_6e64_6f6d,
-        k0 ^ 0x6c79_6765_6e65_7261,
-        k1 ^ 0x7465_6462_7974_6573,
-    ];
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    last[7] = u8::try_from(bytes.len() % 256).expect("a byte");
-    for word in words.iter().chain(std::iter::once(&last)) {
-        let word = u64::from_le_bytes(*word);
-        v[3] ^= word;
-        round(&mut v);
-        round(&mut v);
-        v[0] ^= word;
-    }
-    v[2] ^= 0xff;
-    (0..4).for_each(|_| round(&mut v));
-    v[0] ^ v[1] ^ v[2] ^ v[3]
+/// SipHash-2-4 of bytes as they come.
+#[derive(Clone, Copy)]
+struct SipHash {
+    v: [u64; 4],
+    /// Bytes that do not fill a word yet, from the lowest on; zeros above.
+    word: u64,
+    /// How many these are.
+    filled: u32,
+    /// How many came in all.
+    length: u64,
 }
 
+impl SipHash {
+    fn new((k0, k1): (u64, u64)) -> SipHash {
+        let v = [
+            k0 ^ 0x736f_6d65_7073_6575,
+            k1 ^ 0x646f_7261_6e64_6f6d,
+            k0 ^ 0x6c79_6765_6e65_7261,
+            k1 ^ 0x7465_6462_7974_6573,
+        ];
+        SipHash { v, word: 0, filled: 0, length: 0 }
+    }
+
+    /// Takes the lower `count` bytes of `value`, 1 to 8, above which it is zeros.
+    #[inline]
+    fn put(&mut self, value: u64, count: u32) {
+        self.length += u64::from(count);
+        self.word |= value << (8 * self.filled);
+        let filled = self.filled + count;
+        if filled < 8 {
+            self.filled = filled;
+            return;
+        }
+        self.compress(self.word);
+        // What did not fit any more.
+        self.word = value.checked_shr(8 * (8 - self.filled)).unwrap_or(0);
+        self.filled = filled - 8;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.put(u64::from_le_bytes(*word), 8));
+        rest.iter().for_each(|byte| self.put(u64::from(*byte), 1));
+    }
+
+    #[inline]
+    fn compress(&mut self, word: u64) {
+        self.v[3] ^= word;
+        round(&mut self.v);
+        round(&mut self.v);
+        self.v[0] ^= word;
+    }
+
+    fn finish(mut self) -> u64 {
+        self.compress(self.word | self.length << 56);
+        self.v[2] ^= 0xff;
+        (0..4).for_each(|_| round(&mut self.v));
+        self.v[0] ^ self.v[1] ^ self.v[2] ^ self.v[3]
+    }
+}
+
+#[inline]
 fn round(v: &mut [u64; 4]) {
     v[0] = v[0].wrapping_add(v[1]);
     v[1] = v[1].rotate_left(13) ^ v[0];
@@ -273,9 +321,20 @@ mod tests {
     fn sip_hash_is_that_of_the_paper() {
         let key = (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
         let bytes: Vec<u8> = (0..15).collect();
+        let sip_hash = |key, bytes: &[u8]| {
+            let mut hash = SipHash::new(key);
+            hash.write(bytes);
+            hash.finish()
+        };
         assert_eq!(sip_hash(key, &bytes), 0xa129_ca61_49be_45e5);
         assert_eq!(sip_hash(key, &[]), 0x726f_db47_dd0e_0e31);
         assert_eq!(sip_hash(key, &bytes[..8]), 0x93f5_f579_9a93_2462);
+        for cut in 0..15 {
+            let mut pieces = SipHash::new(key);
+            pieces.write(&bytes[..cut]);
+            pieces.write(&bytes[cut..]);
+            assert_eq!(pieces.finish(), sip_hash(key, &bytes), "{cut}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod background;
 mod check;
+mod damage;
 mod diff;
 mod digest;
 mod errors;

@@ -50,7 +50,8 @@ fn kind(row: &Row, column: usize) -> Result<Kind> {
     Kind::from_mode(number(row, column)?).ok_or_else(|| bad("a mode of no kind"))
 }
 
-/// The digest that a column has of inode `ino`, and the next one the sum of; none where it is damaged.
+/// The digest that a column has of inode `ino`, and the next one the sum of; none where it is
+/// damaged.
 pub(super) fn digest_and_sum(row: &Row, column: usize, ino: Ino) -> Result<Option<Digest>> {
     Ok(digest(row, column)?.filter(|digest| holds(row, column + 1, sums::digest(ino, Some(digest)))))
 }
@@ -75,7 +76,8 @@ pub(super) fn format(connection: &mut Connection) -> Result<u32> {
     rows.first().map_or_else(|| Err(bad("no row in the table volume")), |row| number(row, 0))
 }
 
-/// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted: `Corrupt`.
+/// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted:
+/// `Corrupt`.
 pub(super) fn header(connection: &mut Connection) -> Result<Header> {
     let rows = connection.query(WHAT, sql::HEADER, Vec::new())?;
     let header = rows.first().map(header_row).transpose()?.ok_or_else(|| bad("no row in the table volume"))?;

@@ -1,4 +1,5 @@
-//! Gives rows the sums of what they hold: those of a volume of a format without sums, and of tests that make what no Weft writes.
+//! Gives rows the sums of what they hold: those of a volume of a format without sums, and of tests
+//! that make what no Weft writes.
 
 use super::connection::{Call, Connection};
 use super::read::{self, get, int, unsigned};
@@ -12,7 +13,8 @@ const WHAT: &str = "cannot make sums of rows";
 /// Rows that are read and changed together.
 const ROWS_TOGETHER: usize = 1000;
 
-/// A column that holds a sum: its table, what the sum is of, and how many of those columns are the row's key.
+/// A column that holds a sum: its table, what the sum is of, and how many of those columns are the
+/// row's key.
 struct Summed {
     table: &'static str,
     column: &'static str,

@@ -108,7 +108,8 @@ statements! {
     SET_ENTRIES = "UPDATE naming SET digest = d.digest, digest_sum = d.sum \
                    FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS d (parent, name, digest, sum) \
                    WHERE naming.parent = d.parent AND naming.name = d.name";
-    /// Extents, with the rows of those of their blocks that are the file's own; of others' [`OTHERS_REFS`].
+    /// Extents, with the rows of those of their blocks that are the file's own; of others'
+    /// [`OTHERS_REFS`].
     PLACED = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL \
               FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
               WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";

@@ -515,8 +515,8 @@ impl Counted {
         self.look(home, row, 6)
     }
 
-    /// The row of a block that loses references: columns from `first` on have these, its length, base, value and sum, and whether its
-    /// bytes lie in a table of the file's own.
+    /// The row of a block that loses references: columns from `first` on have these, its length,
+    /// base, value and sum, and whether its bytes lie in a table of the file's own.
     fn look(&mut self, home: Home, row: &Row, first: usize) -> Result<()> {
         // What has no row has nothing to lose.
         let Some(refs) = read::get::<Option<i64>>(row, first)? else { return Ok(()) };

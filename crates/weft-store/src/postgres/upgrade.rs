@@ -1,4 +1,5 @@
-//! Bringing a volume of format 4 to this one, in one transaction: an interruption leaves it as it was.
+//! Bringing a volume of format 4 to this one, in one transaction: an interruption leaves it as it
+//! was.
 
 use super::address::Address;
 use super::connection::Connection;
@@ -32,8 +33,8 @@ const COLUMNS: &[&str] = &[
     "ALTER TABLE xattr ADD COLUMN sum bigint NOT NULL DEFAULT -1",
 ];
 
-/// Brings the volume at `address`, which nobody may hold and which must have been unmounted cleanly, to this format; or tells what that
-/// would take. Errors as of `sqlite::upgrade`.
+/// Brings the volume at `address`, which nobody may hold and which must have been unmounted
+/// cleanly, to this format; or tells what that would take. Errors as of `sqlite::upgrade`.
 pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
     let mut connection = connect(address)?;
     let from = read::format(&mut connection)?;
@@ -68,7 +69,8 @@ pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progre
     Ok(Upgraded { from, to: FORMAT, rows, bytes_needed: None })
 }
 
-/// Operations that were synced and not committed are in no row yet, and are encoded as the program of that format does.
+/// Operations that were synced and not committed are in no row yet, and are encoded as the program
+/// of that format does.
 fn refuse_waiting_operations(connection: &mut Connection, address: &Address) -> Result<()> {
     let waiting =
         "SELECT i.last FROM intents i JOIN volume v ON v.epoch = i.epoch WHERE v.id = 1 AND i.last > v.op LIMIT 1";

@@ -29,7 +29,8 @@ pub(super) struct BlockRow {
 }
 
 impl BlockRow {
-    /// Whether a block's row is as it was written: columns from `first` on have its length, base, value and sum.
+    /// Whether a block's row is as it was written: columns from `first` on have its length, base,
+    /// value and sum.
     pub(super) fn holds((owner, id): Home, refs: i64, row: &Row, first: usize) -> bool {
         let read = || {
             let length = u32::try_from(read::get::<i64>(row, first).ok()?).ok()?;
@@ -371,8 +372,8 @@ fn removed_xattrs(batch: &Batch, calls: &mut Vec<Call>) {
     }
 }
 
-/// What ends a commit: counters, the row of the commit itself if the lease of this `epoch` still holds. `sum` is of what the volume's row
-/// says that commits do not change.
+/// What ends a commit: counters, the row of the commit itself if the lease of this `epoch` still
+/// holds. `sum` is of what the volume's row says that commits do not change.
 pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, sum: i64, commits_kept: u64) -> Vec<Call> {
     let counters = &batch.counters;
     let bytes = |digest: Option<Digest>| -> Parameter { Box::new(digest.map(|digest| digest.to_vec())) };

@@ -80,7 +80,8 @@ impl Writer {
         let tail = connection.query_row(&last, (), |row| {
             Ok(match row.get(2)? {
                 true => Tail { segment: row.get(0)?, length: unsigned(row, 1)? },
-                // Where a segment ends is not known if its row is damaged: the next block goes to one of its own.
+                // Where a segment ends is not known if its row is damaged: the next block goes to
+                // one of its own.
                 false => Tail { segment: row.get::<_, u32>(0)?.saturating_add(1), length: 0 },
             })
         });
@@ -375,7 +376,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The digest of the commit before `batch`; none if that kept no digest of its tree, or is damaged.
+    /// The digest of the commit before `batch`; none if that kept no digest of its tree, or is
+    /// damaged.
     fn previous_commit(&self, batch: &Batch) -> Result<Option<Digest>> {
         let number = batch.commit.0 - 1;
         let row = match read::commits(&self.connection, CommitNo(number), 1) {

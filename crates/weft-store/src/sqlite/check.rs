@@ -181,7 +181,8 @@ impl Checker<'_> {
         repaired.for_each(|finding| finding.outcome = Outcome::Damaged);
     }
 
-    /// Whether this check has put something right that is to stay so. Indices made anew are not where rows are damaged.
+    /// Whether this check has put something right that is to stay so. Indices made anew are not
+    /// where rows are damaged.
     fn is_repaired(&self) -> bool {
         !self.is_damaged && self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired)
     }

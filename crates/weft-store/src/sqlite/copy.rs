@@ -50,8 +50,8 @@ impl Copy {
         Ok(())
     }
 
-    /// Has a row of `table` be as damaged as it was elsewhere: gives it its own sum if the one it had there, of `summed`, is right. `row` is its
-    /// key here, the sum, and what that is of.
+    /// Has a row of `table` be as damaged as it was elsewhere: gives it its own sum if the one it
+    /// had there, of `summed`, is right. `row` is its key here, the sum, and what that is of.
     pub(crate) fn take_over_sum(&self, table: &str, key: &[&str], summed: &str, row: Vec<Value>) -> Result<()> {
         let places = (key.len() + 2..=row.len()).map(|place| format!("?{place}")).collect::<Vec<_>>().join(", ");
         let whole = format!("SELECT ?{} IS weft_sum('{summed}', {places})", key.len() + 1);

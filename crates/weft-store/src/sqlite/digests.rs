@@ -35,7 +35,8 @@ fn name(row: &Row<'_>, column: usize) -> Result<Name> {
     Name::new(bytes).map_err(|_| Error::Corrupt("a directory entry has no name that Weft writes".into()))
 }
 
-/// The hash of entry `name` of `parent` in column `first`, with its sum in the next one; none where it is damaged.
+/// The hash of entry `name` of `parent` in column `first`, with its sum in the next one; none where
+/// it is damaged.
 pub(super) fn hash(row: &Row<'_>, first: usize, parent: Ino, name: &[u8]) -> rusqlite::Result<Option<Digest>> {
     let sum = row.get_ref(first + 1)?.as_i64().ok();
     Ok(digest(row, first)?.filter(|digest| sum == Some(sums::entry(parent, name, Some(digest)))))

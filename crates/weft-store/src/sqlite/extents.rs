@@ -110,7 +110,8 @@ impl References {
             let parameters = (sql(id.0), change, sums::references(change));
             let (refs, length, segment, offset) = match update.query_row(parameters, read) {
                 Ok(Some(row)) => row,
-                // How many name it, and where it lies, is not known: it stays, as damaged as it was.
+                // How many name it, and where it lies, is not known: it stays, as damaged as it
+                // was.
                 Ok(None) => continue,
                 // A damaged volume. Deleting the file that named it must still be possible.
                 Err(rusqlite::Error::QueryReturnedNoRows) if change < 0 => continue,

@@ -311,7 +311,8 @@ pub(super) fn hold(layout: &Layout) -> Result<File> {
     }
 }
 
-/// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted: `Corrupt`.
+/// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted:
+/// `Corrupt`.
 pub(super) fn read_header(connection: &Connection) -> Result<Header> {
     let read = |row: &rusqlite::Row<'_>| {
         let home: String = row.get(3)?;

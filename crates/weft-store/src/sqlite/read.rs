@@ -87,7 +87,8 @@ pub(super) fn whole_inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
     })
 }
 
-/// Up to `limit` inodes from `from` on, as far as their rows are as they were written; an error if the first is not.
+/// Up to `limit` inodes from `from` on, as far as their rows are as they were written; an error if
+/// the first is not.
 pub(super) fn inodes(connection: &Connection, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
     let statement = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
                      atime, mtime, ctime, btime, parent, has_xattrs, inline, since, sum \
@@ -133,7 +134,8 @@ pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: 
     if ordered { Ok(rows) } else { Err(disordered("naming")) }
 }
 
-/// An entry: its position, what it names and of which kind that is, its name, the commit that wrote it, the sum.
+/// An entry: its position, what it names and of which kind that is, its name, the commit that wrote
+/// it, the sum.
 fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
     let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
     let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
@@ -242,7 +244,8 @@ pub(super) fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Di
     })
 }
 
-/// The digest that column `first` has of inode `ino`, and the next one the sum of; none where it is damaged.
+/// The digest that column `first` has of inode `ino`, and the next one the sum of; none where it is
+/// damaged.
 pub(super) fn digest_and_sum(row: &Row<'_>, first: usize, ino: Ino) -> rusqlite::Result<Option<Digest>> {
     let sum = row.get_ref(first + 1)?.as_i64().ok();
     Ok(digest(row, first)?.filter(|digest| sum == Some(sums::digest(ino, Some(digest)))))

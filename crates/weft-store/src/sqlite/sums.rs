@@ -1,4 +1,5 @@
-//! Sums of rows in SQL: what makes them of columns, for statements that change or compare rows without bringing them here.
+//! Sums of rows in SQL: what makes them of columns, for statements that change or compare rows
+//! without bringing them here.
 
 use crate::error::{Error, Result};
 use crate::sums::{self, Sum};
@@ -67,12 +68,14 @@ impl Summed {
     }
 }
 
-/// Gives all rows the sums of what they hold now: those that a repair changed, where none was damaged before.
+/// Gives all rows the sums of what they hold now: those that a repair changed, where none was
+/// damaged before.
 pub(super) fn seal(connection: &Connection) -> Result<()> {
     ALL.iter().try_for_each(|summed| summed.seal(connection))
 }
 
-/// Has statements of `connection` make sums: `weft_sum(TABLE, VALUES…)`, and `weft_references(CHANGE)`.
+/// Has statements of `connection` make sums: `weft_sum(TABLE, VALUES…)`, and
+/// `weft_references(CHANGE)`.
 pub(super) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("weft_sum", -1, flags, sum).map_err(failed)?;

@@ -1,6 +1,8 @@
-//! Bringing a volume of format 3 to this one, in one transaction: an interruption leaves it as it was.
+//! Bringing a volume of format 3 to this one, in one transaction: an interruption leaves it as it
+//! was.
 //!
-//! Rows get the sums of what they hold, so whatever can be verified is verified before: content in rows by the digests that are kept of it.
+//! Rows get the sums of what they hold, so whatever can be verified is verified before: content in
+//! rows by the digests that are kept of it.
 
 use super::layout::Layout;
 use super::open::{connect, format_of, hold};
@@ -19,15 +21,17 @@ use std::path::{Path, PathBuf};
 /// The format that can be brought up.
 pub(super) const OLD_FORMAT: u32 = 3;
 
-/// A transaction that writes all rows anew takes up to so many times the database's size: those rows, and a log of them.
+/// A transaction that writes all rows anew takes up to so many times the database's size: those
+/// rows, and a log of them.
 const SIZES_NEEDED: u64 = 3;
 
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot upgrade the database", source }
 }
 
-/// Brings the volume at `path`, which must not be mounted and must have been unmounted cleanly, to this format; or tells what that would
-/// take. Errors: `Unusable` if it is of another format, was not unmounted cleanly, or there is too little space; `Corrupt` if it is damaged.
+/// Brings the volume at `path`, which must not be mounted and must have been unmounted cleanly, to
+/// this format; or tells what that would take. Errors: `Unusable` if it is of another format, was
+/// not unmounted cleanly, or there is too little space; `Corrupt` if it is damaged.
 pub fn upgrade(path: &Path, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
     let layout = Layout::find(path)?;
     let from = format_of(&layout)?;
@@ -96,14 +100,16 @@ fn old_log(layout: &Layout) -> PathBuf {
     }
 }
 
-/// Operations that were synced and not committed lie in the intent log alone. Whatever looks like a record of them is taken for one.
+/// Operations that were synced and not committed lie in the intent log alone. Whatever looks like a
+/// record of them is taken for one.
 fn refuse_waiting_operations(connection: &Connection, layout: &Layout) -> Result<()> {
     const MAGIC: &[u8] = b"WEFTLOG1";
     let Ok(log) = std::fs::read(old_log(layout)) else { return Ok(()) };
     let read = |row: &rusqlite::Row<'_>| Ok((unsigned(row, 0)?, unsigned(row, 1)?));
     let (epoch, op) = connection.query_row("SELECT epoch, op FROM volume", (), read).map_err(failed)?;
     let number = |record: &[u8], at: usize| record[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
-    // A header is 48 bytes, at a multiple of 16: the magic, a checksum, the epoch, the first operation and the last.
+    // A header is 48 bytes, at a multiple of 16: the magic, a checksum, the epoch, the first
+    // operation and the last.
     let mut headers = log.windows(48).step_by(16).filter(|record| record.starts_with(MAGIC));
     let waits = headers.any(|record| number(record, 16) == epoch && number(record, 32) > op);
     if waits { Err(unclean(layout)) } else { Ok(()) }
@@ -175,7 +181,8 @@ fn rewrite(connection: &Connection) -> Result<()> {
     run("COMMIT")
 }
 
-/// Brings the volume at `path` back to what format 3 was, but for the order of columns: for tests of [`upgrade`].
+/// Brings the volume at `path` back to what format 3 was, but for the order of columns: for tests
+/// of [`upgrade`].
 #[doc(hidden)]
 pub fn downgrade(path: &Path) -> Result<()> {
     let layout = Layout::find(path)?;

@@ -34,7 +34,8 @@ fn edit(path: &Path, statements: &str) {
     let connection = rusqlite::Connection::open(database(path)).expect("opened");
     connection.execute_batch(statements).expect("edited");
     drop(connection);
-    // As if a Weft with a mistake had written it: what others write is damage by itself (tests/store/sums.rs).
+    // As if a Weft with a mistake had written it: what others write is damage by itself
+    // (tests/store/sums.rs).
     sqlite::seal(path).expect("sealed");
 }
 

@@ -1,4 +1,5 @@
-//! Rows that are not as a commit wrote them: told as damage, never served, never made right by what follows.
+//! Rows that are not as a commit wrote them: told as damage, never served, never made right by what
+//! follows.
 
 use crate::check::{database, look, sample_volume};
 use crate::contract::{HOMES, options};
@@ -40,7 +41,8 @@ fn answers(store: &dyn Store) -> Answers {
     answers
 }
 
-/// Writes what an access of the directory changes, and so the digests above it, if its row can be read.
+/// Writes what an access of the directory changes, and so the digests above it, if its row can be
+/// read.
 fn touch(store: &dyn Store) -> Result<()> {
     let header = store.header()?;
     let mut row = store.inodes(Ino(DIRECTORY), 1)?.remove(0);
@@ -102,7 +104,8 @@ fn follows(cell: &Cell) -> bool {
     cell.column.starts_with("digest") || cell.column == "parts"
 }
 
-/// One of so many is tried as takes seconds; `make soak` (WEFT_SOAK=factor) tries so many times more.
+/// One of so many is tried as takes seconds; `make soak` (WEFT_SOAK=factor) tries so many times
+/// more.
 fn usual(step: usize) -> usize {
     let soak = std::env::var("WEFT_SOAK").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
     (step / soak).max(1)

@@ -1,5 +1,6 @@
-//! Volumes of the format before: made of new ones by taking away what this format brought, since the program that wrote them is not
-//! here. `downgrade` gives them the tables that format 3 (4 in PostgreSQL) had.
+//! Volumes of the format before: made of new ones by taking away what this format brought, since
+//! the program that wrote them is not here. `downgrade` gives them the tables that format 3 (4 in
+//! PostgreSQL) had.
 
 use crate::check::{database, look, sample_volume};
 use crate::compare::state;

@@ -1,8 +1,9 @@
 //! Rows that are not as a commit wrote them.
 //!
-//! What such a row said before is not known, so nothing is put right by what it says now, and it is never given the sum that fits
-//! it: it stays until the user has what it describes given up. What is kept of digests follows from other rows, and so does what
-//! is told of segments: that is made anew.
+//! What such a row said before is not known, so nothing is put right by what it says now, and it is
+//! never given the sum that fits it: it stays until the user has what it describes given up. What
+//! is kept of digests follows from other rows, and so does what is told of segments: that is made
+//! anew.
 
 use super::rules::{Rule, rule};
 use super::{Checker, bytes, failed, text};
