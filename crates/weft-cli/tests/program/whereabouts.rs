@@ -327,3 +327,33 @@ fn a_log_that_cannot_be_written_is_told_of_at_once() {
     place.weft(&["mount", "v", "m", "--log", "no/such/log"]).failed(&["cannot write messages to", "no/such/log"]);
     assert!(!place.is_mounted("m"));
 }
+
+#[test]
+fn a_broken_database_is_salvaged_into_a_new_volume() {
+    use std::os::unix::fs::FileExt;
+    let place = Place::new();
+    place.directory("in");
+    for number in 0..300 {
+        std::fs::write(place.path(format!("in/file {number}")), format!("content {number}")).unwrap();
+    }
+    std::fs::write(place.path("in/large"), vec![9; 1_000_000]).unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "in", "v"]).well();
+    let database = std::fs::OpenOptions::new().write(true).open(place.path("v/meta.sqlite")).unwrap();
+    // The root of the table of commits or of another: SQLite reads nothing any more.
+    database.write_all_at(&[0; 4096], 0).unwrap();
+    assert_eq!(place.weft(&["check", "v"]).code, 1);
+    let said = place.weft(&["check", "v", "--salvage", "new", "--json"]);
+    assert_eq!((said.code, said.err.as_str()), (1, ""), "a page is missing");
+    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&told["files"], &told["missing_by_kind"]["page"]), (&301.into(), &1.into()), "{told}");
+    place.weft(&["check", "--read-data", "new"]).well();
+    place.weft(&["export", "new", "out"]).well();
+    for number in 0..300 {
+        let read = std::fs::read(place.path(format!("out/file {number}"))).unwrap();
+        assert_eq!(read, format!("content {number}").into_bytes());
+    }
+    assert_eq!(std::fs::read(place.path("out/large")).unwrap(), vec![9; 1_000_000]);
+    place.weft(&["check", "v", "--salvage", "new"]).failed(&["new already exists"]);
+    assert_eq!(place.weft(&["check", "v", "new"]).code, 2);
+}

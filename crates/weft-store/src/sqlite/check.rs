@@ -110,7 +110,9 @@ fn check_rows(
             checker.findings.iter_mut().filter(|f| f.outcome == Outcome::Repaired).for_each(|f| {
                 f.outcome = Outcome::Damaged;
             });
-            checker.volume_finding(format!("{error}; the check could not go on: restore the volume from a copy"));
+            let advice =
+                "restore the volume from a copy, or have 'weft check --salvage' bring what can be read to a new one";
+            checker.volume_finding(format!("{error}; the check could not go on: {advice}"));
         }
         Err(error) => return Err(error),
     }

@@ -12,5 +12,6 @@ mod generate;
 mod opening;
 mod parts;
 mod postgres;
+mod salvage;
 mod sample;
 mod space;
