@@ -222,7 +222,9 @@ impl Salvage<'_> {
         extents: &BTreeMap<Ino, Extents>,
     ) -> Result<BTreeMap<BlockId, u32>> {
         let mut refs = BTreeMap::<BlockId, i64>::new();
-        extents.values().flat_map(BTreeMap::values).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
+        // What has no row is not brought, and would only take room.
+        let rowed = extents.iter().filter(|(ino, _)| self.found.inodes.contains_key(ino));
+        rowed.flat_map(|(_, own)| own.values()).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
         let from = self.layout.segments.clone().map(Segments::new_to_read);
         let into = target.segments.clone().map(Segments::new);
         let (mut tail, mut brought) = (Tail { segment: 1, length: 0 }, BTreeMap::new());
