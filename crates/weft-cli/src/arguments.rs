@@ -41,6 +41,7 @@ pub enum Command {
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
     /// Exit code 0: the volume is whole. 1: damage was found (repaired or not), or the check could not be made.
+    /// With --salvage: 0: all was brought. 1: something is missing.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it
@@ -724,6 +725,12 @@ pub struct Check {
     /// Read all data too, and compare it with its digests
     #[arg(long)]
     pub read_data: bool,
+    /// Of a volume whose database is broken: bring what can be read, verified, to a new volume
+    #[arg(long, requires = "new", conflicts_with_all = ["repair", "read_data"])]
+    pub salvage: bool,
+    /// With --salvage: the new volume
+    #[arg(requires = "salvage")]
+    pub new: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
     pub json: bool,

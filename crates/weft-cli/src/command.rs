@@ -104,7 +104,7 @@ impl Command {
             | Command::Stages(_)
             | Command::Completions { .. }
             | Command::Man { dir: None } => true,
-            Command::Check(arguments) => !arguments.repair,
+            Command::Check(arguments) => !arguments.repair && !arguments.salvage,
             Command::Link(arguments) => arguments.show,
             _ => false,
         }

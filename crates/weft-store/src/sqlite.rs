@@ -20,6 +20,7 @@ mod open;
 mod read;
 mod readers;
 mod reclaim;
+mod salvage;
 mod scan;
 mod schema;
 mod scrub;
@@ -37,6 +38,7 @@ pub use layout::Layout;
 pub use medium::left_in_wal;
 pub(crate) use medium::note;
 pub use open::{Volume, create, header, open, open_to_read};
+pub use salvage::{Missing, Salvaged, salvage};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};
 

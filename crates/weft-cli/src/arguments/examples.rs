@@ -26,7 +26,8 @@ pub const CHECK: &str = "\
 Examples:
     weft check photos.weft
     weft check --read-data photos.weft
-    weft check --repair photos.weft";
+    weft check --repair photos.weft
+    weft check --salvage broken.weft new.weft";
 
 pub const IMPORT: &str = "\
 Examples:

@@ -1,5 +1,7 @@
 //! `weft check`.
 
+mod salvage;
+
 use super::damages;
 use super::transfer::steps;
 use crate::arguments::Check;
@@ -10,6 +12,9 @@ use weft_store::{CheckOptions, Finding, Location, Outcome, Repair};
 
 /// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not, or the check failed.
 pub fn run(arguments: &Check) -> Result<ExitCode> {
+    if let Some(new) = arguments.new.as_ref().filter(|_| arguments.salvage) {
+        return salvage::run(&arguments.volume, new, arguments.json);
+    }
     let options = CheckOptions {
         repair: match (arguments.repair, arguments.discard) {
             (false, _) => Repair::No,

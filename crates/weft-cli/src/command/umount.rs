@@ -17,7 +17,7 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
         weft_fuse::unmount(&directory, true)?;
         println!(
-            "the daemon of {} had ended before it was unmounted; what was synced is there at the next mount",
+            "the daemon of {} had ended, or waited for a volume that another one took; what was synced is there at the next mount",
             directory.display()
         );
         return Ok(ExitCode::SUCCESS);

@@ -67,6 +67,26 @@ fn a_volume_called_by_a_link_is_the_same_after_a_crash() {
 }
 
 #[test]
+fn a_volume_that_was_moved_after_a_crash_has_what_was_synced() {
+    for home in HOMES {
+        let Some(place) = Place::to_mount() else { return };
+        let directory = place.directory("m");
+        place.directory("elsewhere");
+        place.weft(&["init", "v", "--blocks", home]).well();
+        place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
+        write_synced(&directory.join("file"), b"synced");
+        kill(&place, if home == "segments" { "v/lock" } else { "v" });
+        for end in ["", "-wal", "-intent"] {
+            let moved = std::fs::rename(place.path(format!("v{end}")), place.path(format!("elsewhere/w{end}")));
+            assert!(moved.is_ok() || (home == "segments" && !end.is_empty()), "{home} {end}");
+        }
+        place.weft(&["mount", "elsewhere/w", "m"]).well();
+        assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"synced");
+        place.umount();
+    }
+}
+
+#[test]
 fn a_database_of_several_names_is_refused() {
     let Some(place) = Place::to_mount() else { return };
     place.directory("m");
@@ -326,4 +346,51 @@ fn a_log_that_cannot_be_written_is_told_of_at_once() {
     place.weft(&["init", "v"]).well();
     place.weft(&["mount", "v", "m", "--log", "no/such/log"]).failed(&["cannot write messages to", "no/such/log"]);
     assert!(!place.is_mounted("m"));
+}
+
+#[test]
+fn a_broken_database_is_salvaged_into_a_new_volume() {
+    use std::os::unix::fs::FileExt;
+    let place = Place::new();
+    place.directory("in");
+    for number in 0..300 {
+        std::fs::write(place.path(format!("in/file {number}")), format!("content {number}")).unwrap();
+    }
+    std::fs::write(place.path("in/large"), vec![9; 1_000_000]).unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "in", "v"]).well();
+    let database = std::fs::OpenOptions::new().write(true).open(place.path("v/meta.sqlite")).unwrap();
+    // The root of the table of commits or of another: SQLite reads nothing any more.
+    database.write_all_at(&[0; 4096], 0).unwrap();
+    assert_eq!(place.weft(&["check", "v"]).code, 1);
+    let said = place.weft(&["check", "v", "--salvage", "new", "--json"]);
+    assert_eq!((said.code, said.err.as_str()), (1, ""), "a page is missing");
+    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&told["files"], &told["missing_by_kind"]["page"]), (&301.into(), &1.into()), "{told}");
+    place.weft(&["check", "--read-data", "new"]).well();
+    place.weft(&["export", "new", "out"]).well();
+    for number in 0..300 {
+        let read = std::fs::read(place.path(format!("out/file {number}"))).unwrap();
+        assert_eq!(read, format!("content {number}").into_bytes());
+    }
+    assert_eq!(std::fs::read(place.path("out/large")).unwrap(), vec![9; 1_000_000]);
+    place.weft(&["check", "v", "--salvage", "new"]).failed(&["new already exists"]);
+    assert_eq!(place.weft(&["check", "v", "new"]).code, 2);
+}
+
+#[test]
+fn a_salvage_tells_of_what_only_the_intent_log_has() {
+    for home in HOMES {
+        let Some(place) = Place::to_mount() else { return };
+        let directory = place.directory("m");
+        place.weft(&["init", "v", "--blocks", home]).well();
+        place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
+        place.weft(&["check", "v", "--salvage", "new"]).failed(&["in use by another process"]);
+        write_synced(&directory.join("file"), b"synced");
+        kill(&place, if home == "segments" { "v/lock" } else { "v" });
+        let said = place.weft(&["check", "v", "--salvage", "new"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.out.contains("they were in the intent log alone"), "{said:?}");
+        place.weft(&["check", "--read-data", "new"]).well();
+    }
 }

@@ -113,7 +113,9 @@ fn check_rows(
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             checker.connection.execute_batch("ROLLBACK").map_err(failed)?;
             checker.nothing_is_repaired();
-            checker.volume_finding(format!("{error}; the check could not go on: restore the volume from a copy"));
+            let advice =
+                "restore the volume from a copy, or have 'weft check --salvage' bring what can be read to a new one";
+            checker.volume_finding(format!("{error}; the check could not go on: {advice}"));
         }
         Err(error) => return Err(error),
     }

@@ -142,7 +142,7 @@ impl Reading {
 
 /// Takes the volume as one of those that read it. None where that cannot be: the medium has no
 /// locks, or the lock is not among what was copied there.
-fn hold(layout: &Layout) -> Result<Option<File>> {
+pub(super) fn hold(layout: &Layout) -> Result<Option<File>> {
     let file = match files::open(files::options().read(true), &layout.hold) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -172,7 +172,7 @@ fn refuse_too_large(layout: &Layout, directory: &Path) -> Result<()> {
 }
 
 /// Copies a file, its zeros left out: an intent log is little else.
-fn copy_file(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let mut source = files::open(files::options().read(true), from).map_err(io("cannot open", from))?;
     let made = files::open(files::options().write(true).create_new(true), to);
     let mut copy = made.map_err(io("cannot make", to))?;

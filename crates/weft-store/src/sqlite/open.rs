@@ -277,6 +277,14 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(not_a_volume()),
         Err(error) => return Err(io("cannot open", &layout.database)(error)),
     };
+    let not_a_volume = || match &layout.segments {
+        // What else lies there is a volume's.
+        Some(segments) if segments.is_dir() => Error::Unusable(format!(
+            "{} is not a Weft volume's database any more; 'weft check --salvage' brings what can be read of it to a new volume",
+            layout.database.display()
+        )),
+        _ => not_a_volume(),
+    };
     let mut start = [0; 100];
     file.read_exact(&mut start).map_err(|_| not_a_volume())?;
     let number = |at: usize| u32::from_be_bytes(start[at..at + 4].try_into().expect("four bytes"));

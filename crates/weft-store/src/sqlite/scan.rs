@@ -105,6 +105,21 @@ impl Scan<'_> {
         Ok(wrong)
     }
 
+    /// Inodes, other than directories, whose content gives another digest than their row has.
+    pub(super) fn unlike(&self) -> Result<Vec<InodeRow>> {
+        let mut unlike = Vec::new();
+        self.each_inode(|row| {
+            if row.kind != Kind::Directory {
+                let digest = self.content_of(&Compared::new(self.rows), row)?.inode(row)?;
+                if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) {
+                    unlike.push(row.clone());
+                }
+            }
+            Ok(())
+        })?;
+        Ok(unlike)
+    }
+
     /// Makes all that is kept anew.
     pub(super) fn renew(&self) -> Result<()> {
         let forget = "DELETE FROM branches; DELETE FROM nodes; UPDATE fileatt SET digest = NULL; UPDATE naming SET digest = NULL";

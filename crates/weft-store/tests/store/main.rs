@@ -13,6 +13,7 @@ mod opening;
 mod parts;
 mod postgres;
 mod postgres_durability;
+mod salvage;
 mod sample;
 mod space;
 mod sums;

@@ -1,0 +1,62 @@
+//! `weft check --salvage`.
+
+use crate::command::transfer::steps;
+use crate::size::show;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use weft_store::Location;
+use weft_store::sqlite::{Missing, Salvaged};
+
+/// Brings what can be read of a broken volume to a new one. Exit code 1 if something is missing.
+pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
+    let (volume, new) = (Location::parse(volume)?, Location::parse(new)?);
+    let bar = steps();
+    let salvaged = volume.salvage(&new, &mut |progress| bar.show(progress));
+    drop(bar);
+    let salvaged = salvaged.with_context(|| format!("cannot salvage volume {volume}"))?;
+    if json {
+        println!("{:#}", as_json(&salvaged));
+    } else {
+        print(&salvaged, &new);
+    }
+    Ok(if salvaged.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How much is missing, by kind.
+fn counts(salvaged: &Salvaged) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    salvaged.missing.iter().for_each(|missing| *counts.entry(missing.kind).or_insert(0) += 1);
+    counts
+}
+
+fn print(salvaged: &Salvaged, new: &Location) {
+    for Missing { kind, what, why } in &salvaged.missing {
+        println!("{kind} {}: {why}", String::from_utf8_lossy(what));
+    }
+    let Salvaged { files, directories, others, bytes, nameless, .. } = salvaged;
+    println!("{new}: {files} files, {directories} directories and {others} others, {}, all verified", show(*bytes));
+    if *nameless > 0 {
+        println!("{new}: {nameless} of them are in /lost+found, as their names are gone");
+    }
+    let counts = counts(salvaged).into_iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>();
+    match counts.len() {
+        0 => println!("{new}: nothing is missing"),
+        _ => println!("{new}: missing or incomplete: {}", counts.join(", ")),
+    }
+}
+
+fn as_json(salvaged: &Salvaged) -> Value {
+    let missing = |Missing { kind, what, why }: &Missing| json!({ "kind": kind, "what": String::from_utf8_lossy(what), "why": why });
+    json!({
+        "files": salvaged.files,
+        "directories": salvaged.directories,
+        "others": salvaged.others,
+        "bytes": salvaged.bytes,
+        "in_lost_and_found": salvaged.nameless,
+        "missing_by_kind": counts(salvaged),
+        "missing": salvaged.missing.iter().map(missing).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,463 @@
+//! Bringing what can be read of a broken volume, verified, into a new one.
+//!
+//! Rows are found page by page (`pages`, `rows`), whatever became of the tree over them. A file is
+//! brought if its row is there, all of its blocks are, each hashes to its value, and together they
+//! give the digest that was kept. The new volume is then checked and repaired as any other: what
+//! has lost its name is found in `/lost+found`.
+
+mod pages;
+mod rows;
+
+use super::apply::{put_inode, put_name};
+use super::check::check;
+use super::digests::Rows;
+use super::extents::put_block;
+use super::layout::Layout;
+use super::medium;
+use super::open::{connect, create, hold, remove};
+use super::read::sql;
+use super::scan::Scan;
+use super::segments::{Segments, Tail, taken};
+use crate::batch::NewBlock;
+use crate::digests::{Digester, ZeroValues};
+use crate::error::{Error, Result};
+use crate::files;
+use crate::finding::{CheckOptions, Outcome, Progress, Repair};
+use crate::log::IntentLog;
+use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, OpNo, Place, Timestamp};
+use crate::store::{BlockHome, VolumeOptions};
+use pages::Pages;
+use rows::{Found, Volume};
+use rusqlite::Connection;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weft_block::{Block, Rope};
+use weft_digest::Kind;
+
+/// Bytes of blocks written in one transaction.
+const CHUNK_BYTES: u64 = 32 << 20;
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot write the new volume", source }
+}
+
+fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error::Io { what, path: path.into(), source }
+}
+
+/// What could not be brought, or not as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Of which kind it is: "file", "directory", "name", "page", "operations", …
+    pub kind: &'static str,
+    /// Where it was, if that can be told; else what is known of it.
+    pub what: Vec<u8>,
+    /// Why it is missing.
+    pub why: String,
+}
+
+/// What was brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Salvaged {
+    /// Files, all of their content verified.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Links, devices and the like.
+    pub others: u64,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// What of it is in `/lost+found` now, under its number.
+    pub nameless: u64,
+    /// What was not.
+    pub missing: Vec<Missing>,
+}
+
+/// Brings what can be read of the volume at `path`, which nobody may have mounted and which stays
+/// as it is, to a new volume at `new`. Works under the name `new` with `.unfinished` behind it.
+/// Errors: `Locked`, `Unusable`, and what keeps the new volume from being made.
+pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
+    let layout = Layout::find(path)?;
+    let _hold = medium::hold(&layout)?;
+    if new.symlink_metadata().is_ok() {
+        return Err(Error::Unusable(format!("{} already exists; name a volume to be made", new.display())));
+    }
+    let read = |path: &Path| files::open(files::options().read(true), path);
+    let database = read(&layout.database).map_err(io("cannot open", &layout.database))?;
+    let pages = Pages::open(database, read(&layout.wal()).ok()).map_err(io("cannot read", &layout.database))?;
+    let (found, damaged) = rows::find(&pages, &mut |done, total| progress(Progress { step: "pages", done, total }));
+    if found.inodes.is_empty() {
+        return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
+    }
+    let volume = found.volume.clone().unwrap_or_else(|| guess(&layout, &found, &pages));
+    let mut unfinished = new.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let unfinished = PathBuf::from(unfinished);
+    create(&unfinished, &volume.options, (0, 0), volume.created)?;
+    let target = Layout::of(&unfinished, volume.options.home);
+    let target_of = |cell| Some(rows::name(&pages.record(cell)?.columns)?.0.ino);
+    let names = found.names.iter().filter_map(|(name, (_, cell))| Some((target_of(*cell)?, name))).collect();
+    let told = Salvaged::default();
+    let mut salvage = Salvage { pages: &pages, found: &found, layout: &layout, volume: &volume, names, told, progress };
+    if damaged > 0 {
+        salvage.miss("page", format!("{damaged} of {}", pages.count()), "what they held is not known");
+    }
+    if found.volume.is_none() {
+        salvage.miss("volume", "its own row".into(), "block size and limits are guessed");
+    }
+    let result = salvage.run(&target).and_then(|()| {
+        std::fs::rename(&unfinished, new).map_err(io("cannot name the new volume", new))?;
+        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty());
+        super::segments::sync_directory(parent.unwrap_or(Path::new(".")))
+    });
+    match result {
+        Ok(()) => Ok(salvage.told),
+        Err(error) => {
+            remove(&target, true);
+            Err(error)
+        }
+    }
+}
+
+/// What a volume was that does not say so any more.
+fn guess(layout: &Layout, found: &Found, pages: &Pages) -> Volume {
+    let block = |cell| pages.record(cell).and_then(|record| rows::block(record.row?, &record.columns));
+    let longest = found.blocks.values().filter_map(|cell| block(*cell)).map(|(block, _)| block.length).max();
+    let default = VolumeOptions::default();
+    let options = VolumeOptions {
+        block_size: longest.unwrap_or(default.block_size).next_power_of_two().clamp(4 << 10, 4 << 20),
+        home: if layout.segments.is_some() { BlockHome::Segments } else { BlockHome::Database },
+        ..default
+    };
+    let options = VolumeOptions { inline_max: options.block_size, ..options };
+    let since = found.inodes.values().map(|(since, _)| *since).max().unwrap_or(1);
+    Volume { options, created: Timestamp(0), number: since, op: 0, next_id: 16, next_block: 1, epoch: 1 }
+}
+
+struct Salvage<'a> {
+    pages: &'a Pages,
+    found: &'a Found,
+    layout: &'a Layout,
+    volume: &'a Volume,
+    /// A name of each inode.
+    names: BTreeMap<Ino, &'a (Ino, Vec<u8>)>,
+    told: Salvaged,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+/// The blocks of an inode, by their index.
+type Extents = BTreeMap<u64, BlockId>;
+
+impl Salvage<'_> {
+    fn miss(&mut self, kind: &'static str, what: String, why: impl Into<String>) {
+        self.told.missing.push(Missing { kind, what: what.into_bytes(), why: why.into() });
+    }
+
+    fn miss_inode(&mut self, row: &InodeRow, why: impl Into<String>) {
+        let kind = match row.kind {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            _ => "link",
+        };
+        let what = self.path(row.ino);
+        self.told.missing.push(Missing { kind, what, why: why.into() });
+    }
+
+    fn run(&mut self, target: &Layout) -> Result<()> {
+        let held = hold(target)?;
+        let connection = connect(&target.database, 32)?;
+        let begin = "PRAGMA synchronous = OFF; DELETE FROM fileatt; DELETE FROM commits";
+        connection.execute_batch(begin).map_err(failed)?;
+        self.miss_operations()?;
+        let extents = self.extents();
+        let blocks = self.bring_blocks(&connection, target, &extents)?;
+        connection.execute_batch("BEGIN").map_err(failed)?;
+        let inodes = self.bring_inodes(&connection, &extents, &blocks)?;
+        self.bring_names(&connection, &inodes)?;
+        self.bring_volume(&connection)?;
+        self.drop_unlike(&connection, target)?;
+        let unused = "DELETE FROM block_bytes WHERE id NOT IN (SELECT block FROM extents); \
+                      DELETE FROM blocks WHERE id NOT IN (SELECT block FROM extents); COMMIT; \
+                      PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)";
+        connection.execute_batch(unused).map_err(failed)?;
+        connection.close().map_err(|(_, source)| failed(source))?;
+        drop(held);
+        self.check(target)?;
+        self.count(target)
+    }
+
+    /// What was synced and not committed is in no row.
+    fn miss_operations(&mut self) -> Result<()> {
+        if !self.layout.log.exists() {
+            return Ok(());
+        }
+        // Of a copy: opening one may change it.
+        let make = tempfile::TempDir::with_prefix("weft-");
+        let directory = make.map_err(io("cannot make a private directory in", &std::env::temp_dir()))?;
+        let copy = directory.path().join("log");
+        medium::copy_file(&self.layout.log, &copy)?;
+        let records = IntentLog::open(&copy, 0).and_then(|log| log.records(self.volume.epoch));
+        let last = records.ok().and_then(|records| records.last().map(|record| record.last));
+        if let Some(last) = last.filter(|last| *last > OpNo(self.volume.op)) {
+            let count = last.0 - self.volume.op;
+            self.miss("operations", format!("{count} operations"), "they were in the intent log alone");
+        }
+        Ok(())
+    }
+
+    fn extents(&self) -> BTreeMap<Ino, Extents> {
+        let mut extents = BTreeMap::<Ino, Extents>::new();
+        for ((ino, index), (_, block)) in &self.found.extents {
+            extents.entry(*ino).or_default().insert(*index, *block);
+        }
+        extents
+    }
+
+    /// Brings the blocks that extents name, each verified; tells which they are, and their lengths.
+    fn bring_blocks(
+        &mut self,
+        connection: &Connection,
+        target: &Layout,
+        extents: &BTreeMap<Ino, Extents>,
+    ) -> Result<BTreeMap<BlockId, u32>> {
+        let mut refs = BTreeMap::<BlockId, i64>::new();
+        // What has no row is not brought, and would only take room.
+        let rowed = extents.iter().filter(|(ino, _)| self.found.inodes.contains_key(ino));
+        rowed.flat_map(|(_, own)| own.values()).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
+        let from = self.layout.segments.clone().map(Segments::new_to_read);
+        let into = target.segments.clone().map(Segments::new);
+        let (mut tail, mut brought) = (Tail { segment: 1, length: 0 }, BTreeMap::new());
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
+        let total = refs.len() as u64;
+        for (done, (id, count)) in refs.into_iter().enumerate() {
+            if let Some((block, content)) = self.block(id, from.as_ref()) {
+                brought.insert(id, block.length);
+                bytes += u64::from(block.length);
+                chunk.push((NewBlock::new(id, Ino::ROOT, Rope::from(content.whole()), block.base), count));
+            }
+            if bytes >= CHUNK_BYTES {
+                tail = store(connection, &std::mem::take(&mut chunk), into.as_ref(), tail)?;
+                bytes = 0;
+                (self.progress)(Progress { step: "blocks", done: done as u64, total });
+            }
+        }
+        store(connection, &chunk, into.as_ref(), tail)?;
+        Ok(brought)
+    }
+
+    /// A block, if it can be read and is what was written.
+    fn block(&self, id: BlockId, segments: Option<&Segments>) -> Option<(BlockRef, Block)> {
+        let record = self.pages.record(*self.found.blocks.get(&id)?)?;
+        let (block, _) = rows::block(record.row?, &record.columns)?;
+        let bytes = match block.place {
+            Place::Segment { segment, offset } => {
+                let length = block.length as usize;
+                segments?.read(segment, offset, length, crate::store::Patience::Forever).ok()??
+            }
+            Place::Database | Place::File(_) | Place::Own(_) => {
+                let record = self.pages.record(*self.found.bytes.get(&id)?)?;
+                Block::copy_of(record.columns.get(1)?.blob()?)
+            }
+        };
+        let size = self.volume.options.block_size;
+        let fits = block.length <= size && block.base.is_multiple_of(size.into());
+        (fits && block.verify(&bytes)).then_some((block, bytes))
+    }
+
+    /// Brings the rows of inodes that are whole; tells their kinds.
+    fn bring_inodes(
+        &mut self,
+        connection: &Connection,
+        extents: &BTreeMap<Ino, Extents>,
+        blocks: &BTreeMap<BlockId, u32>,
+    ) -> Result<BTreeMap<Ino, Kind>> {
+        let (none, mut brought) = (Extents::new(), BTreeMap::new());
+        for (ino, (_, cell)) in &self.found.inodes {
+            let record = self.pages.record(*cell);
+            let row = record.and_then(|record| rows::inode(record.row?, &record.columns));
+            let Some((row, _, digest)) = row else { continue };
+            let own = extents.get(ino).unwrap_or(&none);
+            let lost = own.values().filter(|block| !blocks.contains_key(block)).count();
+            let stored = own.values().filter_map(|block| blocks.get(block)).map(|length| u64::from(*length));
+            let stored = stored.sum::<u64>() + row.inline.as_ref().map_or(0, |inline| inline.len() as u64);
+            if lost > 0 {
+                self.miss_inode(&row, format!("{lost} of its blocks are damaged or gone"));
+            } else if stored != row.allocated && row.kind != Kind::Directory {
+                self.miss_inode(&row, format!("{stored} of its {} bytes are found", row.allocated));
+            } else if digest.is_none() && self.volume.options.digests && row.kind != Kind::Directory {
+                self.miss_inode(&row, "no digest of it is kept that could verify it");
+            } else {
+                put_inode(connection, self.commit(), &row, digest.as_ref())?;
+                brought.insert(*ino, row.kind);
+            }
+        }
+        let rowless = extents.keys().filter(|ino| !self.found.inodes.contains_key(ino)).copied().collect::<Vec<_>>();
+        for ino in rowless {
+            let what = self.path(ino);
+            let why = "its row is gone, with owner, permissions, times and length; its content is not brought".into();
+            self.told.missing.push(Missing { kind: "file", what, why });
+        }
+        let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
+        let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+        for (ino, own) in extents.iter().filter(|(ino, _)| brought.contains_key(ino)) {
+            for (index, block) in own {
+                statement.execute((sql(ino.0), sql(*index), sql(block.0), self.volume.number)).map_err(failed)?;
+            }
+        }
+        self.bring_xattrs(connection, &brought)?;
+        Ok(brought)
+    }
+
+    fn bring_xattrs(&mut self, connection: &Connection, inodes: &BTreeMap<Ino, Kind>) -> Result<()> {
+        let statement = "INSERT INTO xattr (ino, name, value, since) VALUES (?1, ?2, ?3, ?4)";
+        let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+        for ((ino, _), (_, cell)) in &self.found.xattrs {
+            let record = self.pages.record(*cell).filter(|_| inodes.contains_key(ino));
+            let Some((ino, name, value, _)) = record.and_then(|record| rows::xattr(&record.columns)) else { continue };
+            statement.execute((sql(ino.0), name.as_bytes(), value, self.volume.number)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn bring_names(&mut self, connection: &Connection, inodes: &BTreeMap<Ino, Kind>) -> Result<()> {
+        let mut entries = BTreeMap::<Ino, u64>::new();
+        for ((parent, _), (_, cell)) in &self.found.names {
+            let record = self.pages.record(*cell);
+            let Some((row, _, digest)) = record.and_then(|record| rows::name(&record.columns)) else { continue };
+            *entries.entry(*parent).or_insert(0) += 1;
+            let leads = inodes.get(&row.ino) == Some(&row.kind) && inodes.get(parent) == Some(&Kind::Directory);
+            // One whose place in the listing another one has, gets a new place with its new name.
+            let is_put = leads && put_name(connection, self.commit(), &row, digest.as_ref()).is_ok();
+            if !is_put && !self.found.inodes.contains_key(&row.ino) && !self.has_extents(row.ino) {
+                let what = [self.path(*parent), row.name.as_bytes().to_vec()].join(&b'/');
+                let why = format!("inode {}, which it names, is gone", row.ino.0);
+                self.told.missing.push(Missing { kind: "name", what, why });
+            }
+        }
+        for (ino, (_, cell)) in &self.found.inodes {
+            let record = self.pages.record(*cell);
+            let row = record.and_then(|record| rows::inode(record.row?, &record.columns));
+            let Some((row, ..)) = row.filter(|(row, ..)| row.kind == Kind::Directory) else { continue };
+            let lost = row.size.saturating_sub(entries.get(ino).copied().unwrap_or(0));
+            if lost > 0 {
+                self.miss_inode(&row, format!("{lost} of its {} entries are gone", row.size));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_extents(&self, ino: Ino) -> bool {
+        self.found.extents.range((ino, 0)..).next().is_some_and(|((found, _), _)| *found == ino)
+    }
+
+    fn bring_volume(&self, connection: &Connection) -> Result<()> {
+        let Volume { number, op, next_id, next_block, epoch, .. } = self.volume;
+        let statement = "UPDATE volume SET number = ?1, op = ?2, next_id = ?3, next_block = ?4, epoch = ?5";
+        let row = (*number, sql(*op), *next_id, *next_block, sql(*epoch));
+        connection.execute(statement, row).map(|_| ()).map_err(failed)
+    }
+
+    /// Drops what has another digest than was kept of it: rows of different moments, or damage that
+    /// nothing else shows.
+    fn drop_unlike(&mut self, connection: &Connection, target: &Layout) -> Result<()> {
+        if !self.volume.options.digests {
+            return Ok(());
+        }
+        let digester = Digester::new(Arc::new(ZeroValues::default()));
+        let segments = target.segments.clone().map(Segments::new_to_read);
+        let rows = Rows { connection, segments: segments.as_ref(), wait: &|| (), elsewhere: None };
+        let scan = Scan { digester: &digester, rows: &rows, block_size: u64::from(self.volume.options.block_size) };
+        for row in scan.unlike()? {
+            self.miss_inode(&row, "its content has another digest than was kept of it");
+            for table in ["fileatt", "extents", "xattr", "naming"] {
+                let statement = format!("DELETE FROM {table} WHERE ino = ?1");
+                connection.execute(&statement, (sql(row.ino.0),)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the new volume checked and repaired: links are counted anew, digests follow, what lost
+    /// its name gets one.
+    fn check(&mut self, target: &Layout) -> Result<()> {
+        let options = CheckOptions { repair: Repair::Yes, read_data: false };
+        let findings = check(&target.volume, options, self.progress)?;
+        for finding in findings.into_iter().filter(|finding| finding.outcome == Outcome::Damaged) {
+            let what = finding.path.unwrap_or_default();
+            self.told.missing.push(Missing { kind: "damage", what, why: finding.what });
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, target: &Layout) -> Result<()> {
+        let connection = connect(&target.database, 8)?;
+        let count = |what: &str| connection.query_row(what, (), |row| super::read::unsigned(row, 0)).map_err(failed);
+        self.told.files = count("SELECT count(*) FROM fileatt WHERE mode & 61440 = 32768")?;
+        self.told.directories = count("SELECT count(*) FROM fileatt WHERE mode & 61440 = 16384")?;
+        self.told.others = count("SELECT count(*) FROM fileatt WHERE mode & 61440 NOT IN (16384, 32768)")?;
+        self.told.bytes = count("SELECT coalesce(sum(allocated), 0) FROM fileatt")?;
+        self.told.nameless = count(
+            "SELECT count(*) FROM naming WHERE name >= CAST('#' AS BLOB) AND name < CAST('$' AS BLOB) AND parent IN \
+             (SELECT ino FROM naming WHERE parent = 1 AND name = CAST('lost+found' AS BLOB))",
+        )?;
+        connection.close().map_err(|(_, source)| failed(source))
+    }
+
+    fn commit(&self) -> CommitNo {
+        CommitNo(u64::try_from(self.volume.number).unwrap_or(1))
+    }
+
+    /// A path that led to `ino` in the broken volume.
+    fn path(&self, ino: Ino) -> Vec<u8> {
+        let (mut parts, mut at, mut seen) = (Vec::new(), ino, BTreeSet::new());
+        while at != Ino::ROOT && seen.insert(at) {
+            let Some((parent, name)) = self.names.get(&at) else {
+                parts.push(format!("#{}", at.0).into_bytes());
+                parts.reverse();
+                return parts.join(&b'/');
+            };
+            parts.push(name.clone());
+            at = *parent;
+        }
+        parts.push(Vec::new());
+        parts.reverse();
+        if parts.len() == 1 { b"/".to_vec() } else { parts.join(&b'/') }
+    }
+}
+
+/// Writes blocks, with how often each is named, to the new volume, from `tail` on; tells where they
+/// end.
+fn store(connection: &Connection, chunk: &[(NewBlock, i64)], into: Option<&Segments>, tail: Tail) -> Result<Tail> {
+    let blocks = chunk.iter().map(|(block, _)| block.clone()).collect::<Vec<_>>();
+    let (places, tail) = match into {
+        Some(segments) if !blocks.is_empty() => {
+            let (places, tail) = Segments::assign(tail, &blocks);
+            segments.append(&blocks, &places)?;
+            segments.sync(&places)?;
+            (places, tail)
+        }
+        _ => (vec![Place::Database; blocks.len()], tail),
+    };
+    connection.execute_batch("BEGIN").map_err(failed)?;
+    let bytes = "INSERT INTO block_bytes (id, bytes) VALUES (?1, ?2)";
+    let mut bytes = connection.prepare_cached(bytes).map_err(failed)?;
+    let segment = "INSERT INTO segments (id, length, live) VALUES (?1, ?2, ?3) ON CONFLICT (id) \
+                   DO UPDATE SET length = max(length, excluded.length), live = live + excluded.live";
+    let mut segment_row = connection.prepare_cached(segment).map_err(failed)?;
+    for ((block, refs), place) in chunk.iter().zip(places) {
+        let length = block.bytes.len() as u64;
+        match place {
+            Place::Database | Place::File(_) | Place::Own(_) => {
+                bytes.execute((sql(block.id.0), &block.bytes.contiguous()[..]))
+            }
+            Place::Segment { segment, offset } => {
+                segment_row.execute((segment, sql(offset + taken(length)), sql(taken(length))))
+            }
+        }
+        .map_err(failed)?;
+        put_block(connection, &block.at(place), *refs, &block.parts)?;
+    }
+    connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(PASSIVE)").map_err(failed)?;
+    Ok(tail)
+}

@@ -1,0 +1,385 @@
+//! Reads records from the pages of a database file without SQLite, which gives up at the first page
+//! that is damaged.
+//!
+//! The format is SQLite's ("Database File Format", sections 1.6 "B-tree Pages", 2.1 "Record
+//! Format", 4 "The WAL-Mode File Format"). No page is found by way of another one: each leaf is
+//! looked at wherever it lies, but for those that the list of free pages names. Of the write-ahead
+//! log the frames count that SQLite would take.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a page where the header of the database does not tell: SQLite's own choice.
+const PAGE_DEFAULT: usize = 4096;
+
+/// Bytes of a record at most: a block has 4 MiB.
+const RECORD_MAX: u64 = 16 << 20;
+
+/// Kinds of pages that hold records (1.6).
+const INDEX_INTERIOR: u8 = 2;
+const INDEX_LEAF: u8 = 10;
+const TABLE_LEAF: u8 = 13;
+/// The one kind that holds none.
+const TABLE_INTERIOR: u8 = 5;
+
+/// What a page is, by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Of a tree, and in order.
+    Whole,
+    /// Of no tree: a record may go on there.
+    Other,
+    Damaged,
+}
+
+/// A value of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Integer(i64),
+    /// No column of a volume holds one.
+    Real,
+    Text(Vec<u8>),
+    Blob(Vec<u8>),
+}
+
+impl Value {
+    pub(super) fn integer(&self) -> Option<i64> {
+        if let Value::Integer(number) = self { Some(*number) } else { None }
+    }
+
+    pub(super) fn unsigned(&self) -> Option<u64> {
+        u64::try_from(self.integer()?).ok()
+    }
+
+    pub(super) fn blob(&self) -> Option<&[u8]> {
+        if let Value::Blob(bytes) = self { Some(bytes) } else { None }
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        *self == Value::Null
+    }
+}
+
+/// Where a record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    page: u32,
+    index: u16,
+}
+
+/// A record: the key of its row if it is one of a table with such keys, and the columns.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Record {
+    pub(super) row: Option<i64>,
+    pub(super) columns: Vec<Value>,
+}
+
+/// The pages of a database.
+pub(super) struct Pages {
+    file: File,
+    wal: Option<File>,
+    /// Where pages lie in the write-ahead log.
+    frames: HashMap<u32, u64>,
+    page_bytes: usize,
+    /// Bytes of a page that hold anything.
+    usable: usize,
+    count: u32,
+    /// Where records go on, of those that were read.
+    rests: RefCell<BTreeSet<u32>>,
+}
+
+impl Pages {
+    /// Those of `file`, over which the frames of `wal` lie.
+    pub(super) fn open(file: File, wal: Option<File>) -> io::Result<Pages> {
+        let mut header = [0; 100];
+        let is_whole = file.read_exact_at(&mut header, 0).is_ok() && header.starts_with(b"SQLite format 3\0");
+        let told = usize::from(u16::from_be_bytes([header[16], header[17]]));
+        let told = if told == 1 { 65536 } else { told };
+        let fits = is_whole && told.is_power_of_two() && told >= 512;
+        let page_bytes = if fits { told } else { PAGE_DEFAULT };
+        let reserved = if fits { usize::from(header[20]).min(page_bytes - 480) } else { 0 };
+        let length = file.metadata()?.len().div_ceil(page_bytes as u64);
+        let count = u32::try_from(length).unwrap_or(u32::MAX);
+        let mut pages = Pages {
+            file,
+            wal,
+            frames: HashMap::new(),
+            page_bytes,
+            usable: page_bytes - reserved,
+            count,
+            rests: RefCell::default(),
+        };
+        pages.find_frames();
+        Ok(pages)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Finds the frames of the write-ahead log up to the last commit that is whole (4.1 to 4.4).
+    fn find_frames(&mut self) {
+        let Some(wal) = &self.wal else { return };
+        let mut header = [0; 32];
+        if wal.read_exact_at(&mut header, 0).is_err() {
+            return;
+        }
+        let number = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let is_big = match number(&header, 0) {
+            0x377f_0682 => false,
+            0x377f_0683 => true,
+            _ => return,
+        };
+        let mut sum = checksum((0, 0), &header[..24], is_big);
+        if (number(&header, 24), number(&header, 28)) != sum || number(&header, 8) as usize != self.page_bytes {
+            return;
+        }
+        let mut frame = vec![0; 24 + self.page_bytes];
+        let (mut at, mut pending) = (32, Vec::new());
+        while wal.read_exact_at(&mut frame, at).is_ok() {
+            sum = checksum(checksum(sum, &frame[..8], is_big), &frame[24..], is_big);
+            if frame[8..16] != header[16..24] || (number(&frame, 16), number(&frame, 20)) != sum {
+                break;
+            }
+            pending.push((number(&frame, 0), at + 24));
+            let size = number(&frame, 4);
+            if size > 0 {
+                self.count = self.count.max(size);
+                self.frames.extend(pending.drain(..));
+            }
+            at += frame.len() as u64;
+        }
+    }
+
+    /// The bytes of a page; none if they cannot be read.
+    fn page(&self, number: u32) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; self.page_bytes];
+        let read = match (self.frames.get(&number), &self.wal) {
+            (Some(at), Some(wal)) => wal.read_exact_at(&mut bytes, *at),
+            _ => self.file.read_exact_at(&mut bytes, u64::from(number.checked_sub(1)?) * self.page_bytes as u64),
+        };
+        read.ok().map(|()| bytes)
+    }
+
+    /// Pages that the database does not use (1.5), as far as it can be told.
+    pub(super) fn free(&self) -> BTreeSet<u32> {
+        let mut free = BTreeSet::new();
+        let Some(first) = self.page(1).filter(|page| page.starts_with(b"SQLite format 3\0")) else { return free };
+        let mut next = number(&first, 32).unwrap_or(0);
+        while next != 0 && next <= self.count && free.insert(next) {
+            let Some(trunk) = self.page(next) else { break };
+            let leaves = number(&trunk, 4).unwrap_or(0) as usize;
+            free.extend((0..leaves.min(self.usable / 4)).filter_map(|leaf| number(&trunk, 8 + 4 * leaf)));
+            next = number(&trunk, 0).unwrap_or(0);
+        }
+        free
+    }
+
+    /// Has `visit` see all records of page `number`; tells what the page is.
+    pub(super) fn each(&self, page_number: u32, visit: &mut dyn FnMut(Cell, Record)) -> Look {
+        let Some(page) = self.page(page_number) else { return Look::Damaged };
+        let start = if page_number == 1 { 100 } else { 0 };
+        match page[start] {
+            INDEX_INTERIOR | INDEX_LEAF | TABLE_LEAF => {}
+            TABLE_INTERIOR => return Look::Whole,
+            _ => return Look::Other,
+        }
+        let cells = u16::from_be_bytes([page[start + 3], page[start + 4]]);
+        let mut look = Look::Whole;
+        for index in 0..cells {
+            match self.record_in(&page, page_number, index) {
+                Some(record) => visit(Cell { page: page_number, index }, record),
+                None => look = Look::Damaged,
+            }
+        }
+        look
+    }
+
+    /// Whether a record that was read goes on in page `number`.
+    pub(super) fn is_rest(&self, number: u32) -> bool {
+        self.rests.borrow().contains(&number)
+    }
+
+    /// The record at `cell`, again.
+    pub(super) fn record(&self, cell: Cell) -> Option<Record> {
+        self.record_in(&self.page(cell.page)?, cell.page, cell.index)
+    }
+
+    fn record_in(&self, page: &[u8], page_number: u32, index: u16) -> Option<Record> {
+        let start = if page_number == 1 { 100 } else { 0 };
+        let kind = page[start];
+        let pointers = start + if kind == INDEX_INTERIOR { 12 } else { 8 };
+        let pointer = page.get(pointers + 2 * usize::from(index)..)?.first_chunk::<2>()?;
+        let mut at = usize::from(u16::from_be_bytes(*pointer));
+        if kind == INDEX_INTERIOR {
+            at += 4;
+        }
+        let length = varint(page, &mut at)?;
+        let row = if kind == TABLE_LEAF { Some(varint(page, &mut at)?.cast_signed()) } else { None };
+        if length > RECORD_MAX {
+            return None;
+        }
+        let payload = self.payload(page, at, usize::try_from(length).ok()?, kind == TABLE_LEAF)?;
+        Some(Record { row, columns: columns(&payload)? })
+    }
+
+    /// Bytes of a record: those in its page, then those in pages that it goes on in (1.6 and 1.7).
+    fn payload(&self, page: &[u8], at: usize, length: usize, is_table: bool) -> Option<Vec<u8>> {
+        let usable = self.usable;
+        let most = if is_table { usable - 35 } else { (usable - 12) * 64 / 255 - 23 };
+        let least = (usable - 12) * 32 / 255 - 23;
+        if length <= most {
+            return page.get(at..at + length).map(<[u8]>::to_vec);
+        }
+        let kept = least + (length - least) % (usable - 4);
+        let local = if kept <= most { kept } else { least };
+        let mut payload = page.get(at..at + local)?.to_vec();
+        let mut next = number(page, at + local)?;
+        while payload.len() < length {
+            let page = self.page(next).filter(|_| next > 1)?;
+            self.rests.borrow_mut().insert(next);
+            let wanted = (length - payload.len()).min(usable - 4);
+            payload.extend_from_slice(page.get(4..4 + wanted)?);
+            next = number(&page, 0)?;
+        }
+        Some(payload)
+    }
+}
+
+/// The columns of a record (2.1).
+fn columns(payload: &[u8]) -> Option<Vec<Value>> {
+    let mut at = 0;
+    let header = usize::try_from(varint(payload, &mut at)?).ok()?;
+    let mut kinds = Vec::new();
+    while at < header {
+        kinds.push(varint(payload, &mut at)?);
+    }
+    if at != header {
+        return None;
+    }
+    let mut columns = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        let length = match kind {
+            0 | 8 | 9 => 0,
+            1..=4 => usize::try_from(kind).ok()?,
+            5 => 6,
+            6 | 7 => 8,
+            12.. => usize::try_from((kind - 12) / 2).ok()?,
+            10 | 11 => return None,
+        };
+        let bytes = payload.get(at..at.checked_add(length)?)?;
+        at += length;
+        columns.push(match kind {
+            0 => Value::Null,
+            8 => Value::Integer(0),
+            9 => Value::Integer(1),
+            7 => Value::Real,
+            1..=6 => Value::Integer(integer(bytes)),
+            _ if kind % 2 == 0 => Value::Blob(bytes.to_vec()),
+            _ => Value::Text(bytes.to_vec()),
+        });
+    }
+    (at == payload.len()).then_some(columns)
+}
+
+/// A signed number of up to eight bytes.
+fn integer(bytes: &[u8]) -> i64 {
+    let sign = if bytes.first().is_some_and(|byte| byte & 0x80 != 0) { -1 } else { 0 };
+    bytes.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte))
+}
+
+fn number(page: &[u8], at: usize) -> Option<u32> {
+    page.get(at..)?.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// A number of one to nine bytes at `at`, which goes on behind it (1.6).
+fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let mut number = 0u64;
+    for place in 0..9 {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        if place == 8 {
+            return Some(number << 8 | u64::from(byte));
+        }
+        number = number << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Adds `bytes`, a multiple of 8, to a checksum of the write-ahead log (4.2).
+fn checksum((mut first, mut second): (u32, u32), bytes: &[u8], is_big: bool) -> (u32, u32) {
+    let word = |bytes: &[u8]| {
+        let bytes = bytes.try_into().expect("four bytes");
+        if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    };
+    for pair in bytes.chunks_exact(8) {
+        first = first.wrapping_add(word(&pair[..4])).wrapping_add(second);
+        second = second.wrapping_add(word(&pair[4..])).wrapping_add(first);
+    }
+    (first, second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::Connection;
+
+    /// Rows of all lengths, read from pages as SQLite wrote them, in the database and in its
+    /// write-ahead log.
+    #[test]
+    fn records_are_what_sqlite_was_given() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("database");
+        let connection = Connection::open(&path).expect("opened");
+        let table = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; \
+                     CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, b BLOB); \
+                     CREATE TABLE w (k INTEGER, b BLOB, PRIMARY KEY (k)) WITHOUT ROWID";
+        connection.execute_batch(table).expect("made");
+        let numbers = [0, 1, -1, 127, -129, 70_000, -9_000_000, 1 << 40, i64::MIN, i64::MAX];
+        let blob = |i: usize| vec![u8::try_from(i % 251).expect("small"); i * i % 30_011];
+        for i in 0..300usize {
+            let n = numbers[i % numbers.len()];
+            let key = i64::try_from(i).expect("small") * 1000;
+            connection.execute("INSERT INTO t VALUES (?1, ?2, ?3)", (key, n, blob(i))).expect("put");
+            connection.execute("INSERT INTO w VALUES (?1, ?2)", (key, blob(i))).expect("put");
+            if i == 150 {
+                connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").expect("copied");
+            }
+        }
+        let wal = File::open(directory.path().join("database-wal")).expect("there");
+        let pages = Pages::open(File::open(&path).expect("there"), Some(wal)).expect("readable");
+        let (mut rows, mut keys) = (BTreeSet::new(), BTreeSet::new());
+        for page in 1..=pages.count() {
+            let look = pages.each(page, &mut |cell, record| {
+                assert_eq!(pages.record(cell).as_ref(), Some(&record));
+                let key = |key: i64| usize::try_from(key / 1000).expect("small");
+                match (record.row, &record.columns[..]) {
+                    (Some(row), [Value::Null, n, Value::Blob(bytes)]) => {
+                        assert_eq!(n.integer(), Some(numbers[key(row) % numbers.len()]));
+                        assert_eq!(*bytes, blob(key(row)));
+                        rows.insert(row);
+                    }
+                    (None, [Value::Integer(k), Value::Blob(bytes)]) => {
+                        assert_eq!(*bytes, blob(key(*k)));
+                        keys.insert(*k);
+                    }
+                    _ => {}
+                }
+            });
+            assert_ne!(look, Look::Damaged, "page {page}");
+        }
+        assert_eq!((rows.len(), keys.len()), (300, 300));
+        connection.execute_batch("DELETE FROM t").expect("deleted");
+        let wal = File::open(directory.path().join("database-wal")).expect("there");
+        let pages = Pages::open(File::open(&path).expect("there"), Some(wal)).expect("readable");
+        assert!(pages.free().len() > 100, "what is free is known");
+    }
+}

@@ -1,0 +1,147 @@
+//! Broken databases: what can be read of them comes into a new volume, verified, and what cannot is
+//! named.
+
+use crate::check::{database, look, sample_volume};
+use crate::contract::HOMES;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use weft_store::sqlite::{Salvaged, open, salvage};
+use weft_store::*;
+
+const PAGE: usize = 4096;
+
+/// The content of each inode: what lies in its row, and its blocks.
+type Contents = BTreeMap<u64, (Kind, Option<Vec<u8>>, BTreeMap<u64, Vec<u8>>)>;
+
+fn contents(store: &dyn Store) -> Contents {
+    let inodes = store.inodes(Ino(0), 1000).expect("readable");
+    let content = |row: InodeRow| {
+        let extents = store.extents(row.ino, 0..u64::MAX).expect("readable");
+        let read = |(index, block): (u64, BlockRef)| {
+            (index, store.read_block(&block, Patience::Forever).expect("whole").expect("waited for").to_vec())
+        };
+        let inline = row.inline.as_ref().map(|inline| inline.to_vec());
+        (row.ino.0, (row.kind, inline, extents.into_iter().map(read).collect()))
+    };
+    inodes.into_iter().map(content).collect()
+}
+
+fn names(store: &dyn Store) -> Vec<NameRow> {
+    (1..64).flat_map(|ino| store.names(Ino(ino), Cookie(0), 1000).expect("readable")).collect()
+}
+
+fn salvaged(path: &Path, new: &Path) -> Result<Salvaged> {
+    salvage(path, new, &mut |_| {})
+}
+
+#[test]
+fn a_whole_volume_is_brought_as_it_is() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
+        let told = salvaged(&path, &new).expect("brought");
+        assert_eq!(told.missing, []);
+        assert_eq!((told.files, told.directories, told.others, told.nameless), (4, 3, 1, 0));
+        let (old, new_store) = (open(&path).expect("opens").store, open(&new).expect("opens").store);
+        assert_eq!(contents(&*new_store), contents(&*old));
+        assert_eq!(names(&*new_store), names(&*old));
+        for ino in 1..64 {
+            assert_eq!(new_store.xattrs(Ino(ino)).expect("readable"), old.xattrs(Ino(ino)).expect("readable"));
+            assert_eq!(new_store.digest(Ino(ino)).expect("readable"), old.digest(Ino(ino)).expect("readable"));
+        }
+        drop(new_store);
+        assert!(look(&new, Repair::No).iter().all(|finding| finding.outcome == Outcome::Note));
+        assert_eq!(salvaged(&path, &new).expect_err("it is held").kind(), ErrorKind::Locked);
+        drop(old);
+        let error = salvaged(&path, &new).expect_err("refused");
+        assert!(error.to_string().contains("already exists"), "{error}");
+    }
+}
+
+/// Whatever page is gone: no wrong byte is brought, and what is not brought is told of.
+#[test]
+fn each_damaged_page_costs_no_more_than_what_it_held() {
+    for (home, step) in HOMES.into_iter().zip([1, 11]) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let before = contents(&*open(&path).expect("opens").store);
+        let whole = std::fs::read(database(&path)).expect("read");
+        for page in (0..whole.len() / PAGE).step_by(step) {
+            let garbage = if page % 2 == 0 { 0 } else { 0xa5 };
+            let file = OpenOptions::new().write(true).open(database(&path)).expect("opens");
+            file.write_all_at(&whole, 0).expect("written");
+            file.write_all_at(&[garbage; PAGE], (page * PAGE) as u64).expect("written");
+            let new = directory.path().join(format!("new {page}"));
+            let told = match salvaged(&path, &new) {
+                Ok(told) => told,
+                // All rows of inodes were in one page.
+                Err(error) => {
+                    assert!(error.to_string().contains("nothing of a Weft volume"), "{error}");
+                    assert!(!new.with_added_extension("unfinished").exists());
+                    continue;
+                }
+            };
+            let damaged = |finding: &Finding| finding.outcome == Outcome::Damaged;
+            assert_eq!(look(&new, Repair::No).into_iter().filter(damaged).collect::<Vec<_>>(), []);
+            let after = contents(&*open(&new).expect("opens").store);
+            for (ino, content) in &before {
+                match after.get(ino) {
+                    Some(brought) => assert_eq!(brought, content, "inode {ino} without page {page}"),
+                    None => assert!(!told.missing.is_empty(), "inode {ino} is missing without a word"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_whose_bytes_are_damaged_is_named_and_not_brought() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        // Of a file in its row, and of one in blocks.
+        let edit = "UPDATE fileatt SET inline = x'6865406c6f' WHERE ino = 22; \
+                    UPDATE blocks SET base = base + 65536 WHERE id IN (SELECT block FROM extents WHERE ino = 26)";
+        connection.execute_batch(edit).expect("edited");
+        drop(connection);
+        let told = salvaged(&path, &new).expect("brought");
+        let missing = told.missing.iter().map(|m| (m.kind, String::from_utf8_lossy(&m.what).into_owned()));
+        let missing = missing.collect::<Vec<_>>();
+        assert!(missing.iter().any(|(kind, what)| *kind == "file" && what.ends_with("small")), "{missing:?}");
+        assert!(missing.contains(&("file", "#26".into())), "{missing:?}");
+        let after = contents(&*open(&new).expect("opens").store);
+        assert!(!after.contains_key(&22) && !after.contains_key(&26));
+        assert_eq!(told.files, 2);
+    }
+}
+
+#[test]
+fn what_is_in_the_write_ahead_log_is_brought() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, copy) = (sample_volume(&directory, home), directory.path().join("copy"));
+        let store = open(&path).expect("opens").store;
+        let header = store.header().expect("readable");
+        let mut batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
+        let mut row = store.inodes(Ino(22), 1).expect("readable").remove(0);
+        (row.inline, row.size, row.allocated) = (Some(weft_block::Slice::from(b"new".to_vec())), 3, 3);
+        batch.counters.bytes_used -= 2;
+        batch.inodes.push(InodeChange::Put(row));
+        store.apply(&batch, Durability::Durable).expect("applied");
+        // As a crash leaves it.
+        let copied = std::process::Command::new("sh")
+            .args(["-c", "cp -r \"$1\" \"$2\"; [ -d \"$1\" ] || cp \"$1-wal\" \"$2-wal\"", "sh"])
+            .args([&path, &copy])
+            .status();
+        assert!(copied.expect("run").success());
+        let new = directory.path().join("new");
+        let told = salvaged(&copy, &new).expect("brought");
+        assert_eq!(told.missing, []);
+        let after = contents(&*open(&new).expect("opens").store);
+        assert_eq!(after[&22].1.as_deref(), Some(&b"new"[..]));
+        File::open(&path).expect("still there");
+    }
+}
