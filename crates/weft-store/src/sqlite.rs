@@ -13,14 +13,17 @@ mod digests;
 mod extents;
 mod layout;
 mod open;
+mod proof;
 mod read;
 mod readers;
 mod reclaim;
+mod renew;
 mod scan;
 mod schema;
 mod scrub;
 mod segments;
 mod transaction;
+mod wal;
 
 pub use check::check;
 pub(crate) use check::{Elsewhere, check_copy};
@@ -28,7 +31,7 @@ pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;
 pub use layout::Layout;
-pub use open::{Volume, create, header, open};
+pub use open::{OpenOptions, Volume, create, header, open, open_with};
 pub use scrub::scrub;
 
 use crate::Name;
@@ -54,6 +57,8 @@ pub struct SqliteStore {
     writer: Mutex<apply::Writer>,
     segments: Option<Arc<Segments>>,
     zeros: Arc<ZeroValues>,
+    /// Closed after all that SQLite has open, for the same reason as the hold.
+    _database: Arc<renew::Database>,
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
     /// SQLite has it open (its POSIX locks would go).
     _hold: File,
@@ -130,6 +135,19 @@ impl Store for SqliteStore {
 
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         Ok(Box::new(transaction::SqliteTransaction::begin(self, durability)?))
+    }
+
+    fn close(&self) -> Result<()> {
+        self.readers.end_transactions();
+        self.writer.lock().close()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.writer.lock().notices()
+    }
+
+    fn misnamed(&self) -> Result<Vec<Ino>> {
+        self.readers.with(read::misnamed)
     }
 
     fn space(&self) -> Result<Space> {

@@ -5,14 +5,18 @@
 
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
+use super::proof::is_any_behind;
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
+use super::renew::{Database, renew};
 use super::segments::{Segments, Tail};
+use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::row::{CommitNo, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, VolumeOptions};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,9 +34,17 @@ const COMMITS_KEPT: u64 = 1024;
 /// The one connection that writes.
 pub(super) struct Writer {
     connection: Connection,
+    database: Arc<Database>,
     /// SQLite's write-ahead log.
     wal: PathBuf,
+    /// Whether something that was committed may not be on the disk though no sync will tell
+    /// (`renew`).
+    in_doubt: bool,
+    /// Whether what an earlier process left was cut off and counted.
+    has_taken_over: bool,
     tail: Tail,
+    /// Number of the next row of `freed`.
+    next_freed: i64,
     /// Space freed by commits that are not durable yet.
     waiting: FreedSpace,
     reclaimer: Option<Reclaimer>,
@@ -63,10 +75,10 @@ fn is_constraint(error: &Error) -> bool {
 }
 
 impl Writer {
-    /// Takes over a volume: cuts off what no commit names, and punches what dead blocks left.
+    /// Begins in doubt: nobody knows what the last process heard of its syncs.
     pub(super) fn open(
         connection: Connection,
-        database: &Path,
+        database: (&Path, Arc<Database>),
         segments: Option<&Arc<Segments>>,
         options: &VolumeOptions,
         zeros: &Arc<ZeroValues>,
@@ -80,28 +92,47 @@ impl Writer {
             Err(error) => return Err(failed(error)),
         };
         refuse_lost_tail(&connection, tail)?;
-        let mut wal = database.as_os_str().to_owned();
-        wal.push("-wal");
-        let reclaimer = segments.map(|segments| Reclaimer::new(segments.clone()));
-        let mut writer = Writer {
+        let (path, database) = database;
+        let reclaimer = segments.map(|segments| Reclaimer::new(segments.clone(), path));
+        Ok(Writer {
             connection,
-            wal: wal.into(),
+            database,
+            wal: Wal::path_of(path),
+            in_doubt: true,
+            has_taken_over: false,
             tail,
+            next_freed: 1,
             waiting: FreedSpace::default(),
             reclaimer,
             segments: segments.cloned(),
             block_size: u64::from(options.block_size),
             digester: options.digests.then(|| Digester::new(zeros.clone())),
-        };
-        if let Some(segments) = segments {
-            segments.recover(tail)?;
-            segments.sweep(tail, &writer.segment_ids()?)?;
-            writer.waiting.rows = writer.freed_rows()?;
-            if writer.checkpoint()? {
-                writer.reclaim();
-            }
+        })
+    }
+
+    /// Before the first commit, which nobody makes who does not believe what is there: cuts off
+    /// what belongs to no block, and notes what is to be given back once that commit is durable.
+    fn take_over(&mut self) -> Result<()> {
+        if self.has_taken_over {
+            return Ok(());
         }
-        Ok(writer)
+        if let Some(segments) = self.segments.clone() {
+            if segments.is_any_behind(self.tail)? {
+                if is_any_behind(&self.connection, self.tail)? {
+                    return Err(lost_tail());
+                }
+                segments.recover(self.tail)?;
+            }
+            segments.sweep(self.tail, &self.segment_ids()?)?;
+            let rows = self.freed_rows()?;
+            // Numbers that no Weft gives must leave room for its own.
+            let last = rows.iter().map(|(row, ..)| *row).filter(|row| *row < i64::MAX / 2).max();
+            self.next_freed = last.map_or(1, |row| row.saturating_add(1));
+            let is_unproved = !rows.is_empty();
+            self.waiting = FreedSpace { rows, is_unproved, ..FreedSpace::default() };
+        }
+        self.has_taken_over = true;
+        Ok(())
     }
 
     fn segment_ids(&self) -> Result<Vec<u32>> {
@@ -122,8 +153,19 @@ impl Writer {
         self.tail
     }
 
+    /// Sees that all that was committed is on the disk, if that is in doubt.
+    fn renew(&mut self) -> Result<()> {
+        if self.in_doubt {
+            renew(&self.connection, &self.database)?;
+            self.in_doubt = false;
+        }
+        Ok(())
+    }
+
     /// Begins a transaction, which [`Writer::commit`] or [`Writer::roll_back`] ends.
-    pub(super) fn begin(&self, durability: Durability) -> Result<()> {
+    pub(super) fn begin(&mut self, durability: Durability) -> Result<()> {
+        self.renew()?;
+        self.take_over()?;
         let synchronous = match durability {
             Durability::Eventual => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
             Durability::Durable => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
@@ -133,8 +175,11 @@ impl Writer {
 
     /// Ends the transaction, whose blocks end at `tail`; `freed` is what [`Writer::write_rows`] told.
     pub(super) fn commit(&mut self, freed: FreedSpace, tail: Tail) -> Result<()> {
-        self.connection.execute_batch("COMMIT").map_err(failed)?;
+        let committed = self.connection.execute_batch("COMMIT").map_err(failed);
+        self.in_doubt |= committed.is_err();
+        committed?;
         self.tail = tail;
+        self.next_freed += i64::try_from(freed.rows.len()).unwrap_or(i64::MAX);
         self.waiting.add(freed);
         Ok(())
     }
@@ -293,20 +338,30 @@ impl Writer {
         let mut forget = connection.prepare_cached(forget).map_err(failed)?;
         let emptied = forget.query_map((tail.segment,), |row| row.get(0)).map_err(failed)?;
         let emptied = emptied.collect::<rusqlite::Result<Vec<u32>>>().map_err(failed)?;
-        connection
-            .prepare_cached("DELETE FROM freed WHERE id <= ?1")
-            .map_err(failed)?
-            .execute((self.reclaimer.as_ref().map_or(0, Reclaimer::done),))
-            .map_err(failed)?;
+        self.forget_freed()?;
         let mut insert = connection
-            .prepare_cached("INSERT INTO freed (segment, position, length) VALUES (?1, ?2, ?3)")
+            .prepare_cached("INSERT INTO freed (id, segment, position, length) VALUES (?1, ?2, ?3, ?4)")
             .map_err(failed)?;
         let mut rows = Vec::with_capacity(freed.len());
-        for ((segment, offset), length) in freed {
-            insert.execute((segment, sql(*offset), sql(*length))).map_err(failed)?;
-            rows.push((connection.last_insert_rowid(), *segment, *offset, *length));
+        for (row, ((segment, offset), length)) in (self.next_freed..).zip(freed) {
+            insert.execute((row, segment, sql(*offset), sql(*length))).map_err(failed)?;
+            rows.push((row, *segment, *offset, *length));
         }
-        Ok(FreedSpace { rows, emptied })
+        Ok(FreedSpace { rows, emptied, is_unproved: false })
+    }
+
+    /// Deletes the rows of `freed` whose space was given back.
+    fn forget_freed(&self) -> Result<()> {
+        let Some(reclaimer) = &self.reclaimer else { return Ok(()) };
+        let statement = "DELETE FROM freed WHERE id > ?1 AND id < ?2";
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let mut after = i64::MIN;
+        for before in reclaimer.refuted().into_iter().chain([i64::MAX]) {
+            let end = before.min(reclaimer.done().saturating_add(1));
+            statement.execute((after, end)).map_err(failed)?;
+            after = before;
+        }
+        Ok(())
     }
 
     fn write_counters(&self, batch: &Batch) -> Result<()> {
@@ -364,7 +419,7 @@ impl Writer {
         if self.wal_bytes() > WAL_BYTES_MAX || (!durable && self.waiting.bytes() > FREED_BYTES_MAX) {
             durable |= self.checkpoint().unwrap_or(false);
         }
-        if durable {
+        if durable && !self.in_doubt {
             self.reclaim();
         }
     }
@@ -379,15 +434,42 @@ impl Writer {
         self.reclaimer.as_ref().map(Reclaimer::ongoing)
     }
 
+    /// What was found since the last call that a person should know.
+    pub(super) fn notices(&self) -> Vec<String> {
+        self.reclaimer.as_ref().map_or_else(Vec::new, Reclaimer::notices)
+    }
+
     fn wal_bytes(&self) -> u64 {
         std::fs::metadata(&self.wal).map_or(0, |metadata| metadata.len())
     }
 
     /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells whether all of
     /// it was: SQLite syncs nothing when readers leave it nothing to copy.
-    fn checkpoint(&self) -> Result<bool> {
+    fn checkpoint(&mut self) -> Result<bool> {
+        self.renew()?;
         let all = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get(2)?);
-        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed)
+        let copied = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed);
+        self.in_doubt |= copied.is_err();
+        copied
+    }
+
+    /// Copies all of the write-ahead log into the database, durably, and empties it, unless
+    /// somebody else still reads it. One that nothing was committed to stays as it was found.
+    pub(super) fn close(&mut self) -> Result<()> {
+        if !self.has_taken_over {
+            return Ok(());
+        }
+        self.renew()?;
+        if let Some(reclaimer) = &self.reclaimer {
+            reclaimer.ongoing().wait();
+            // So that the next opening finds nothing to prove.
+            let forgotten = self.forget_freed();
+            self.in_doubt |= forgotten.is_err();
+            forgotten?;
+        }
+        let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).map_err(failed);
+        self.in_doubt |= emptied.is_err();
+        emptied
     }
 
     /// Gives back the space that durable commits freed.
@@ -404,18 +486,24 @@ fn refuse_lost_tail(connection: &Connection, tail: Tail) -> Result<()> {
     let last = "SELECT segment, position + length FROM blocks WHERE segment IS NOT NULL ORDER BY id DESC LIMIT 1";
     let last = connection.query_row(last, (), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?)));
     match last.optional().map_err(failed)? {
-        Some(end) if end > (tail.segment, tail.length) => {
-            let what = "the table of segments ends before the last block; 'weft check --repair' puts it right";
-            Err(Error::Corrupt(what.into()))
-        }
+        Some(end) if end > (tail.segment, tail.length) => Err(lost_tail()),
         _ => Ok(()),
     }
 }
 
+fn lost_tail() -> Error {
+    Error::Corrupt("the table of segments ends before the last block; 'weft check --repair' puts it right".into())
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
+        // Its thread may have the database open.
+        self.reclaimer = None;
         // Best effort: what is not copied now is copied at the next opening.
-        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
+        let closed = self.close().is_ok();
+        if (closed && self.has_taken_over) || self.wal_bytes() == 0 {
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ mod rules;
 
 use super::digests::ReadElsewhere;
 use super::layout::Layout;
-use super::open::{check_file, connect, hold, read_header};
+use super::open::{check_file, connect, hold, read_header, rot_of_log, would_lose};
 use super::segments::Segments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
@@ -49,6 +49,11 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
     let layout = Layout::find(path)?;
     check_file(&layout)?;
     let _hold = hold(&layout)?;
+    if let Some(why) = rot_of_log(&layout)? {
+        // SQLite would pass over it, and delete it when it closes.
+        let what = would_lose(&layout, &why).to_string();
+        return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
+    }
     let connection = connect(&layout.database, 64)?;
     check_rows(connection, layout, options, None, progress)
 }

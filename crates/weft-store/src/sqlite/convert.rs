@@ -6,7 +6,7 @@
 use super::blocks::bytes_at_place;
 use super::extents::put_block;
 use super::layout::Layout;
-use super::open::{check_file, connect, create, hold, read_header, remove};
+use super::open::{check_file, connect, create, hold, read_header, remove, rot_of_log, would_lose};
 use super::read::{self, sql, unsigned};
 use super::schema::APPLICATION_ID;
 use super::segments::{Segments, Tail, taken};
@@ -51,6 +51,9 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     let layout = Layout::find(path)?;
     check_file(&layout)?;
     let _hold = hold(&layout)?;
+    if let Some(why) = rot_of_log(&layout)? {
+        return Err(would_lose(&layout, &why));
+    }
     let old = connect(&layout.database, 8)?;
     let header = read_header(&old)?;
     refuse_waiting_operations(&layout, &header)?;

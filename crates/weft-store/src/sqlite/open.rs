@@ -4,8 +4,10 @@ use super::apply::Writer;
 use super::layout::Layout;
 use super::read::unsigned;
 use super::readers::Readers;
+use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
 use super::segments::{Segments, sync_directory};
+use super::wal::Wal;
 use super::{SqliteStore, read};
 use crate::FORMAT;
 use crate::batch::Counters;
@@ -14,10 +16,11 @@ use crate::error::{Error, Result};
 use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use parking_lot::Mutex;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,11 +98,7 @@ pub(super) fn remove(layout: &Layout, made_directory: bool) {
 fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
     let sqlite = |source| Error::Sqlite { what: "cannot make the database", source };
     // Made here, so that a missing directory or permission shows as what it is.
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&layout.database)
-        .map_err(io("cannot make", &layout.database))?;
+    File::options().write(true).create_new(true).open(&layout.database).map_err(io("cannot make", &layout.database))?;
     let connection = connect(&layout.database, 8)?;
     connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
     connection.pragma_update(None, "user_version", FORMAT).map_err(sqlite)?;
@@ -157,7 +156,7 @@ pub(super) fn connect(database: &Path, cache_mib: u32) -> Result<Connection> {
         ))
         .map_err(sqlite)?;
     // Keeps plans from being made anew at each binding.
-    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(sqlite)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(sqlite)?;
     Ok(connection)
 }
 
@@ -165,7 +164,7 @@ pub(super) fn connect(database: &Path, cache_mib: u32) -> Result<Connection> {
 pub(super) fn connect_beside(layout: &Layout) -> Result<Connection> {
     // Readers have marks in a file beside it; without the permission to write SQLite would complain of those.
     let database = &layout.database;
-    OpenOptions::new().read(true).write(true).open(database).map_err(io("cannot open", database))?;
+    File::options().read(true).write(true).open(database).map_err(io("cannot open", database))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(&layout.database, flags)
         .map_err(|source| Error::Sqlite { what: "cannot open the database", source })
@@ -178,17 +177,43 @@ pub fn header(path: &Path) -> Result<Header> {
     read_header(&connect_beside(&layout)?)
 }
 
-/// Opens the volume at `path` and holds it. Errors: `Locked`, `Unusable` (no such path, not a volume, newer
-/// format), `Unavailable` (no permission).
+/// How a volume is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Goes on without commits that damage of the write-ahead log hides. The log is copied aside
+    /// first.
+    pub accept_loss: bool,
+}
+
+/// Opens the volume at `path` as [`open_with`] does, without any loss.
 pub fn open(path: &Path) -> Result<Volume> {
+    open_with(path, OpenOptions::default())
+}
+
+/// Opens the volume at `path` and holds it. Nothing in it changes before the first commit. Errors:
+/// `Locked`, `Unusable` (no such path, not a volume, newer format), `Unavailable` (no permission),
+/// `Corrupt` ([`Error::WouldLose`] as well).
+pub fn open_with(path: &Path, options: OpenOptions) -> Result<Volume> {
     let layout = Layout::find(path)?;
     check_file(&layout)?;
     let hold = hold(&layout)?;
+    if let Some(why) = rot_of_log(&layout)? {
+        if !options.accept_loss {
+            return Err(would_lose(&layout, &why));
+        }
+        copy_aside(&Wal::path_of(&layout.database))?;
+    }
+    let database = Arc::new(Database::open(&layout.database)?);
     let connection = connect(&layout.database, 32)?;
+    // Whoever opens may yet find that something is missing.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(|source| Error::Sqlite { what: "cannot open the database", source })?;
     let header = read_header(&connection)?;
     let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
     let zeros = Arc::new(ZeroValues::default());
-    let writer = Writer::open(connection, &layout.database, segments.as_ref(), &header.options, &zeros)?;
+    let files = (&*layout.database, database.clone());
+    let writer = Writer::open(connection, files, segments.as_ref(), &header.options, &zeros)?;
     let readers = Readers::new(layout.database.clone());
     let store = SqliteStore {
         layout: layout.clone(),
@@ -197,9 +222,40 @@ pub fn open(path: &Path) -> Result<Volume> {
         readers,
         segments,
         zeros,
+        _database: database,
         _hold: hold,
     };
     Ok(Volume { store: Arc::new(store), layout })
+}
+
+/// Why the write-ahead log is damaged, if it is.
+pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
+    let Some(wal) = Wal::open(&layout.database)? else { return Ok(None) };
+    let found = wal.scan()?;
+    Ok(found.rot.map(|why| format!("{why} is wrong, after {} whole frames that end a commit", found.committed)))
+}
+
+/// The refusal of a volume whose write-ahead log is damaged.
+pub(super) fn would_lose(layout: &Layout, why: &str) -> Error {
+    let (wal, volume) = (Wal::path_of(&layout.database), layout.volume.display());
+    Error::WouldLose(format!(
+        "the write-ahead log {} is damaged ({why}): commits behind that would be lost, synced ones too; restore {volume} \
+         from a copy, or go on without them with 'weft mount --accept-loss', which keeps a copy of the log",
+        wal.display()
+    ))
+}
+
+/// Copies the file at `path` to one beside it that is not there yet.
+fn copy_aside(path: &Path) -> Result<PathBuf> {
+    let free = (1..).map(|number| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".damaged-{number}"));
+        PathBuf::from(name)
+    });
+    let free = free.into_iter().find(|path| !path.exists()).expect("numbers do not end");
+    std::fs::copy(path, &free).map_err(io("cannot copy to", &free))?;
+    File::open(&free).and_then(|copy| copy.sync_all()).map_err(io("cannot sync", &free))?;
+    Ok(free)
 }
 
 /// Looks at the database file before SQLite does, so that a file that is no volume is left as it was.
@@ -238,7 +294,7 @@ const HOLD_AGAIN: Duration = Duration::from_millis(10);
 
 /// Takes the volume for this process.
 pub(super) fn hold(layout: &Layout) -> Result<File> {
-    let file = OpenOptions::new()
+    let file = File::options()
         .read(true)
         .write(true)
         .create(layout.segments.is_some())

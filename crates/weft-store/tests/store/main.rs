@@ -12,5 +12,7 @@ mod generate;
 mod opening;
 mod parts;
 mod postgres;
+mod proven;
+mod rot;
 mod sample;
 mod space;
