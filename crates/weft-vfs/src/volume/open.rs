@@ -4,10 +4,11 @@ use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::journal;
 use crate::links::{Indexes, PlacesAhead, Stacks, Views};
 use crate::locks::Locks;
+use crate::message::say;
 use crate::mutation;
 use crate::observe::Observers;
 use crate::operations::CountsCache;
@@ -67,6 +68,7 @@ impl Vfs {
             store,
             options,
             clock,
+            log_synced: Condvar::new(),
             room: Condvar::new(),
             wake: Condvar::new(),
             kicked: AtomicBool::new(false),
@@ -152,7 +154,13 @@ impl Vfs {
     }
 
     fn delete_orphans(&self) -> Result<()> {
-        let stored = self.store.orphans()?;
+        let mut stored = self.store.orphans()?;
+        let misnamed = self.store.misnamed()?;
+        for ino in &misnamed {
+            let advice = "it stays as it is; 'weft check' tells more";
+            say(format_args!("inode {} is damaged: it counts no names, but one leads to it; {advice}", ino.0));
+        }
+        stored.retain(|ino| !misnamed.contains(ino));
         let orphans = {
             let mut state = self.state.lock();
             state.keep_orphans = false;
@@ -176,8 +184,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then keeps
-    /// what it has in memory, and closing may be tried again.
+    /// Commits everything durably, stops the committer and closes the store. Errors as
+    /// [`Vfs::sync`]; the volume then keeps what it has in memory, and closing may be tried again.
     pub fn close(&self) -> Result<()> {
         self.places_ahead.close();
         if !self.options.read_only {
@@ -207,6 +215,10 @@ impl Vfs {
         if let Some(committer) = self.committer.lock().take() {
             // One that panicked has said so.
             let _ = committer.thread.join();
+        }
+        if !self.options.read_only {
+            let closed = self.store.close().map_err(Error::from);
+            closed.inspect_err(|error| self.report("cannot bring all commits to where they stay", error))?;
         }
         Ok(())
     }
