@@ -120,7 +120,7 @@ impl Opened {
             // First, as the database may need its room.
             remove_log(layout)?;
         }
-        self.store.settle().map_err(|error| Unsettled(command::one_line(&error.into())).into())
+        self.store.close().map_err(|error| Unsettled(command::one_line(&error.into())).into())
     }
 }
 

@@ -216,6 +216,12 @@ impl Store for MemoryStore {
         Ok(self.rows.read().inodes.values().filter(|row| row.nlink == 0).map(|row| row.ino).collect())
     }
 
+    fn misnamed(&self) -> Result<Vec<Ino>> {
+        let rows = self.rows.read();
+        let is_named = |ino: &Ino| rows.names.values().any(|name| name.ino == *ino);
+        Ok(rows.inodes.values().filter(|row| row.nlink == 0).map(|row| row.ino).filter(is_named).collect())
+    }
+
     fn read_block(&self, block: &BlockRef, _patience: Patience) -> Result<Option<Block>> {
         let rows = self.rows.read();
         let (_, bytes, _) =

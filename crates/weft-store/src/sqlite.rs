@@ -17,9 +17,11 @@ mod medium;
 mod names;
 mod network;
 mod open;
+mod proof;
 mod read;
 mod readers;
 mod reclaim;
+mod renew;
 mod salvage;
 mod scan;
 mod schema;
@@ -28,6 +30,7 @@ mod segments;
 mod sums;
 mod transaction;
 mod upgrade;
+mod wal;
 
 pub use check::check;
 pub(crate) use check::{Elsewhere, check_copy};
@@ -37,7 +40,7 @@ pub(crate) use copy::Copy;
 pub use layout::Layout;
 pub use medium::left_in_wal;
 pub(crate) use medium::note;
-pub use open::{Volume, create, header, open, open_to_read};
+pub use open::{OpenOptions, Volume, create, header, open, open_to_read, open_with};
 pub use salvage::{Missing, Salvaged, salvage};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};
@@ -78,6 +81,8 @@ pub struct SqliteStore {
     writes: bool,
     /// Private copies, removed once nobody reads them.
     _directory: Option<tempfile::TempDir>,
+    /// Closed after all that SQLite has open, for the same reason as the hold.
+    _database: Option<Arc<renew::Database>>,
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
     /// SQLite has it open (its POSIX locks would go).
     _hold: Option<File>,
@@ -171,12 +176,20 @@ impl Store for SqliteStore {
         self.names.check().err()
     }
 
-    fn settle(&self) -> Result<()> {
+    fn close(&self) -> Result<()> {
         if !self.writes {
             return Ok(());
         }
         self.readers.close();
-        self.writer.lock().settle()
+        self.writer.lock().close()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.writer.lock().notices()
+    }
+
+    fn misnamed(&self) -> Result<Vec<Ino>> {
+        self.readers.with(read::misnamed)
     }
 
     fn space(&self) -> Result<Space> {

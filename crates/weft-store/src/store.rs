@@ -43,6 +43,11 @@ pub trait Store: Send + Sync {
     /// Inodes that no name leads to: what was unlinked while open when the daemon ended.
     fn orphans(&self) -> Result<Vec<Ino>>;
 
+    /// Those of [`Store::orphans`] that a name leads to: they are damaged, and no orphans.
+    fn misnamed(&self) -> Result<Vec<Ino>> {
+        Ok(Vec::new())
+    }
+
     /// The digest of `ino` as of the last commit: of a file or anything else by what a directory lists it, of a directory its own
     /// (docs/digest.md). None if there is no such inode, or no digest of it.
     fn digest(&self, _ino: Ino) -> Result<Option<Digest>> {
@@ -143,14 +148,19 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Brings all that was committed to where it lies while nobody has the volume, before it is let
-    /// go of. What was committed is safe even if that fails.
-    fn settle(&self) -> Result<()> {
-        Ok(())
-    }
-
     /// Space of the place the volume lies in.
     fn space(&self) -> Result<Space>;
+
+    /// What was found since the last call that a person should know.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Brings all that was committed to where it stays, before the store is dropped, and tells what
+    /// kept it from there. Everything works on after that.
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Waits until what commits freed is given back to that place, as far as it can be; tells its space then.
     fn reclaim(&self) -> Result<Space> {

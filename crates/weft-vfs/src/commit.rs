@@ -6,12 +6,15 @@
 
 mod build;
 mod snapshot;
+mod syncs;
 mod time;
 
 pub(crate) use snapshot::Snapshot;
+pub(crate) use syncs::Syncs;
 
 use crate::blocking::Wait;
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::say;
 use crate::volume::{Log, Vfs};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -117,20 +120,32 @@ impl Vfs {
     /// Several threads may do so at once: they append one by one and sync together.
     fn log_operations(&self, target: OpNo) -> Result<bool> {
         let Some(log) = &self.log else { return Ok(false) };
-        let (appended, half) = {
+        let (last, sync, begun, half) = {
             let mut log = log.lock();
-            (self.append(&mut log, target), log.switches)
+            let Some((last, sync)) = self.append(&mut log, target) else { return Ok(false) };
+            let Some(sync) = sync else { return Ok(true) };
+            (last, sync, log.syncs.begin(), log.switches)
         };
-        let Some((last, sync)) = appended else { return Ok(false) };
-        let Some(sync) = sync else { return Ok(true) };
         let synced = sync.sync();
         let mut log = log.lock();
-        if let Err(error) = synced {
+        log.syncs.end(begun);
+        if synced.is_err() {
             log.broken = log.broken.max(Some(half));
+        }
+        self.log_synced.notify_all();
+        if let Err(error) = synced {
             self.report("cannot sync the intent log; committing instead", &error.into());
             return Ok(false);
         }
         log.file.keep(sync);
+        // A descriptor that was opened after another sync had heard of a lost record has not heard
+        // of it itself.
+        while log.syncs.is_any_before(begun) {
+            self.log_synced.wait(&mut log);
+        }
+        if log.broken.is_some() {
+            return Ok(false);
+        }
         let mut state = self.state.lock();
         state.durable = state.durable.max(last);
         Ok(true)
@@ -357,6 +372,7 @@ impl Vfs {
         if let Some(error) = error {
             self.report("cannot commit; will try again", error);
         }
+        self.store.notices().into_iter().for_each(|notice| say(format_args!("{notice}")));
         self.room.notify_all();
     }
 
@@ -397,7 +413,7 @@ impl Vfs {
 
 impl Log {
     pub(crate) fn new(file: OperationLog) -> Log {
-        Log { file, retired: false, switches: 0, broken: None, next_epoch: None }
+        Log { file, retired: false, switches: 0, broken: None, next_epoch: None, syncs: Syncs::default() }
     }
 
     /// A durable commit has made the half that is not the current one needless.

@@ -4,7 +4,7 @@ use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
-use crate::commit::{ROWS_EAGER, Turn};
+use crate::commit::{ROWS_EAGER, Syncs, Turn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::links::{Indexes, PlacesAhead, Stacks, Views, is_unstored};
 use crate::locks::Locks;
@@ -46,6 +46,8 @@ pub struct Vfs {
     /// Held by whoever commits; the number of the last commit.
     pub(crate) committing: Mutex<Turn>,
     pub(crate) log: Option<Mutex<Log>>,
+    /// Signalled when a sync of the log has ended.
+    pub(crate) log_synced: Condvar,
     /// Signalled when a commit has ended, well or badly.
     pub(crate) room: Condvar,
     /// Signalled when the committer should not wait for its interval.
@@ -92,6 +94,8 @@ pub(crate) struct Log {
     /// The epoch that begins with the first durable commit, if there was no room for that at the
     /// start: until then what the log holds counts, and nothing is appended.
     pub(crate) next_epoch: Option<u64>,
+    /// Those under way.
+    pub(crate) syncs: Syncs,
 }
 
 impl Vfs {

@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, Sync};
-use weft_store::{ErrorKind as StoreErrorKind, VolumeOptions};
+use weft_store::memory::MemoryStore;
+use weft_store::{Batch, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, Store, VolumeOptions};
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
 use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
@@ -254,4 +255,31 @@ fn a_whiteout_in_the_intent_log_is_made_again() {
     let found = |name: &[u8]| vfs.lookup(Caller::ROOT, Ino::ROOT, name).expect("there");
     assert_eq!(found(b"moved").ino, made.ino);
     assert_eq!((found(b"file").kind, found(b"file").rdev), (Kind::CharDevice, 0));
+}
+
+#[test]
+fn an_inode_that_counts_no_names_is_kept_as_long_as_one_leads_to_it() {
+    let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
+    let open = || Vfs::open(store.clone(), None, options(), Arc::new(ManualClock::default())).expect("opens");
+    let vfs = open();
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    vfs.write(ino, 0, b"content", false).expect("written");
+    vfs.close().expect("closed");
+    let row = store.inodes(ino, 1).expect("readable").remove(0);
+    let header = store.header().expect("readable");
+    let damaged = InodeChange::Put(InodeRow { nlink: 0, ..row });
+    let batch =
+        Batch { commit: header.commit.next(), counters: header.counters, inodes: vec![damaged], ..Batch::default() };
+    store.apply(&batch, Durability::Durable).expect("damaged");
+    for _ in 0..2 {
+        let vfs = open();
+        let found = vfs.lookup(Caller::ROOT, Ino::ROOT, b"file").expect("found").ino;
+        assert_eq!(vfs.read(found, 0, 100).expect("readable").to_vec(), b"content");
+        vfs.close().expect("closed");
+    }
+    let vfs = open();
+    vfs.unlink(Ino::ROOT, b"file").expect("removed");
+    vfs.close().expect("closed");
+    open().close().expect("closed");
+    assert!(store.inodes(ino, 1).expect("readable").is_empty(), "nothing leads to it any more");
 }

@@ -5,16 +5,21 @@
 
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
+use super::proof::is_any_behind;
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
+use super::renew::{Database, renew};
 use super::segments::{Segments, Tail};
+use super::connection::Access;
 use super::sums::{BLOCK, FREED, SEGMENT};
+use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
 use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, Header};
 use crate::sums;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,9 +37,18 @@ const COMMITS_KEPT: u64 = 1024;
 /// The one connection that writes.
 pub(super) struct Writer {
     connection: Connection,
+    /// None if nothing is ever written.
+    database: Option<Arc<Database>>,
     /// SQLite's write-ahead log.
     wal: PathBuf,
+    /// Whether something that was committed may not be on the disk though no sync will tell
+    /// (`renew`).
+    in_doubt: bool,
+    /// Whether what an earlier process left was cut off and counted.
+    has_taken_over: bool,
     tail: Tail,
+    /// Number of the next row of `freed`.
+    next_freed: i64,
     /// Space freed by commits that are not durable yet.
     waiting: FreedSpace,
     reclaimer: Option<Reclaimer>,
@@ -67,10 +81,10 @@ fn is_constraint(error: &Error) -> bool {
 }
 
 impl Writer {
-    /// Takes over a volume: cuts off what no commit names, and punches what dead blocks left.
+    /// Begins in doubt: nobody knows what the last process heard of its syncs.
     pub(super) fn open(
         connection: Connection,
-        database: &Path,
+        database: (&Path, Access, Option<Arc<Database>>),
         segments: Option<&Arc<Segments>>,
         header: &Header,
         zeros: &Arc<ZeroValues>,
@@ -91,35 +105,59 @@ impl Writer {
             Err(error) => return Err(failed(error)),
         };
         refuse_lost_tail(&connection, tail)?;
-        let mut wal = database.as_os_str().to_owned();
-        wal.push("-wal");
-        let reclaimer = segments.map(|segments| Reclaimer::new(segments.clone()));
-        let mut writer = Writer {
+        let (path, access, database) = database;
+        let reclaimer = segments.map(|segments| Reclaimer::new(segments.clone(), path, access));
+        Ok(Writer {
             connection,
-            wal: wal.into(),
+            database,
+            wal: Wal::path_of(path),
+            in_doubt: true,
+            has_taken_over: false,
             tail,
+            next_freed: 1,
             waiting: FreedSpace::default(),
             reclaimer,
             segments: segments.cloned(),
             block_size: u64::from(options.block_size),
             sum: sums::volume(header.created, &header.uuid, options),
             digester: options.digests.then(|| Digester::new(zeros.clone())),
-        };
-        if let Some(segments) = segments {
-            segments.recover(tail)?;
-            segments.sweep(tail, &writer.segment_ids()?)?;
-            writer.waiting.rows = writer.freed_rows()?;
-            if writer.checkpoint()? {
-                writer.reclaim();
-            }
+        })
+    }
+
+    /// Before the first commit, which nobody makes who does not believe what is there: cuts off
+    /// what belongs to no block, and notes what is to be given back once that commit is durable.
+    fn take_over(&mut self) -> Result<()> {
+        if self.has_taken_over {
+            return Ok(());
         }
-        Ok(writer)
+        if let Some(segments) = self.segments.clone() {
+            if segments.is_any_behind(self.tail)? {
+                if is_any_behind(&self.connection, self.tail)? {
+                    return Err(lost_tail());
+                }
+                segments.recover(self.tail)?;
+            }
+            segments.sweep(self.tail, &self.segment_ids()?)?;
+            let rows = self.freed_rows()?;
+            self.next_freed = self.last_freed()?.saturating_add(1);
+            let is_unproved = !rows.is_empty();
+            self.waiting = FreedSpace { rows, is_unproved, ..FreedSpace::default() };
+        }
+        self.has_taken_over = true;
+        Ok(())
     }
 
     fn segment_ids(&self) -> Result<Vec<u32>> {
         let mut statement = self.connection.prepare("SELECT id FROM segments").map_err(failed)?;
         let ids = statement.query_map((), |row| row.get(0)).map_err(failed)?;
         ids.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    /// The highest number of a row of `freed`, damaged ones included. Numbers that no Weft gives must
+    /// leave room for its own.
+    fn last_freed(&self) -> Result<i64> {
+        let last = "SELECT coalesce(max(id), 0) FROM freed WHERE id < ?1";
+        self.connection.query_row(last, (i64::MAX / 2,), |row| row.get(0)).map_err(failed)
     }
 
     fn freed_rows(&self) -> Result<Vec<(i64, u32, u64, u64)>> {
@@ -135,8 +173,20 @@ impl Writer {
         self.tail
     }
 
+    /// Sees that all that was committed is on the disk, if that is in doubt.
+    fn renew(&mut self) -> Result<()> {
+        if self.in_doubt {
+            let database = self.database.as_ref().ok_or_else(|| Error::Bug("a volume that is only read".into()))?;
+            renew(&self.connection, database)?;
+            self.in_doubt = false;
+        }
+        Ok(())
+    }
+
     /// Begins a transaction, which [`Writer::commit`] or [`Writer::roll_back`] ends.
-    pub(super) fn begin(&self, durability: Durability) -> Result<()> {
+    pub(super) fn begin(&mut self, durability: Durability) -> Result<()> {
+        self.renew()?;
+        self.take_over()?;
         let synchronous = match durability {
             Durability::Eventual => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
             Durability::Durable => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
@@ -146,8 +196,11 @@ impl Writer {
 
     /// Ends the transaction, whose blocks end at `tail`; `freed` is what [`Writer::write_rows`] told.
     pub(super) fn commit(&mut self, freed: FreedSpace, tail: Tail) -> Result<()> {
-        self.connection.execute_batch("COMMIT").map_err(failed)?;
+        let committed = self.connection.execute_batch("COMMIT").map_err(failed);
+        self.in_doubt |= committed.is_err();
+        committed?;
         self.tail = tail;
+        self.next_freed += i64::try_from(freed.rows.len()).unwrap_or(i64::MAX);
         self.waiting.add(freed);
         Ok(())
     }
@@ -313,23 +366,34 @@ impl Writer {
         let mut forget = connection.prepare_cached(forget).map_err(failed)?;
         let emptied = forget.query_map((tail.segment,), |row| row.get(0)).map_err(failed)?;
         let emptied = emptied.collect::<rusqlite::Result<Vec<u32>>>().map_err(failed)?;
-        connection
-            .prepare_cached("DELETE FROM freed WHERE id <= ?1 AND sum IS weft_sum('freed', segment, position, length)")
-            .map_err(failed)?
-            .execute((self.reclaimer.as_ref().map_or(0, Reclaimer::done),))
-            .map_err(failed)?;
+        self.forget_freed()?;
         let mut insert = connection
             .prepare_cached(
-                "INSERT INTO freed (segment, position, length, sum) \
-                 VALUES (?1, ?2, ?3, weft_sum('freed', ?1, ?2, ?3))",
+                "INSERT INTO freed (id, segment, position, length, sum) \
+                 VALUES (?1, ?2, ?3, ?4, weft_sum('freed', ?2, ?3, ?4))",
             )
             .map_err(failed)?;
         let mut rows = Vec::with_capacity(freed.len());
-        for ((segment, offset), length) in freed {
-            insert.execute((segment, sql(*offset), sql(*length))).map_err(failed)?;
-            rows.push((connection.last_insert_rowid(), *segment, *offset, *length));
+        for (row, ((segment, offset), length)) in (self.next_freed..).zip(freed) {
+            insert.execute((row, segment, sql(*offset), sql(*length))).map_err(failed)?;
+            rows.push((row, *segment, *offset, *length));
         }
-        Ok(FreedSpace { rows, emptied })
+        Ok(FreedSpace { rows, emptied, is_unproved: false })
+    }
+
+    /// Deletes the rows of `freed` whose space was given back.
+    fn forget_freed(&self) -> Result<()> {
+        let Some(reclaimer) = &self.reclaimer else { return Ok(()) };
+        let statement = "DELETE FROM freed WHERE id > ?1 AND id < ?2 \
+                         AND sum IS weft_sum('freed', segment, position, length)";
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        let mut after = i64::MIN;
+        for before in reclaimer.refuted().into_iter().chain([i64::MAX]) {
+            let end = before.min(reclaimer.done().saturating_add(1));
+            statement.execute((after, end)).map_err(failed)?;
+            after = before;
+        }
+        Ok(())
     }
 
     fn write_counters(&self, batch: &Batch) -> Result<()> {
@@ -394,7 +458,7 @@ impl Writer {
         if self.wal_bytes() > WAL_BYTES_MAX || (!durable && self.waiting.bytes() > FREED_BYTES_MAX) {
             durable |= self.checkpoint().unwrap_or(false);
         }
-        if durable {
+        if durable && !self.in_doubt {
             self.reclaim();
         }
     }
@@ -409,21 +473,42 @@ impl Writer {
         self.reclaimer.as_ref().map(Reclaimer::ongoing)
     }
 
+    /// What was found since the last call that a person should know.
+    pub(super) fn notices(&self) -> Vec<String> {
+        self.reclaimer.as_ref().map_or_else(Vec::new, Reclaimer::notices)
+    }
+
     fn wal_bytes(&self) -> u64 {
         std::fs::metadata(&self.wal).map_or(0, |metadata| metadata.len())
     }
 
     /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells whether all of
     /// it was: SQLite syncs nothing when readers leave it nothing to copy.
-    fn checkpoint(&self) -> Result<bool> {
+    fn checkpoint(&mut self) -> Result<bool> {
+        self.renew()?;
         let all = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get(2)?);
-        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed)
+        let copied = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed);
+        self.in_doubt |= copied.is_err();
+        copied
     }
 
-    /// Copies all of the write-ahead log into the database and empties it.
-    pub(super) fn settle(&self) -> Result<()> {
-        let settled = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
-        settled.map_err(|source| Error::Sqlite { what: "cannot copy the write-ahead log into the database", source })
+    /// Copies all of the write-ahead log into the database, durably, and empties it, unless
+    /// somebody else still reads it. One that nothing was committed to stays as it was found.
+    pub(super) fn close(&mut self) -> Result<()> {
+        if !self.has_taken_over {
+            return Ok(());
+        }
+        self.renew()?;
+        if let Some(reclaimer) = &self.reclaimer {
+            reclaimer.ongoing().wait();
+            // So that the next opening finds nothing to prove.
+            let forgotten = self.forget_freed();
+            self.in_doubt |= forgotten.is_err();
+            forgotten?;
+        }
+        let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).map_err(failed);
+        self.in_doubt |= emptied.is_err();
+        emptied
     }
 
     /// Gives back the space that durable commits freed.
@@ -443,18 +528,24 @@ fn refuse_lost_tail(connection: &Connection, tail: Tail) -> Result<()> {
     );
     let last = connection.query_row(&last, (), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?)));
     match last.optional().map_err(failed)? {
-        Some(end) if end > (tail.segment, tail.length) => {
-            let what = "the table of segments ends before the last block; 'weft check --repair' puts it right";
-            Err(Error::Corrupt(what.into()))
-        }
+        Some(end) if end > (tail.segment, tail.length) => Err(lost_tail()),
         _ => Ok(()),
     }
 }
 
+fn lost_tail() -> Error {
+    Error::Corrupt("the table of segments ends before the last block; 'weft check --repair' puts it right".into())
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
+        // Its thread may have the database open.
+        self.reclaimer = None;
         // Best effort: what is not copied now is copied at the next opening.
-        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
+        let closed = self.close().is_ok();
+        if (closed && self.has_taken_over) || self.wal_bytes() == 0 {
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use super::digests::ReadElsewhere;
 use super::layout::Layout;
 use super::medium::{Medium, Need, Reading, look};
 use super::network::refuse_shared;
-use super::open::{connect, hold, read_header};
+use super::open::{connect, hold, read_header, rot_of_log, would_lose};
 use super::segments::Segments;
 use super::sums;
 use crate::error::{Error, ErrorKind, Result};
@@ -59,6 +59,11 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
     }
     refuse_shared(&layout)?;
     let _hold = hold(&layout)?;
+    if let Some(why) = rot_of_log(&layout)? {
+        // SQLite would pass over it, and delete it when it closes.
+        let what = would_lose(&layout, &why).to_string();
+        return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
+    }
     let (connection, _) = connect_somehow(&layout, 64)?;
     check_rows(connection, layout, options, None, progress)
 }

@@ -8,7 +8,7 @@ use super::check::refuse_damaged_rows;
 use super::extents::put_block;
 use super::layout::Layout;
 use super::medium::refuse_read_only;
-use super::open::{connect, create, hold, read_header, remove};
+use super::open::{connect, create, hold, read_header, remove, rot_of_log, would_lose};
 use super::read::{self, sql, unsigned};
 use super::schema::APPLICATION_ID;
 use super::segments::{Segments, Tail, taken};
@@ -54,6 +54,9 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     let layout = Layout::find(path)?;
     refuse_read_only(&layout)?;
     let _hold = hold(&layout)?;
+    if let Some(why) = rot_of_log(&layout)? {
+        return Err(would_lose(&layout, &why));
+    }
     let old = connect(&layout.database, 8)?;
     let header = read_header(&old)?;
     refuse_waiting_operations(&layout, &header)?;

@@ -8,8 +8,10 @@ use super::names::Names;
 use super::network::refuse_shared;
 use super::read::unsigned;
 use super::readers::Readers;
+use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
 use super::segments::{Segments, sync_directory};
+use super::wal::Wal;
 use super::{SqliteStore, read};
 use crate::FORMAT;
 use crate::batch::Counters;
@@ -20,9 +22,10 @@ use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use parking_lot::Mutex;
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -187,17 +190,51 @@ pub fn header(path: &Path) -> Result<Header> {
     read_header(&Beside::open(path)?.connect()?)
 }
 
-/// Opens the volume at `path` and holds it. Errors: `Locked`, `Unusable` (no such path, not a volume, newer
-/// format, nothing can be written there), `Unavailable` (no permission).
+/// How a volume is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Goes on without commits that damage of the write-ahead log hides. The log is copied aside
+    /// first.
+    pub accept_loss: bool,
+}
+
+/// Opens the volume at `path` as [`open_with`] does, without any loss.
 pub fn open(path: &Path) -> Result<Volume> {
+    open_with(path, OpenOptions::default())
+}
+
+/// Opens the volume at `path` and holds it. Nothing in it changes before the first commit. Errors:
+/// `Locked`, `Unusable` (no such path, not a volume, newer format, nothing can be written there),
+/// `Unavailable` (no permission), `Corrupt` ([`Error::WouldLose`] as well).
+pub fn open_with(path: &Path, options: OpenOptions) -> Result<Volume> {
     let layout = Layout::find(path)?;
     medium::refuse_read_only(&layout)?;
     refuse_shared(&layout)?;
     let hold = hold(&layout)?;
+    if let Some(why) = rot_of_log(&layout)? {
+        if !options.accept_loss {
+            return Err(would_lose(&layout, &why));
+        }
+        copy_aside(&Wal::path_of(&layout.database))?;
+    }
+    let database = Arc::new(Database::open(&layout.database)?);
     let (connection, access) = connect_somehow(&layout, 32)?;
+    // Whoever opens may yet find that something is missing.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(|source| Error::Sqlite { what: "cannot open the database", source })?;
     let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
-    let names = Names::of(&layout);
-    finish(Parts { connection, access, names, segments, writes: true, hold: Some(hold), directory: None }, layout)
+    let parts = Parts {
+        connection,
+        access,
+        database: Some(database),
+        names: Names::of(&layout),
+        segments,
+        writes: true,
+        hold: Some(hold),
+        directory: None,
+    };
+    finish(parts, layout)
 }
 
 /// Opens the volume at `path` to read it: as [`open`], and also where nothing can be written.
@@ -210,13 +247,15 @@ pub fn open_to_read(path: &Path) -> Result<Volume> {
     let connection = reading.connect(32)?;
     let Reading { layout, access, hold, directory } = reading;
     let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
-    finish(Parts { connection, access, names: Names::none(), segments, writes: false, hold, directory }, layout)
+    let (database, names) = (None, Names::none());
+    finish(Parts { connection, access, database, names, segments, writes: false, hold, directory }, layout)
 }
 
 /// What a store is made of.
 struct Parts {
     connection: Connection,
     access: Access,
+    database: Option<Arc<Database>>,
     names: Names,
     segments: Option<Arc<Segments>>,
     writes: bool,
@@ -229,7 +268,8 @@ fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
     let zeros = Arc::new(ZeroValues::default());
     // Without segments it cuts nothing off and punches nothing.
     let written = parts.segments.as_ref().filter(|_| parts.writes);
-    let writer = Writer::open(parts.connection, &layout.database, written, &header, &zeros)?;
+    let files = (&*layout.database, parts.access, parts.database.clone());
+    let writer = Writer::open(parts.connection, files, written, &header, &zeros)?;
     let names = Arc::new(parts.names);
     let store = SqliteStore {
         layout: layout.clone(),
@@ -241,9 +281,40 @@ fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
         names,
         writes: parts.writes,
         _directory: parts.directory,
+        _database: parts.database,
         _hold: parts.hold,
     };
     Ok(Volume { store: Arc::new(store), layout })
+}
+
+/// Why the write-ahead log is damaged, if it is.
+pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
+    let Some(wal) = Wal::open(&layout.database)? else { return Ok(None) };
+    let found = wal.scan()?;
+    Ok(found.rot.map(|why| format!("{why} is wrong, after {} whole frames that end a commit", found.committed)))
+}
+
+/// The refusal of a volume whose write-ahead log is damaged.
+pub(super) fn would_lose(layout: &Layout, why: &str) -> Error {
+    let (wal, volume) = (Wal::path_of(&layout.database), layout.volume.display());
+    Error::WouldLose(format!(
+        "the write-ahead log {} is damaged ({why}): commits behind that would be lost, synced ones too; restore {volume} \
+         from a copy, or go on without them with 'weft mount --accept-loss', which keeps a copy of the log",
+        wal.display()
+    ))
+}
+
+/// Copies the file at `path` to one beside it that is not there yet.
+fn copy_aside(path: &Path) -> Result<PathBuf> {
+    let free = (1..).map(|number| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".damaged-{number}"));
+        PathBuf::from(name)
+    });
+    let free = free.into_iter().find(|path| !path.exists()).expect("numbers do not end");
+    std::fs::copy(path, &free).map_err(io("cannot copy to", &free))?;
+    File::open(&free).and_then(|copy| copy.sync_all()).map_err(io("cannot sync", &free))?;
+    Ok(free)
 }
 
 /// Looks at the database file before SQLite does, so that a file that is no volume is left as it was.

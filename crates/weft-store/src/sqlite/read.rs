@@ -220,6 +220,13 @@ pub(super) fn orphans(connection: &Connection) -> Result<Vec<Ino>> {
     all(connection, &statement, (), |row| unsigned(row, 0).map(Ino))
 }
 
+/// Inodes whose row says that no name leads to them, though one does.
+pub(super) fn misnamed(connection: &Connection) -> Result<Vec<Ino>> {
+    let statement = "SELECT ino FROM fileatt f WHERE nlink = 0 \
+                     AND EXISTS (SELECT 1 FROM naming n INDEXED BY naming_inode WHERE n.ino = f.ino) ORDER BY ino";
+    all(connection, statement, (), |row| unsigned(row, 0).map(Ino))
+}
+
 pub(super) fn block_bytes(connection: &Connection, id: BlockId) -> Result<Block> {
     let statement = "SELECT bytes FROM block_bytes WHERE id = ?1";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;

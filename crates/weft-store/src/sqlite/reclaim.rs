@@ -2,9 +2,16 @@
 //!
 //! A little of it is given back at once. Much takes a while, for which nobody should wait: a thread does that. Space is
 //! given back in the order in which it was freed, so that the rows of `freed` that can go are those up to a number.
+//!
+//! Space that an earlier process freed, and files of whole segments, are given back by the thread
+//! once they are proved to be free (`proof`). What is not free stays, and is told of.
 
+use super::connection::{Access, connect};
+use super::proof::{FreedRow, Proof, prove};
 use super::segments::Segments;
+use crate::error::Result;
 use parking_lot::{Condvar, Mutex};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,15 +24,22 @@ const BYTES_AT_ONCE: u64 = 8 << 20;
 #[derive(Default)]
 pub(super) struct FreedSpace {
     /// Rows of `freed`, ascending: number, segment, place and length.
-    pub(super) rows: Vec<(i64, u32, u64, u64)>,
+    pub(super) rows: Vec<FreedRow>,
     /// Segments that are gone from the table.
     pub(super) emptied: Vec<u32>,
+    /// Whether rows are of an earlier process.
+    pub(super) is_unproved: bool,
 }
 
 impl FreedSpace {
     pub(super) fn add(&mut self, later: FreedSpace) {
         self.rows.extend(later.rows);
         self.emptied.extend(later.emptied);
+        self.is_unproved |= later.is_unproved;
+    }
+
+    fn is_to_prove(&self) -> bool {
+        self.is_unproved || !self.emptied.is_empty()
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -41,6 +55,12 @@ pub(super) struct Reclaimer {
 
 struct Shared {
     segments: Arc<Segments>,
+    database: PathBuf,
+    access: Access,
+    /// What was proved at the first need. Counts of segments that were right then are right since.
+    proof: Mutex<Option<Arc<Proof>>>,
+    /// What was found that a person should know.
+    notices: Mutex<Vec<String>>,
     /// Rows of `freed` up to this number can go.
     done: AtomicI64,
     /// Space could not be given back: its rows stay, and all after them, for the next opening to try again.
@@ -52,9 +72,18 @@ struct Shared {
 }
 
 impl Reclaimer {
-    pub(super) fn new(segments: Arc<Segments>) -> Reclaimer {
-        let (done, failed, waiting) = (AtomicI64::new(0), AtomicBool::new(false), Mutex::new(0));
-        let shared = Arc::new(Shared { segments, done, failed, waiting, idle: Condvar::new() });
+    pub(super) fn new(segments: Arc<Segments>, database: &Path, access: Access) -> Reclaimer {
+        let shared = Arc::new(Shared {
+            segments,
+            database: database.into(),
+            access,
+            proof: Mutex::default(),
+            notices: Mutex::default(),
+            done: AtomicI64::new(0),
+            failed: AtomicBool::new(false),
+            waiting: Mutex::new(0),
+            idle: Condvar::new(),
+        });
         let (send, jobs) = channel();
         let work = shared.clone();
         // Now, and not when it is needed: a thread runs where the one that starts it may at that moment.
@@ -67,8 +96,18 @@ impl Reclaimer {
         self.shared.done.load(Ordering::Acquire)
     }
 
+    /// Rows of `freed` that are wrong, and stay.
+    pub(super) fn refuted(&self) -> Vec<i64> {
+        self.shared.proof.lock().as_ref().map_or_else(Vec::new, |proof| proof.refuted.keys().copied().collect())
+    }
+
+    /// What was found since the last call that a person should know.
+    pub(super) fn notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.notices.lock())
+    }
+
     pub(super) fn reclaim(&self, freed: FreedSpace) {
-        let is_little = freed.bytes() <= BYTES_AT_ONCE;
+        let is_little = freed.bytes() <= BYTES_AT_ONCE && !freed.is_to_prove();
         if is_little && *self.shared.waiting.lock() == 0 {
             return self.shared.reclaim(&freed);
         }
@@ -118,7 +157,19 @@ impl Shared {
     }
 
     fn reclaim(&self, freed: &FreedSpace) {
+        if let Err(error) = self.prove(freed) {
+            self.notices.lock().push(format!("no space is given back until the next mount: {error}"));
+            self.failed.store(true, Ordering::Release);
+        }
+        // Not held meanwhile: commits look at it.
+        let proof = self.proof.lock().clone();
+        if freed.is_unproved && proof.is_none() {
+            return;
+        }
         for (row, segment, offset, length) in &freed.rows {
+            if proof.as_ref().is_some_and(|proof| proof.refuted.contains_key(row)) {
+                continue;
+            }
             if self.segments.punch(*segment, *offset, *length).is_err() {
                 self.failed.store(true, Ordering::Release);
             }
@@ -127,8 +178,33 @@ impl Shared {
             }
         }
         for segment in &freed.emptied {
-            // An empty file left behind does no harm, and the next opening tries again.
-            let _ = self.segments.delete(*segment);
+            if proof.as_ref().is_some_and(|proof| !proof.miscounted.contains(segment)) {
+                // An empty file left behind does no harm, and the next opening tries again.
+                let _ = self.segments.delete(*segment);
+            }
         }
+    }
+
+    /// Sees what of `freed` is free, unless that is known.
+    fn prove(&self, freed: &FreedSpace) -> Result<()> {
+        if !freed.is_to_prove() || self.proof.lock().is_some() {
+            return Ok(());
+        }
+        let unproved = if freed.is_unproved { &freed.rows[..] } else { &[] };
+        let found = prove(&connect(&self.database, 2, self.access)?, unproved)?;
+        let mut notices = self.notices.lock();
+        let kept = "it stays as it is; 'weft check' tells more";
+        for (row, block) in &found.refuted {
+            let place = freed.rows.iter().find(|freed| freed.0 == *row).map_or((0, 0), |row| (row.1, row.2));
+            let (segment, position) = place;
+            notices.push(format!(
+                "space to give back in segment {segment} at {position} belongs to block {block}; {kept}"
+            ));
+        }
+        for segment in &found.miscounted {
+            notices.push(format!("segment {segment} holds other blocks than its row counts; {kept}"));
+        }
+        *self.proof.lock() = Some(Arc::new(found));
+        Ok(())
     }
 }

@@ -14,11 +14,13 @@ use crate::store::Patience;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weft_block::{Block, Buffer};
 
 /// Alignment of large blocks, and what a file system can punch.
@@ -39,6 +41,11 @@ pub(super) struct Segments {
     /// Whether files may be written.
     writes: bool,
     open: Mutex<Vec<Open>>,
+    /// Files written since they were last synced without error: a descriptor hears only of errors
+    /// since it was opened.
+    unsynced: Mutex<BTreeMap<u32, Arc<File>>>,
+    /// Whether the directory has names that may not be on the disk.
+    has_new_names: AtomicBool,
 }
 
 struct Open {
@@ -65,7 +72,13 @@ pub(super) fn taken(length: u64) -> u64 {
 
 impl Segments {
     pub(super) fn new(directory: PathBuf) -> Segments {
-        Segments { directory, writes: true, open: Mutex::default() }
+        Segments {
+            directory,
+            writes: true,
+            open: Mutex::default(),
+            unsynced: Mutex::default(),
+            has_new_names: AtomicBool::new(false),
+        }
     }
 
     /// Those in a directory where nothing can be written.
@@ -93,7 +106,9 @@ impl Segments {
             return Ok((found.file.clone(), found.direct.clone()));
         }
         let path = self.path(id);
-        let is_new = make && !path.exists();
+        if make && !path.exists() {
+            self.has_new_names.store(true, Ordering::Release);
+        }
         let mut options = files::options();
         options.read(true).write(self.writes).create(make).truncate(false);
         let file = match files::open(&options, &path) {
@@ -103,9 +118,6 @@ impl Segments {
             }
             Err(error) => return Err(self.io("cannot open", id, error)),
         };
-        if is_new {
-            sync_directory(&self.directory)?;
-        }
         // What follows a block is read ahead when that is what comes next (`read_ahead`), and not else.
         let _ = fadvise(&*file, 0, None, Advice::Random);
         if open.len() >= OPEN_MAX {
@@ -149,23 +161,31 @@ impl Segments {
 
     fn write(&self, segment: u32, blocks: &[NewBlock], places: &[Place]) -> Result<()> {
         let (file, direct) = self.files(segment, true)?;
+        self.unsynced.lock().insert(segment, file.clone());
         let placed = blocks.iter().zip(places).map(|(block, place)| (segment_of(*place).1, &block.bytes));
         let placed = placed.collect::<Vec<_>>();
         let written = writer::write(&file, direct.as_deref(), &placed);
         written.map_err(|error| self.io("cannot append to", segment, error))
     }
 
-    /// Makes the blocks at `places`, in the order they were appended, durable.
+    /// Makes the blocks at `places`, in the order they were appended, durable. What a sync that
+    /// failed was about is never synced again: the next try writes its blocks anew.
     pub(super) fn sync(&self, places: &[Place]) -> Result<()> {
         let mut segments = places.iter().map(|place| segment_of(*place).0).collect::<Vec<_>>();
         segments.dedup();
         for segment in segments {
-            let file = self.file(segment, false)?;
+            let written = self.unsynced.lock().get(&segment).cloned();
+            let file = written.map_or_else(|| self.file(segment, false), Ok)?;
             file.sync_data().map_err(|error| self.io("cannot sync", segment, error))?;
             if file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
                 let removed = std::io::Error::other("the file was removed");
                 return Err(self.io("cannot sync", segment, removed));
             }
+            self.unsynced.lock().remove(&segment);
+        }
+        if self.has_new_names.load(Ordering::Acquire) {
+            sync_directory(&self.directory)?;
+            self.has_new_names.store(false, Ordering::Release);
         }
         Ok(())
     }
@@ -267,15 +287,19 @@ impl Segments {
         Ok(())
     }
 
+    /// Whether a page or more lies behind `tail`.
+    pub(super) fn is_any_behind(&self, tail: Tail) -> Result<bool> {
+        if self.path(tail.segment + 1).exists() {
+            return Ok(true);
+        }
+        Ok(self.path(tail.segment).exists() && self.size(tail.segment)? > tail.length.next_multiple_of(PAGE))
+    }
+
     /// After a crash: cuts off what was appended after the last commit.
     pub(super) fn recover(&self, tail: Tail) -> Result<()> {
-        let path = self.path(tail.segment);
-        if path.exists() {
-            let file = self.file(tail.segment, false)?;
-            let size = file.metadata().map_err(|error| self.io("cannot look at", tail.segment, error))?.len();
-            if size > tail.length {
-                file.set_len(tail.length).map_err(|error| self.io("cannot cut", tail.segment, error))?;
-            }
+        if self.path(tail.segment).exists() && self.size(tail.segment)? > tail.length {
+            let cut = self.file(tail.segment, false)?.set_len(tail.length);
+            cut.map_err(|error| self.io("cannot cut", tail.segment, error))?;
         }
         let mut next = tail.segment + 1;
         while self.path(next).exists() {

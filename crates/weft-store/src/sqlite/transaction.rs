@@ -29,7 +29,7 @@ pub(super) struct SqliteTransaction<'a> {
 
 impl<'a> SqliteTransaction<'a> {
     pub(super) fn begin(store: &'a SqliteStore, durability: Durability) -> Result<SqliteTransaction<'a>> {
-        let writer = store.writer.lock();
+        let mut writer = store.writer.lock();
         writer.begin(durability)?;
         let tail = writer.tail();
         Ok(SqliteTransaction { store, writer, durability, blocks: Vec::new(), tail, writing: Work::Done(Ok(())) })

@@ -10,7 +10,7 @@ use weft_store::memory::MemoryStore;
 use weft_store::*;
 
 /// Copies a volume as it lies there now.
-fn copy(volume: &Path, to: &Path) {
+pub fn copy(volume: &Path, to: &Path) {
     if !volume.is_dir() {
         for suffix in ["", "-wal"] {
             let with = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
@@ -31,7 +31,8 @@ fn copy(volume: &Path, to: &Path) {
     }
 }
 
-fn wal(volume: &Path) -> PathBuf {
+/// The write-ahead log of a volume.
+pub fn wal(volume: &Path) -> PathBuf {
     let database = if volume.is_dir() { volume.join("meta.sqlite") } else { volume.into() };
     PathBuf::from(format!("{}-wal", database.display()))
 }

@@ -13,6 +13,8 @@ mod opening;
 mod parts;
 mod postgres;
 mod postgres_durability;
+mod proven;
+mod rot;
 mod salvage;
 mod sample;
 mod space;

@@ -16,6 +16,12 @@ fn stored(volume: &Path) -> u64 {
     segments.map(|entry| entry.metadata().expect("there").blocks() * 512).sum()
 }
 
+/// Opens the volume and commits, as a mount does: that gives back what is free.
+fn mount(path: &Path) {
+    let store = open(path).expect("opened").store;
+    store.apply(&batch(&*store, &[]), Durability::Durable).expect("applied");
+}
+
 /// Ten blocks, of more than 90 000 bytes together.
 fn write(store: &dyn Store) {
     let changes: Vec<Change> =
@@ -79,11 +85,24 @@ fn the_file_of_a_segment_without_live_blocks_goes_even_if_it_was_the_last() {
     apply(0..1, false);
     assert_eq!(files(), ["00000002.seg"]);
     fs::write(path.join("segments/00000001.seg"), [0; 5000]).expect("made");
-    open(&path).expect("opened");
+    mount(&path);
     assert_eq!(files(), ["00000001.seg", "00000002.seg"], "what holds anything stays");
     fs::write(path.join("segments/00000001.seg"), []).expect("made");
-    open(&path).expect("opened");
+    mount(&path);
     assert_eq!(files(), ["00000002.seg"], "what a crash left goes at the next opening");
+}
+
+#[test]
+fn a_volume_that_was_closed_has_nothing_to_give_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = new_volume(&directory, BlockHome::Segments);
+    let store = open(&path).expect("opened").store;
+    write(&*store);
+    drop_all(&*store, Durability::Durable);
+    store.close().expect("closed");
+    let count = "SELECT count(*) FROM freed";
+    let connection = rusqlite::Connection::open(crate::check::database(&path)).expect("opened");
+    assert_eq!(connection.query_row(count, (), |row| row.get::<_, i64>(0)).expect("counted"), 0);
 }
 
 #[test]
@@ -107,7 +126,7 @@ fn space_freed_before_a_crash_comes_back_at_the_next_opening() {
     drop_all(&*store, Durability::Eventual);
     drop(store);
     assert!(stored(&path) > 0);
-    open(&path).expect("opened");
+    mount(&path);
     assert_eq!(stored(&path), 0);
 }
 
@@ -124,6 +143,7 @@ fn what_a_crash_left_past_the_last_commit_is_cut_off() {
     fs::write(&next, [7; 5000]).expect("written");
     let store = open(&path).expect("opened").store;
     assert_eq!(state(&*store).expect("readable"), before);
+    store.apply(&batch(&*store, &[]), Durability::Durable).expect("applied");
     assert!(fs::metadata(&first).expect("there").len() <= bytes.len() as u64 - 100_000 + 4096);
     assert!(!next.exists());
     write(&*store);

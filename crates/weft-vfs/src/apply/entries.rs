@@ -94,6 +94,10 @@ impl State {
     fn lose_name(&mut self, ino: Ino, time: Timestamp) {
         let inode = self.inodes.get(&ino).expect("the inode is in memory");
         let row = &mut inode.row;
+        if row.nlink == 0 {
+            // A damaged row: nobody knows whether other names lead there, so its content stays.
+            return self.touch(ino);
+        }
         row.nlink = if row.kind == Kind::Directory { 0 } else { row.nlink - 1 };
         row.ctime = time;
         if row.nlink > 0 {

@@ -4,10 +4,11 @@ use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::journal;
 use crate::links::{Indexes, PlacesAhead, Stacks, Views};
 use crate::locks::Locks;
+use crate::message::say;
 use crate::mutation;
 use crate::observe::Observers;
 use crate::operations::CountsCache;
@@ -67,6 +68,7 @@ impl Vfs {
             store,
             options,
             clock,
+            log_synced: Condvar::new(),
             room: Condvar::new(),
             wake: Condvar::new(),
             kicked: AtomicBool::new(false),
@@ -157,7 +159,13 @@ impl Vfs {
     }
 
     fn delete_orphans(&self) -> Result<()> {
-        let stored = self.store.orphans()?;
+        let mut stored = self.store.orphans()?;
+        let misnamed = self.store.misnamed()?;
+        for ino in &misnamed {
+            let advice = "it stays as it is; 'weft check' tells more";
+            say(format_args!("inode {} is damaged: it counts no names, but one leads to it; {advice}", ino.0));
+        }
+        stored.retain(|ino| !misnamed.contains(ino));
         let orphans = {
             let mut state = self.state.lock();
             state.keep_orphans = false;
@@ -230,6 +238,12 @@ impl Vfs {
             let _ = committer.thread.join();
         }
         Ok(())
+    }
+
+    /// Brings all that was committed to where it stays, after [`Vfs::close`]. Where that fails
+    /// nothing is lost: the next mount does it.
+    pub fn close_store(&self) -> Result<()> {
+        Ok(self.store.close()?)
     }
 }
 

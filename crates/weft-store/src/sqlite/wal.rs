@@ -1,0 +1,302 @@
+//! SQLite's write-ahead log, read without SQLite (its file format:
+//! <https://www.sqlite.org/fileformat2.html#walformat>).
+//!
+//! SQLite believes the log up to the first frame that is not whole, says nothing of what lies
+//! behind, and deletes the evidence when it closes. Here the log is looked at before SQLite opens
+//! it. A frame that is not whole is usually *torn*: its commit was on its way when the power went,
+//! and some of its sectors never reached the disk. Commits that are only
+//! [`crate::Durability::Eventual`] are synced together, later, so that whole frames behind a torn
+//! one prove nothing. A frame is *rotten* if one byte of it is all that keeps its checksum from
+//! being right: a sector that was not written differs by more, or is zeros. So is a log with frames
+//! whose header is not whole, for SQLite syncs the header before it writes the first frame. Rot
+//! that looks like a tear shows by the number of the last commit, which the intent log knows.
+
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of the header of the log.
+const HEADER_BYTES: usize = 32;
+
+/// Bytes that a disk writes at once.
+const SECTOR_BYTES: u64 = 512;
+
+/// Bytes of the header of a frame.
+const FRAME_HEADER_BYTES: usize = 24;
+
+/// The first four bytes; the last bit tells whether checksums are of big endian words.
+const MAGIC: u32 = 0x377f_0682;
+
+/// A sum over words: Fletcher's, of 32 bits each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum(u32, u32);
+
+impl Sum {
+    fn add(self, words: &[u8], big_endian: bool) -> Sum {
+        let (pairs, _) = words.as_chunks::<8>();
+        pairs.iter().fold(self, |Sum(a, b), pair| {
+            let [first, second] = [0, 4].map(|at| word(pair, at, big_endian));
+            let a = a.wrapping_add(first).wrapping_add(b);
+            Sum(a, b.wrapping_add(second).wrapping_add(a))
+        })
+    }
+
+    fn read(bytes: &[u8], at: usize) -> Sum {
+        Sum(word(bytes, at, true), word(bytes, at + 4, true))
+    }
+}
+
+fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
+    let bytes = bytes[at..at + 4].try_into().expect("four bytes");
+    if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+}
+
+/// The header of the log.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    page_bytes: usize,
+    big_endian: bool,
+    salts: [u8; 8],
+    sum: Sum,
+}
+
+impl Header {
+    fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let magic = word(bytes, 0, true);
+        let page_bytes = usize::try_from(word(bytes, 8, true)).ok()?;
+        let big_endian = magic & 1 == 1;
+        let sum = Sum::default().add(&bytes[..24], big_endian);
+        let is_whole = magic & !1 == MAGIC
+            && (512..=65536).contains(&page_bytes)
+            && page_bytes.is_power_of_two()
+            && sum == Sum::read(bytes, 24);
+        let salts = bytes[16..24].try_into().expect("eight bytes");
+        is_whole.then_some(Header { page_bytes, big_endian, salts, sum })
+    }
+}
+
+/// A whole frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    /// The first is 1.
+    pub(super) number: u64,
+    /// The page of the database that it holds.
+    pub(super) page: u32,
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    /// All of it, as it lies in the file.
+    pub(super) bytes: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// The page.
+    pub(super) fn content(&self) -> &[u8] {
+        &self.bytes[FRAME_HEADER_BYTES..]
+    }
+}
+
+/// What a log holds, as SQLite would see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Whole frames, one after another from the first on.
+    pub(super) frames: u64,
+    /// The last of them that ends a commit, or 0.
+    pub(super) committed: u64,
+    /// Bytes up to the end of that.
+    pub(super) bytes: u64,
+    /// Why what follows is damage, if it is.
+    pub(super) rot: Option<String>,
+}
+
+/// A log, opened.
+pub(super) struct Wal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Wal {
+    /// Where the log of a database is.
+    pub(super) fn path_of(database: &Path) -> PathBuf {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-wal");
+        path.into()
+    }
+
+    /// The log of `database`. None if there is none. SQLite locks nothing in it, so it may be
+    /// closed at any time.
+    pub(super) fn open(database: &Path) -> Result<Option<Wal>> {
+        let path = Wal::path_of(database);
+        match File::options().read(true).write(true).open(&path) {
+            Ok(file) => Ok(Some(Wal { file, path })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { what: "cannot open", path, source }),
+        }
+    }
+
+    fn io(&self, what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+        let path = self.path.clone();
+        move |source| Error::Io { what, path, source }
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.file.metadata().map_err(self.io("cannot look at"))?.len())
+    }
+
+    /// Looks at all of it.
+    pub(super) fn scan(&self) -> Result<Found> {
+        self.frames(u64::MAX, &mut |_| Ok(()))
+    }
+
+    /// Has `visit` look at each whole frame up to number `last`, in their order.
+    pub(super) fn frames(&self, last: u64, visit: &mut dyn FnMut(Frame<'_>) -> Result<()>) -> Result<Found> {
+        let size = self.size()?;
+        let mut found = Found::default();
+        if size < HEADER_BYTES as u64 {
+            return Ok(found);
+        }
+        let mut header = [0; HEADER_BYTES];
+        self.read(&mut header, 0)?;
+        let Some(header) = Header::decode(&header) else {
+            let holds_frames = size > HEADER_BYTES as u64 && header != [0; HEADER_BYTES];
+            found.rot = holds_frames.then(|| "its header is damaged".into());
+            return Ok(found);
+        };
+        found.bytes = HEADER_BYTES as u64;
+        let frame_bytes = FRAME_HEADER_BYTES + header.page_bytes;
+        let mut bytes = vec![0; frame_bytes];
+        let mut sum = header.sum;
+        for (number, offset) in (1..=last).zip((HEADER_BYTES as u64..).step_by(frame_bytes)) {
+            if offset + frame_bytes as u64 > size {
+                break;
+            }
+            self.read(&mut bytes, offset)?;
+            let right = sum.add(&bytes[..8], header.big_endian).add(&bytes[FRAME_HEADER_BYTES..], header.big_endian);
+            let page = word(&bytes, 0, true);
+            if bytes[8..16] != header.salts || right != Sum::read(&bytes, 16) || page == 0 {
+                found.rot = rot(&Suspect { bytes: &bytes, offset, header, right })
+                    .map(|why| format!("{why} of frame {number}"));
+                break;
+            }
+            visit(Frame { number, page, offset, bytes: &bytes })?;
+            sum = right;
+            found.frames = number;
+            if word(&bytes, 4, true) != 0 {
+                found.committed = number;
+                found.bytes = offset + frame_bytes as u64;
+            }
+        }
+        Ok(found)
+    }
+
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        self.file.read_exact_at(bytes, at).map_err(self.io("cannot read"))
+    }
+
+    /// The page in the frame at `offset`, which is as long as `page`.
+    pub(super) fn read_page(&self, page: &mut [u8], offset: u64) -> Result<()> {
+        self.read(page, offset + FRAME_HEADER_BYTES as u64)
+    }
+
+    /// Writes frames 1 to `last` anew, each verified, cuts off what follows and syncs the file.
+    /// Without error, all of them are on the disk, whatever became of earlier writes. `visit` looks
+    /// at each.
+    pub(super) fn rewrite(&self, last: u64, visit: &mut dyn FnMut(Frame<'_>)) -> Result<()> {
+        let mut header = [0; HEADER_BYTES];
+        let mut end = 0;
+        if last > 0 {
+            self.read(&mut header, 0)?;
+            self.file.write_all_at(&header, 0).map_err(self.io("cannot write"))?;
+            let found = self.frames(last, &mut |frame| {
+                visit(frame);
+                self.file.write_all_at(frame.bytes, frame.offset).map_err(self.io("cannot write"))
+            })?;
+            if found.committed != last {
+                let (path, whole) = (self.path.display(), found.frames);
+                let what = format!("{path} lost writes: it has {whole} whole frames of {last}; unmount the volume");
+                return Err(Error::Corrupt(what));
+            }
+            end = found.bytes;
+        }
+        // A commit that failed may lie there as a whole, and would be one after a crash.
+        self.file.set_len(end).map_err(self.io("cannot cut"))?;
+        self.file.sync_all().map_err(self.io("cannot sync"))
+    }
+}
+
+/// A frame that is not whole.
+struct Suspect<'a> {
+    bytes: &'a [u8],
+    /// Where it begins in the file.
+    offset: u64,
+    header: Header,
+    /// What its own should be.
+    right: Sum,
+}
+
+/// In which part of a frame one byte is wrong, if that is all.
+fn rot(frame: &Suspect<'_>) -> Option<&'static str> {
+    let differing = |from: usize, expected: &[u8]| {
+        let places = (from..).zip(&frame.bytes[from..]).zip(expected);
+        places.filter(|((_, a), b)| a != b).map(|((at, _), _)| at).collect::<Vec<_>>()
+    };
+    let sum = [frame.right.0.to_be_bytes(), frame.right.1.to_be_bytes()].concat();
+    // Numbers of pages, salts and checksums are not 0, and sectors end between them.
+    if (0..FRAME_HEADER_BYTES).step_by(8).any(|at| !frame.was_written(at)) {
+        return None;
+    }
+    match (&differing(8, &frame.header.salts)[..], &differing(16, &sum)[..]) {
+        ([_], []) => Some("one byte in the salts"),
+        ([], [_]) => Some("one byte in the checksum"),
+        ([], _) if frame.is_one_byte_wrong() => Some("one byte in the content"),
+        _ => None,
+    }
+}
+
+impl Suspect<'_> {
+    /// Whether anything but zeros lies in the sector of byte `at`: what was never written is zeros.
+    /// SQLite writes header and page one after the other, so that a sector that both share may have
+    /// been written in between.
+    fn was_written(&self, at: usize) -> bool {
+        let part = |at: usize| ((self.offset + at as u64) / SECTOR_BYTES, at < FRAME_HEADER_BYTES);
+        self.bytes.iter().enumerate().any(|(other, byte)| *byte != 0 && part(other) == part(at))
+    }
+
+    /// Whether changing one byte of what the checksum is of would make it right. The sums are
+    /// linear: a change of a word by *d* changes both by *d* times a number that follows from the
+    /// word's place alone. A sector of zeros and a single other byte is taken for rot now and then,
+    /// if it was not written: that is refused, and not lost.
+    fn is_one_byte_wrong(&self) -> bool {
+        let stored = Sum::read(self.bytes, 16);
+        let wanted = (stored.0.wrapping_sub(self.right.0), stored.1.wrapping_sub(self.right.1));
+        let places = (0..8).step_by(4).chain((FRAME_HEADER_BYTES..self.bytes.len()).step_by(4)).collect::<Vec<_>>();
+        // How a change by 1 of the first and of the second word of a pair shows in the sums after
+        // the last pair.
+        let (mut first, mut second) = ((1u32, 1u32), (0u32, 1u32));
+        for pair in places.chunks_exact(2).rev() {
+            for (weight, at) in [(first, pair[0]), (second, pair[1])] {
+                let old = word(self.bytes, at, self.header.big_endian);
+                let fits = |change: u32| {
+                    let differs = old ^ old.wrapping_add(change);
+                    let is_one_byte = differs.leading_zeros() / 8 + differs.trailing_zeros() / 8 == 3;
+                    is_one_byte && (weight.0.wrapping_mul(change), weight.1.wrapping_mul(change)) == wanted
+                };
+                if changes().any(fits) && self.was_written(at) {
+                    return true;
+                }
+            }
+            let through = |(a, b): (u32, u32)| {
+                let a = a.wrapping_add(b);
+                (a, b.wrapping_add(a))
+            };
+            (first, second) = (through(first), through(second));
+        }
+        false
+    }
+}
+
+/// All ways in which a word changes if one byte of it does.
+fn changes() -> impl Iterator<Item = u32> {
+    (0..4).flat_map(|byte| (1..256u32).flat_map(move |by| [by << (8 * byte), (by << (8 * byte)).wrapping_neg()]))
+}
