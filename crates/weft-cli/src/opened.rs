@@ -32,16 +32,22 @@ impl Opened {
     pub fn open(named: &Path, options: Options, hold: OpenOptions) -> Result<Opened> {
         let location = Location::parse(named)?;
         let context = || format!("cannot open volume {location}");
+        let loss = hold.loss;
         let volume = location.open(hold).with_context(context)?;
+        for copy in &volume.set_aside {
+            say(format_args!("kept a copy of what is given up: {}", copy.display()));
+        }
         if let Some(why) = volume.store.disk_cache().and_then(|cache| cache.failure) {
             say(format_args!("going on without a disk cache: {why}"));
         }
         let read_only = options.read_only;
         // Who only reads makes no log, but must see what one holds.
         let file = match &volume.layout {
-            Some(layout) if !read_only || layout.log.exists() => Some(IntentLog::open(&layout.log, LOG_BYTES)?),
-            _ => None,
+            Some(layout) if read_only => IntentLog::read(&layout.log)?,
+            Some(layout) => Some(IntentLog::open(&layout.log, LOG_BYTES)?),
+            None => None,
         };
+        let file = file.map(|file| file.with(loss));
         let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
         let vfs = Vfs::open(volume.store.clone(), log, options, Arc::new(SystemClock)).with_context(context)?;
         Ok(Opened { vfs, store: volume.store, layout: volume.layout, read_only })
@@ -98,6 +104,7 @@ impl Opened {
         if let Some(layout) = &self.layout
             && layout.segments.is_none()
             && !self.read_only
+            && self.vfs.has_log_in_place()
         {
             // All is in the one file now; what is left of the log says nothing.
             std::fs::remove_file(&layout.log).context("cannot remove the empty intent log")?;

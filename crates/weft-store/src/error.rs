@@ -62,6 +62,9 @@ pub enum Error {
     /// Damage found.
     #[error("damaged: {0}")]
     Corrupt(String),
+    /// Opening the volume would lose what was synced.
+    #[error("{0}")]
+    Lost(String),
     /// Another process holds the volume.
     #[error("{} is in use by another process; unmount it there first", .0.display())]
     Locked(PathBuf),
@@ -87,7 +90,7 @@ impl Error {
             Error::Sqlite { source, .. } => sqlite_kind(source),
             Error::Postgres { source, .. } => postgres_kind(source),
             Error::Interrupted => ErrorKind::Conflict,
-            Error::Corrupt(_) => ErrorKind::Corrupt,
+            Error::Corrupt(_) | Error::Lost(_) => ErrorKind::Corrupt,
             Error::Held(_) | Error::Locked(_) => ErrorKind::Locked,
             Error::Unusable(_) => ErrorKind::Unusable,
             Error::Bug(_) => ErrorKind::Bug,
@@ -104,6 +107,7 @@ impl Error {
             | Error::Sqlite { .. }
             | Error::Held(_)
             | Error::Corrupt(_)
+            | Error::Lost(_)
             | Error::Locked(_)
             | Error::Unusable(_)
             | Error::Bug(_)

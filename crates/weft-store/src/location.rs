@@ -27,6 +27,8 @@ pub struct Opened {
     pub layout: Option<Layout>,
     /// Its intent log, if that is no file.
     pub intents: Option<Intents>,
+    /// Copies of what was given up to open it.
+    pub set_aside: Vec<PathBuf>,
 }
 
 impl Location {
@@ -62,13 +64,13 @@ impl Location {
                     let what = "lies on a disk of this machine already; a disk cache is for volumes in PostgreSQL";
                     return Err(Error::Unusable(format!("{} {what}", path.display())));
                 }
-                let volume = sqlite::open(path)?;
-                Opened { store: volume.store, layout: Some(volume.layout), intents: None }
+                let volume = sqlite::open_with(path, options.loss)?;
+                Opened { store: volume.store, layout: Some(volume.layout), intents: None, set_aside: volume.set_aside }
             }
             Location::Postgres(address) => {
                 let store = postgres::open(address, options)?;
                 let intents = Some(store.intents());
-                Opened { store, layout: None, intents }
+                Opened { store, layout: None, intents, set_aside: Vec::new() }
             }
         })
     }

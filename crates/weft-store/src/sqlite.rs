@@ -4,6 +4,7 @@
 //! (a transaction for every read would cost more than the read). `docs/format.md` says what lies where.
 
 mod apply;
+mod aside;
 mod blocks;
 mod check;
 mod commits;
@@ -28,7 +29,7 @@ pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;
 pub use layout::Layout;
-pub use open::{Volume, create, header, open};
+pub use open::{Volume, create, header, open, open_with};
 pub use scrub::scrub;
 
 use crate::Name;

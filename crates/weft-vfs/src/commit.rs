@@ -5,17 +5,19 @@
 //! fails, all that it held counts as changed again, and nothing is lost. Lock order: commit, log, state.
 
 mod build;
+mod carried;
 mod snapshot;
 
 pub(crate) use snapshot::Snapshot;
 
 use crate::blocking::Wait;
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::say;
 use crate::volume::{Log, Vfs};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use weft_store::log::{LogSync, OperationLog};
-use weft_store::{BlockRef, Durability, OpNo};
+use weft_store::{BlockRef, CommitNo, Durability, OpNo};
 
 /// Rows after which a commit does not wait for its interval.
 pub(crate) const ROWS_EAGER: usize = 50_000;
@@ -251,6 +253,8 @@ impl Vfs {
         let was_doubtful = turn.doubtful.is_some();
         let (mut snapshot, durability) = turn.doubtful.take().unwrap_or_else(|| self.snapshot(durability));
         let stored = self.store_snapshot(&mut snapshot, durability);
+        let released = stored.is_ok() && (snapshot.damaged.is_empty() || snapshot.is_carried);
+        let number = snapshot.batch.commit;
         let space = self.store.space();
         let mut state = self.state.lock();
         if let Ok(space) = space {
@@ -291,10 +295,10 @@ impl Vfs {
         drop(state);
         replaced.into_iter().for_each(|id| self.blocks.forget(id));
         if durability == Durability::Durable
-            && result.is_ok()
+            && released
             && let Some(log) = &self.log
         {
-            log.lock().release();
+            log.lock().release(number);
         }
         result
     }
@@ -311,6 +315,7 @@ impl Vfs {
         snapshot.batch.commit = header.commit.next();
         let was_sent = snapshot.is_sent;
         let blocks = self.store_blocks(snapshot, &mut *transaction)?;
+        self.carry(snapshot)?;
         snapshot.is_sent = true;
         transaction.commit(&snapshot.batch)?;
         if was_sent && !snapshot.damaged.is_empty() {
@@ -324,9 +329,18 @@ impl Vfs {
     /// commit must then be durable before the half is used again.
     fn snapshot(&self, durability: Durability) -> (Snapshot, Durability) {
         let mut log = self.log.as_ref().map(|log| log.lock());
-        let mut snapshot = self.state.lock().freeze();
+        let mut state = self.state.lock();
+        let left = log.as_mut().and_then(|log| log.file.leave(state.counters.epoch, false));
+        if let Some(epoch) = left {
+            state.counters.epoch = epoch;
+        }
+        let mut snapshot = state.freeze();
+        drop(state);
+        if left.is_some() {
+            say(format_args!("the intent log is gone; until the next mount each fsync is a commit"));
+        }
         snapshot.batch.time = self.now();
-        let retired = log.as_mut().is_some_and(|log| log.retire());
+        let retired = log.as_mut().is_some_and(|log| log.retire()) || left.is_some();
         let is_durable = retired || self.store.are_commits_durable();
         let durability = if is_durable { Durability::Durable } else { durability };
         (snapshot, durability)
@@ -376,13 +390,13 @@ impl Vfs {
 
 impl Log {
     pub(crate) fn new(file: OperationLog) -> Log {
-        Log { file, retired: false, switches: 0, broken: None }
+        Log { file, retired: false, switches: 0, broken: None, is_begun: false }
     }
 
     /// A durable commit has made the half that is not the current one needless.
-    fn release(&mut self) {
+    fn release(&mut self, commit: CommitNo) {
         self.retired = false;
-        self.file.release();
+        self.file.release(commit);
         self.broken = self.broken.filter(|half| *half == self.switches);
     }
 

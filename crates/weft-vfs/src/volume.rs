@@ -26,6 +26,7 @@ use weft_store::{Ino, OpNo, Store, Timestamp};
 
 mod load;
 mod open;
+mod recover;
 mod report;
 
 pub(crate) use load::Missing;
@@ -84,6 +85,8 @@ pub(crate) struct Log {
     pub(crate) switches: u64,
     /// After how many switches something was appended that may be lost, until a durable commit contains it.
     pub(crate) broken: Option<u64>,
+    /// Whether the mount's first commit is durable.
+    pub(crate) is_begun: bool,
 }
 
 impl Vfs {
@@ -159,6 +162,11 @@ impl Vfs {
     /// Whether a short sync waits for a disk of this machine alone.
     pub fn syncs_nearby(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.lock().file.outlives_process())
+    }
+
+    /// Whether the file of the intent log is still where it was opened.
+    pub fn has_log_in_place(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.lock().file.is_in_place())
     }
 
     fn fetch(&self, miss: &Miss) -> Result<()> {

@@ -30,13 +30,13 @@ impl Layout {
             BlockHome::Segments => Layout {
                 database: path.join("meta.sqlite"),
                 segments: Some(path.join("segments")),
-                log: path.join("intent.log"),
+                log: path.join("intents"),
                 hold: path.join("lock"),
                 volume,
             },
             BlockHome::Database => {
                 let mut log = path.as_os_str().to_owned();
-                log.push("-intent");
+                log.push("-intents");
                 Layout { database: volume.clone(), segments: None, log: log.into(), hold: volume.clone(), volume }
             }
         }

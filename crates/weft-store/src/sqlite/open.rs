@@ -1,6 +1,7 @@
 //! Making and opening volumes.
 
 use super::apply::Writer;
+use super::aside::set_aside_misfit;
 use super::layout::Layout;
 use super::read::unsigned;
 use super::readers::Readers;
@@ -11,13 +12,14 @@ use crate::FORMAT;
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
+use crate::log::Loss;
 use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ pub struct Volume {
     pub store: Arc<SqliteStore>,
     /// Where its files are.
     pub layout: Layout,
+    /// Copies of what was given up to open it.
+    pub set_aside: Vec<PathBuf>,
 }
 
 fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -180,13 +184,20 @@ pub fn header(path: &Path) -> Result<Header> {
 }
 
 /// Opens the volume at `path` and holds it. Errors: `Locked`, `Unusable` (no such path, not a volume, newer
-/// format), `Unavailable` (no permission).
+/// format), `Unavailable` (no permission), `Corrupt` (also where what was synced is lost: then
+/// nothing is changed).
 pub fn open(path: &Path) -> Result<Volume> {
+    open_with(path, Loss::Refuse)
+}
+
+/// As [`open`], with this done where what was synced is lost.
+pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     let layout = Layout::find(path)?;
     check_file(&layout)?;
     let hold = hold(&layout)?;
     let connection = connect(&layout.database, 32)?;
     let header = read_header(&connection)?;
+    let set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
     let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
     let zeros = Arc::new(ZeroValues::default());
     let writer = Writer::open(connection, &layout.database, segments.as_ref(), &header.options, &zeros)?;
@@ -200,7 +211,7 @@ pub fn open(path: &Path) -> Result<Volume> {
         zeros,
         _hold: hold,
     };
-    Ok(Volume { store: Arc::new(store), layout })
+    Ok(Volume { store: Arc::new(store), layout, set_aside })
 }
 
 /// Looks at the database file before SQLite does, so that a file that is no volume is left as it was.
