@@ -589,6 +589,12 @@ pub struct Open {
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
+    /// If the intent log of a volume that was not unmounted cleanly is missing, damaged, or of
+    /// another moment: go on without what was synced and is lost with it. What is given up is
+    /// named, and copies of the database's write-ahead log and the intent log are kept beside them.
+    /// Without this the volume is refused and nothing is changed
+    #[arg(long)]
+    pub accept_loss: bool,
     /// Longest time in seconds between a change and when it survives anything: by a commit, or, where programs call fsync, in the intent log, of which commits
     /// then follow within ten seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use weft_store::log::{IntentLog, OperationLog};
+use weft_store::log::{IntentLog, OperationLog, needs_log};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
 use weft_store::{ErrorKind, Location, Store};
@@ -37,6 +37,7 @@ impl Opened {
     pub fn open(named: &Path, options: Options, hold: OpenOptions) -> Result<Opened> {
         let location = Location::parse(named)?;
         let context = || format!("cannot open volume {location}");
+        let loss = hold.loss;
         let volume = if options.read_only {
             command::tell(location.note(false));
             location.open_to_read(hold)
@@ -44,6 +45,9 @@ impl Opened {
             location.open(hold)
         };
         let volume = volume.with_context(context)?;
+        for copy in &volume.set_aside {
+            say(format_args!("kept a copy of what is given up: {}", copy.display()));
+        }
         if !may_serve(&volume.store.header()?.uuid) {
             bail!(
                 "{location} is another volume than before; unmount what was served, then mount the one that you want"
@@ -55,10 +59,11 @@ impl Opened {
         let read_only = options.read_only;
         let file = match &volume.layout {
             // Who only reads makes no log, but must see what one holds.
-            Some(layout) if read_only => layout.log.exists().then(|| IntentLog::open(&layout.log, 0)).transpose()?,
+            Some(layout) if read_only => IntentLog::read(&layout.log)?,
             Some(layout) => open_log(layout, volume.store.space()?.bytes_free)?,
             None => None,
         };
+        let file = file.map(|file| file.with(loss));
         let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
         let vfs = Vfs::open(volume.store.clone(), log, options, Arc::new(SystemClock)).with_context(context)?;
         Ok(Opened { vfs, store: volume.store, layout: volume.layout, read_only })
@@ -116,6 +121,8 @@ impl Opened {
         // After a crash the log holds what was synced, until someone has committed it.
         if let Some(layout) = &self.layout
             && !self.read_only
+            && self.vfs.has_log_in_place()
+            && !needs_log(self.store.header()?.counters.epoch)
         {
             // First, as the database may need its room.
             remove_log(layout)?;
@@ -128,27 +135,17 @@ impl Opened {
 /// less room, or none, and then an fsync commits.
 fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
     let there = layout.log.metadata().map_or(0, |metadata| metadata.len());
-    // What is there may hold operations, whatever its size.
     let fits = |bytes: u64| bytes <= there || (bytes - there).saturating_mul(LOG_SHARE) <= free;
-    let sizes = [LOG_BYTES, LOG_BYTES / 4, LOG_BYTES / 16, 0];
-    for bytes in sizes.into_iter().filter(|bytes| fits(*bytes)) {
-        if bytes == 0 && there == 0 {
-            break;
-        }
-        match IntentLog::open(&layout.log, bytes) {
-            Err(error) if error.kind() == ErrorKind::Full => {
-                // What was made of it takes room that others need more.
-                let shortened = std::fs::OpenOptions::new().write(true).open(&layout.log);
-                shortened.and_then(|log| log.set_len(there)).context("cannot shorten the intent log")?;
-            }
-            opened => return Ok(Some(opened?)),
+    let sizes = [LOG_BYTES, LOG_BYTES / 4, LOG_BYTES / 16];
+    let bytes = sizes.into_iter().find(|bytes| fits(*bytes)).unwrap_or(0);
+    if bytes == 0 {
+        say(format_args!("there is no room for an intent log: each fsync commits"));
+        if !layout.log.exists() {
+            return Ok(None);
         }
     }
-    if there == 0 && layout.log.exists() {
-        std::fs::remove_file(&layout.log).context("cannot remove the empty intent log")?;
-    }
-    say(format_args!("there is no room for an intent log: each fsync commits"));
-    Ok(None)
+    // One that is there may hold operations, whatever its size.
+    Ok(Some(IntentLog::open(&layout.log, bytes)?))
 }
 
 /// Removes an intent log of which all is committed, if it is not to stay: one beside a volume that

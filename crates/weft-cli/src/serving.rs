@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::DiskCacheOptions;
+use weft_store::log::Loss;
 use weft_store::postgres::OpenOptions;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
 
@@ -61,6 +62,7 @@ impl Open {
             // Who had it before has programs that wait for it, too.
             wait: if is_begun_anew() { Duration::MAX } else { Duration::from_secs(self.wait) },
             patience: Duration::from_secs(self.patience),
+            loss: if self.accept_loss { Loss::Accept } else { Loss::Refuse },
             disk_cache: disk_cache.map(|directory| DiskCacheOptions { directory, bytes: self.disk_cache_size }),
         }
     }

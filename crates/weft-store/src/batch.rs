@@ -58,7 +58,8 @@ pub struct Counters {
     pub next_id: u64,
     /// The next number for a block.
     pub next_block: u64,
-    /// Raised at each mount: tells records of the intent log of one mount from another's.
+    /// Raised at each mount: tells records of the intent log of one mount from another's. Odd while
+    /// the volume needs such a log, in a file, to be opened again.
     pub epoch: u64,
     /// Bytes stored by all inodes (the sum of `allocated`).
     pub bytes_used: u64,

@@ -71,9 +71,9 @@ pub enum Error {
     /// Damage found.
     #[error("damaged: {0}")]
     Corrupt(String),
-    /// Damage that hides what was acknowledged, which going on would lose for good.
+    /// Opening the volume would lose what was synced.
     #[error("{0}")]
-    WouldLose(String),
+    Lost(String),
     /// Another process holds the volume.
     #[error("{} is in use by another process; unmount it there first", .0.display())]
     Locked(PathBuf),
@@ -100,7 +100,7 @@ impl Error {
             Error::Postgres { source, .. } => postgres_kind(source),
             Error::Interrupted => ErrorKind::Conflict,
             Error::NotDurable(_) | Error::Unconfirmed => ErrorKind::Unavailable,
-            Error::Corrupt(_) | Error::WouldLose(_) => ErrorKind::Corrupt,
+            Error::Corrupt(_) | Error::Lost(_) => ErrorKind::Corrupt,
             Error::Held(_) | Error::Locked(_) => ErrorKind::Locked,
             Error::Unusable(_) => ErrorKind::Unusable,
             Error::Bug(_) => ErrorKind::Bug,
@@ -118,7 +118,7 @@ impl Error {
             | Error::Held(_)
             | Error::NotDurable(_)
             | Error::Corrupt(_)
-            | Error::WouldLose(_)
+            | Error::Lost(_)
             | Error::Locked(_)
             | Error::Unusable(_)
             | Error::Bug(_)

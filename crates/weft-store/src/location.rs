@@ -1,6 +1,7 @@
 //! Where a volume is, whatever keeps it.
 
 use crate::error::{Error, Result};
+use crate::log::Loss;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::postgres::{self, Address, Intents, OpenOptions, is_address};
 use crate::row::{CommitRow, Timestamp};
@@ -28,6 +29,8 @@ pub struct Opened {
     pub layout: Option<Layout>,
     /// Its intent log, if that is no file.
     pub intents: Option<Intents>,
+    /// Copies of what was given up to open it.
+    pub set_aside: Vec<PathBuf>,
 }
 
 impl Location {
@@ -57,7 +60,7 @@ impl Location {
 
     /// Takes hold of a volume; `options` are for those that are held by a lease.
     pub fn open(&self, options: OpenOptions) -> Result<Opened> {
-        self.open_by(options, sqlite::open)
+        self.open_by(options, sqlite::open_with)
     }
 
     /// As [`Location::open`], for nothing but reading: also where nothing can be written.
@@ -71,20 +74,20 @@ impl Location {
         sqlite::note(self.path()?, is_checked)
     }
 
-    fn open_by(&self, options: OpenOptions, open: impl FnOnce(&Path) -> Result<sqlite::Volume>) -> Result<Opened> {
+    fn open_by(&self, options: OpenOptions, open: impl FnOnce(&Path, Loss) -> Result<sqlite::Volume>) -> Result<Opened> {
         Ok(match self {
             Location::Files(path) => {
                 if options.disk_cache.is_some() {
                     let what = "lies on a disk of this machine already; a disk cache is for volumes in PostgreSQL";
                     return Err(Error::Unusable(format!("{} {what}", path.display())));
                 }
-                let volume = open(path)?;
-                Opened { store: volume.store, layout: Some(volume.layout), intents: None }
+                let volume = open(path, options.loss)?;
+                Opened { store: volume.store, layout: Some(volume.layout), intents: None, set_aside: volume.set_aside }
             }
             Location::Postgres(address) => {
                 let store = postgres::open(address, options)?;
                 let intents = Some(store.intents());
-                Opened { store, layout: None, intents }
+                Opened { store, layout: None, intents, set_aside: Vec::new() }
             }
         })
     }

@@ -4,6 +4,7 @@
 //! (a transaction for every read would cost more than the read). `docs/format.md` says what lies where.
 
 mod apply;
+mod aside;
 mod blocks;
 mod check;
 mod commits;
@@ -40,7 +41,7 @@ pub(crate) use copy::Copy;
 pub use layout::Layout;
 pub use medium::left_in_wal;
 pub(crate) use medium::note;
-pub use open::{OpenOptions, Volume, create, header, open, open_to_read, open_with};
+pub use open::{Volume, create, header, open, open_to_read, open_with};
 pub use salvage::{Missing, Salvaged, salvage};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};

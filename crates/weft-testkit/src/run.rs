@@ -15,6 +15,9 @@ use weft_vfs::{AtimePolicy, Caller, Ino, Kind, ManualClock, OpNo, Options, Vfs};
 
 mod operate;
 
+/// Bytes that a disk writes whole or not at all.
+const SECTOR: usize = 512;
+
 /// Block size of the volumes driven.
 pub const BLOCK_BYTES: u32 = 4096;
 
@@ -150,7 +153,13 @@ impl Driver {
         result
     }
 
-    /// A sync is under way: of what it appends to the intent log only a part of `torn` out of 255 is
+    /// Closes the volume.
+    pub fn close(&self) -> Result<(), String> {
+        self.vfs.close().map_err(|error| error.to_string())
+    }
+
+    /// A sync is under way: of the sectors that it appends to the intent log only a part of `torn`
+    /// out of 255 is
     /// written. Nobody was told that it had succeeded.
     fn tear_log(&self, torn: u8) {
         let Some(path) = self.log_path() else { return };
@@ -163,10 +172,11 @@ impl Driver {
         let before = std::fs::read(&path).expect("the log");
         let _ = self.vfs.sync();
         let mut after = std::fs::read(&path).expect("the log");
-        let changed: Vec<_> = (0..after.len()).filter(|at| before[*at] != after[*at]).collect();
-        let lost = changed.len() * usize::from(255 - torn) / 255;
-        for at in &changed[changed.len() - lost..] {
-            after[*at] = before[*at];
+        let sectors = (0..after.len()).step_by(SECTOR).map(|at| at..after.len().min(at + SECTOR));
+        let changed: Vec<_> = sectors.filter(|sector| before[sector.clone()] != after[sector.clone()]).collect();
+        let lost = (changed.len() * usize::from(255 - torn)).div_ceil(255);
+        for sector in &changed[changed.len() - lost..] {
+            after[sector.clone()].copy_from_slice(&before[sector.clone()]);
         }
         std::fs::write(&path, after).expect("the log");
     }

@@ -5,6 +5,7 @@
 //! fails, all that it held counts as changed again, and nothing is lost. Lock order: commit, log, state.
 
 mod build;
+mod carried;
 mod snapshot;
 mod syncs;
 mod time;
@@ -19,7 +20,7 @@ use crate::volume::{Log, Vfs};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use weft_store::log::{LogSync, OperationLog};
-use weft_store::{BlockRef, Durability, OpNo};
+use weft_store::{BlockRef, CommitNo, Durability, OpNo};
 
 /// Rows after which a commit does not wait for its interval.
 pub(crate) const ROWS_EAGER: usize = 50_000;
@@ -160,7 +161,7 @@ impl Vfs {
                 return Some((state.durable, None));
             }
             // A commit that a power cut may still undo lies below: the log cannot stand on it.
-            if log.broken.is_some() || log.next_epoch.is_some() || state.committed > state.logged {
+            if log.broken.is_some() || !log.is_begun || state.committed > state.logged {
                 return None;
             }
             (state.logged.next(), state.counters.op, state.journal.unlogged()?)
@@ -287,6 +288,8 @@ impl Vfs {
         let was_doubtful = turn.doubtful.is_some();
         let (mut snapshot, durability) = turn.doubtful.take().unwrap_or_else(|| self.snapshot(durability));
         let stored = self.store_snapshot(&mut snapshot, durability);
+        let released = stored.is_ok() && (snapshot.damaged.is_empty() || snapshot.is_carried);
+        let (number, epoch) = (snapshot.batch.commit, snapshot.batch.counters.epoch);
         let space = self.store.space();
         let mut state = self.state.lock();
         if let Ok(space) = space {
@@ -327,10 +330,10 @@ impl Vfs {
         drop(state);
         replaced.into_iter().for_each(|id| self.blocks.forget(id));
         if durability == Durability::Durable
-            && result.is_ok()
+            && released
             && let Some(log) = &self.log
         {
-            log.lock().release()?;
+            log.lock().release(number, epoch)?;
         }
         result
     }
@@ -347,6 +350,7 @@ impl Vfs {
         snapshot.batch.commit = header.commit.next();
         let was_sent = snapshot.is_sent;
         let blocks = self.store_blocks(snapshot, &mut *transaction)?;
+        self.carry(snapshot)?;
         snapshot.is_sent = true;
         transaction.commit(&snapshot.batch)?;
         if was_sent && !snapshot.damaged.is_empty() {
@@ -360,9 +364,18 @@ impl Vfs {
     /// commit must then be durable before the half is used again.
     fn snapshot(&self, durability: Durability) -> (Snapshot, Durability) {
         let mut log = self.log.as_ref().map(|log| log.lock());
-        let mut snapshot = self.state.lock().freeze();
+        let mut state = self.state.lock();
+        let left = log.as_mut().and_then(|log| log.file.leave(state.counters.epoch, false));
+        if let Some(epoch) = left {
+            state.counters.epoch = epoch;
+        }
+        let mut snapshot = state.freeze();
+        drop(state);
+        if left.is_some() {
+            say(format_args!("the intent log is gone; until the next mount each fsync is a commit"));
+        }
         snapshot.batch.time = self.commit_time();
-        let retired = log.as_mut().is_some_and(|log| log.retire());
+        let retired = log.as_mut().is_some_and(|log| log.retire()) || left.is_some();
         let is_durable = retired || self.store.are_commits_durable();
         let durability = if is_durable { Durability::Durable } else { durability };
         (snapshot, durability)
@@ -413,17 +426,18 @@ impl Vfs {
 
 impl Log {
     pub(crate) fn new(file: OperationLog) -> Log {
-        Log { file, retired: false, switches: 0, broken: None, next_epoch: None, syncs: Syncs::default() }
+        Log { file, retired: false, switches: 0, broken: None, is_begun: false, syncs: Syncs::default() }
     }
 
-    /// A durable commit has made the half that is not the current one needless.
-    fn release(&mut self) -> Result<()> {
+    /// Durable commit `commit`, of `epoch`, has made the half that is not the current one needless.
+    /// The first one of a mount begins its epoch.
+    fn release(&mut self, commit: CommitNo, epoch: u64) -> Result<()> {
         self.retired = false;
-        self.file.release();
+        self.file.release(commit);
         self.broken = self.broken.filter(|half| *half == self.switches);
-        if let Some(epoch) = self.next_epoch {
-            self.file.start(epoch)?;
-            self.next_epoch = None;
+        if !self.is_begun {
+            self.file.start(epoch, commit)?;
+            self.is_begun = true;
         }
         Ok(())
     }

@@ -45,11 +45,7 @@ impl Journal {
             *arena = Arena { incomplete: true, ..Arena::default() };
             return;
         }
-        let at = arena.bytes.len();
-        arena.bytes.extend_from_slice(&[0; 4]);
-        encode(mutation, &mut arena.bytes);
-        let len = u32::try_from(arena.bytes.len() - at - 4).expect("an arena is far below 4 GiB");
-        arena.bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
+        put(mutation, &mut arena.bytes);
     }
 
     /// Bytes not yet in the log; none if some are missing.
@@ -99,6 +95,15 @@ impl Journal {
     pub(crate) fn committed(&mut self) {
         self.previous = Arena::default();
     }
+}
+
+/// Appends an operation as records of the log hold them.
+pub(crate) fn put(mutation: &Mutation<'_>, bytes: &mut Vec<u8>) {
+    let at = bytes.len();
+    bytes.extend_from_slice(&[0; 4]);
+    encode(mutation, bytes);
+    let len = u32::try_from(bytes.len() - at - 4).expect("an arena is far below 4 GiB");
+    bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
 }
 
 /// The operations in a log record, each still encoded; stops at the first that is cut.

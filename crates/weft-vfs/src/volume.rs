@@ -26,6 +26,7 @@ use weft_store::{Ino, OpNo, Store, Timestamp};
 
 mod load;
 mod open;
+mod recover;
 mod refusing;
 mod report;
 
@@ -91,9 +92,9 @@ pub(crate) struct Log {
     pub(crate) switches: u64,
     /// After how many switches something was appended that may be lost, until a durable commit contains it.
     pub(crate) broken: Option<u64>,
-    /// The epoch that begins with the first durable commit, if there was no room for that at the
-    /// start: until then what the log holds counts, and nothing is appended.
-    pub(crate) next_epoch: Option<u64>,
+    /// Whether the mount's first commit is durable: until then what the log holds counts, and
+    /// nothing is appended.
+    pub(crate) is_begun: bool,
     /// Those under way.
     pub(crate) syncs: Syncs,
 }
@@ -171,6 +172,11 @@ impl Vfs {
     /// Whether a short sync waits for a disk of this machine alone.
     pub fn syncs_nearby(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.lock().file.outlives_process())
+    }
+
+    /// Whether the file of the intent log is still where it was opened.
+    pub fn has_log_in_place(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.lock().file.is_in_place())
     }
 
     fn fetch(&self, miss: &Miss) -> Result<()> {

@@ -19,7 +19,7 @@ fn drive(steps: &[Step], store: CrashStore, means: Means) -> Result<(), TestCase
     for (i, step) in steps.iter().chain(&[Step::Compare, Step::Remount]).enumerate() {
         driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
     }
-    Ok(())
+    driver.close().map_err(TestCaseError::fail)
 }
 
 /// A volume whose blocks lie in one table, in one for each file, or in both.

@@ -80,6 +80,28 @@ fn what_was_synced_before_a_kill_survives_reading_only() {
 }
 
 #[test]
+fn a_volume_whose_log_is_gone_after_a_kill_is_refused_until_the_loss_is_accepted() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    let file = File::create(directory.join("file")).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    signal(place.daemon(), Signal::KILL);
+    await_release(&place.path("v"));
+    place.umount();
+    std::fs::remove_file(place.path("v/intents")).unwrap();
+    for _ in 0..2 {
+        place.weft(&["mount", "v", "m"]).failed(&["v/intents is missing", "--accept-loss"]);
+        place.weft(&["export", "v", "out"]).failed(&["v/intents is missing"]);
+    }
+    let said = place.weft(&["mount", "--accept-loss", "v", "m"]);
+    assert!(said.code == 0 && said.err.contains("going on without"), "{said:?}");
+    place.umount();
+    place.mount();
+    place.umount();
+}
+
+#[test]
 fn a_terminated_daemon_commits_all_and_unmounts() {
     for stop in [Signal::TERM, Signal::INT] {
         let Some(place) = Place::to_mount() else { return };

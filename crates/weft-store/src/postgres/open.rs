@@ -14,6 +14,7 @@ use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheOptions};
 use crate::error::{Error, Result};
+use crate::log::Loss;
 use crate::round_trips::Counts;
 use crate::row::{CommitNo, CommitRow, InodeRow, OpNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
@@ -38,12 +39,14 @@ pub struct OpenOptions {
     pub patience: Duration,
     /// Where blocks are kept on a local disk as well, if they are.
     pub disk_cache: Option<DiskCacheOptions>,
+    /// For a volume in files: what to do where what was synced is lost.
+    pub loss: Loss,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
         let (lease, patience) = (Duration::from_secs(15), Duration::from_secs(60));
-        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None }
+        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss: Loss::Refuse }
     }
 }
 

@@ -16,6 +16,7 @@ mod rules;
 pub(super) use damaged::{damaged_rows, refuse_damaged_rows};
 
 use super::connection::connect_somehow;
+use super::aside::leave_wal;
 use super::digests::ReadElsewhere;
 use super::layout::Layout;
 use super::medium::{Medium, Need, Reading, look};
@@ -25,7 +26,7 @@ use super::segments::Segments;
 use super::sums;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
-use crate::log::IntentLog;
+use crate::log::{IntentLog, Loss, misfit};
 use crate::row::{BlockId, OpNo};
 use crate::store::Header;
 use rules::Rule;
@@ -237,11 +238,7 @@ impl Checker<'_> {
     fn find_log(&mut self, header: &Header) -> Result<()> {
         let last = match &self.elsewhere {
             Some(elsewhere) => elsewhere.logged,
-            None if !self.layout.log.exists() => None,
-            None => {
-                let records = IntentLog::open(&self.layout.log, 0)?.records(header.counters.epoch)?;
-                records.last().map(|record| record.last)
-            }
+            None => self.logged(header)?,
         };
         let Some(last) = last.filter(|last| *last > header.counters.op) else { return Ok(()) };
         let count = last.0 - header.counters.op.0;
@@ -249,6 +246,23 @@ impl Checker<'_> {
         let statement = "UPDATE volume SET next_id = next_id + ?1";
         self.connection.execute(statement, (super::read::sql(LOG_IDS),)).map_err(failed)?;
         Ok(())
+    }
+
+    /// The last operation that waits in the log in a file. Says so if what was synced is lost with
+    /// it.
+    fn logged(&mut self, header: &Header) -> Result<Option<OpNo>> {
+        if let Some(lost) = misfit(&self.layout.log, header)? {
+            leave_wal(&self.layout, &self.connection)?;
+            self.volume_finding(lost);
+        }
+        let Some(log) = IntentLog::read(&self.layout.log)? else { return Ok(None) };
+        // A mount that accepts the loss applies what is left.
+        let mut log = log.with(Loss::Accept);
+        log.check(header)?;
+        if !log.carried().is_empty() {
+            self.note("bytes written over a damaged block wait in the intent log".into());
+        }
+        Ok(log.records().last().map(|record| record.last))
     }
 
     fn note(&mut self, what: String) {

@@ -16,7 +16,7 @@ use super::sums;
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
 use crate::finding::Progress;
-use crate::log::IntentLog;
+use crate::log::{IntentLog, needs_log};
 use crate::row::{BlockId, BlockRef, Ino, Place, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use rusqlite::Connection;
@@ -82,17 +82,19 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
 
 /// What was synced but not committed is in no row yet.
 fn refuse_waiting_operations(layout: &Layout, header: &Header) -> Result<()> {
-    if !layout.log.exists() {
+    let unclean = |why: &str| {
+        let volume = layout.volume.display();
+        Error::Unusable(format!("{volume} was not unmounted cleanly and {why}; mount and unmount it first"))
+    };
+    let Some(mut log) = IntentLog::read(&layout.log)? else {
+        let is_clean = !needs_log(header.counters.epoch);
+        return if is_clean { Ok(()) } else { Err(unclean("its intent log is missing")) };
+    };
+    log.check(header)?;
+    if log.records().is_empty() && log.carried().is_empty() {
         return Ok(());
     }
-    let records = IntentLog::open(&layout.log, 0)?.records(header.counters.epoch)?;
-    match records.last() {
-        Some(record) if record.last > header.counters.op => Err(Error::Unusable(format!(
-            "{} was not unmounted cleanly and has operations in its intent log; mount and unmount it first",
-            layout.volume.display()
-        ))),
-        _ => Ok(()),
-    }
+    Err(unclean("has operations in its intent log"))
 }
 
 /// A path as SQLite takes it: its bytes.
@@ -112,9 +114,10 @@ fn copy_rows(new: &Connection, old: &Layout, home: BlockHome) -> Result<()> {
         let copy = format!("DELETE FROM main.{table}; INSERT INTO main.{table} SELECT * FROM old.{table}");
         new.execute_batch(&copy).map_err(failed)?;
     }
-    // Both may be used from now on, so they must not be taken for each other.
+    // Both may be used from now on, so they must not be taken for each other. The new one has no
+    // log to be opened with.
     let own = (home.name(), crate::uuid::new()?);
-    new.execute("UPDATE volume SET home = ?1, uuid = ?2", own).map_err(failed)?;
+    new.execute("UPDATE volume SET home = ?1, uuid = ?2, epoch = epoch + epoch % 2", own).map_err(failed)?;
     sums::VOLUME.seal(new)?;
     new.execute_batch("COMMIT; DETACH DATABASE old").map_err(failed)
 }

@@ -32,12 +32,12 @@ impl Layout {
             BlockHome::Segments => Layout {
                 database: path.join("meta.sqlite"),
                 segments: Some(path.join("segments")),
-                log: path.join("intent.log"),
+                log: path.join("intents"),
                 hold: path.join("lock"),
                 volume,
             },
             BlockHome::Database => {
-                let log = beside(path, "-intent");
+                let log = beside(path, "-intents");
                 Layout { database: path.clone(), segments: None, log, hold: path.clone(), volume }
             }
         }

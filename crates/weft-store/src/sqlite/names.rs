@@ -20,12 +20,12 @@ pub(super) struct Names {
 
 impl Names {
     /// Those of the volume of `layout`. The database and the segments count as they are now, the
-    /// logs from the first look on.
+    /// write-ahead log from the first look on. A volume goes on without its intent log.
     pub(super) fn of(layout: &Layout) -> Names {
         let now = |path: &PathBuf| (path.clone(), identity(path).map_or_else(|_| OnceLock::new(), OnceLock::from));
         let mut files = vec![now(&layout.database)];
         files.extend(layout.segments.as_ref().map(now));
-        files.extend([layout.wal(), layout.log.clone()].map(|path| (path, OnceLock::new())));
+        files.push((layout.wal(), OnceLock::new()));
         Names { volume: layout.volume.clone(), files }
     }
 

@@ -1,6 +1,7 @@
 //! Making and opening volumes.
 
 use super::apply::Writer;
+use super::aside::{self, set_aside_misfit};
 use super::connection::{self, Access, connect_somehow};
 use super::layout::Layout;
 use super::medium::{self, Medium, Need, Reading};
@@ -18,6 +19,7 @@ use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::log::Loss;
 use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use parking_lot::Mutex;
@@ -35,6 +37,8 @@ pub struct Volume {
     pub store: Arc<SqliteStore>,
     /// Where its files are.
     pub layout: Layout,
+    /// Copies of what was given up to open it.
+    pub set_aside: Vec<PathBuf>,
 }
 
 fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -190,32 +194,25 @@ pub fn header(path: &Path) -> Result<Header> {
     read_header(&Beside::open(path)?.connect()?)
 }
 
-/// How a volume is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenOptions {
-    /// Goes on without commits that damage of the write-ahead log hides. The log is copied aside
-    /// first.
-    pub accept_loss: bool,
-}
-
-/// Opens the volume at `path` as [`open_with`] does, without any loss.
-pub fn open(path: &Path) -> Result<Volume> {
-    open_with(path, OpenOptions::default())
-}
-
 /// Opens the volume at `path` and holds it. Nothing in it changes before the first commit. Errors:
 /// `Locked`, `Unusable` (no such path, not a volume, newer format, nothing can be written there),
-/// `Unavailable` (no permission), `Corrupt` ([`Error::WouldLose`] as well).
-pub fn open_with(path: &Path, options: OpenOptions) -> Result<Volume> {
+/// `Unavailable` (no permission), `Corrupt` (also where what was synced is lost: [`Error::Lost`]).
+pub fn open(path: &Path) -> Result<Volume> {
+    open_with(path, Loss::Refuse)
+}
+
+/// As [`open`], with this done where what was synced is lost.
+pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     let layout = Layout::find(path)?;
     medium::refuse_read_only(&layout)?;
     refuse_shared(&layout)?;
     let hold = hold(&layout)?;
+    let mut set_aside = Vec::new();
     if let Some(why) = rot_of_log(&layout)? {
-        if !options.accept_loss {
+        if loss == Loss::Refuse {
             return Err(would_lose(&layout, &why));
         }
-        copy_aside(&Wal::path_of(&layout.database))?;
+        set_aside = aside::set_aside(&layout)?;
     }
     let database = Arc::new(Database::open(&layout.database)?);
     let (connection, access) = connect_somehow(&layout, 32)?;
@@ -223,6 +220,10 @@ pub fn open_with(path: &Path, options: OpenOptions) -> Result<Volume> {
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|source| Error::Sqlite { what: "cannot open the database", source })?;
+    let header = read_header(&connection)?;
+    if set_aside.is_empty() {
+        set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
+    }
     let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
     let parts = Parts {
         connection,
@@ -233,22 +234,27 @@ pub fn open_with(path: &Path, options: OpenOptions) -> Result<Volume> {
         writes: true,
         hold: Some(hold),
         directory: None,
+        set_aside,
     };
     finish(parts, layout)
 }
 
 /// Opens the volume at `path` to read it: as [`open`], and also where nothing can be written.
-pub fn open_to_read(path: &Path) -> Result<Volume> {
+pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     let layout = Layout::find(path)?;
     if medium::look(&layout)? == Medium::Writable {
-        return open(path);
+        return open_with(path, loss);
+    }
+    if let (Loss::Refuse, Some(why)) = (loss, rot_of_log(&layout)?) {
+        return Err(would_lose(&layout, &why));
     }
     let reading = Reading::open(&layout, Need::Operations)?;
     let connection = reading.connect(32)?;
     let Reading { layout, access, hold, directory } = reading;
     let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
-    let (database, names) = (None, Names::none());
-    finish(Parts { connection, access, database, names, segments, writes: false, hold, directory }, layout)
+    let (database, names, set_aside) = (None, Names::none(), Vec::new());
+    let parts = Parts { connection, access, database, names, segments, writes: false, hold, directory, set_aside };
+    finish(parts, layout)
 }
 
 /// What a store is made of.
@@ -261,6 +267,7 @@ struct Parts {
     writes: bool,
     hold: Option<File>,
     directory: Option<tempfile::TempDir>,
+    set_aside: Vec<PathBuf>,
 }
 
 fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
@@ -284,12 +291,12 @@ fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
         _database: parts.database,
         _hold: parts.hold,
     };
-    Ok(Volume { store: Arc::new(store), layout })
+    Ok(Volume { store: Arc::new(store), layout, set_aside: parts.set_aside })
 }
 
 /// Why the write-ahead log is damaged, if it is.
 pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
-    let Some(wal) = Wal::open(&layout.database)? else { return Ok(None) };
+    let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
     let found = wal.scan()?;
     Ok(found.rot.map(|why| format!("{why} is wrong, after {} whole frames that end a commit", found.committed)))
 }
@@ -297,24 +304,11 @@ pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
 /// The refusal of a volume whose write-ahead log is damaged.
 pub(super) fn would_lose(layout: &Layout, why: &str) -> Error {
     let (wal, volume) = (Wal::path_of(&layout.database), layout.volume.display());
-    Error::WouldLose(format!(
+    Error::Lost(format!(
         "the write-ahead log {} is damaged ({why}): commits behind that would be lost, synced ones too; restore {volume} \
          from a copy, or go on without them with 'weft mount --accept-loss', which keeps a copy of the log",
         wal.display()
     ))
-}
-
-/// Copies the file at `path` to one beside it that is not there yet.
-fn copy_aside(path: &Path) -> Result<PathBuf> {
-    let free = (1..).map(|number| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".damaged-{number}"));
-        PathBuf::from(name)
-    });
-    let free = free.into_iter().find(|path| !path.exists()).expect("numbers do not end");
-    std::fs::copy(path, &free).map_err(io("cannot copy to", &free))?;
-    File::open(&free).and_then(|copy| copy.sync_all()).map_err(io("cannot sync", &free))?;
-    Ok(free)
 }
 
 /// Looks at the database file before SQLite does, so that a file that is no volume is left as it was.

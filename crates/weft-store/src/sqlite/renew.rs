@@ -26,6 +26,7 @@
 use super::segments::sync_directory;
 use super::wal::Wal;
 use crate::error::{Error, Result};
+use crate::files;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -46,7 +47,7 @@ pub(super) struct Database {
 impl Database {
     /// The database at `path`.
     pub(super) fn open(path: &Path) -> Result<Database> {
-        let opened = File::options().read(true).write(true).open(path);
+        let opened = files::open(files::options().read(true).write(true), path);
         let file = opened.map_err(|source| Error::Io { what: "cannot open", path: path.into(), source })?;
         Ok(Database { file, path: path.into() })
     }

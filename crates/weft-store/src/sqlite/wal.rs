@@ -12,7 +12,8 @@
 //! that looks like a tear shows by the number of the last commit, which the intent log knows.
 
 use crate::error::{Error, Result};
-use std::fs::File;
+use crate::files;
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -127,8 +128,17 @@ impl Wal {
     /// The log of `database`. None if there is none. SQLite locks nothing in it, so it may be
     /// closed at any time.
     pub(super) fn open(database: &Path) -> Result<Option<Wal>> {
+        Wal::open_by(files::options().read(true).write(true), database)
+    }
+
+    /// The same, to look at it alone.
+    pub(super) fn look(database: &Path) -> Result<Option<Wal>> {
+        Wal::open_by(files::options().read(true), database)
+    }
+
+    fn open_by(options: &OpenOptions, database: &Path) -> Result<Option<Wal>> {
         let path = Wal::path_of(database);
-        match File::options().read(true).write(true).open(&path) {
+        match files::open(options, &path) {
             Ok(file) => Ok(Some(Wal { file, path })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::Io { what: "cannot open", path, source }),

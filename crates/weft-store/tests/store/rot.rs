@@ -6,7 +6,8 @@ use crate::crash::{copy, wal};
 use crate::generate::{Change, batch};
 use std::fs;
 use std::path::{Path, PathBuf};
-use weft_store::sqlite::{OpenOptions, check, open, open_with};
+use weft_store::log::Loss;
+use weft_store::sqlite::{check, open, open_with};
 use weft_store::*;
 
 /// A volume as a kill leaves it after `commits` commits, and what it holds after each.
@@ -83,7 +84,7 @@ fn whoever_accepts_a_loss_goes_on_and_keeps_a_copy_of_the_log() {
         let at = bytes.len() - 5000;
         bytes[at] ^= 1;
         fs::write(wal(&path), &bytes).expect("written");
-        let store = open_with(&path, OpenOptions { accept_loss: true }).expect("opens").store;
+        let store = open_with(&path, Loss::Accept).expect("opens").store;
         assert!(states[1..4].contains(&state(&*store).expect("readable")), "an older state");
         store.apply(&batch(&*store, &[]), Durability::Durable).expect("work goes on");
         drop(store);

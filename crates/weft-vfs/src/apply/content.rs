@@ -61,6 +61,14 @@ impl State {
         Ok(())
     }
 
+    /// Puts back `data` that belongs over a damaged block and that no commit could store: no
+    /// operation of its own.
+    pub(crate) fn apply_carried(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
+        self.apply_write(ino, offset, data)?;
+        self.touch(ino);
+        Ok(())
+    }
+
     /// Moves inline content into dirty block 0 if a file of `size` bytes may no longer be inline.
     fn spill_inline(&mut self, ino: Ino, size: u64) {
         let inline_max = u64::from(self.volume.inline_max);

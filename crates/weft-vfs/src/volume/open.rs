@@ -1,15 +1,13 @@
-//! Opening a volume: replaying the intent log, removing orphans, starting the committer; and closing it.
+//! Opening a volume: removing orphans, starting the committer; and closing it.
 
 use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::error::{Error, ErrorKind, Result};
-use crate::journal;
 use crate::links::{Indexes, PlacesAhead, Stacks, Views};
 use crate::locks::Locks;
 use crate::message::say;
-use crate::mutation;
 use crate::observe::Observers;
 use crate::operations::CountsCache;
 use crate::options::Options;
@@ -21,19 +19,12 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 use std::thread;
 use weft_block::{Block, pool};
-use weft_store::log::{OperationLog, Record};
-use weft_store::{Durability, OpNo, Store};
+use weft_store::log::OperationLog;
+use weft_store::{Durability, Store};
 
 /// Bytes read ahead of each reader if nobody says how many: where each run of blocks waits for a server there must be more of them on their way.
 const AHEAD: u64 = 8 << 20;
 const AHEAD_REMOTE: u64 = 16 << 20;
-
-/// How a record of the log follows the operations before it.
-#[derive(PartialEq, Eq)]
-enum Followed {
-    Directly,
-    AfterGap,
-}
 
 impl Vfs {
     /// Opens the volume in `store`: applies again what `log` has beyond the last commit, deletes inodes
@@ -103,59 +94,7 @@ impl Vfs {
         self.state.lock().keep_orphans = true;
         self.replay()?;
         self.delete_orphans()?;
-        if read_only {
-            return Ok(());
-        }
-        let epoch = {
-            let mut state = self.state.lock();
-            state.counters.epoch += 1;
-            state.counters.epoch
-        };
-        if let Some(log) = &self.log {
-            log.lock().next_epoch = Some(epoch);
-        }
-        let mut turn = self.committing.lock();
-        match self.commit_once(&mut turn, Durability::Durable) {
-            // Programs can read, and remove things; the committer tries again.
-            Err(error) if error.kind() == ErrorKind::NoSpace && self.options.background => Ok(()),
-            committed => committed,
-        }
-    }
-
-    /// Applies the operations that follow the last commit, as far as they follow without a gap.
-    fn replay(&self) -> Result<()> {
-        let Some(log) = &self.log else { return Ok(()) };
-        let epoch = self.state.lock().counters.epoch;
-        let mut after = OpNo(0);
-        loop {
-            let records = log.lock().file.records(epoch, after)?;
-            let Some(last) = records.last() else { return Ok(()) };
-            after = last.first;
-            for record in &records {
-                if self.replay_record(record)? == Followed::AfterGap {
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    fn replay_record(&self, record: &Record) -> Result<Followed> {
-        let mut op = record.first;
-        for operation in journal::split(&record.bytes) {
-            let next = self.state.lock().counters.op.next();
-            if op > next {
-                return Ok(Followed::AfterGap);
-            }
-            if op == next {
-                let mut bytes = operation;
-                let Some(mutation) = mutation::decode(&mut bytes) else {
-                    return Err(ErrorKind::Corrupt.into());
-                };
-                self.run(|state| state.perform(&mutation))?;
-            }
-            op = op.next();
-        }
-        Ok(Followed::Directly)
+        if read_only { Ok(()) } else { self.begin_epoch() }
     }
 
     fn delete_orphans(&self) -> Result<()> {
@@ -226,6 +165,7 @@ impl Vfs {
             self.views.end(self);
             self.delete_held();
             self.commit_all()?;
+            self.end_epoch()?;
         }
         {
             // Under the lock: the committer must not begin to wait in between.

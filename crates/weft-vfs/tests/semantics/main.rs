@@ -4,6 +4,7 @@ mod access;
 mod content;
 mod doubt;
 mod drafts;
+mod intents;
 mod limits;
 mod links;
 mod listing;

@@ -11,7 +11,7 @@ use weft_testkit::{CrashStore, Faults, check_rows};
 use weft_vfs::{Ino, ManualClock, Options, Vfs};
 
 /// Of a log that is not half full before a test is over.
-const AMPLE: u64 = 4 << 20;
+const AMPLE: u64 = 8 << 20;
 
 /// Of one that is full after a few syncs.
 const SCARCE: u64 = 1 << 10;

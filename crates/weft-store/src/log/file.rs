@@ -1,0 +1,404 @@
+//! The log of one mounted volume in a file.
+
+use super::Record;
+use super::judge::{Found, judge, missing, needs_log};
+use super::scan::{HEAD_BYTES, Head, Kind, sectors};
+use super::sector::{ROOM, SECTOR, Stamp, VolumeId};
+use super::slot::{HEADER_BYTES, Slot, Slots, Stage};
+use crate::error::{Error, Result};
+use crate::files;
+use crate::row::{CommitNo, OpNo};
+use crate::store::Header;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Whether to open a volume without what its log should have and has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loss {
+    /// Refuse it.
+    #[default]
+    Refuse,
+    /// Go on with what is left.
+    Accept,
+}
+
+/// The log of one mounted volume in a file.
+#[derive(Debug)]
+pub struct IntentLog {
+    file: File,
+    path: PathBuf,
+    loss: Loss,
+    /// Bytes of both halves together that were asked for.
+    bytes_wanted: u64,
+    slots: Slots,
+    found: Found,
+    id: VolumeId,
+    /// The epoch that the database has until the mount's first commit.
+    kept: u64,
+    epoch: u64,
+    half_bytes: u64,
+    /// How often it went on in the other half, in which the mount began.
+    round: u64,
+    /// Where the round began, and where the next record goes, from the start of the half.
+    began: u64,
+    used: u64,
+    /// The last durable commit.
+    commit: CommitNo,
+    /// The position after the last record of carried bytes.
+    carried: u64,
+    /// Whether records can be appended: not before a mount has begun, nor when the file is gone.
+    is_open: bool,
+    /// Whether the volume needs it no more.
+    is_left: bool,
+    progress: Arc<Progress>,
+    buffer: Vec<u8>,
+    /// Not in use.
+    syncs: Vec<Sync>,
+}
+
+/// Positions that all descriptors of a log know.
+#[derive(Debug, Default)]
+struct Progress {
+    appended: AtomicU64,
+    synced: AtomicU64,
+}
+
+/// Makes appends durable. Each has a descriptor of its own, since the kernel tells each descriptor
+/// once of a write that failed.
+#[derive(Debug)]
+pub struct Sync {
+    file: File,
+    path: PathBuf,
+    progress: Arc<Progress>,
+}
+
+impl Sync {
+    /// Syncs `file`, which lies at `path`.
+    pub fn new(file: File, path: &Path) -> Sync {
+        Sync { file, path: path.into(), progress: Arc::default() }
+    }
+
+    /// What was appended before the call is durable when it returns without error.
+    pub fn sync(&self) -> Result<()> {
+        let appended = self.progress.appended.load(Ordering::Acquire);
+        let synced = self.file.sync_data();
+        synced.map_err(|source| Error::Io { what: "cannot sync", path: self.path.clone(), source })?;
+        self.progress.synced.fetch_max(appended, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// Why the volume that says `header` of itself cannot be used with the log at `path`, if it cannot.
+pub fn misfit(path: &Path, header: &Header) -> Result<Option<String>> {
+    match IntentLog::read(path)? {
+        Some(mut log) => {
+            log.find(header)?;
+            Ok(log.found.lost)
+        }
+        None => Ok(needs_log(header.counters.epoch).then(|| missing(path, header))),
+    }
+}
+
+impl IntentLog {
+    /// Opens the log at `path` for a mount, making it when there is none: room for `bytes` of
+    /// records, unless it has another size and holds records that are needed.
+    pub fn open(path: &Path, bytes: u64) -> Result<IntentLog> {
+        let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
+        let file = files::open(files::options().read(true).write(true).create(true).truncate(false), path).map_err(io)?;
+        IntentLog::new(file, path, bytes)
+    }
+
+    /// Opens the log at `path`, if there is one, to look at it.
+    pub fn read(path: &Path) -> Result<Option<IntentLog>> {
+        match files::open(files::options().read(true), path) {
+            Ok(file) => IntentLog::new(file, path, 0).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { what: "cannot open the intent log", path: path.into(), source }),
+        }
+    }
+
+    fn new(file: File, path: &Path, bytes_wanted: u64) -> Result<IntentLog> {
+        let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
+        let size = file.metadata().map_err(io)?.len();
+        let slots = Slots::read(&file, size).map_err(io)?;
+        Ok(IntentLog {
+            file,
+            path: path.into(),
+            loss: Loss::Refuse,
+            bytes_wanted,
+            slots,
+            found: Found::default(),
+            id: [0; 16],
+            kept: 0,
+            epoch: 0,
+            half_bytes: 0,
+            round: 0,
+            began: 0,
+            used: 0,
+            commit: CommitNo(0),
+            carried: 0,
+            is_open: false,
+            is_left: false,
+            progress: Arc::default(),
+            buffer: Vec::new(),
+            syncs: Vec::new(),
+        })
+    }
+
+    /// The same, with this done about what it should have and has not.
+    #[must_use]
+    pub fn with(self, loss: Loss) -> IntentLog {
+        IntentLog { loss, ..self }
+    }
+
+    fn find(&mut self, header: &Header) -> Result<()> {
+        (self.id, self.kept) = (header.uuid, header.counters.epoch);
+        self.found = judge(&self.path, &self.file, &self.slots, header)?;
+        Ok(())
+    }
+
+    /// Looks for what the volume that says `header` of itself needs of it. Tells what is lost, if
+    /// that is accepted. `Lost` if it is not: then nothing was changed.
+    pub fn check(&mut self, header: &Header) -> Result<Option<String>> {
+        self.find(header)?;
+        match (&self.found.lost, self.loss) {
+            (Some(lost), Loss::Refuse) => Err(Error::Lost(lost.clone())),
+            (lost, _) => Ok(lost.clone()),
+        }
+    }
+
+    /// The operations to apply that [`IntentLog::check`] found, in their order, without a gap.
+    pub fn records(&self) -> &[Record] {
+        &self.found.records
+    }
+
+    /// What the last commit could not store, as [`IntentLog::carry`] was given it: it comes first.
+    pub fn carried(&self) -> &[Record] {
+        &self.found.carried
+    }
+
+    fn io(&self, what: &'static str, source: std::io::Error) -> Error {
+        Error::Io { what, path: self.path.clone(), source }
+    }
+
+    /// The epoch of a mount after those of `epoch` and of all that used the file.
+    pub fn next_epoch(&self, epoch: u64) -> u64 {
+        let later = if self.found.lost.is_some() { self.found.epoch_max } else { 0 };
+        (later.max(epoch) + 1) | 1
+    }
+
+    /// The mount of `epoch` is about to make its first commit, after `commit`. What
+    /// [`IntentLog::check`] found stays readable until that is durable.
+    pub fn prepare(&mut self, epoch: u64, commit: CommitNo) -> Result<()> {
+        self.half_bytes = self.make_room()?;
+        let start = self.found.start;
+        (self.epoch, self.commit, self.carried) = (epoch, commit, 0);
+        (self.round, self.began) = (start / self.half_bytes, start % self.half_bytes);
+        self.used = self.began;
+        self.progress = Arc::default();
+        self.progress.appended.store(start, Ordering::Release);
+        self.progress.synced.store(start, Ordering::Release);
+        self.write_slot(Stage::Prepared, start)?;
+        // Also where an earlier try made the file and could not do this.
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let synced = File::open(directory.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all());
+        synced.map_err(|source| self.io("cannot sync the directory of", source))?;
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// Sees that the file is as large as it should be, if nothing in it is needed. Tells the size
+    /// of a half.
+    fn make_room(&mut self) -> Result<u64> {
+        let size = self.file.metadata().map_err(|source| self.io("cannot look at", source))?.len();
+        if !self.found.is_free {
+            let needed = self.slots.of(self.kept).ok_or_else(|| Error::Bug("an intent log without a header".into()))?;
+            return Ok(needed.half_bytes);
+        }
+        let wanted = (self.bytes_wanted / 2 / SECTOR as u64 * SECTOR as u64).max(SECTOR as u64);
+        let is_whole = |slot: &Slot| size >= HEADER_BYTES + 2 * slot.half_bytes;
+        let ours = self.slots.all().filter(|slot| slot.id == self.id && self.found.lost.is_none());
+        let largest = ours.filter(is_whole).map(|slot| slot.half_bytes).max();
+        if let Some(half) = largest {
+            // A smaller one does where there is no room for more.
+            let is_filled = half >= wanted || fill(&self.file, size, HEADER_BYTES + 2 * wanted).is_ok();
+            return Ok(if is_filled { half.max(wanted) } else { half });
+        }
+        // What it held, if anything, is another's or damaged, and was given up.
+        let emptied = self.file.set_len(0).and_then(|()| fill(&self.file, 0, HEADER_BYTES + 2 * wanted));
+        if let Err(source) = emptied {
+            // What room there was is for others.
+            let _ = self.file.set_len(0);
+            return Err(self.io("cannot make", source));
+        }
+        self.slots = Slots { is_blank: true, ..Slots::default() };
+        Ok(wanted)
+    }
+
+    fn write_slot(&mut self, stage: Stage, start: u64) -> Result<()> {
+        let (id, epoch, half_bytes) = (self.id, self.epoch, self.half_bytes);
+        let slot = Slot { id, epoch, half_bytes, start, stage, commit: self.commit.0 };
+        let written = self.slots.write(&self.file, slot, self.kept);
+        written.and_then(|()| self.file.sync_data()).map_err(|source| self.io("cannot write to", source))
+    }
+
+    /// The commit that begins the mount is durable: `commit`.
+    pub fn begin(&mut self, commit: CommitNo) -> Result<()> {
+        self.commit = commit;
+        if self.is_left {
+            return Ok(());
+        }
+        let start = self.slots.of(self.epoch).map_or(0, |slot| slot.start);
+        self.write_slot(Stage::Begun, start)
+    }
+
+    /// Begins the mount of `epoch` on the volume that says `header` of itself, without a commit of
+    /// its own (tests).
+    pub fn start(&mut self, header: &Header, epoch: u64) -> Result<()> {
+        self.check(header)?;
+        self.prepare(epoch, header.commit)?;
+        self.begin(header.commit)
+    }
+
+    /// Takes no more: from now on all is in the database, whose epoch is even.
+    pub fn leave(&mut self) {
+        (self.is_open, self.is_left) = (false, true);
+    }
+
+    /// Whether nothing of what [`IntentLog::check`] found has to be applied.
+    pub fn is_free(&self) -> bool {
+        self.found.is_free
+    }
+
+    /// Whether a mount uses it.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether [`IntentLog::leave`] was called.
+    pub fn is_left(&self) -> bool {
+        self.is_left
+    }
+
+    /// All is in the database, durably.
+    pub fn close(&mut self, commit: CommitNo) -> Result<()> {
+        self.commit = commit;
+        let start = self.slots.of(self.epoch).map_or(0, |slot| slot.start);
+        self.write_slot(Stage::Closed, start)
+    }
+
+    /// Whether the file was removed, or another one lies in its place.
+    pub fn is_gone(&self) -> bool {
+        let Ok(own) = self.file.metadata() else { return false };
+        let there = self.path.metadata();
+        own.nlink() == 0 || there.map_or(true, |there| (there.dev(), there.ino()) != (own.dev(), own.ino()))
+    }
+
+    /// Whether a record of `bytes` bytes can be appended: there is room in what is left of the
+    /// current half.
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.is_open && self.used + sectors(bytes as u64) * SECTOR as u64 <= self.half_bytes
+    }
+
+    /// Whether anything was appended to the current half.
+    pub fn is_used(&self) -> bool {
+        self.used > self.began
+    }
+
+    /// Whether the current half has less room left than it has used.
+    pub fn is_half_full(&self) -> bool {
+        self.used > self.half_bytes / 2
+    }
+
+    /// Appends `bytes`, the operations `first..=last`; a [`Sync`] then makes them durable.
+    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &[u8]) -> Result<()> {
+        self.put(Kind::Operations, (first, last), self.commit, bytes)
+    }
+
+    /// Appends what commit `commit`, whose last operation is `op`, will lack.
+    pub fn carry(&mut self, commit: CommitNo, op: OpNo, bytes: &[u8]) -> Result<()> {
+        if !self.fits(bytes.len()) {
+            let what = "the intent log has no room for what was written over damaged blocks";
+            return Err(Error::Corrupt(what.into()));
+        }
+        self.put(Kind::Carried, (op, op), commit, bytes)?;
+        self.carried = self.progress.appended.load(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn put(&mut self, kind: Kind, (first, last): (OpNo, OpNo), commit: CommitNo, bytes: &[u8]) -> Result<()> {
+        if !self.fits(bytes.len()) {
+            return Err(Error::Bug("a record that does not fit the intent log".into()));
+        }
+        let synced = self.progress.synced.load(Ordering::Acquire);
+        let (carried, len, crc) = (self.carried, bytes.len() as u64, crc32c::crc32c(bytes));
+        let head = Head { kind, first, last, commit, synced, carried, len, crc }.encode();
+        let at = self.round * self.half_bytes + self.used;
+        self.buffer.clear();
+        let (start, rest) = bytes.split_at(bytes.len().min(ROOM - HEAD_BYTES));
+        for (index, part) in std::iter::once(start).chain(rest.chunks(ROOM)).enumerate() {
+            let from = self.buffer.len();
+            if index == 0 {
+                self.buffer.extend_from_slice(&head);
+            }
+            self.buffer.extend_from_slice(part);
+            self.buffer.resize(from + SECTOR, 0);
+            let stamp = Stamp {
+                epoch: self.epoch,
+                position: at + from as u64,
+                index: u32::try_from(index).expect("a half has fewer sectors"),
+            };
+            stamp.seal(&self.id, &mut self.buffer[from..]);
+        }
+        let place = HEADER_BYTES + self.round % 2 * self.half_bytes + self.used;
+        let written = self.file.write_all_at(&self.buffer, place);
+        written.map_err(|source| self.io("cannot append to", source))?;
+        self.used += self.buffer.len() as u64;
+        self.progress.appended.store(at + self.buffer.len() as u64, Ordering::Release);
+        Ok(())
+    }
+
+    /// To be given back with [`IntentLog::keep`], unless it failed.
+    pub fn syncer(&mut self) -> Result<Sync> {
+        if let Some(sync) = self.syncs.pop() {
+            return Ok(sync);
+        }
+        let opened = files::open(files::options().write(true), &self.path);
+        let file = opened.map_err(|source| self.io("cannot open", source))?;
+        if self.is_gone() {
+            return Err(self.io("cannot sync", std::io::Error::other("another file lies in its place")));
+        }
+        Ok(Sync { file, path: self.path.clone(), progress: self.progress.clone() })
+    }
+
+    /// Keeps `sync` for later use.
+    pub fn keep(&mut self, sync: Sync) {
+        self.syncs.push(sync);
+    }
+
+    /// Goes on in the other half, whose records a durable commit must have made needless.
+    pub fn switch(&mut self) {
+        self.round += 1;
+        (self.began, self.used) = (0, 0);
+    }
+
+    /// `commit` is durable, and contains all that was appended before [`IntentLog::switch`].
+    pub fn release(&mut self, commit: CommitNo) {
+        self.commit = commit;
+    }
+}
+
+/// Writes zeros, so that an append changes no file-system metadata.
+fn fill(file: &File, from: u64, to: u64) -> std::io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    let mut at = from;
+    while at < to {
+        let now = (to - at).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..usize::try_from(now).expect("at most the buffer")], at)?;
+        at += now;
+    }
+    file.sync_all()
+}

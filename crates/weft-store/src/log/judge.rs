@@ -1,0 +1,253 @@
+//! Tells whether a log and a database belong together, and what of the log a mount has to apply.
+//!
+//! A volume whose epoch is odd was not unmounted cleanly: without the log of just that mount it
+//! lacks what was synced since its last commit. Appends and syncs overlap, so a record that is
+//! whole proves nothing of those before it; but each says up to where all was known to be synced
+//! when it was written. What is bad below the highest such position, or has rotted, is damage; what
+//! is bad above was never acknowledged.
+
+use super::Record;
+use super::scan::{Halves, Item, Kind};
+use super::slot::{HEADER_BYTES, Slot, Slots, Stage};
+use crate::error::{Error, Result};
+use crate::row::OpNo;
+use crate::store::Header;
+use std::fs::File;
+use std::path::Path;
+
+/// What a mount finds.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Operations after those of the database, without a gap.
+    pub(super) records: Vec<Record>,
+    /// What the last commit could not store, which comes before them.
+    pub(super) carried: Vec<Record>,
+    /// Where the next mount's records may begin: none of those above is overwritten before its
+    /// first commit.
+    pub(super) start: u64,
+    /// Whether the file holds nothing that is worth keeping, not even its size.
+    pub(super) is_free: bool,
+    /// The latest mount that left anything.
+    pub(super) epoch_max: u64,
+    /// Why the log and the database cannot be used together without losing what was synced.
+    pub(super) lost: Option<String>,
+}
+
+impl Found {
+    /// Nothing to apply; the whole file may be written over.
+    fn free() -> Found {
+        Found { is_free: true, ..Found::default() }
+    }
+
+    fn without(why: String) -> Found {
+        Found { lost: Some(why), ..Found::free() }
+    }
+}
+
+/// Whether a volume whose epoch is `epoch` needs its log.
+pub fn needs_log(epoch: u64) -> bool {
+    epoch % 2 == 1
+}
+
+/// What becomes of a volume that needs its log and has none at `path`.
+pub(super) fn missing(path: &Path, header: &Header) -> String {
+    format!(
+        "the intent log {} is missing, and the volume was not unmounted cleanly: what was synced after commit {} is in it alone; \
+         put the file back, or mount with --accept-loss, which gives that up",
+        path.display(),
+        header.commit.0
+    )
+}
+
+/// Looks at the log in `file`, of the volume that says `header` of itself.
+pub(super) fn judge(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Found> {
+    let ours = slots.all().filter(|slot| slot.id == header.uuid);
+    let epoch_max = ours.map(|slot| slot.epoch).max().unwrap_or(0);
+    let found = look(path, file, slots, header)?;
+    Ok(Found { epoch_max: found.epoch_max.max(epoch_max), ..found })
+}
+
+fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Found> {
+    let epoch = header.counters.epoch;
+    let is_needed = needs_log(epoch);
+    let name = path.display();
+    let give_up = if is_needed {
+        format!(
+            "put the files of one moment together, or mount with --accept-loss, which gives up what was synced after commit {}",
+            header.commit.0
+        )
+    } else {
+        "put the files of one moment together, or mount with --accept-loss, which keeps the database".to_owned()
+    };
+    if slots.is_blank && !is_needed {
+        return Ok(Found::free());
+    }
+    if slots.is_blank {
+        return Ok(Found::without(missing(path, header)));
+    }
+    let ours = || slots.all().filter(|slot| slot.id == header.uuid);
+    if ours().next().is_none() {
+        let what = match slots.all().next() {
+            Some(_) => "is the intent log of another volume",
+            None => "is not an intent log, or its start is damaged",
+        };
+        return Ok(Found::without(format!("{name} {what}; {give_up}")));
+    }
+    if let Some(later) = ours().find(|slot| slot.epoch > epoch && slot.stage > Stage::Prepared) {
+        let why = format!(
+            "the database is older than its intent log {name}: it ends with commit {}, of mount {epoch}, and the log goes on after commit {}, of mount {}; {give_up}",
+            header.commit.0, later.commit, later.epoch
+        );
+        return Ok(Found::without(why));
+    }
+    if !is_needed {
+        return Ok(Found::free());
+    }
+    let own = ours().find(|slot| slot.epoch == epoch);
+    let is_begun = |slot: &Slot| slot.stage > Stage::Prepared || header.commit.0 <= slot.commit + 1;
+    let Some(own) = own.filter(is_begun) else {
+        let newest = ours().map(|slot| slot.epoch).max().unwrap_or(0);
+        let why = if newest < epoch {
+            format!(
+                "the intent log {name} is older than the database: it is of mount {newest}, the database of mount {epoch}"
+            )
+        } else {
+            format!("the intent log {name} is not of mount {epoch}, as the database is, or its start is damaged")
+        };
+        return Ok(Found::without(format!("{why}; {give_up}")));
+    };
+    let io = |source| Error::Io { what: "cannot read the intent log", path: path.into(), source };
+    if file.metadata().map_err(io)?.len() < HEADER_BYTES + 2 * own.half_bytes {
+        return Ok(Found::without(format!("the intent log {name} is cut short; {give_up}")));
+    }
+    let halves = Halves::read(file, header.uuid, epoch, own.half_bytes).map_err(io)?;
+    let prepared = ours().find(|slot| slot.epoch > epoch).map(|slot| slot.epoch);
+    Ok(Walk { name: name.to_string(), give_up, slot: own, prepared, halves, header }.found())
+}
+
+/// Goes through the records.
+struct Walk<'a> {
+    name: String,
+    give_up: String,
+    slot: Slot,
+    /// The epoch of a mount that has not made its first commit.
+    prepared: Option<u64>,
+    halves: Halves,
+    header: &'a Header,
+}
+
+impl Walk<'_> {
+    fn found(&self) -> Found {
+        let mut found = Found { epoch_max: self.halves.epoch_max, ..Found::default() };
+        found.start = self.walk(&self.items(), &mut found);
+        found.is_free = found.records.is_empty() && found.carried.is_empty();
+        // What a mount carries into its first commit lies there before that has happened.
+        let is_later = self.halves.epoch_max > self.slot.epoch && self.prepared != Some(self.halves.epoch_max);
+        if is_later && found.lost.is_none() {
+            let (name, commit) = (&self.name, self.header.commit.0);
+            found.lost = Some(format!(
+                "the database is older than its intent log {name}, which has operations of mount {}; the database ends with commit {commit}, of mount {}; {}",
+                self.halves.epoch_max, self.slot.epoch, self.give_up
+            ));
+        }
+        found
+    }
+
+    /// All that may be needed of the mount's stream, in its order.
+    fn items(&self) -> Vec<Item> {
+        let first = self.slot.start / self.slot.half_bytes;
+        let from = |round: u64| if round == first { self.slot.start % self.slot.half_bytes } else { 0 };
+        let newest = self.halves.newest().unwrap_or(first).max(first);
+        let mut items = Vec::new();
+        if newest > first {
+            items = self.halves.scan(newest - 1, from(newest - 1));
+        }
+        items.extend(self.halves.scan(newest, from(newest)));
+        if self.halves.begins_rotten(newest + 1) {
+            let at = (newest + 1) * self.slot.half_bytes;
+            items.push(Item::Bad { at, end: at, is_rotten: true });
+        }
+        items
+    }
+
+    /// Finds what to apply, and why that is not all, if so. Gives where there is room that none of
+    /// it takes.
+    fn walk(&self, items: &[Item], found: &mut Found) -> u64 {
+        let (commit, op) = (self.header.commit, self.header.counters.op);
+        let heads = || items.iter().filter_map(Item::head);
+        let synced = heads().map(|head| head.synced).max().unwrap_or(0);
+        let seen = heads().filter(|head| head.kind == Kind::Operations).map(|head| head.last).max();
+        if let Some(later) =
+            heads().filter(|head| head.kind == Kind::Operations && head.commit > commit).map(|head| head.commit).max()
+        {
+            let (name, ours) = (&self.name, commit.0);
+            found.lost = Some(format!(
+                "the database is older than its intent log {name}: it ends with commit {ours}, and the log goes on after commit {}; {}",
+                later.0, self.give_up
+            ));
+            return 0;
+        }
+        let mut next = op.next();
+        let mut needed: Vec<(u64, u64)> = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            match item {
+                Item::Record { at, end, head, bytes } if head.kind == Kind::Carried => {
+                    if head.last == op && head.commit <= commit {
+                        found.carried.push(Record { first: head.first, last: head.last, bytes: bytes.clone() });
+                        needed.push((*at, *end));
+                    }
+                }
+                Item::Record { head, .. } if head.last < next => {}
+                Item::Record { at, head, .. } if head.first > next => {
+                    found.lost = Some(self.damage(*at, next, seen));
+                    break;
+                }
+                Item::Record { at, end, head, bytes } => {
+                    found.records.push(Record { first: head.first, last: head.last, bytes: bytes.clone() });
+                    needed.push((*at, *end));
+                    next = head.last.next();
+                }
+                Item::Bad { at, end, is_rotten } => {
+                    let following = items[index + 1..].iter().find_map(Item::operations);
+                    let hides_carried = |carried: u64| carried > *at && carried <= *end;
+                    let is_damage = *is_rotten || *at < synced;
+                    match following.filter(|head| head.first <= next) {
+                        Some(head) if head.first == op.next() && hides_carried(head.carried) && is_damage => {}
+                        Some(_) => continue,
+                        None if is_damage => {}
+                        // Nobody was told that it is safe.
+                        None => break,
+                    }
+                    found.lost = Some(self.damage(*at, next, seen));
+                    break;
+                }
+            }
+        }
+        self.room_beside(&needed)
+    }
+
+    fn damage(&self, at: u64, next: OpNo, seen: Option<OpNo>) -> String {
+        let byte = HEADER_BYTES + at % (2 * self.slot.half_bytes);
+        let which = match seen.filter(|seen| *seen > next) {
+            Some(seen) => format!("operations {} to {}", next.0, seen.0),
+            None => format!("operation {} and what followed", next.0),
+        };
+        let name = &self.name;
+        format!(
+            "the intent log {name} is damaged at byte {byte}: {which}, which were synced, cannot be read; put back a copy of the file, \
+             or mount with --accept-loss, which gives them up"
+        )
+    }
+
+    /// The other half, or what follows in the half of the last of those `needed` if they lie in
+    /// both.
+    fn room_beside(&self, needed: &[(u64, u64)]) -> u64 {
+        let half = self.slot.half_bytes;
+        let Some((last, end)) = needed.last() else { return 0 };
+        let of = |at: u64| at / half % 2;
+        if needed.iter().all(|(at, _)| of(*at) == of(*last)) {
+            return (1 - of(*last)) * half;
+        }
+        of(*last) * half + (end - last / half * half)
+    }
+}

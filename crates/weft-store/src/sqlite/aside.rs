@@ -1,0 +1,87 @@
+//! The log of a volume that is about to be opened, looked at before anything of the volume is
+//! changed; and copies of what is given up.
+
+use super::layout::Layout;
+use super::segments::sync_directory;
+use crate::error::{Error, Result};
+use crate::log::{Loss, misfit};
+use crate::store::Header;
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Most copies of one file.
+const COPIES_MAX: u32 = 1000;
+
+/// Sees that the volume with `header` and its log belong together. If not, and the loss is
+/// accepted: copies what is given up, and gives the paths of the copies.
+pub(super) fn set_aside_misfit(
+    layout: &Layout,
+    header: &Header,
+    connection: &Connection,
+    loss: Loss,
+) -> Result<Vec<PathBuf>> {
+    let Some(lost) = misfit(&layout.log, header)? else { return Ok(Vec::new()) };
+    if loss == Loss::Accept {
+        return set_aside(layout);
+    }
+    leave_wal(layout, connection)?;
+    Err(Error::Lost(lost))
+}
+
+/// Has `connection` leave the database as it is when it is closed: that would else write the
+/// write-ahead log into the database, and remove it.
+pub(super) fn leave_wal(layout: &Layout, connection: &Connection) -> Result<()> {
+    // One that SQLite has just made is to be removed.
+    if wal(layout).metadata().is_ok_and(|wal| wal.len() > 0) {
+        let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        kept.map_err(|source| Error::Sqlite { what: "cannot leave the database as it is", source })?;
+    }
+    Ok(())
+}
+
+/// Copies what a mount that accepts losses writes over, the database's write-ahead log and the
+/// intent log, beside them.
+pub(super) fn set_aside(layout: &Layout) -> Result<Vec<PathBuf>> {
+    let copies = [&wal(layout), &layout.log].into_iter().map(|path| copy(path)).collect::<Result<Vec<_>>>()?;
+    let directory = layout.log.parent().filter(|parent| !parent.as_os_str().is_empty());
+    sync_directory(directory.unwrap_or(Path::new(".")))?;
+    Ok(copies.into_iter().flatten().collect())
+}
+
+/// The database's write-ahead log.
+fn wal(layout: &Layout) -> PathBuf {
+    let mut wal = layout.database.as_os_str().to_owned();
+    wal.push("-wal");
+    wal.into()
+}
+
+/// Copies a file beside itself, for its owner alone; none if there is nothing in it.
+fn copy(path: &Path) -> Result<Option<PathBuf>> {
+    let io = |what| move |source| Error::Io { what, path: path.into(), source };
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(io("cannot open"))?,
+    };
+    if file.metadata().map_err(io("cannot look at"))?.len() == 0 {
+        return Ok(None);
+    }
+    for number in 1..=COPIES_MAX {
+        let aside = path.with_added_extension(format!("aside-{number}"));
+        let mut copy = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+            made => made.map_err(io("cannot make a copy of"))?,
+        };
+        let copied = std::io::copy(&mut file, &mut copy).and_then(|_| copy.sync_all());
+        if let Err(source) = copied {
+            // Half a copy helps nobody.
+            let _ = std::fs::remove_file(&aside);
+            return Err(io("cannot copy")(source));
+        }
+        return Ok(Some(aside));
+    }
+    Err(Error::Unusable(format!("{} has {COPIES_MAX} copies already; move them elsewhere", path.display())))
+}

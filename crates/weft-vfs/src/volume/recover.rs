@@ -1,0 +1,144 @@
+//! The intent log when a volume opens and closes: what it has beyond the last commit is applied
+//! again, then the mount begins an epoch of its own, which ends when all is in the database.
+
+use super::Vfs;
+use crate::error::{ErrorKind, Result};
+use crate::message::say;
+use crate::{journal, mutation};
+use weft_store::log::{Record, epoch_without_log, needs_log};
+use weft_store::{Durability, OpNo};
+
+/// How a record of the log follows the operations before it.
+#[derive(PartialEq, Eq)]
+enum Followed {
+    Directly,
+    AfterGap,
+}
+
+impl Vfs {
+    /// Applies the operations that follow the last commit, as far as they follow without a gap.
+    pub(super) fn replay(&self) -> Result<()> {
+        let header = self.store.header()?;
+        let Some(log) = &self.log else {
+            return if needs_log(header.counters.epoch) { Err(no_log()) } else { Ok(()) };
+        };
+        let lost = log.lock().file.check(&header)?;
+        if let Some(lost) = lost {
+            say(format_args!("going on without what is lost, as asked for: {lost}"));
+        }
+        let carried = log.lock().file.carried();
+        carried.iter().try_for_each(|record| self.replay_carried(record))?;
+        let mut after = OpNo(0);
+        loop {
+            let records = log.lock().file.records(header.counters.epoch, after)?;
+            let Some(last) = records.last() else { return Ok(()) };
+            after = last.first;
+            for record in &records {
+                if self.replay_record(record)? == Followed::AfterGap {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn replay_record(&self, record: &Record) -> Result<Followed> {
+        let mut op = record.first;
+        for operation in journal::split(&record.bytes) {
+            let next = self.state.lock().counters.op.next();
+            if op > next {
+                return Ok(Followed::AfterGap);
+            }
+            if op == next {
+                let mut bytes = operation;
+                let Some(mutation) = mutation::decode(&mut bytes) else {
+                    return Err(ErrorKind::Corrupt.into());
+                };
+                self.run(|state| state.perform(&mutation))?;
+            }
+            op = op.next();
+        }
+        Ok(Followed::Directly)
+    }
+
+    /// Puts back over damaged blocks what the last commit could not store.
+    fn replay_carried(&self, record: &Record) -> Result<()> {
+        for operation in journal::split(&record.bytes) {
+            let mut bytes = operation;
+            let Some(mutation::Mutation::Write { ino, offset, data, .. }) = mutation::decode(&mut bytes) else {
+                return Err(ErrorKind::Corrupt.into());
+            };
+            self.run(|state| state.apply_carried(ino, offset, &data))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the first commit of the mount's own epoch. Only once it is durable may the log be
+    /// written over.
+    pub(super) fn begin_epoch(&self) -> Result<()> {
+        let last = self.store.header()?.commit;
+        let (before, mut epoch, op) = {
+            let log = self.log.as_ref().map(|log| log.lock());
+            let mut state = self.state.lock();
+            let before = state.counters.epoch;
+            let epoch = log.as_ref().map_or_else(|| epoch_without_log(before), |log| log.file.next_epoch(before));
+            state.counters.epoch = epoch;
+            (before, epoch, state.counters.op)
+        };
+        if let Some(log) = &self.log {
+            let mut log = log.lock();
+            match log.file.prepare(epoch, last) {
+                Err(error) if error.kind() == weft_store::ErrorKind::Full && log.file.go_without() => {
+                    say(format_args!("{error}; until the next mount each fsync is a commit"));
+                    epoch = epoch_without_log(before);
+                    self.state.lock().counters.epoch = epoch;
+                }
+                prepared => prepared?,
+            }
+        }
+        let committed = self.commit_once(&mut self.committing.lock(), Durability::Durable);
+        if let Err(error) = committed {
+            if error.kind() == ErrorKind::NoSpace && self.options.background {
+                // Programs can read, and remove things. The committer tries again, and what the log
+                // holds counts until it has succeeded.
+                return Ok(());
+            }
+            // Bytes over a damaged block that the log keeps are no reason not to open the rest.
+            let is_kept = error.kind() == ErrorKind::Corrupt && self.state.lock().durable >= op;
+            if !is_kept || self.log.is_none() || self.store.header()?.counters.epoch != epoch {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a last commit, with which the volume needs no log to be opened again. Nothing is to be
+    /// committed any more.
+    pub(super) fn end_epoch(&self) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let mut turn = self.committing.lock();
+        {
+            let mut log = log.lock();
+            if !log.is_begun {
+                return Ok(());
+            }
+            let mut state = self.state.lock();
+            let Some(epoch) = log.file.leave(state.counters.epoch, true) else { return Ok(()) };
+            state.counters.epoch = epoch;
+        }
+        match self.commit_once(&mut turn, Durability::Durable) {
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                say(format_args!("all is committed, but the volume needs its intent log to be opened again: keep it with the volume"));
+                return Ok(());
+            }
+            committed => committed?,
+        }
+        let last = self.store.header()?.commit;
+        log.lock().file.close(last)?;
+        Ok(())
+    }
+}
+
+/// A volume that needs a log is opened without one.
+fn no_log() -> crate::error::Error {
+    weft_store::Error::Lost("the volume was not unmounted cleanly, and its intent log is missing".into()).into()
+}

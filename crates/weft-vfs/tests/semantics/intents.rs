@@ -1,0 +1,349 @@
+//! A volume in files after a crash, with an intent log that is missing, damaged, or of another
+//! moment: it has all that was synced, or it is refused and stays as it was.
+
+use crate::FILE;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use weft_store::log::{IntentLog, Loss};
+use weft_store::sqlite::{self, check};
+use weft_store::{BlockHome, CheckOptions, Outcome, Place, Repair, Store, Timestamp, VolumeOptions};
+use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, Vfs};
+
+const LOG_BYTES: u64 = 64 << 10;
+
+const HOMES: [BlockHome; 2] = [BlockHome::Segments, BlockHome::Database];
+
+/// Bytes of a file whose content lies in one block.
+const BLOCK: usize = 4096;
+
+/// A volume in a directory of its own.
+struct Files {
+    directory: TempDir,
+    home: BlockHome,
+}
+
+struct Mounted {
+    vfs: Arc<Vfs>,
+    store: Arc<sqlite::SqliteStore>,
+    set_aside: Vec<PathBuf>,
+}
+
+impl Files {
+    fn new(home: BlockHome) -> Files {
+        let files = Files { directory: tempfile::tempdir().expect("a directory"), home };
+        let options = VolumeOptions { block_size: 4096, inline_max: 100, home, ..VolumeOptions::default() };
+        sqlite::create(&files.path(), &options, (0, 0), Timestamp(0)).expect("created");
+        files
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("volume")
+    }
+
+    fn log(&self) -> PathBuf {
+        let (path, name) = (self.path(), self.directory.path().join("volume-intents"));
+        if self.home == BlockHome::Segments { path.join("intents") } else { name }
+    }
+
+    fn try_mount(&self, loss: Loss) -> Result<Mounted, String> {
+        let volume = sqlite::open_with(&self.path(), loss).map_err(|error| error.to_string())?;
+        let log = IntentLog::open(&volume.layout.log, LOG_BYTES).expect("a log").with(loss);
+        let options = Options { background: false, ..Options::default() };
+        let clock = Arc::new(ManualClock::default());
+        let vfs =
+            Vfs::open(volume.store.clone(), Some(log.into()), options, clock).map_err(|error| error.to_string())?;
+        Ok(Mounted { vfs, store: volume.store, set_aside: volume.set_aside })
+    }
+
+    fn mount(&self) -> Mounted {
+        self.try_mount(Loss::Refuse).expect("mounts")
+    }
+
+    /// What a crash leaves now, in a place of its own.
+    fn crashed(&self) -> Files {
+        let copy = Files { directory: tempfile::tempdir().expect("a directory"), home: self.home };
+        copy_all(self.directory.path(), copy.directory.path());
+        copy
+    }
+
+    /// All that the volume consists of, but for what SQLite makes of the rest.
+    fn content(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        let mut waiting = vec![self.directory.path().to_path_buf()];
+        while let Some(directory) = waiting.pop() {
+            for entry in fs::read_dir(directory).expect("readable") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    waiting.push(path);
+                } else if !path.to_string_lossy().ends_with("-shm") {
+                    let content = fs::read(&path).expect("readable");
+                    found.insert(path, content);
+                }
+            }
+        }
+        found
+    }
+
+    /// It is refused with these words, again and again, and nothing of it is changed by that.
+    #[track_caller]
+    fn assert_refused(&self, words: &str) {
+        let before = self.content();
+        for _ in 0..2 {
+            let why = self.try_mount(Loss::Refuse).err().expect("refused");
+            assert!(why.contains(words) && why.contains("--accept-loss"), "{why}");
+            assert!(self.content() == before, "something was changed");
+        }
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("made");
+    for entry in fs::read_dir(from).expect("readable") {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).expect("an entry");
+        if path.is_dir() {
+            copy_all(&path, &to.join(name));
+        } else if !name.to_string_lossy().ends_with("-shm") {
+            fs::copy(&path, to.join(name)).expect("copied");
+        }
+    }
+}
+
+impl Mounted {
+    fn put(&self, name: &str, content: &[u8]) {
+        let found = self.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes());
+        let make = |_| self.vfs.make(Caller::ROOT, Ino::ROOT, name.as_bytes(), FILE).expect("made");
+        let ino = found.unwrap_or_else(make).ino;
+        self.vfs.write(ino, 0, content, false).expect("written");
+    }
+
+    fn put_and_sync(&self, name: &str, content: &[u8]) {
+        self.put(name, content);
+        self.vfs.sync().expect("synced");
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>, ErrorKind> {
+        let found = self.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes()).map_err(|error| error.kind())?;
+        let read = self.vfs.read(found.ino, 0, 1 << 20);
+        read.map(|rope| rope.to_vec()).map_err(|error| error.kind())
+    }
+
+    fn close(self) {
+        self.vfs.close().expect("closed");
+    }
+}
+
+/// A volume that crashed with one file committed, and two in its log.
+fn with_records(home: BlockHome) -> Files {
+    let files = Files::new(home);
+    let mounted = files.mount();
+    mounted.put_and_sync("committed", &[1; 3000]);
+    mounted.vfs.commit().expect("committed");
+    for round in 0..15 {
+        mounted.put_and_sync("first", &[round; 3000]);
+    }
+    mounted.put_and_sync("second", b"small");
+    files.crashed()
+}
+
+#[track_caller]
+fn assert_all(mounted: &Mounted) {
+    assert_eq!(mounted.get("committed"), Ok(vec![1; 3000]));
+    assert_eq!(mounted.get("first"), Ok(vec![14; 3000]));
+    assert_eq!(mounted.get("second").as_deref(), Ok(&b"small"[..]));
+}
+
+#[test]
+fn whatever_byte_of_the_log_is_flipped_a_mount_has_all_or_is_refused() {
+    let files = with_records(BlockHome::Segments);
+    let size = fs::metadata(files.log()).expect("there").len();
+    let mut refusals = 0;
+    for (at, bit) in (13..size).step_by(1117).zip((0..8).cycle()) {
+        let flipped = files.crashed();
+        let file = fs::OpenOptions::new().read(true).write(true).open(flipped.log()).expect("opens");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("read");
+        file.write_all_at(&[byte[0] ^ 1 << bit], at).expect("flipped");
+        match flipped.try_mount(Loss::Refuse) {
+            Ok(mounted) => assert_all(&mounted),
+            Err(_) => {
+                refusals += 1;
+                flipped.assert_refused("is damaged");
+            }
+        }
+    }
+    assert!(refusals > 10, "only {refusals}");
+}
+
+#[test]
+fn a_log_that_is_left_out_of_a_copy_after_a_crash_is_missed() {
+    for home in HOMES {
+        let files = with_records(home);
+        assert_all(&files.crashed().mount());
+        fs::remove_file(files.log()).expect("removed");
+        files.assert_refused("is missing");
+        let accepted = files.try_mount(Loss::Accept).expect("accepted");
+        assert_eq!(accepted.get("committed"), Ok(vec![1; 3000]));
+        accepted.put_and_sync("later", b"works");
+        let again = files.crashed();
+        drop(accepted);
+        assert_eq!(again.mount().get("later").as_deref(), Ok(&b"works"[..]));
+    }
+}
+
+#[test]
+fn a_volume_that_was_unmounted_opens_without_its_log() {
+    for home in HOMES {
+        let files = with_records(home);
+        files.mount().close();
+        fs::remove_file(files.log()).expect("removed");
+        assert_all(&files.mount());
+    }
+}
+
+#[test]
+fn a_log_of_another_moment_or_volume_is_refused() {
+    let files = with_records(BlockHome::Segments);
+    let earlier = files.crashed();
+    files.mount().close();
+    let mounted = files.mount();
+    mounted.put_and_sync("first", b"now");
+    let later = files.crashed();
+    drop(mounted);
+    // The database and the segments of now with the log of then, and the other way round.
+    fs::copy(later.log(), earlier.directory.path().join("log of now")).expect("copied");
+    fs::copy(earlier.log(), later.log()).expect("copied");
+    later.assert_refused("older than the database");
+    fs::copy(earlier.directory.path().join("log of now"), earlier.log()).expect("copied");
+    earlier.assert_refused("the database is older");
+    let other = with_records(BlockHome::Segments);
+    fs::copy(other.log(), files.log()).expect("copied");
+    files.assert_refused("another volume");
+}
+
+#[test]
+fn a_database_from_before_a_commit_that_the_log_follows_is_refused() {
+    let files = Files::new(BlockHome::Database);
+    let mounted = files.mount();
+    mounted.put_and_sync("file", &[1; 3000]);
+    let earlier = files.crashed();
+    mounted.vfs.commit().expect("committed");
+    mounted.put_and_sync("file", &[2; 3000]);
+    let later = files.crashed();
+    fs::copy(later.log(), earlier.log()).expect("copied");
+    earlier.assert_refused("the database is older");
+    assert_eq!(later.mount().get("file"), Ok(vec![2; 3000]));
+}
+
+#[test]
+fn accepted_loss_keeps_copies_and_goes_on_with_what_comes_before() {
+    let files = with_records(BlockHome::Segments);
+    let damaged = fs::read(files.log()).expect("readable");
+    // The last sync knows of those before it.
+    let at = damaged.windows(100).rposition(|bytes| bytes == [14; 100]).expect("there");
+    let file = fs::OpenOptions::new().write(true).open(files.log()).expect("opens");
+    file.write_all_at(&[7], at as u64).expect("damaged");
+    files.assert_refused("is damaged at byte");
+    let before = files.content();
+    let findings = check(&files.path(), CheckOptions { repair: Repair::No, read_data: false }, &mut |_| {});
+    let findings = findings.expect("checked");
+    assert!(findings.iter().any(|f| f.outcome == Outcome::Damaged && f.what.contains("is damaged at byte")));
+    let mounted = files.try_mount(Loss::Accept).expect("accepted");
+    assert_eq!(mounted.get("committed"), Ok(vec![1; 3000]));
+    assert_eq!(mounted.get("first"), Ok(vec![13; 3000]));
+    assert_eq!(mounted.get("second"), Err(ErrorKind::NotFound));
+    let log = mounted.set_aside.iter().find(|path| path.ends_with("intents.aside-1")).expect("kept");
+    assert_eq!(fs::metadata(log).expect("there").permissions().mode() & 0o777, 0o600);
+    assert!(fs::read(log).expect("readable") == before[&files.log()], "another log");
+    mounted.close();
+    files.mount();
+}
+
+/// Flips a byte of the one block of `name`, or sets it back.
+fn flip_block(files: &Files, mounted: &Mounted, name: &str) {
+    let ino = mounted.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes()).expect("there").ino;
+    let block = mounted.store.extents(ino, 0..1).expect("readable")[0].1;
+    let Place::Segment { segment, offset } = block.place else { panic!("it lies in a segment") };
+    let path = files.path().join(format!("segments/{segment:08}.seg"));
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).expect("opens");
+    let (mut byte, at) = ([0], offset + 2000);
+    file.read_exact_at(&mut byte, at).expect("read");
+    file.write_all_at(&[byte[0] ^ 1], at).expect("flipped");
+}
+
+#[test]
+fn what_was_synced_over_a_damaged_block_is_kept_until_it_can_be_stored() {
+    let mut files = Files::new(BlockHome::Segments);
+    let mut mounted = files.mount();
+    mounted.put("file", &[1; BLOCK]);
+    mounted.put_and_sync("other", &[1; BLOCK]);
+    mounted.vfs.commit().expect("committed");
+    let commits = mounted.vfs.stats().commits;
+    mounted.put_and_sync("file", b"synced");
+    assert_eq!(mounted.vfs.stats().commits, commits, "the log alone has it");
+    flip_block(&files, &mounted, "file");
+    for round in 0..4u8 {
+        files = files.crashed();
+        mounted = files.mount();
+        assert_eq!(mounted.get("file"), Err(ErrorKind::Corrupt), "its rest is damaged");
+        // Commits of the rest go on, and what cannot be stored stays beside them.
+        mounted.put("other", &[round; BLOCK]);
+        let failed = mounted.vfs.commit().expect_err("a part cannot be stored");
+        assert_eq!(failed.kind(), ErrorKind::Corrupt);
+        mounted.put_and_sync("second", &[round; 10]);
+    }
+    files = files.crashed();
+    mounted = files.mount();
+    flip_block(&files, &mounted, "file");
+    files = files.crashed();
+    mounted = files.mount();
+    assert_eq!(mounted.get("file"), Ok([&b"synced"[..], &[1; BLOCK - 6]].concat()));
+    assert_eq!(mounted.get("other"), Ok(vec![3; BLOCK]));
+    assert_eq!(mounted.get("second"), Ok(vec![3; 10]));
+    mounted.close();
+    assert_eq!(files.mount().get("file"), Ok([&b"synced"[..], &[1; BLOCK - 6]].concat()));
+}
+
+#[test]
+fn where_the_log_is_removed_or_replaced_each_fsync_becomes_a_commit() {
+    for is_replaced in [false, true] {
+        let files = Files::new(BlockHome::Segments);
+        let mounted = files.mount();
+        mounted.put_and_sync("file", b"first");
+        fs::rename(files.log(), files.directory.path().join("elsewhere")).expect("moved");
+        if is_replaced {
+            fs::write(files.log(), "another").expect("made");
+        }
+        mounted.put("file", b"other");
+        mounted.vfs.commit().expect("committed");
+        let appends = mounted.vfs.stats().log_appends;
+        mounted.put_and_sync("file", b"third");
+        assert_eq!(mounted.vfs.stats().log_appends, appends);
+        let crashed = files.crashed();
+        if is_replaced {
+            crashed.assert_refused("is not an intent log");
+            fs::remove_file(crashed.log()).expect("removed");
+        }
+        assert_eq!(crashed.mount().get("file").as_deref(), Ok(&b"third"[..]));
+        mounted.close();
+        assert_eq!(fs::read(files.log()).is_ok(), is_replaced, "it is left alone");
+    }
+}
+
+#[test]
+fn check_tells_of_a_log_that_is_missed() {
+    let files = with_records(BlockHome::Database);
+    let options = CheckOptions { repair: Repair::No, read_data: false };
+    let outcomes = |outcome| {
+        let findings = check(&files.path(), options, &mut |_| {}).expect("checked");
+        findings.into_iter().filter(|finding| finding.outcome == outcome).map(|f| f.what).collect::<Vec<_>>()
+    };
+    let is_told = |outcome, words: &str| outcomes(outcome).iter().any(|what| what.contains(words));
+    assert!(is_told(Outcome::Note, "operations wait in the intent log"));
+    assert_eq!(outcomes(Outcome::Damaged), Vec::<String>::new());
+    fs::remove_file(files.log()).expect("removed");
+    assert!(is_told(Outcome::Damaged, "is missing"));
+}
