@@ -87,7 +87,8 @@ impl Daemon {
         self.signals.on(Box::new(end));
     }
 
-    /// Begins anew, without anything of what is in memory, and waits for the volume of this id if need be. Gives why not if that cannot be.
+    /// Begins anew, without anything of what is in memory, and waits for the volume of this id if
+    /// need be. Gives why not if that cannot be.
     pub fn begin_anew(&self, uuid: &[u8]) -> anyhow::Error {
         self.place.begin_anew(uuid)
     }

@@ -65,7 +65,8 @@ impl Notifier {
         self.send(INVALIDATE_ENTRY, &notice);
     }
 
-    /// The kernel must ask again what any name names, those included that were missing. One older than Linux 6.16 does not.
+    /// The kernel must ask again what any name names, those included that were missing. One older
+    /// than Linux 6.16 does not.
     pub(crate) fn names_changed(&self) {
         self.send(FORGET_NAMES, &[]);
     }

@@ -179,8 +179,9 @@ pub struct Leaver {
 }
 
 impl Leaver {
-    /// Answers nothing more, and has the kernel forget all that it was told: what is mounted is dead then, also for whoever
-    /// reads what was in the kernel's caches. Returns when it is so. Nothing happens if the session has ended.
+    /// Answers nothing more, and has the kernel forget all that it was told: what is mounted is
+    /// dead then, also for whoever reads what was in the kernel's caches. Returns when it is so.
+    /// Nothing happens if the session has ended.
     pub fn leave(&self) {
         if let Some(server) = self.server.upgrade() {
             server.leave();

@@ -187,9 +187,10 @@ impl PostgresStore {
         if found < ours { Err(self.gone_back(found, ours)) } else { Ok(()) }
     }
 
-    /// Makes sure that what `connection` saw committed is durable as the server's settings have it, on synchronous standbys, too. A
-    /// commit whose acknowledgement was lost, or came with a warning, may not be: a server that restarts, or is told to
-    /// cancel, gives up waiting and keeps the commit. A later one of our own that is acknowledged stands behind it.
+    /// Makes sure that what `connection` saw committed is durable as the server's settings have it,
+    /// on synchronous standbys, too. A commit whose acknowledgement was lost, or came with a
+    /// warning, may not be: a server that restarts, or is told to cancel, gives up waiting and
+    /// keeps the commit. A later one of our own that is acknowledged stands behind it.
     fn confirm(&self, connection: &mut Connection) -> Result<()> {
         connection.take_warning();
         let epoch = self.lease.epoch();

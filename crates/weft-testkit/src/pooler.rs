@@ -1,5 +1,5 @@
-//! Stands before a server as pgbouncer does with `pool_mode = transaction`: each transaction of a client has whichever session of the
-//! server is free.
+//! Stands before a server as pgbouncer does with `pool_mode = transaction`: each transaction of a
+//! client has whichever session of the server is free.
 
 use crate::cluster::Cluster;
 use parking_lot::{Condvar, Mutex};
@@ -13,8 +13,8 @@ use weft_store::postgres::Address;
 
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// What a server says to whoever it lets in: AuthenticationOk, then ReadyForQuery outside of a transaction (PostgreSQL
-/// documentation, "Message Formats").
+/// What a server says to whoever it lets in: AuthenticationOk, then ReadyForQuery outside of a
+/// transaction (PostgreSQL documentation, "Message Formats").
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
 /// A pooler with a socket of its own.

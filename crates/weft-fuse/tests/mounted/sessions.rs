@@ -76,7 +76,8 @@ fn a_read_only_mount_refuses_changes() {
     });
 }
 
-/// What a program may ask of names and files, and what it is answered: an error's number, or nothing.
+/// What a program may ask of names and files, and what it is answered: an error's number, or
+/// nothing.
 fn asked(mounted: &Mounted, open: &File) -> Vec<(&'static str, Option<i32>)> {
     let mut bytes = [0; 4];
     let of = |result: std::io::Result<()>| result.err().and_then(|error| error.raw_os_error());

@@ -42,7 +42,8 @@ pub(super) struct Slots {
     index: Mutex<Index>,
 }
 
-/// `places` names every slot that is in use and no other; the rest are in `free`, but for the one that is being written.
+/// `places` names every slot that is in use and no other; the rest are in `free`, but for the one
+/// that is being written.
 struct Index {
     places: FxHashMap<Value, u32>,
     slots: Vec<Slot>,
@@ -228,8 +229,9 @@ impl Index {
         Index { places, slots, free, hand: 0 }
     }
 
-    /// Frees the slot at `place`, whose bytes are not those of `value`: it is used before any that may be good. A slot
-    /// that was replaced while it was read is another block's by now, and stays.
+    /// Frees the slot at `place`, whose bytes are not those of `value`: it is used before any that
+    /// may be good. A slot that was replaced while it was read is another block's by now, and
+    /// stays.
     fn free(&mut self, value: &Value, place: u32) {
         if self.places.get(value) == Some(&place) {
             self.places.remove(value);

@@ -68,7 +68,8 @@ impl Holder {
         Some(Holder { host, pid, boot: parts.next()?, started: parts.next()? })
     }
 
-    /// Whether it ran on this machine and has ended: nobody needs to wait for its lease. One that cannot be seen has not.
+    /// Whether it ran on this machine and has ended: nobody needs to wait for its lease. One that
+    /// cannot be seen has not.
     fn has_ended_here(&self) -> bool {
         self.has_ended(&boot(), Path::new(PROC))
     }
@@ -175,7 +176,8 @@ impl Lease {
                 // None if somebody else was faster.
                 if let Some(row) = connection.query(WHAT, sql::TAKE_LEASE, parameters)?.first() {
                     if connection.take_warning() {
-                        // What the last holder committed may not be on a standby that this one was to wait for.
+                        // What the last holder committed may not be on a standby that this one was
+                        // to wait for.
                         return Err(Error::Unconfirmed);
                     }
                     break unsigned(row, 0)?;

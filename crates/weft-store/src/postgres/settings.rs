@@ -1,8 +1,10 @@
-//! Settings of the server that the volume depends on: set for each session, or checked, never believed.
+//! Settings of the server that the volume depends on: set for each session, or checked, never
+//! believed.
 //!
-//! ALTER ROLE and ALTER DATABASE give sessions other defaults than the server has (PostgreSQL documentation, "Server
-//! Configuration"). What a session may set is set; what only the server can have is read, and refused where an
-//! acknowledged commit would not survive a crash. An address that says `durability=server` takes all of that as it is.
+//! ALTER ROLE and ALTER DATABASE give sessions other defaults than the server has (PostgreSQL
+//! documentation, "Server Configuration"). What a session may set is set; what only the server can
+//! have is read, and refused where an acknowledged commit would not survive a crash. An address
+//! that says `durability=server` takes all of that as it is.
 
 use super::address::Address;
 use super::connection::{Call, Connection};
@@ -17,8 +19,8 @@ use tokio_postgres::error::SqlState;
 const CONNECT: &str = "cannot connect";
 const WHAT: &str = "cannot look at the server's settings";
 
-/// Values that statements and transactions depend on. A user who names one of them in the address's `options` has that
-/// value. Each is set only where the server has such a setting.
+/// Values that statements and transactions depend on. A user who names one of them in the address's
+/// `options` has that value. Each is set only where the server has such a setting.
 const SESSION: &[(&str, &str)] = &[
     ("bytea_output", "hex"),
     // The server's word that a commit did not wait for its standbys is a warning.
@@ -27,7 +29,8 @@ const SESSION: &[(&str, &str)] = &[
     ("default_transaction_deferrable", "off"),
     ("default_transaction_isolation", "read committed"),
     ("default_transaction_read_only", "off"),
-    // A daemon that has vanished must not hold rows locked, the lease perhaps, for the hours that TCP takes to notice.
+    // A daemon that has vanished must not hold rows locked, the lease perhaps, for the hours that
+    // TCP takes to notice.
     ("idle_in_transaction_session_timeout", "60000"),
     ("idle_session_timeout", "0"),
     ("intervalstyle", "postgres"),
@@ -47,8 +50,8 @@ fn is_chosen(address: &Address, name: &str) -> bool {
     address.config.get_options().is_some_and(|options| options.to_ascii_lowercase().contains(name))
 }
 
-/// Has a new session look at the volume's schema, gives it the settings that statements depend on, and the `name` by which
-/// the server knows it.
+/// Has a new session look at the volume's schema, gives it the settings that statements depend on,
+/// and the `name` by which the server knows it.
 pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option<&str>) -> Result<()> {
     let mut basics = format!("SET search_path TO {}", address.schema);
     if !is_chosen(address, "statement_timeout") {
@@ -60,7 +63,8 @@ pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option
     }
     let settings = SESSION.iter().filter(|(name, _)| !is_chosen(address, name));
     let settings = settings.map(|(name, value)| format!("('{name}', '{value}')")).collect::<Vec<_>>();
-    // Stronger than `on` is `remote_apply` alone: `remote_write` does not wait for a standby's disk.
+    // Stronger than `on` is `remote_apply` alone: `remote_write` does not wait for a standby's
+    // disk.
     let synchronous = if address.trusts_server {
         ""
     } else {
@@ -90,8 +94,9 @@ fn new_mark() -> String {
     format!("{process} {}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Refuses a pooler that gives transactions of one session to different sessions of the server: settings would be
-/// lost, and prepared statements be others'. A second session is begun, for that to come between.
+/// Refuses a pooler that gives transactions of one session to different sessions of the server:
+/// settings would be lost, and prepared statements be others'. A second session is begun, for that
+/// to come between.
 pub(super) fn refuse_pooled(connection: &mut Connection, connector: &Connector) -> Result<()> {
     let Some(mark) = connection.mark.clone() else { return Ok(()) };
     let _other = connector.connect()?;
@@ -112,7 +117,8 @@ fn pooled(address: &Address) -> Error {
     ))
 }
 
-/// A setting without which a server that crashes loses what it acknowledged, or does not notice what it lost.
+/// A setting without which a server that crashes loses what it acknowledged, or does not notice
+/// what it lost.
 struct Needed {
     name: &'static str,
     value: &'static str,
@@ -132,8 +138,8 @@ const NEEDED: &[Needed] = &[
     Needed { name: "ignore_checksum_failure", value: "off", risk: "damaged pages would be read as whole ones" },
 ];
 
-/// The part of them that can change while a volume is mounted, as a condition that statements contain. Missing
-/// settings are those of another engine.
+/// The part of them that can change while a volume is mounted, as a condition that statements
+/// contain. Missing settings are those of another engine.
 macro_rules! is_durable {
     () => {
         "coalesce(current_setting('fsync', true), 'on') = 'on' \
@@ -143,7 +149,8 @@ macro_rules! is_durable {
 }
 pub(super) use is_durable;
 
-/// Refuses a server whose settings let a crash lose what it acknowledged, unless the address takes it as it is.
+/// Refuses a server whose settings let a crash lose what it acknowledged, unless the address takes
+/// it as it is.
 pub(super) fn refuse_weak(connection: &mut Connection, address: &Address) -> Result<()> {
     if address.trusts_server {
         return Ok(());
@@ -168,7 +175,8 @@ pub(super) fn refuse_weak(connection: &mut Connection, address: &Address) -> Res
     Ok(())
 }
 
-/// Refuses a volume of which somebody has made a table that a crash empties, unless the address takes that as it is.
+/// Refuses a volume of which somebody has made a table that a crash empties, unless the address
+/// takes that as it is.
 pub(super) fn refuse_emptied(connection: &mut Connection, address: &Address) -> Result<()> {
     if address.trusts_server {
         return Ok(());
@@ -195,7 +203,8 @@ fn weak(address: &Address, risk: &str, advice: &str) -> Error {
     ))
 }
 
-/// What fails, among the statements of a commit, if its `volume`, its session or the settings are not what they were: by [`is_weak`].
+/// What fails, among the statements of a commit, if its `volume`, its session or the settings are
+/// not what they were: by [`is_weak`].
 pub(super) fn refuse_weak_call(connection: &Connection, address: &Address, volume: &[u8]) -> Call {
     let mark = connection.mark.clone();
     Call::new(sql::REFUSE_WEAK, vec![Box::new(mark), Box::new(address.trusts_server), Box::new(volume.to_vec())])

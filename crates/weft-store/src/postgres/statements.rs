@@ -160,8 +160,9 @@ statements! {
                   VALUES ((SELECT v.number FROM volume v WHERE v.id = 1 AND v.number = $1::bigint \
                   AND EXISTS (SELECT 1 FROM lease l WHERE l.id = 1 AND l.epoch = $2::bigint)), $3, $4, $5, $6, $7)";
     HOLD_LEASE = "SELECT epoch FROM lease WHERE id = 1 FOR UPDATE";
-    /// Fails unless this is volume $3, the session is the one that its mark $1 names, if it has one, and, unless $2 says
-    /// that this does not matter, the server's settings keep what it acknowledges. It stands among the statements of a commit.
+    /// Fails unless this is volume $3, the session is the one that its mark $1 names, if it has
+    /// one, and, unless $2 says that this does not matter, the server's settings keep what it
+    /// acknowledges. It stands among the statements of a commit.
     REFUSE_WEAK = concat!(
         "SELECT 1 / CASE WHEN EXISTS (SELECT 1 FROM volume WHERE id = 1 AND uuid = $3) \
          AND ($1::text IS NULL OR current_setting('weft.session', true) = $1::text) AND ($2::boolean OR (",
@@ -182,8 +183,9 @@ statements! {
     INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 AND first > $2 AND first <= $3 ORDER BY first";
     INTENTS_SIZES = "SELECT first, octet_length(bytes)::bigint FROM intents WHERE epoch = $1 AND first > $2 ORDER BY first LIMIT $3";
     LAST_INTENT = "SELECT max(last) FROM intents WHERE epoch = $1";
-    /// Puts nothing unless this daemon holds the lease of volume $7, which cannot change hands before the end, and the
-    /// server's settings keep what it acknowledges, unless $3 says that this does not matter.
+    /// Puts nothing unless this daemon holds the lease of volume $7, which cannot change hands
+    /// before the end, and the server's settings keep what it acknowledges, unless $3 says that
+    /// this does not matter.
     ADD_INTENTS = concat!(
         "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
          FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 \

@@ -448,8 +448,8 @@ impl<'a> PostgresTransaction<'a> {
         Ok(Committed { commit, known, empty })
     }
 
-    /// After `error`: if nobody knows whether the commit happened, asks until the server can be reached. Ok if it has
-    /// happened and is durable.
+    /// After `error`: if nobody knows whether the commit happened, asks until the server can be
+    /// reached. Ok if it has happened and is durable.
     fn settle(&mut self, error: Error, commit: &CommitRow) -> Result<()> {
         if !self.writer.connection().is_closed() {
             let is_fenced = matches!(&error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::NOT_NULL_VIOLATION));

@@ -11,7 +11,8 @@ use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
 use weft_store::*;
 use weft_testkit::{Cluster, Pooler};
 
-/// A server whose settings keep what it acknowledges, for one test at a time; what that changes is undone at the end.
+/// A server whose settings keep what it acknowledges, for one test at a time; what that changes is
+/// undone at the end.
 struct Server(MutexGuard<'static, Cluster>);
 
 impl Server {
@@ -210,7 +211,8 @@ fn settings_that_get_weak_below_a_mount_are_noticed_by_commits_and_by_the_log() 
     apply(&*store, &batch).expect("applied");
 }
 
-/// A commit whose wait for a standby was cancelled, each time somebody waits for it, is in doubt until one waited to the end.
+/// A commit whose wait for a standby was cancelled, each time somebody waits for it, is in doubt
+/// until one waited to the end.
 #[test]
 fn a_commit_that_did_not_wait_for_its_standby_counts_only_behind_one_that_did() {
     let server = Server::alone();

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use weft_store::Timestamp;
 
 impl Vfs {
-    /// Now, or a nanosecond later if the commit tried before has that time. A server that is asked what became of a commit knows its number,
-    /// its time and its last operation, and nothing else where no digests are kept: two tries may differ in access times alone.
+    /// Now, or a nanosecond later if the commit tried before has that time. A server that is asked
+    /// what became of a commit knows its number, its time and its last operation, and nothing else
+    /// where no digests are kept: two tries may differ in access times alone.
     pub(super) fn commit_time(&self) -> Timestamp {
         let now = self.now().0;
         let before = self.tried_at.load(Ordering::Relaxed);
