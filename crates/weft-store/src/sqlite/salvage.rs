@@ -18,16 +18,18 @@ use super::open::{connect, create, hold, remove};
 use super::read::sql;
 use super::scan::Scan;
 use super::segments::{Segments, Tail, taken};
-use crate::batch::NewBlock;
+use super::sums;
+use crate::FORMAT;
+use crate::batch::{Counters, NewBlock};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::finding::{CheckOptions, Outcome, Progress, Repair};
-use crate::log::IntentLog;
+use crate::log::{IntentLog, Loss};
 use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, OpNo, Place, Timestamp};
-use crate::store::{BlockHome, VolumeOptions};
+use crate::store::{BlockHome, Header, VolumeOptions};
 use pages::Pages;
-use rows::{Found, Volume};
+use rows::Found;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -106,6 +108,9 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     if found.volume.is_none() {
         salvage.miss("volume", "its own row".into(), "block size and limits are guessed");
     }
+    if found.damaged > 0 {
+        salvage.miss("row", format!("{} rows", found.damaged), "they are not as they were written");
+    }
     let result = salvage.run(&target).and_then(|()| {
         std::fs::rename(&unfinished, new).map_err(io("cannot name the new volume", new))?;
         let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -121,9 +126,9 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
 }
 
 /// What a volume was that does not say so any more.
-fn guess(layout: &Layout, found: &Found, pages: &Pages) -> Volume {
+fn guess(layout: &Layout, found: &Found, pages: &Pages) -> Header {
     let block = |cell| pages.record(cell).and_then(|record| rows::block(record.row?, &record.columns));
-    let longest = found.blocks.values().filter_map(|cell| block(*cell)).map(|(block, _)| block.length).max();
+    let longest = found.blocks.values().filter_map(|cell| block(*cell)).map(|(block, ..)| block.length).max();
     let default = VolumeOptions::default();
     let options = VolumeOptions {
         block_size: longest.unwrap_or(default.block_size).next_power_of_two().clamp(4 << 10, 4 << 20),
@@ -132,14 +137,16 @@ fn guess(layout: &Layout, found: &Found, pages: &Pages) -> Volume {
     };
     let options = VolumeOptions { inline_max: options.block_size, ..options };
     let since = found.inodes.values().map(|(since, _)| *since).max().unwrap_or(1);
-    Volume { options, created: Timestamp(0), number: since, op: 0, next_id: 16, next_block: 1, epoch: 1 }
+    let commit = CommitNo(u64::try_from(since).unwrap_or(1));
+    let counters = Counters { next_id: 16, next_block: 1, ..Counters::default() };
+    Header { format: FORMAT, uuid: [0; 16], options, commit, created: Timestamp(0), counters }
 }
 
 struct Salvage<'a> {
     pages: &'a Pages,
     found: &'a Found,
     layout: &'a Layout,
-    volume: &'a Volume,
+    volume: &'a Header,
     /// A name of each inode.
     names: BTreeMap<Ino, &'a (Ino, Vec<u8>)>,
     told: Salvaged,
@@ -189,18 +196,14 @@ impl Salvage<'_> {
 
     /// What was synced and not committed is in no row.
     fn miss_operations(&mut self) -> Result<()> {
-        if !self.layout.log.exists() {
-            return Ok(());
+        let Some(log) = IntentLog::read(&self.layout.log)? else { return Ok(()) };
+        let mut log = log.with(Loss::Accept);
+        if let Some(lost) = log.check(self.volume)? {
+            self.miss("operations", self.layout.log.display().to_string(), lost);
         }
-        // Of a copy: opening one may change it.
-        let make = tempfile::TempDir::with_prefix("weft-");
-        let directory = make.map_err(io("cannot make a private directory in", &std::env::temp_dir()))?;
-        let copy = directory.path().join("log");
-        medium::copy_file(&self.layout.log, &copy)?;
-        let records = IntentLog::open(&copy, 0).and_then(|log| log.records(self.volume.epoch));
-        let last = records.ok().and_then(|records| records.last().map(|record| record.last));
-        if let Some(last) = last.filter(|last| *last > OpNo(self.volume.op)) {
-            let count = last.0 - self.volume.op;
+        let done: OpNo = self.volume.counters.op;
+        if let Some(last) = log.records().last().map(|record| record.last).filter(|last| *last > done) {
+            let count = last.0 - done.0;
             self.miss("operations", format!("{count} operations"), "they were in the intent log alone");
         }
         Ok(())
@@ -249,7 +252,7 @@ impl Salvage<'_> {
     /// A block, if it can be read and is what was written.
     fn block(&self, id: BlockId, segments: Option<&Segments>) -> Option<(BlockRef, Block)> {
         let record = self.pages.record(*self.found.blocks.get(&id)?)?;
-        let (block, _) = rows::block(record.row?, &record.columns)?;
+        let (block, ..) = rows::block(record.row?, &record.columns)?;
         let bytes = match block.place {
             Place::Segment { segment, offset } => {
                 let length = block.length as usize;
@@ -276,7 +279,7 @@ impl Salvage<'_> {
         for (ino, (_, cell)) in &self.found.inodes {
             let record = self.pages.record(*cell);
             let row = record.and_then(|record| rows::inode(record.row?, &record.columns));
-            let Some((row, _, digest)) = row else { continue };
+            let Some((row, _, digest, _)) = row else { continue };
             let own = extents.get(ino).unwrap_or(&none);
             let lost = own.values().filter(|block| !blocks.contains_key(block)).count();
             let stored = own.values().filter_map(|block| blocks.get(block)).map(|length| u64::from(*length));
@@ -292,7 +295,12 @@ impl Salvage<'_> {
                 brought.insert(*ino, row.kind);
             }
         }
-        let rowless = extents.keys().filter(|ino| !self.found.inodes.contains_key(ino)).copied().collect::<Vec<_>>();
+        for (ino, row) in &self.found.damaged_inodes {
+            if !self.found.inodes.contains_key(ino) {
+                self.miss_inode(row, "its row is not as it was written");
+            }
+        }
+        let rowless = extents.keys().filter(|ino| !self.has_row(**ino)).copied().collect::<Vec<_>>();
         for ino in rowless {
             let what = self.path(ino);
             let why = "its row is gone, with owner, permissions, times and length; its content is not brought".into();
@@ -302,7 +310,7 @@ impl Salvage<'_> {
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
         for (ino, own) in extents.iter().filter(|(ino, _)| brought.contains_key(ino)) {
             for (index, block) in own {
-                statement.execute((sql(ino.0), sql(*index), sql(block.0), self.volume.number)).map_err(failed)?;
+                statement.execute((sql(ino.0), sql(*index), sql(block.0), sql(self.volume.commit.0))).map_err(failed)?;
             }
         }
         self.bring_xattrs(connection, &brought)?;
@@ -314,8 +322,8 @@ impl Salvage<'_> {
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
         for ((ino, _), (_, cell)) in &self.found.xattrs {
             let record = self.pages.record(*cell).filter(|_| inodes.contains_key(ino));
-            let Some((ino, name, value, _)) = record.and_then(|record| rows::xattr(&record.columns)) else { continue };
-            statement.execute((sql(ino.0), name.as_bytes(), value, self.volume.number)).map_err(failed)?;
+            let Some((ino, name, value, ..)) = record.and_then(|record| rows::xattr(&record.columns)) else { continue };
+            statement.execute((sql(ino.0), name.as_bytes(), value, sql(self.volume.commit.0))).map_err(failed)?;
         }
         Ok(())
     }
@@ -324,12 +332,12 @@ impl Salvage<'_> {
         let mut entries = BTreeMap::<Ino, u64>::new();
         for ((parent, _), (_, cell)) in &self.found.names {
             let record = self.pages.record(*cell);
-            let Some((row, _, digest)) = record.and_then(|record| rows::name(&record.columns)) else { continue };
+            let Some((row, _, digest, _)) = record.and_then(|record| rows::name(&record.columns)) else { continue };
             *entries.entry(*parent).or_insert(0) += 1;
             let leads = inodes.get(&row.ino) == Some(&row.kind) && inodes.get(parent) == Some(&Kind::Directory);
             // One whose place in the listing another one has, gets a new place with its new name.
             let is_put = leads && put_name(connection, self.commit(), &row, digest.as_ref()).is_ok();
-            if !is_put && !self.found.inodes.contains_key(&row.ino) && !self.has_extents(row.ino) {
+            if !is_put && !self.has_row(row.ino) && !self.has_extents(row.ino) {
                 let what = [self.path(*parent), row.name.as_bytes().to_vec()].join(&b'/');
                 let why = format!("inode {}, which it names, is gone", row.ino.0);
                 self.told.missing.push(Missing { kind: "name", what, why });
@@ -347,15 +355,23 @@ impl Salvage<'_> {
         Ok(())
     }
 
+    fn has_row(&self, ino: Ino) -> bool {
+        self.found.inodes.contains_key(&ino) || self.found.damaged_inodes.contains_key(&ino)
+    }
+
     fn has_extents(&self, ino: Ino) -> bool {
         self.found.extents.range((ino, 0)..).next().is_some_and(|((found, _), _)| *found == ino)
     }
 
     fn bring_volume(&self, connection: &Connection) -> Result<()> {
-        let Volume { number, op, next_id, next_block, epoch, .. } = self.volume;
+        let (number, counters) = (sql(self.volume.commit.0), &self.volume.counters);
+        // An odd epoch would need an intent log.
+        let epoch = sql(counters.epoch + counters.epoch % 2);
         let statement = "UPDATE volume SET number = ?1, op = ?2, next_id = ?3, next_block = ?4, epoch = ?5";
-        let row = (*number, sql(*op), *next_id, *next_block, sql(*epoch));
-        connection.execute(statement, row).map(|_| ()).map_err(failed)
+        let row = (number, sql(counters.op.0), sql(counters.next_id), sql(counters.next_block), epoch);
+        connection.execute(statement, row).map_err(failed)?;
+        // All that was brought was verified.
+        sums::seal(connection)
     }
 
     /// Drops what has another digest than was kept of it: rows of different moments, or damage that
@@ -405,7 +421,7 @@ impl Salvage<'_> {
     }
 
     fn commit(&self) -> CommitNo {
-        CommitNo(u64::try_from(self.volume.number).unwrap_or(1))
+        self.volume.commit
     }
 
     /// A path that led to `ino` in the broken volume.

@@ -1,10 +1,11 @@
-//! Which rows the records of a broken database are, by their shape: a page does not say of which
-//! table it is.
+//! Tells which rows the records of a broken database are, by their shape (a page does not say of
+//! which table it is), and that they are as they were written, by their sums.
 
 use super::pages::{Cell, Look, Pages, Record, Value};
-use crate::Name;
-use crate::row::{BlockId, BlockRef, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
-use crate::store::{BlockHome, VolumeOptions};
+use crate::batch::Counters;
+use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::store::{BlockHome, Header, VolumeOptions};
+use crate::{FORMAT, Name, sums};
 use std::collections::BTreeMap;
 use weft_block::Slice;
 use weft_digest::{Digest, Kind};
@@ -18,19 +19,11 @@ pub(super) struct Found {
     pub(super) blocks: BTreeMap<BlockId, Cell>,
     pub(super) bytes: BTreeMap<BlockId, Cell>,
     pub(super) xattrs: BTreeMap<(Ino, Vec<u8>), (i64, Cell)>,
-    pub(super) volume: Option<Volume>,
-}
-
-/// The volume's own row.
-#[derive(Clone, Debug)]
-pub(super) struct Volume {
-    pub(super) options: VolumeOptions,
-    pub(super) created: Timestamp,
-    pub(super) number: i64,
-    pub(super) op: u64,
-    pub(super) next_id: i64,
-    pub(super) next_block: i64,
-    pub(super) epoch: u64,
+    pub(super) volume: Option<Header>,
+    /// Rows of inodes that are not as they were written.
+    pub(super) damaged_inodes: BTreeMap<Ino, InodeRow>,
+    /// How many others are not.
+    pub(super) damaged: u64,
 }
 
 /// Puts what is newer.
@@ -44,7 +37,6 @@ fn put<K: Ord, V>(rows: &mut BTreeMap<K, (i64, V)>, key: K, since: i64, value: V
 impl Found {
     /// Takes `record`, at `cell`, if it is a row that is brought.
     pub(super) fn take(&mut self, cell: Cell, record: &Record) {
-        // Whoever knows checksums of rows asks for them here.
         match record.row {
             Some(row) => self.take_row(row, cell, &record.columns),
             None => {
@@ -54,12 +46,21 @@ impl Found {
     }
 
     fn take_row(&mut self, row: i64, cell: Cell, columns: &[Value]) {
-        if let Some((inode, since, _)) = inode(row, columns) {
-            put(&mut self.inodes, inode.ino, since, cell);
-        } else if let Some((block, _)) = block(row, columns) {
-            self.blocks.insert(block.id, cell);
-        } else if let Some(volume) = volume(columns) {
-            self.volume = Some(volume);
+        if let Some((inode, since, _, holds)) = inode(row, columns) {
+            match holds {
+                true => put(&mut self.inodes, inode.ino, since, cell),
+                false => drop(self.damaged_inodes.insert(inode.ino, inode)),
+            }
+        } else if let Some((block, _, holds)) = block(row, columns) {
+            match holds {
+                true => drop(self.blocks.insert(block.id, cell)),
+                false => self.damaged += 1,
+            }
+        } else if let Some((volume, holds)) = volume(columns) {
+            match holds {
+                true => self.volume = Some(volume),
+                false => self.damaged += 1,
+            }
         } else if let [Value::Null, Value::Blob(_)] = columns
             && let Ok(id) = u64::try_from(row)
         {
@@ -68,24 +69,39 @@ impl Found {
     }
 
     fn take_keyed(&mut self, cell: Cell, columns: &[Value]) -> Option<()> {
-        if let Some((name, since, _)) = name(columns) {
-            put(&mut self.names, (name.parent, name.name.as_bytes().to_vec()), since, cell);
-        } else if let Some((ino, name, _, since)) = xattr(columns) {
-            put(&mut self.xattrs, (ino, name.as_bytes().to_vec()), since, cell);
-        } else if let [ino, index, block, since, rest @ ..] = columns {
-            // The index of the order of names ends with a name.
-            if rest.len() <= 1 && rest.iter().all(|value| value.blob().is_none()) {
-                let (ino, index, block) = (Ino(ino.unsigned()?), index.unsigned()?, BlockId(block.unsigned()?));
-                put(&mut self.extents, (ino, index), since.integer()?, block);
+        let holds = if let Some((name, since, _, holds)) = name(columns) {
+            if holds {
+                put(&mut self.names, (name.parent, name.name.as_bytes().to_vec()), since, cell);
             }
-        }
+            holds
+        } else if let Some((ino, name, _, since, holds)) = xattr(columns) {
+            if holds {
+                put(&mut self.xattrs, (ino, name.as_bytes().to_vec()), since, cell);
+            }
+            holds
+        } else {
+            let [ino, index, block, since, sum] = of::<5>(columns)?;
+            let (ino, index, block) = (Ino(ino.unsigned()?), index.unsigned()?, block.unsigned()?);
+            let (since, sum) = (since.integer()?, sum.integer()?);
+            let holds = sums::extent(ino, index, block, number(since)) == sum;
+            if holds {
+                put(&mut self.extents, (ino, index), since, BlockId(block));
+            }
+            holds
+        };
+        self.damaged += u64::from(!holds);
         Some(())
     }
 }
 
-/// Columns of a table, and perhaps one more.
+/// Columns of a table of so many.
 fn of<const N: usize>(columns: &[Value]) -> Option<&[Value; N]> {
-    columns.first_chunk::<N>().filter(|_| columns.len() <= N + 1)
+    columns.try_into().ok()
+}
+
+/// The number of a commit.
+fn number(since: i64) -> CommitNo {
+    CommitNo(u64::try_from(since).unwrap_or(0))
 }
 
 fn digest(value: &Value) -> Option<Option<Digest>> {
@@ -96,16 +112,17 @@ fn digest(value: &Value) -> Option<Option<Digest>> {
     }
 }
 
-/// A row of `fileatt`, with the commit that wrote it and the digest.
-pub(super) fn inode(row: i64, columns: &[Value]) -> Option<(InodeRow, i64, Option<Digest>)> {
-    let columns = of::<18>(columns)?;
+/// A row of `fileatt`, with the commit that wrote it, the digest, and whether it is as written. A
+/// digest that is not is none.
+pub(super) fn inode(row: i64, columns: &[Value]) -> Option<(InodeRow, i64, Option<Digest>, bool)> {
+    let columns = of::<20>(columns)?;
     let number = |at: usize| columns[at].unsigned().and_then(|number| u32::try_from(number).ok());
     let time = |at: usize| columns[at].integer().map(Timestamp);
     if !columns[0].is_null() {
         return None;
     }
     let mode = number(2)?;
-    let inline = match &columns[17] {
+    let inline = match &columns[19] {
         Value::Null => None,
         Value::Blob(bytes) => Some(Slice::from(bytes.clone())),
         Value::Integer(_) | Value::Real | Value::Text(_) => return None,
@@ -129,12 +146,15 @@ pub(super) fn inode(row: i64, columns: &[Value]) -> Option<(InodeRow, i64, Optio
         has_xattrs: columns[14].integer()? != 0,
         inline,
     };
-    Some((inode, columns[15].integer()?, digest(&columns[16])?))
+    let (since, hash) = (columns[15].integer()?, digest(&columns[17])?);
+    let hash = hash.filter(|hash| columns[18].integer() == Some(sums::digest(inode.ino, Some(hash))));
+    let holds = sums::inode(&inode, self::number(since), None) == columns[16].integer()?;
+    Some((inode, since, hash, holds))
 }
 
-/// A row of `naming`, with the commit that wrote it and the digest.
-pub(super) fn name(columns: &[Value]) -> Option<(NameRow, i64, Option<Digest>)> {
-    let [parent, name, ino, kind, cookie, since, hash] = of::<7>(columns)?;
+/// A row of `naming`, with the commit that wrote it, the digest, and whether it is as written.
+pub(super) fn name(columns: &[Value]) -> Option<(NameRow, i64, Option<Digest>, bool)> {
+    let [parent, name, ino, kind, cookie, since, sum, hash, hash_sum] = of::<9>(columns)?;
     let row = NameRow {
         parent: Ino(parent.unsigned()?),
         name: Name::new(name.blob()?).ok()?,
@@ -142,20 +162,26 @@ pub(super) fn name(columns: &[Value]) -> Option<(NameRow, i64, Option<Digest>)> 
         kind: Kind::from_mode(u32::try_from(kind.unsigned()?).ok()?)?,
         cookie: Cookie(cookie.unsigned()?),
     };
-    Some((row, since.integer()?, digest(hash)?))
+    let (since, hash) = (since.integer()?, digest(hash)?);
+    let own = sums::entry(row.parent, row.name.as_bytes(), hash.as_ref());
+    let hash = hash.filter(|_| hash_sum.integer() == Some(own));
+    let holds = sums::name(&row, number(since)) == sum.integer()?;
+    Some((row, since, hash, holds))
 }
 
-/// A row of `xattr`, with the commit that wrote it.
-pub(super) fn xattr(columns: &[Value]) -> Option<(Ino, Name, Vec<u8>, i64)> {
-    let [ino, name, value, since] = of::<4>(columns)?;
-    let name = Name::of_xattr(name.blob()?).ok()?;
-    Some((Ino(ino.unsigned()?), name, value.blob()?.to_vec(), since.integer()?))
+/// A row of `xattr`, with the commit that wrote it, and whether it is as written.
+pub(super) fn xattr(columns: &[Value]) -> Option<(Ino, Name, Vec<u8>, i64, bool)> {
+    let [ino, name, value, since, sum] = of::<5>(columns)?;
+    let (ino, name, value) = (Ino(ino.unsigned()?), Name::of_xattr(name.blob()?).ok()?, value.blob()?.to_vec());
+    let since = since.integer()?;
+    let holds = sums::xattr(ino, name.as_bytes(), &value, number(since)) == sum.integer()?;
+    Some((ino, name, value, since, holds))
 }
 
-/// A row of `blocks`, with what verifies parts of the block.
-pub(super) fn block(row: i64, columns: &[Value]) -> Option<(BlockRef, Vec<u8>)> {
-    let [null, refs, length, base, value, segment, position, parts] = of::<8>(columns)?;
-    refs.integer().filter(|_| null.is_null())?;
+/// A row of `blocks`, with what verifies parts of the block, and whether it is as written.
+pub(super) fn block(row: i64, columns: &[Value]) -> Option<(BlockRef, Vec<u8>, bool)> {
+    let [null, refs, length, base, value, segment, position, parts, sum] = of::<9>(columns)?;
+    let refs = refs.integer().filter(|_| null.is_null())?;
     let place = match segment {
         Value::Null => Place::Database,
         segment => Place::Segment { segment: u32::try_from(segment.unsigned()?).ok()?, offset: position.unsigned()? },
@@ -167,38 +193,47 @@ pub(super) fn block(row: i64, columns: &[Value]) -> Option<(BlockRef, Vec<u8>)> 
         value: value.blob()?.try_into().ok()?,
         place,
     };
-    Some((block, parts.blob().unwrap_or_default().to_vec()))
+    let holds = sums::block(&block, refs) == sum.integer()?;
+    Some((block, parts.blob().unwrap_or_default().to_vec(), holds))
 }
 
-/// The one row of `volume`.
-fn volume(columns: &[Value]) -> Option<Volume> {
-    let columns = columns.first_chunk::<15>()?;
+/// The one row of `volume`, and whether it is as written.
+fn volume(columns: &[Value]) -> Option<(Header, bool)> {
+    let columns = of::<17>(columns)?;
     let limit = |at: usize| columns[at].unsigned();
     let number = |at: usize| columns[at].unsigned().and_then(|number| u32::try_from(number).ok());
-    let home = match &columns[4] {
+    let home = match &columns[5] {
         Value::Text(text) if text == b"segments" => BlockHome::Segments,
         Value::Text(text) if text == b"database" => BlockHome::Database,
         _ => return None,
     };
     let options = VolumeOptions {
-        block_size: number(2)?,
-        inline_max: number(3)?,
+        block_size: number(3)?,
+        inline_max: number(4)?,
         home,
-        bytes_max: limit(5),
-        inodes_max: limit(6),
-        digests: columns[7].integer()? != 0,
+        bytes_max: limit(6),
+        inodes_max: limit(7),
+        digests: columns[8].integer()? != 0,
         own_table_from: None,
     };
     options.check().ok()?;
-    Some(Volume {
+    let header = Header {
+        format: FORMAT,
+        uuid: columns[2].blob()?.try_into().ok()?,
         options,
+        commit: CommitNo(columns[9].unsigned()?),
         created: Timestamp(columns[1].integer()?),
-        number: columns[8].integer()?,
-        op: columns[9].unsigned()?,
-        next_id: columns[10].integer()?,
-        next_block: columns[11].integer()?,
-        epoch: columns[12].unsigned()?,
-    })
+        counters: Counters {
+            op: OpNo(columns[10].unsigned()?),
+            next_id: columns[11].unsigned()?,
+            next_block: columns[12].unsigned()?,
+            epoch: columns[13].unsigned()?,
+            bytes_used: columns[14].unsigned()?,
+            inodes_used: columns[15].unsigned()?,
+        },
+    };
+    let holds = header.sum() == columns[16].integer()?;
+    Some((header, holds))
 }
 
 /// All rows that the pages hold, and how many pages are damaged.
