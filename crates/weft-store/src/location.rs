@@ -1,8 +1,8 @@
 //! Where a volume is, whatever keeps it.
 
 use crate::error::{Error, Result};
-use crate::log::Loss;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
+use crate::log::Loss;
 use crate::postgres::{self, Address, Intents, OpenOptions, is_address};
 use crate::row::{CommitRow, Timestamp};
 use crate::sqlite::{self, Layout};
@@ -74,7 +74,11 @@ impl Location {
         sqlite::note(self.path()?, is_checked)
     }
 
-    fn open_by(&self, options: OpenOptions, open: impl FnOnce(&Path, Loss) -> Result<sqlite::Volume>) -> Result<Opened> {
+    fn open_by(
+        &self,
+        options: OpenOptions,
+        open: impl FnOnce(&Path, Loss) -> Result<sqlite::Volume>,
+    ) -> Result<Opened> {
         Ok(match self {
             Location::Files(path) => {
                 if options.disk_cache.is_some() {

@@ -107,7 +107,8 @@ impl IntentLog {
     /// records, unless it has another size and holds records that are needed.
     pub fn open(path: &Path, bytes: u64) -> Result<IntentLog> {
         let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
-        let file = files::open(files::options().read(true).write(true).create(true).truncate(false), path).map_err(io)?;
+        let file =
+            files::open(files::options().read(true).write(true).create(true).truncate(false), path).map_err(io)?;
         IntentLog::new(file, path, bytes)
     }
 

@@ -3,6 +3,7 @@
 //! Space is given back only after the commit that freed it is durable: until then a power cut may bring
 //! back the rows that name it. `freed` remembers it across crashes.
 
+use super::connection::Access;
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
 use super::proof::is_any_behind;
@@ -10,7 +11,6 @@ use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::renew::{Database, renew};
 use super::segments::{Segments, Tail};
-use super::connection::Access;
 use super::sums::{BLOCK, FREED, SEGMENT};
 use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};

@@ -15,8 +15,8 @@ mod rules;
 
 pub(super) use damaged::{damaged_rows, refuse_damaged_rows};
 
-use super::connection::connect_somehow;
 use super::aside::leave_wal;
+use super::connection::connect_somehow;
 use super::digests::ReadElsewhere;
 use super::layout::Layout;
 use super::medium::{Medium, Need, Reading, look};

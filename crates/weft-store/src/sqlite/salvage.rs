@@ -310,7 +310,9 @@ impl Salvage<'_> {
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
         for (ino, own) in extents.iter().filter(|(ino, _)| brought.contains_key(ino)) {
             for (index, block) in own {
-                statement.execute((sql(ino.0), sql(*index), sql(block.0), sql(self.volume.commit.0))).map_err(failed)?;
+                statement
+                    .execute((sql(ino.0), sql(*index), sql(block.0), sql(self.volume.commit.0)))
+                    .map_err(failed)?;
             }
         }
         self.bring_xattrs(connection, &brought)?;

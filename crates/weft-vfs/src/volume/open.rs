@@ -4,7 +4,7 @@ use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::links::{Indexes, PlacesAhead, Stacks, Views};
 use crate::locks::Locks;
 use crate::message::say;

@@ -127,7 +127,9 @@ impl Vfs {
         }
         match self.commit_once(&mut turn, Durability::Durable) {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
-                say(format_args!("all is committed, but the volume needs its intent log to be opened again: keep it with the volume"));
+                say(format_args!(
+                    "all is committed, but the volume needs its intent log to be opened again: keep it with the volume"
+                ));
                 return Ok(());
             }
             committed => committed?,
