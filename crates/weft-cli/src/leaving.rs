@@ -14,7 +14,7 @@ use weft_vfs::say;
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// After how long the user is told.
-const TELL_AFTER: Duration = Duration::from_millis(500);
+const TELL_AFTER: Duration = Duration::from_secs(2);
 
 /// How often to look whether it is still one, and has not mounted the volume meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
