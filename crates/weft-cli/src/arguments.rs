@@ -534,9 +534,12 @@ pub struct Mount {
     pub volume: PathBuf,
     /// The directory to mount it at
     pub directory: PathBuf,
-    /// Options as mount(8) takes them, separated by commas, from left to right: ro, rw, noatime, relatime, strictatime, exec,
-    /// noexec, suid, nosuid, dev, nodev (nosuid and nodev unless root asks), defaults (rw, suid, dev and exec), remount (with ro or rw, of what is
-    /// mounted at the directory), allow_other, writeback, keep-awake, no-idle-policy, opens, and commit-interval, dirty-max, metadata-cache, block-cache,
+    /// Options as mount(8) takes them, separated by commas, from left to right: ro, rw, noatime,
+    /// relatime, strictatime, exec,
+    /// noexec, suid, nosuid, dev, nodev (nosuid and nodev unless root asks), defaults (rw, suid,
+    /// dev and exec), remount (with ro or rw, of what is
+    /// mounted at the directory), allow_other, writeback, keep-awake, no-idle-policy, opens, and
+    /// commit-interval, dirty-max, metadata-cache, block-cache,
     /// read-ahead, shared-memory, memo, keys, exported-stages, transport, placement and log with
     /// their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]

@@ -18,7 +18,8 @@ pub enum Helper {
 
 /// Looks at how the program was called, by `caller`.
 ///
-/// mount(8) tells a helper of `nosuid` and `nodev`, but not of `suid` and `dev`, as it takes those for what holds anyway. So they hold for root here,
+/// mount(8) tells a helper of `nosuid` and `nodev`, but not of `suid` and `dev`, as it takes those
+/// for what holds anyway. So they hold for root here,
 /// as for other file systems.
 pub fn helper(words: &[OsString], caller: Uid) -> Helper {
     let called = words.first().and_then(|word| Path::new(word).file_name()).unwrap_or_default();

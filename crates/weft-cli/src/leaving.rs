@@ -14,7 +14,7 @@ use weft_vfs::say;
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// After how long the user is told.
-const TELL_AFTER: Duration = Duration::from_millis(500);
+const TELL_AFTER: Duration = Duration::from_secs(2);
 
 /// How often to look whether it is still one, and has not mounted the volume meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -29,7 +29,8 @@ enum Holder {
     Staying,
 }
 
-/// Opens the volume that `named` means by `open`, once more whenever a daemon that is leaving may have let go of it.
+/// Opens the volume that `named` means by `open`, once more whenever a daemon that is leaving may
+/// have let go of it.
 pub fn open_after<T>(named: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     let begun = Instant::now();
     let (mut is_told, mut had_nobody) = (false, false);
@@ -82,7 +83,8 @@ fn locker(file: &Path) -> Option<u32> {
     locks.lines().find_map(|line| locker_in(line, &place))
 }
 
-/// The process that has locked what lies at `place` whole, if a line tells of it. Those that wait for the lock have an arrow in theirs.
+/// The process that has locked what lies at `place` whole, if a line tells of it. Those that wait
+/// for the lock have an arrow in theirs.
 fn locker_in(line: &str, place: &str) -> Option<u32> {
     let words: Vec<_> = line.split_whitespace().collect();
     match words[..] {

@@ -102,7 +102,8 @@ pub fn find(bytes: &[u8]) -> Option<(Arc<Lent>, usize)> {
     let registry = registry();
     let (start, (len, lent)) = registry.range(..=at).next_back()?;
     let offset = at - start;
-    // One that they do not lie in is not referred to, not even for a moment: whoever asks whether it is needed would be told that it is.
+    // One that they do not lie in is not referred to, not even for a moment: whoever asks whether
+    // it is needed would be told that it is.
     let lies_there = offset.checked_add(bytes.len()).is_some_and(|end| end <= *len);
     if lies_there { Some((lent.upgrade()?, offset)) } else { None }
 }

@@ -19,7 +19,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Whether the kernel refuses changes.
     pub read_only: bool,
-    /// Whether set-user-id and set-group-id programs on it get other rights; only root may ask for it.
+    /// Whether set-user-id and set-group-id programs on it get other rights; only root may ask for
+    /// it.
     pub suid: bool,
     /// Whether device nodes on it work; only root may ask for it.
     pub devices: bool,
@@ -239,7 +240,8 @@ fn receive(socket: &UnixStream) -> Result<File, Error> {
     descriptors.map(|fd: OwnedFd| File::from(fd)).ok_or_else(|| Error::other("fusermount3 sent no descriptor"))
 }
 
-/// Gives what is mounted at `directory` other options: whether changes are refused, and what of it works. Only root may.
+/// Gives what is mounted at `directory` other options: whether changes are refused, and what of it
+/// works. Only root may.
 pub fn remount(directory: &Path, options: &MountOptions) -> Result<(), MountError> {
     let refused = |source| MountError::Refused { what: "remount", path: directory.into(), source };
     let target = CString::new(directory.as_os_str().as_bytes()).map_err(|_| refused(ErrorKind::InvalidInput.into()))?;

@@ -52,11 +52,13 @@ pub struct SetAttributes {
     pub atime: Option<SetTime>,
     /// New modification time.
     pub mtime: Option<SetTime>,
-    /// Who sets them: a truncation, and a change of owner, take set-user-id and set-group-id away as this says.
+    /// Who sets them: a truncation, and a change of owner, take set-user-id and set-group-id away
+    /// as this says.
     pub writer: Writer,
 }
 
-/// Who changes what a file holds or whose it is, as far as its set-user-id and set-group-id bits depend on that (Linux
+/// Who changes what a file holds or whose it is, as far as its set-user-id and set-group-id bits
+/// depend on that (Linux
 /// `setattr_should_drop_suidgid()`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writer {
@@ -85,7 +87,8 @@ impl Writer {
         }
     }
 
-    /// The bits that are left of `permissions` of a file that it gives to another owner or group: privilege keeps set-group-id alone, and
+    /// The bits that are left of `permissions` of a file that it gives to another owner or group:
+    /// privilege keeps set-group-id alone, and
     /// only where the group may not execute.
     pub(crate) fn leaves_as_owner(self, permissions: u32) -> u32 {
         let takes_group = self == Writer::Stranger || permissions & libc::S_IXGRP != 0;
@@ -180,7 +183,8 @@ pub struct Statfs {
     pub bytes_total: u64,
     /// Bytes that are free.
     pub bytes_free: u64,
-    /// Bytes that can still be written: some of the free ones are kept back for what makes them free.
+    /// Bytes that can still be written: some of the free ones are kept back for what makes them
+    /// free.
     pub bytes_available: u64,
     /// Inodes the volume may hold.
     pub inodes_total: u64,

@@ -140,7 +140,8 @@ pub(super) fn lock(held: &Shared) -> MutexGuard<'_, Held> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes back for the sender what the receiver gave back, and tells how many were taken back ever. What another thread has taken back for it
+/// Takes back for the sender what the receiver gave back, and tells how many were taken back ever.
+/// What another thread has taken back for it
 /// is dropped when this returns: the sender may go by what is still referred to.
 pub(super) fn take_back(held: &Shared) -> io::Result<(Vec<Hold>, u64)> {
     let mut held = lock(held);

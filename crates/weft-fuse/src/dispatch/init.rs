@@ -7,7 +7,8 @@ use crate::protocol::{Body, DATA_BYTES_MAX, MAJOR, MINOR, Reply};
 /// What is asked for where the kernel offers it: everything that lets it answer from its own caches (this
 /// daemon is the only writer), and the checks and clean-ups that it leaves to the file system.
 ///
-/// Without `FUSE_ASYNC_DIO`: after an asynchronous write around the page cache the kernel does not forget the pages that a reader has filled
+/// Without `FUSE_ASYNC_DIO`: after an asynchronous write around the page cache the kernel does not
+/// forget the pages that a reader has filled
 /// meanwhile with what was there before (xfstests generic/451).
 const WANTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT

@@ -29,7 +29,8 @@ impl Server {
         Ok(())
     }
 
-    /// Sent by kernels since Linux 6.6, for the time of creation alone: the rest they ask for by GETATTR.
+    /// Sent by kernels since Linux 6.6, for the time of creation alone: the rest they ask for by
+    /// GETATTR.
     pub(super) fn statx(&self, ino: Ino, reply: &mut Reply) -> Outcome {
         let attributes = self.looked_at(ino)?;
         let valid = self.links.valid(&self.vfs, &attributes, self.options.valid).attributes;
@@ -78,7 +79,8 @@ impl Server {
             changes.writer = self.writer(header, seen, header.uid != 0);
         }
         if changes == SetAttributes::default() {
-            // chown() to nobody else, or the kernel's word before a write that privileges go, which the write says itself.
+            // chown() to nobody else, or the kernel's word before a write that privileges go, which
+            // the write says itself.
             let owner = match self.vfs.attributes(seen) {
                 Ok(attributes) if header.uid != 0 && header.uid != attributes.uid => {
                     self.reply_attributes(&self.vfs.seen_roughly(attributes), reply);

@@ -5,7 +5,8 @@ use crate::protocol::Header;
 use weft_vfs::{Ino, Writer};
 
 impl Server {
-    /// What the caller is to the set-user-id and set-group-id bits of `ino`, if it may not keep them. Requests do not tell its supplementary groups, so
+    /// What the caller is to the set-user-id and set-group-id bits of `ino`, if it may not keep
+    /// them. Requests do not tell its supplementary groups, so
     /// they are looked up where the bits depend on them. Where that fails it is a stranger.
     pub(super) fn writer(&self, header: &Header, ino: Ino, kills: bool) -> Writer {
         if !kills {

@@ -54,7 +54,8 @@ impl Context {
         };
         let mut list = [&raw mut iocb];
         let mut event = [0u64; 4];
-        // SAFETY: what the pointers lead to lives until the write is done, for which io_getevents waits; an event has 32 bytes.
+        // SAFETY: what the pointers lead to lives until the write is done, for which io_getevents
+        // waits; an event has 32 bytes.
         unsafe {
             assert_eq!(libc::syscall(libc::SYS_io_submit, self.0, 1, list.as_mut_ptr()), 1);
             let none = std::ptr::null_mut::<libc::timespec>();

@@ -50,7 +50,8 @@ struct Overlay {
 }
 
 impl Overlay {
-    /// Above directories `lower`, `upper`, `work` of the mount. None, said loudly, where the kernel has none.
+    /// Above directories `lower`, `upper`, `work` of the mount. None, said loudly, where the kernel
+    /// has none.
     fn mount(mounted: &Mounted, lower: &Path) -> Option<Overlay> {
         let merged = lower.with_file_name("merged");
         for directory in [&mounted.path("upper"), &mounted.path("work"), &merged] {

@@ -1,4 +1,5 @@
-//! Set-user-id and set-group-id, which those lose whose content others change: as on the file system of this machine.
+//! Set-user-id and set-group-id, which those lose whose content others change: as on the file
+//! system of this machine.
 
 use crate::fixture::on_each_transport;
 use std::collections::BTreeMap;
@@ -78,7 +79,8 @@ fn direct(file: &Path) -> Result<()> {
 
 fn map(file: &Path) -> Result<()> {
     let file = writing(file, 0)?;
-    // SAFETY: a new mapping of a file that is as long, which is written to within its bounds and goes.
+    // SAFETY: a new mapping of a file that is as long, which is written to within its bounds and
+    // goes.
     unsafe {
         let at = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0);
         if at == libc::MAP_FAILED {
@@ -108,7 +110,8 @@ fn copy(from: &Path, to: &Path, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes this thread alone act for another user, for good: the C library would have all threads do so.
+/// Makes this thread alone act for another user, for good: the C library would have all threads do
+/// so.
 fn become_user(uid: u32, gid: u32, groups: &[u32]) {
     // SAFETY: the pointer is to as many groups as are said.
     unsafe {
@@ -118,7 +121,8 @@ fn become_user(uid: u32, gid: u32, groups: &[u32]) {
     }
 }
 
-/// What follows from an action: an error, or the permission bits, the owner and whether the time of modification moved.
+/// What follows from an action: an error, or the permission bits, the owner and whether the time of
+/// modification moved.
 type Found = std::result::Result<(String, u32, u32, bool), i32>;
 
 /// Does everything to files in `directory`.
@@ -158,7 +162,8 @@ fn outcomes(directory: &Path) -> BTreeMap<String, Found> {
     found
 }
 
-/// Whether it is known to differ: the kernel does not tell a chown() of neither owner nor group from what it says before a write, so it
+/// Whether it is known to differ: the kernel does not tell a chown() of neither owner nor group
+/// from what it says before a write, so it
 /// succeeds, and changes nothing, where it is not permitted.
 fn is_known(case: &str) -> bool {
     case.ends_with("chown to nobody else") && (case.starts_with("member") || case.starts_with("stranger"))

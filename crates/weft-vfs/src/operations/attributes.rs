@@ -36,7 +36,8 @@ impl Vfs {
         }
     }
 
-    /// The group of `ino` if its set-group-id bit stays or goes by whether a writer is in it: the group may not execute then.
+    /// The group of `ino` if its set-group-id bit stays or goes by whether a writer is in it: the
+    /// group may not execute then.
     pub fn group_that_keeps_set_id(&self, ino: Ino) -> Result<Option<u32>> {
         self.run(|state| {
             let row = &state.inode(ino)?.row;

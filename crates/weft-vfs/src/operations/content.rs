@@ -18,7 +18,8 @@ const COPY_BYTES: u64 = 1 << 20;
 const SHARE_BLOCKS: u64 = 4096;
 
 impl Vfs {
-    /// Writes all of `data` at `offset` of file `ino` (POSIX pwrite()), which loses privileges as `writer` says.
+    /// Writes all of `data` at `offset` of file `ino` (POSIX pwrite()), which loses privileges as
+    /// `writer` says.
     /// `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], writer: impl Into<Writer>) -> Result<Privileges> {
         let (time, writer) = (self.now(), writer.into());
@@ -29,7 +30,8 @@ impl Vfs {
     }
 
     /// Allocates, punches or zeroes a range (Linux fallocate(2)). Allocating reserves nothing ahead: space
-    /// is checked, then found by the writes. Times move and privileges are lost as by a write of one in the file's group, also where
+    /// is checked, then found by the writes. Times move and privileges are lost as by a write of
+    /// one in the file's group, also where
     /// nothing else changes. `Invalid` (empty range), `TooBig`, `NoSpace`, `QuotaExceeded`.
     pub fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
         self.allocate_as(Writer::Member, ino, (offset, len), mode)
@@ -100,7 +102,8 @@ impl Vfs {
 
     /// Copies up to `len` bytes between files, or parts of one that do not overlap (Linux
     /// copy_file_range(2)); whole blocks that line up are shared, not copied. Tells how many bytes; 0 at
-    /// the source's end. Privileges are lost as by a write of one in the file's group. `Invalid` (overlap), `TooBig`, `NotSupported`
+    /// the source's end. Privileges are lost as by a write of one in the file's group. `Invalid`
+    /// (overlap), `TooBig`, `NotSupported`
     /// (a transformation link), and as `write`.
     pub fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
         self.copy_range_as(Writer::Member, from, to, len)

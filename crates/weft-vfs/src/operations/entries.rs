@@ -151,7 +151,8 @@ impl Vfs {
 }
 
 impl Vfs {
-    /// The same, and leaves a whiteout at the old name (Linux `RENAME_WHITEOUT`): a character device 0/0, by which overlayfs says that a name is
+    /// The same, and leaves a whiteout at the old name (Linux `RENAME_WHITEOUT`): a character
+    /// device 0/0, by which overlayfs says that a name is
     /// gone. All of it happens at once. `mode` is not `Exchange` (`Invalid`); `QuotaExceeded`.
     pub fn rename_leaving_whiteout(
         &self,

@@ -128,7 +128,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Commits all there is durably, also changes that are no operations (access times, deleted orphans).
+    /// Commits all there is durably, also changes that are no operations (access times, deleted
+    /// orphans).
     pub(super) fn commit_all(&self) -> Result<()> {
         let target = self.state.lock().counters.op;
         if self.state.lock().dirty_bytes > 0 {
@@ -138,7 +139,8 @@ impl Vfs {
         self.commit_until(target, Durability::Durable)
     }
 
-    /// Deletes what has no name and was held to the end: nobody comes back for it. What is kept of links stays.
+    /// Deletes what has no name and was held to the end: nobody comes back for it. What is kept of
+    /// links stays.
     fn delete_held(&self) {
         let mut orphans: Vec<_> = self.state.lock().orphans.iter().copied().collect();
         orphans.sort_unstable();

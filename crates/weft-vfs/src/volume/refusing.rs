@@ -10,13 +10,15 @@ impl Vfs {
         self.options.read_only || self.refuses_changes.load(Ordering::Relaxed)
     }
 
-    /// Commits all and refuses every change from now on, until [`Vfs::take_changes`]. Errors as [`Vfs::sync`]; changes are taken then as before.
+    /// Commits all and refuses every change from now on, until [`Vfs::take_changes`]. Errors as
+    /// [`Vfs::sync`]; changes are taken then as before.
     pub fn refuse_changes(&self) -> Result<()> {
         if self.is_read_only() {
             return Ok(());
         }
         {
-            // Under the lock that operations change the state under: those that come later are refused, those before are committed.
+            // Under the lock that operations change the state under: those that come later are
+            // refused, those before are committed.
             let _state = self.state.lock();
             self.refuses_changes.store(true, Ordering::Relaxed);
         }

@@ -54,7 +54,8 @@ pub fn asked(arguments: &Mount) -> Asked {
     if arguments.options.iter().any(|option| option == "remount") { Asked::Remount } else { Asked::Mount }
 }
 
-/// Takes what `-o` says, from left to right, into the other arguments and into `mount`. Errors: unknown options and wrong values, as wrong usage.
+/// Takes what `-o` says, from left to right, into the other arguments and into `mount`. Errors:
+/// unknown options and wrong values, as wrong usage.
 pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
     let asked = asked(arguments);
     mount.read_only |= arguments.open.read_only;
