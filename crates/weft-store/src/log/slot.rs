@@ -77,7 +77,7 @@ impl Slot {
         let commit = number(bytes, 56);
         let is_sound = is_sound && epoch < NUMBER_MAX && commit < NUMBER_MAX;
         let id = bytes[8..24].try_into().expect("sixteen bytes");
-        is_sound.then(|| Slot { id, epoch, half_bytes, start, stage, commit })
+        is_sound.then_some(Slot { id, epoch, half_bytes, start, stage, commit })
     }
 }
 
