@@ -33,8 +33,8 @@ pub struct IntentLog {
     loss: Loss,
     /// Bytes of both halves together that were asked for.
     bytes_wanted: u64,
-    slots: Slots,
-    found: Found,
+    slots: Box<Slots>,
+    found: Box<Found>,
     id: VolumeId,
     /// The epoch that the database has until the mount's first commit.
     kept: u64,
@@ -130,8 +130,8 @@ impl IntentLog {
             path: path.into(),
             loss: Loss::Refuse,
             bytes_wanted,
-            slots,
-            found: Found::default(),
+            slots: Box::new(slots),
+            found: Box::default(),
             id: [0; 16],
             kept: 0,
             epoch: 0,
@@ -157,7 +157,7 @@ impl IntentLog {
 
     fn find(&mut self, header: &Header) -> Result<()> {
         (self.id, self.kept) = (header.uuid, header.counters.epoch);
-        self.found = judge(&self.path, &self.file, &self.slots, header)?;
+        *self.found = judge(&self.path, &self.file, &self.slots, header)?;
         Ok(())
     }
 
@@ -235,7 +235,7 @@ impl IntentLog {
             let _ = self.file.set_len(0);
             return Err(self.io("cannot make", source));
         }
-        self.slots = Slots { is_blank: true, ..Slots::default() };
+        *self.slots = Slots { is_blank: true, ..Slots::default() };
         Ok(wanted)
     }
 

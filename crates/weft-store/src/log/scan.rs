@@ -1,6 +1,6 @@
 //! Finds the records of one mount in the intent log's file, and what is bad between them.
 
-use super::sector::{Expected, ROOM, SECTOR, Seen, Stamp, VolumeId, number};
+use super::sector::{Expected, NUMBER_MAX, ROOM, SECTOR, Seen, Stamp, VolumeId, number};
 use super::slot::HEADER_BYTES;
 use crate::row::{CommitNo, OpNo};
 use std::fs::File;
@@ -59,6 +59,9 @@ impl Head {
             _ => return None,
         };
         let (first, last, commit) = (OpNo(field(1)), OpNo(field(2)), CommitNo(field(3)));
+        if (1..=6).any(|index| field(index) >= NUMBER_MAX) {
+            return None;
+        }
         let crc = u32::try_from(field(7)).ok()?;
         Some(Head { kind, first, last, commit, synced: field(4), carried: field(5), len: field(6), crc })
     }

@@ -12,6 +12,9 @@ pub(super) const SECTOR: usize = 512;
 /// Bytes of a record in one sector.
 pub(super) const ROOM: usize = SECTOR - 24;
 
+/// No number in a log is as large.
+pub(super) const NUMBER_MAX: u64 = 1 << 62;
+
 /// The volume that a log belongs to.
 pub(super) type VolumeId = [u8; 16];
 
@@ -48,7 +51,8 @@ impl Stamp {
     /// The stamp of a sector that is what its checksum says, if it is.
     pub(super) fn read(id: &VolumeId, sector: &[u8]) -> Option<Stamp> {
         let (crc, stamp) = Stamp::of(sector);
-        (stamp.epoch != 0 && crc == stamp.checksum(id, sector)).then_some(stamp)
+        let is_sound = (1..NUMBER_MAX).contains(&stamp.epoch) && stamp.position < NUMBER_MAX;
+        (is_sound && crc == stamp.checksum(id, sector)).then_some(stamp)
     }
 
     fn checksum(self, id: &VolumeId, sector: &[u8]) -> u32 {

@@ -3,7 +3,7 @@
 //! A mount writes its own over the older one before its first commit, so that until that commit is
 //! durable the log of the mount before can still be read.
 
-use super::sector::{SECTOR, VolumeId, number};
+use super::sector::{NUMBER_MAX, SECTOR, VolumeId, number};
 use std::fs::File;
 use std::io::Result;
 use std::os::unix::fs::FileExt;
@@ -74,8 +74,10 @@ impl Slot {
         let (epoch, half_bytes, start) = (number(bytes, 24), number(bytes, 32), number(bytes, 40));
         let is_sound =
             half_bytes > 0 && half_bytes % SECTOR as u64 == 0 && half_bytes < 1 << 40 && start < 2 * half_bytes;
+        let commit = number(bytes, 56);
+        let is_sound = is_sound && epoch < NUMBER_MAX && commit < NUMBER_MAX;
         let id = bytes[8..24].try_into().expect("sixteen bytes");
-        is_sound.then(|| Slot { id, epoch, half_bytes, start, stage, commit: number(bytes, 56) })
+        is_sound.then_some(Slot { id, epoch, half_bytes, start, stage, commit })
     }
 }
 
