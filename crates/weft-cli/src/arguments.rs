@@ -1,9 +1,11 @@
 //! What the program takes: one definition for parsing, help, man pages and completions.
 #![expect(rustdoc::broken_intra_doc_links, reason = "brackets are how help shows what may be left out")]
 
+mod copies;
 mod examples;
 mod programs;
 
+pub use copies::{Convert, Export, Import, Upgrade};
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 
 use crate::size;
@@ -741,63 +743,6 @@ pub struct Check {
     #[arg(requires = "salvage")]
     pub new: Option<PathBuf>,
     /// As JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Import {
-    /// The directory to copy
-    pub directory: PathBuf,
-    /// The volume, and after a colon the directory in it
-    #[arg(value_name = "VOLUME[:PATH]")]
-    pub target: String,
-    /// Replace files that are there and are something else
-    #[arg(long)]
-    pub overwrite: bool,
-    /// A summary as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Export {
-    /// The volume, and after a colon the directory in it
-    #[arg(value_name = "VOLUME[:PATH]")]
-    pub source: String,
-    /// The directory to copy to: nothing, or an empty directory, may be there
-    pub directory: PathBuf,
-    /// Go on with an export to this directory that did not finish: files that are there with the same size, time of change and bytes stay; whatever else
-    /// is in the way is named, and stays, too
-    #[arg(long = "continue")]
-    pub go_on: bool,
-    /// A summary as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Upgrade {
-    /// The volume, not mounted, and unmounted cleanly
-    pub volume: PathBuf,
-    /// Only tell what it would take
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
-#[derive(Args)]
-pub struct Convert {
-    /// The volume, not mounted. One in files stays as it is; one in PostgreSQL is converted in place
-    pub volume: PathBuf,
-    /// The volume to make of one in files
-    pub new: Option<PathBuf>,
-    /// Where the new one's blocks lie
-    #[arg(long, value_enum, required_unless_present = "layout", requires = "new")]
-    pub blocks: Option<Blocks>,
-    /// Tables that the blocks of a volume in PostgreSQL are to lie in: single, per-file, or hybrid[=SIZE]
-    #[arg(long, value_parser = layout, value_name = "LAYOUT", conflicts_with_all = ["new", "blocks"])]
-    pub layout: Option<Layout>,
-    /// A summary as JSON
     #[arg(long)]
     pub json: bool,
 }
