@@ -76,7 +76,7 @@ fn a_volume_that_was_moved_after_a_crash_has_what_was_synced() {
         place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
         write_synced(&directory.join("file"), b"synced");
         kill(&place, if home == "segments" { "v/lock" } else { "v" });
-        for end in ["", "-wal", "-intent"] {
+        for end in ["", "-wal", "-intents"] {
             let moved = std::fs::rename(place.path(format!("v{end}")), place.path(format!("elsewhere/w{end}")));
             assert!(moved.is_ok() || (home == "segments" && !end.is_empty()), "{home} {end}");
         }
@@ -119,9 +119,10 @@ fn files_that_others_put_into_a_volume_are_neither_followed_nor_waited_for() {
     let database = place.path("v/meta.sqlite");
     std::fs::remove_file(&database).unwrap();
     symlink(place.path("w/meta.sqlite"), &database).unwrap();
-    for command in [&["check", "v"][..], &["info", "v"], &["scrub", "v"], &["export", "v", "e"]] {
+    for command in [&["check", "v"][..], &["info", "v"], &["scrub", "v"]] {
         place.weft(command).failed(&["meta.sqlite", "it is a symbolic link"]);
     }
+    place.weft(&["export", "v", "e"]).could_not(&["meta.sqlite", "it is a symbolic link"]);
     std::fs::remove_file(&database).unwrap();
     assert!(Command::new("mkfifo").arg(&database).status().unwrap().success());
     place.weft(&["check", "v"]).failed(&["meta.sqlite", "it is a pipe"]);

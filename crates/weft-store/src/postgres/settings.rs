@@ -94,20 +94,34 @@ fn new_mark() -> String {
     format!("{process} {}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Transactions that must all meet the session which began the connection.
+const POOLER_PROBES: usize = 4;
+
 /// Refuses a pooler that gives transactions of one session to different sessions of the server:
 /// settings would be lost, and prepared statements be others'. A second session is begun, for that
 /// to come between.
 pub(super) fn refuse_pooled(connection: &mut Connection, connector: &Connector) -> Result<()> {
     let Some(mark) = connection.mark.clone() else { return Ok(()) };
     let _other = connector.connect()?;
-    let rows = connection.query(WHAT, "SELECT current_setting('weft.session', true)", Vec::new());
-    // A statement that is not there any more was prepared for another session.
-    let is_ours = match &rows {
-        Ok(rows) => rows.first().map(|row| get::<Option<String>>(row, 0)).transpose()?.flatten() == Some(mark),
-        Err(Error::Postgres { source, .. }) if source.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME) => false,
-        Err(_) => return rows.map(|_| ()),
-    };
-    if is_ours { Ok(()) } else { Err(pooled(&connector.address)) }
+    for _ in 0..POOLER_PROBES {
+        // One transaction more, so that sessions that take turns are not met in step.
+        connection.run(WHAT, "SELECT 1")?;
+        let rows = connection.query(WHAT, "SELECT current_setting('weft.session', true)", Vec::new());
+        // A statement that is not there any more was prepared for another session.
+        let is_ours = match &rows {
+            Ok(rows) => {
+                rows.first().map(|row| get::<Option<String>>(row, 0)).transpose()?.flatten().as_ref() == Some(&mark)
+            }
+            Err(Error::Postgres { source, .. }) if source.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME) => {
+                false
+            }
+            Err(_) => return rows.map(|_| ()),
+        };
+        if !is_ours {
+            return Err(pooled(&connector.address));
+        }
+    }
+    Ok(())
 }
 
 fn pooled(address: &Address) -> Error {

@@ -10,6 +10,9 @@ use weft_store::*;
 fn edit(path: &Path, statements: &str) {
     let connection = rusqlite::Connection::open(database(path)).expect("opened");
     connection.execute_batch(statements).expect("edited");
+    drop(connection);
+    // As if a commit had written it.
+    weft_store::sqlite::seal(path).expect("sealed");
 }
 
 /// Opens the volume, commits, and closes it when all that is free was given back. Tells what a

@@ -88,7 +88,7 @@ fn whoever_accepts_a_loss_goes_on_and_keeps_a_copy_of_the_log() {
         assert!(states[1..4].contains(&state(&*store).expect("readable")), "an older state");
         store.apply(&batch(&*store, &[]), Durability::Durable).expect("work goes on");
         drop(store);
-        let copy = PathBuf::from(format!("{}.damaged-1", wal(&path).display()));
+        let copy = PathBuf::from(format!("{}.aside-1", wal(&path).display()));
         assert!(fs::read(copy).expect("there") == bytes);
         open(&path).expect("what was accepted is not asked again");
     }

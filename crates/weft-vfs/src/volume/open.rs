@@ -144,7 +144,9 @@ impl Vfs {
     fn delete_held(&self) {
         let mut orphans: Vec<_> = self.state.lock().orphans.iter().copied().collect();
         orphans.sort_unstable();
-        for ino in orphans {
+        // If that cannot be told, the next mount deletes them.
+        let Ok(misnamed) = self.store.misnamed() else { return };
+        for ino in orphans.into_iter().filter(|ino| !misnamed.contains(ino)) {
             // What cannot be read goes at the next mount, if it is to.
             if self.marked_memo(ino).is_ok_and(|memo| memo.is_none()) {
                 self.state.lock().holds.remove(&ino);
