@@ -65,8 +65,13 @@ use segments::Segments;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::Block;
 use weft_digest::Digest;
+
+/// More is not left free for the write-ahead log: commits are not larger, as what they change has a
+/// bound in memory.
+const LOG_BYTES_MAX: u64 = 256 << 20;
 
 /// A volume in SQLite, held by this process until dropped.
 pub struct SqliteStore {
@@ -75,6 +80,8 @@ pub struct SqliteStore {
     /// Closed before the writer, whose last checkpoint would else wait for what they see.
     readers: Readers,
     writer: Mutex<apply::Writer>,
+    /// See [`apply::Writer::waiting_bytes`].
+    waiting_bytes: Arc<AtomicU64>,
     segments: Option<Arc<Segments>>,
     zeros: Arc<ZeroValues>,
     names: Arc<Names>,
@@ -194,7 +201,13 @@ impl Store for SqliteStore {
     }
 
     fn space(&self) -> Result<Space> {
-        self.layout.space()
+        let space = self.layout.space()?;
+        Ok(match self.segments {
+            Some(_) => space,
+            None => {
+                Space { bytes_free: writable(space.bytes_free, self.waiting_bytes.load(Ordering::Relaxed)), ..space }
+            }
+        })
     }
 
     fn reclaim(&self) -> Result<Space> {
@@ -202,6 +215,14 @@ impl Store for SqliteStore {
         if let Some(ongoing) = ongoing {
             ongoing.wait();
         }
-        self.layout.space()
+        self.space()
     }
+}
+
+/// Bytes that blocks in the database may take of `free` ones, beside `waiting` ones in the
+/// write-ahead log. Each is written to the log first: what that holds must fit into the database
+/// after it, or nothing could be committed any more, removals included.
+fn writable(free: u64, waiting: u64) -> u64 {
+    let free = free.saturating_sub(waiting);
+    free - (free / 2).min(LOG_BYTES_MAX)
 }

@@ -10,7 +10,7 @@ use super::proof::is_any_behind;
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::renew::{Database, renew};
-use super::segments::{Segments, Tail};
+use super::segments::{PAGE, Segments, Tail};
 use super::sums::{BLOCK, FREED, SEGMENT};
 use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
@@ -23,6 +23,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use weft_digest::Digest;
 
 /// Bytes of write-ahead log after which it is copied into the database.
@@ -41,6 +42,8 @@ pub(super) struct Writer {
     database: Option<Arc<Database>>,
     /// SQLite's write-ahead log.
     wal: PathBuf,
+    /// Bytes of it that the database has still to take in.
+    waiting_bytes: Arc<AtomicU64>,
     /// Whether something that was committed may not be on the disk though no sync will tell
     /// (`renew`).
     in_doubt: bool,
@@ -106,11 +109,13 @@ impl Writer {
         };
         refuse_lost_tail(&connection, tail)?;
         let (path, access, database) = database;
+        let wal_bytes = std::fs::metadata(Wal::path_of(path)).map_or(0, |metadata| metadata.len());
         let reclaimer = segments.map(|segments| Reclaimer::new(segments.clone(), path, access));
         Ok(Writer {
             connection,
             database,
             wal: Wal::path_of(path),
+            waiting_bytes: Arc::new(AtomicU64::new(wal_bytes)),
             in_doubt: true,
             has_taken_over: false,
             tail,
@@ -460,6 +465,21 @@ impl Writer {
         }
         if durable && !self.in_doubt {
             self.reclaim();
+        }
+        self.count_waiting();
+    }
+
+    /// Bytes of the write-ahead log that the database has still to take in, and so may grow by.
+    pub(super) fn waiting_bytes(&self) -> Arc<AtomicU64> {
+        self.waiting_bytes.clone()
+    }
+
+    fn count_waiting(&self) {
+        let frames = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
+        // One that cannot be looked at counts as it did.
+        if let Ok(frames) = self.connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), frames) {
+            let bytes = u64::try_from(frames).unwrap_or(0) * PAGE;
+            self.waiting_bytes.store(bytes, Ordering::Relaxed);
         }
     }
 

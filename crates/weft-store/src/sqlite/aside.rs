@@ -36,11 +36,9 @@ pub(super) fn set_aside_misfit(
 /// write-ahead log into the database, and remove it.
 pub(super) fn leave_wal(layout: &Layout, connection: &Connection) -> Result<()> {
     // One that SQLite has just made is to be removed.
-    if wal(layout).metadata().is_ok_and(|wal| wal.len() > 0) {
-        let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        kept.map_err(|source| Error::Sqlite { what: "cannot leave the database as it is", source })?;
-    }
-    Ok(())
+    let has_frames = wal(layout).metadata().is_ok_and(|wal| wal.len() > 0);
+    let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_frames);
+    kept.map(drop).map_err(|source| Error::Sqlite { what: "cannot leave the database as it is", source })
 }
 
 /// Copies what a mount that accepts losses writes over, the database's write-ahead log and the

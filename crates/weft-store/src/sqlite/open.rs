@@ -278,10 +278,12 @@ fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
     let files = (&*layout.database, parts.access, parts.database.clone());
     let writer = Writer::open(parts.connection, files, written, &header, &zeros)?;
     let names = Arc::new(parts.names);
+    let waiting_bytes = writer.waiting_bytes();
     let store = SqliteStore {
         layout: layout.clone(),
         header: Mutex::new(header),
         writer: Mutex::new(writer),
+        waiting_bytes,
         readers: Readers::new(layout.database.clone(), parts.access, names.clone()),
         segments: parts.segments,
         zeros,
