@@ -124,7 +124,12 @@ impl Store for SqliteStore {
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        self.readers.with(|connection| read::extents(connection, ino, &range))
+        let block_size = self.header.lock().options.block_size;
+        self.readers.with(|connection| {
+            let found = read::extents(connection, ino, &range)?;
+            read::refuse_gap(connection, (ino, block_size.into()), &range, &found)?;
+            Ok(found)
+        })
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use weft_store::postgres::{self, OpenOptions};
-use weft_store::sqlite::{check, convert, open};
+use weft_store::sqlite::{self, check, convert, open};
 use weft_store::*;
 use weft_testkit::Cluster;
 
@@ -284,4 +284,29 @@ fn what_commits_wrote_has_the_sums_it_should() {
         let found = check(&path, CheckOptions { repair: Repair::No, read_data: true }, &mut |_| {}).expect("checked");
         assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
     }
+}
+
+#[test]
+fn a_row_that_is_gone_from_a_file_without_holes_is_no_hole() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = sample_volume(&directory, BlockHome::Segments);
+    let edit = |statements: &str| {
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        connection.execute_batch(statements).expect("edited");
+        drop(connection);
+        sqlite::seal(&path).expect("sealed");
+    };
+    let count = |range: std::ops::Range<u64>| {
+        let found = open(&path).expect("opened").store.extents(Ino(LARGE), range);
+        found.map(|extents| extents.len()).map_err(|error| error.kind())
+    };
+    assert_eq!(count(0..6), Ok(3), "with holes");
+    let dense =
+        "UPDATE extents SET idx = 2 WHERE ino = 23 AND idx = 5; UPDATE fileatt SET size = allocated WHERE ino = 23";
+    edit(dense);
+    assert_eq!(count(0..u64::MAX), Ok(3));
+    edit("DELETE FROM extents WHERE ino = 23 AND idx = 1");
+    assert_eq!(count(0..6), Err(ErrorKind::Corrupt));
+    assert_eq!(count(1..2), Err(ErrorKind::Corrupt));
+    assert_eq!((count(0..1), count(2..9)), (Ok(1), Ok(1)), "what is there is told");
 }
