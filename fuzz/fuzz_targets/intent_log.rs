@@ -73,7 +73,7 @@ fn fix_checksums(file: &mut [u8], id: &[u8]) {
     }
 }
 
-/// Whether the record begins in some sector of the file and goes on in those after it.
+/// True if the record begins in some sector of the file and goes on in those after it.
 fn lies_in(file: &[u8], record: &Record) -> bool {
     let mut sectors = file[HEADER_BYTES.min(file.len())..].chunks_exact(SECTOR).map(|sector| &sector[..ROOM]);
     while let Some(first) = sectors.next() {

@@ -60,7 +60,7 @@ pub fn open_after<T>(named: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Whether a volume in files could not be opened because a process holds it.
+/// True if a volume in files could not be opened because a process holds it.
 fn is_locked(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<weft_store::Error>());
     causes.any(|cause| matches!(cause, weft_store::Error::Locked(_)))
@@ -93,7 +93,7 @@ fn locker_in(line: &str, place: &str) -> Option<u32> {
     }
 }
 
-/// Whether process `pid` was called to mount a volume.
+/// True if process `pid` was called to mount a volume.
 fn is_mounting(pid: u32) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0);

@@ -87,9 +87,9 @@ pub(crate) struct Server {
     links: Arc<Forgetting>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
-    /// Whether the volume is another daemon's, and nothing is answered any more.
+    /// True if the volume is another daemon's, and nothing is answered any more.
     has_left: AtomicBool,
-    /// Whether the kernel can forget all names at once.
+    /// True if the kernel can forget all names at once.
     forgets_names: AtomicBool,
     /// Bytes of content given to the kernel, which copies them.
     bytes_given: AtomicU64,

@@ -19,10 +19,10 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Whether the kernel refuses changes.
     pub read_only: bool,
-    /// Whether set-user-id and set-group-id programs on it get other rights; only root may ask for
+    /// True if set-user-id and set-group-id programs on it get other rights; only root may ask for
     /// it.
     pub suid: bool,
-    /// Whether device nodes on it work; only root may ask for it.
+    /// True if device nodes on it work; only root may ask for it.
     pub devices: bool,
     /// Whether programs on it may run.
     pub no_exec: bool,

@@ -79,7 +79,7 @@ pub(crate) fn refuse_names(database: &File, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether `file` is the root of a mount (statx(2), since Linux 5.8; older ones do not tell).
+/// True if `file` is the root of a mount (statx(2), since Linux 5.8; older ones do not tell).
 fn is_mount_point(file: &File) -> bool {
     rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))

@@ -152,7 +152,7 @@ impl OperationLog {
         }
     }
 
-    /// Whether it is where it was opened.
+    /// True if it is where it was opened.
     pub fn is_in_place(&self) -> bool {
         match self {
             OperationLog::File(log) => !log.is_gone(),

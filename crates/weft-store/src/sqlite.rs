@@ -85,7 +85,7 @@ pub struct SqliteStore {
     segments: Option<Arc<Segments>>,
     zeros: Arc<ZeroValues>,
     names: Arc<Names>,
-    /// Whether anything may be committed.
+    /// True if anything may be committed.
     writes: bool,
     /// Private copies, removed once nobody reads them.
     _directory: Option<tempfile::TempDir>,

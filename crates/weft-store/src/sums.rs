@@ -15,7 +15,7 @@ use weft_digest::{Digest, Kind};
 /// Sums are from 0 to this.
 pub(crate) const MASK: i64 = (1 << 62) - 1;
 
-/// Of a row that has no sum yet, which is damage.
+/// The sum of a row that has no sum yet, which is damage.
 #[cfg(test)]
 pub(crate) const NONE: i64 = -1;
 
@@ -35,7 +35,7 @@ fn int(number: u64) -> i64 {
 pub(crate) struct Sum(SipHash);
 
 impl Sum {
-    /// Of a row of `table`, or of a part of one by its own name.
+    /// The sum of a row of `table`, or of a part of one by its own name.
     pub(crate) fn of(table: &str) -> Sum {
         let mut hash = SipHash::new((0, 0));
         hash.write(table.as_bytes());
@@ -88,7 +88,7 @@ impl Sum {
         self.bytes(bytes)
     }
 
-    /// Of what kind the value is that follows.
+    /// The sum of what kind the value is that follows.
     fn kind(&mut self, kind: u8) {
         self.0.put(kind.into(), 1);
     }
@@ -107,7 +107,7 @@ pub(crate) fn add(sum: i64, other: i64) -> i64 {
     sum.wrapping_add(other) & MASK
 }
 
-/// Of an inode's row but its digest. `digest` is that of the inode, if it is known.
+/// The sum of an inode's row but its digest. `digest` is that of the inode, if it is known.
 pub(crate) fn inode(row: &InodeRow, since: CommitNo, digest: Option<&Digest>) -> i64 {
     let sum = Sum::of("fileatt")
         .unsigned(row.ino.0)
@@ -139,12 +139,12 @@ pub(crate) fn inode(row: &InodeRow, since: CommitNo, digest: Option<&Digest>) ->
     sum.end()
 }
 
-/// Of an inode's digest.
+/// The sum of an inode's digest.
 pub(crate) fn digest(ino: Ino, digest: Option<&Digest>) -> i64 {
     Sum::of("digest").unsigned(ino.0).maybe(digest.map(|digest| &digest[..])).end()
 }
 
-/// Of a directory entry but its digest.
+/// The sum of a directory entry but its digest.
 pub(crate) fn name(row: &NameRow, since: CommitNo) -> i64 {
     Sum::of("naming")
         .unsigned(row.parent.0)
@@ -156,22 +156,22 @@ pub(crate) fn name(row: &NameRow, since: CommitNo) -> i64 {
         .end()
 }
 
-/// Of the digest of a directory entry.
+/// The sum of the digest of a directory entry.
 pub(crate) fn entry(parent: Ino, name: &[u8], digest: Option<&Digest>) -> i64 {
     Sum::of("entry").unsigned(parent.0).bytes(name).maybe(digest.map(|digest| &digest[..])).end()
 }
 
-/// Of an extent.
+/// The sum of an extent.
 pub(crate) fn extent(ino: Ino, index: u64, block: u64, since: CommitNo) -> i64 {
     Sum::of("extents").unsigned(ino.0).unsigned(index).unsigned(block).unsigned(since.0).end()
 }
 
-/// Of an extent in PostgreSQL, which tells whose block it is.
+/// The sum of an extent in PostgreSQL, which tells whose block it is.
 pub(crate) fn owned_extent((ino, index): (Ino, u64), (owner, block): (Ino, u64), since: CommitNo) -> i64 {
     Sum::of("owned extents").unsigned(ino.0).unsigned(index).unsigned(owner.0).unsigned(block).unsigned(since.0).end()
 }
 
-/// Of a block with `refs` references. What verifies parts of it is not in it: that follows from its
+/// The sum of a block with `refs` references. What verifies parts of it is not in it: that follows from its
 /// value.
 pub(crate) fn block(block: &BlockRef, refs: i64) -> i64 {
     let sum = Sum::of("blocks").unsigned(block.id.0).int(block.length.into()).unsigned(block.base).bytes(&block.value);
@@ -182,7 +182,7 @@ pub(crate) fn block(block: &BlockRef, refs: i64) -> i64 {
     add(sum.end(), references(refs))
 }
 
-/// Of a block of the file `owner` in PostgreSQL.
+/// The sum of a block of the file `owner` in PostgreSQL.
 pub(crate) fn owned_block(owner: Ino, block: &BlockRef, refs: i64) -> i64 {
     let sum = Sum::of("owned blocks").unsigned(owner.0).unsigned(block.id.0);
     let sum = sum.int(block.length.into()).unsigned(block.base).bytes(&block.value).end();
@@ -194,29 +194,29 @@ pub(crate) fn references(count: i64) -> i64 {
     count.wrapping_mul(REFERENCE) & MASK
 }
 
-/// Of an extended attribute.
+/// The sum of an extended attribute.
 pub(crate) fn xattr(ino: Ino, name: &[u8], value: &[u8], since: CommitNo) -> i64 {
     Sum::of("xattr").unsigned(ino.0).bytes(name).bytes(value).unsigned(since.0).end()
 }
 
-/// Of what is kept of names that begin alike.
+/// The sum of what is kept of names that begin alike.
 pub(crate) fn branch(parent: Ino, prefix: &[u8], children: &[u8]) -> i64 {
     Sum::of("branches").unsigned(parent.0).bytes(prefix).bytes(children).end()
 }
 
-/// Of what is kept of a file's subtree.
+/// The sum of what is kept of a file's subtree.
 pub(crate) fn node(ino: Ino, level: u32, index: u64, children: &[u8]) -> i64 {
     Sum::of("nodes").unsigned(ino.0).int(level.into()).unsigned(index).bytes(children).end()
 }
 
-/// Of a commit.
+/// The sum of a commit.
 pub(crate) fn commit(row: &CommitRow) -> i64 {
     let [root, previous] = [&row.root, &row.previous].map(|digest| digest.as_ref().map(|digest| &digest[..]));
     let sum = Sum::of("commits").unsigned(row.number.0).int(row.time.0).unsigned(row.op.0);
     sum.maybe(root).maybe(previous).end()
 }
 
-/// Of what the volume's row says that commits do not change; to be added to [`counters`].
+/// The sum of what the volume's row says that commits do not change; to be added to [`counters`].
 pub(crate) fn volume(created: Timestamp, uuid: &[u8; 16], options: &VolumeOptions) -> i64 {
     let limit = |sum: Sum, limit: Option<u64>| match limit {
         Some(limit) => sum.unsigned(limit),
@@ -229,7 +229,7 @@ pub(crate) fn volume(created: Timestamp, uuid: &[u8; 16], options: &VolumeOption
     limit(sum, options.own_table_from).end()
 }
 
-/// Of what commits change in the volume's row.
+/// The sum of what commits change in the volume's row.
 pub(crate) fn counters(number: CommitNo, counters: &Counters) -> i64 {
     let numbers = [counters.op.0, counters.next_id, counters.next_block, counters.epoch];
     let sum = Sum::of("counters").unsigned(number.0);

@@ -1,6 +1,6 @@
 //! What an upgrade of a volume from an older format is to do, and what it did.
 
-/// Whether to upgrade.
+/// The upgrade itself, or a look at what it would take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgrade {
     /// Only tell what it would take; nothing is changed.

@@ -15,7 +15,7 @@ use weft_store::postgres::Address;
 pub struct Cluster {
     /// Where its socket is.
     directory: tempfile::TempDir,
-    /// Whether its settings let a crash lose what it acknowledges, which addresses must say then.
+    /// True if its settings let a crash lose what it acknowledges, which addresses must say then.
     is_weak: bool,
     talk: Mutex<Talk>,
 }

@@ -72,7 +72,7 @@ pub enum Writer {
 }
 
 impl From<bool> for Writer {
-    /// Whether privileges are lost, as they are where nothing is known of groups.
+    /// True if privileges are lost, as they are where nothing is known of groups.
     fn from(kills_privileges: bool) -> Writer {
         if kills_privileges { Writer::Member } else { Writer::Privileged }
     }

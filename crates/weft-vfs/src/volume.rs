@@ -55,7 +55,7 @@ pub struct Vfs {
     pub(crate) wake: Condvar,
     pub(crate) kicked: AtomicBool,
     pub(crate) closing: AtomicBool,
-    /// Whether changes are refused for now. Set with the state locked.
+    /// True if changes are refused for now. Set with the state locked.
     pub(crate) refuses_changes: AtomicBool,
     pub(crate) committer: Mutex<Option<Committer>>,
     pub(crate) commits: AtomicU64,
@@ -92,7 +92,7 @@ pub(crate) struct Log {
     pub(crate) switches: u64,
     /// After how many switches something was appended that may be lost, until a durable commit contains it.
     pub(crate) broken: Option<u64>,
-    /// Whether the mount's first commit is durable: until then what the log holds counts, and
+    /// True if the mount's first commit is durable: until then what the log holds counts, and
     /// nothing is appended.
     pub(crate) is_begun: bool,
     /// Those under way.
@@ -174,7 +174,7 @@ impl Vfs {
         self.log.as_ref().is_some_and(|log| log.lock().file.outlives_process())
     }
 
-    /// Whether the file of the intent log is still where it was opened.
+    /// True if the file of the intent log is still where it was opened.
     pub fn has_log_in_place(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.lock().file.is_in_place())
     }
@@ -226,7 +226,7 @@ impl Vfs {
         self.state.lock().holds.keys().copied().collect()
     }
 
-    /// Whether another process may take the volume while this one has it.
+    /// True if another process may take the volume while this one has it.
     pub fn may_be_taken(&self) -> bool {
         self.store.is_remote()
     }

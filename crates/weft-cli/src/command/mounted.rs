@@ -47,7 +47,7 @@ pub fn is_mount_point(path: &Path) -> bool {
     volume_at(path) != path
 }
 
-/// Whether `volume` is mounted where process `pid` sees it.
+/// True if `volume` is mounted where process `pid` sees it.
 pub fn is_mounted_by(pid: u32, volume: &Path) -> bool {
     seen_in(&format!("/proc/{pid}/mountinfo")).into_iter().any(|mount| mount.volume == volume)
 }

@@ -24,7 +24,7 @@ pub fn is_begun_anew() -> bool {
     std::env::var(VARIABLE).is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
-/// Whether the volume with this id may be served: it is the one that this process served before it
+/// True if the volume with this id may be served: it is the one that this process served before it
 /// began anew, if it did. Another one that got the name meanwhile is not what programs have open.
 pub fn may_serve(uuid: &[u8]) -> bool {
     !is_begun_anew() || std::env::var(VOLUME).map_or(true, |before| before == hex(uuid))

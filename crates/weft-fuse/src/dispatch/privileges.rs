@@ -21,7 +21,7 @@ impl Server {
     }
 }
 
-/// Whether `group` is a supplementary group of thread `tid` (proc_pid_status(5)).
+/// True if `group` is a supplementary group of thread `tid` (proc_pid_status(5)).
 fn has_group(tid: u32, group: u32) -> bool {
     let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
     let groups = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Groups:"));

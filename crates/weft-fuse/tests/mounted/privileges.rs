@@ -162,7 +162,7 @@ fn outcomes(directory: &Path) -> BTreeMap<String, Found> {
     found
 }
 
-/// Whether it is known to differ: the kernel does not tell a chown() of neither owner nor group
+/// True if it is known to differ: the kernel does not tell a chown() of neither owner nor group
 /// from what it says before a write, so it
 /// succeeds, and changes nothing, where it is not permitted.
 fn is_known(case: &str) -> bool {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether to open a volume without what its log should have and has not.
+/// Decides about a volume whose log lacks what it should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
     /// Refuse it.
@@ -49,9 +49,9 @@ pub struct IntentLog {
     commit: CommitNo,
     /// The position after the last record of carried bytes.
     carried: u64,
-    /// Whether records can be appended: not before a mount has begun, nor when the file is gone.
+    /// True if records can be appended: not before a mount has begun, nor when the file is gone.
     is_open: bool,
-    /// Whether the volume needs it no more.
+    /// True if the volume needs it no more.
     is_left: bool,
     progress: Arc<Progress>,
     buffer: Vec<u8>,
@@ -269,17 +269,17 @@ impl IntentLog {
         (self.is_open, self.is_left) = (false, true);
     }
 
-    /// Whether nothing of what [`IntentLog::check`] found has to be applied.
+    /// True if nothing of what [`IntentLog::check`] found has to be applied.
     pub fn is_free(&self) -> bool {
         self.found.is_free
     }
 
-    /// Whether a mount uses it.
+    /// True if a mount uses it.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Whether [`IntentLog::leave`] was called.
+    /// True if [`IntentLog::leave`] was called.
     pub fn is_left(&self) -> bool {
         self.is_left
     }
@@ -291,25 +291,25 @@ impl IntentLog {
         self.write_slot(Stage::Closed, start)
     }
 
-    /// Whether the file was removed, or another one lies in its place.
+    /// True if the file was removed, or another one lies in its place.
     pub fn is_gone(&self) -> bool {
         let Ok(own) = self.file.metadata() else { return false };
         let there = self.path.metadata();
         own.nlink() == 0 || there.map_or(true, |there| (there.dev(), there.ino()) != (own.dev(), own.ino()))
     }
 
-    /// Whether a record of `bytes` bytes can be appended: there is room in what is left of the
+    /// True if a record of `bytes` bytes can be appended: there is room in what is left of the
     /// current half.
     pub fn fits(&self, bytes: usize) -> bool {
         self.is_open && self.used + sectors(bytes as u64) * SECTOR as u64 <= self.half_bytes
     }
 
-    /// Whether anything was appended to the current half.
+    /// True if anything was appended to the current half.
     pub fn is_used(&self) -> bool {
         self.used > self.began
     }
 
-    /// Whether the current half has less room left than it has used.
+    /// True if the current half has less room left than it has used.
     pub fn is_half_full(&self) -> bool {
         self.used > self.half_bytes / 2
     }

@@ -25,7 +25,7 @@ pub(super) struct Found {
     /// Where the next mount's records may begin: none of those above is overwritten before its
     /// first commit.
     pub(super) start: u64,
-    /// Whether the file holds nothing that is worth keeping, not even its size.
+    /// True if the file holds nothing that is worth keeping, not even its size.
     pub(super) is_free: bool,
     /// The latest mount that left anything.
     pub(super) epoch_max: u64,
@@ -44,7 +44,7 @@ impl Found {
     }
 }
 
-/// Whether a volume whose epoch is `epoch` needs its log.
+/// True if a volume whose epoch is `epoch` needs its log.
 pub fn needs_log(epoch: u64) -> bool {
     epoch % 2 == 1
 }

@@ -170,7 +170,7 @@ impl Halves {
         self.half(round).get(at..at + SECTOR).map_or(Seen::Old, |sector| expected.look(&self.id, sector))
     }
 
-    /// Whether the first record of `round` was written and has rotted.
+    /// True if the first record of `round` was written and has rotted.
     pub(super) fn begins_rotten(&self, round: u64) -> bool {
         let expected = Expected { epoch: self.epoch, position: round * self.half_bytes, ring: 2 * self.half_bytes };
         let sector = self.half(round).get(..SECTOR);
@@ -199,7 +199,7 @@ impl Halves {
         items
     }
 
-    /// Whether any sector of what should be a record at `at` has rotted. All up to `next`, the next
+    /// True if any sector of what should be a record at `at` has rotted. All up to `next`, the next
     /// record, may be of it.
     fn is_rotten(&self, round: u64, at: usize, next: Option<usize>) -> bool {
         let own = match self.look(round, at) {

@@ -108,7 +108,7 @@ impl Expected {
         if of_a_mount_before || of_a_round_before { Seen::Old } else { Seen::Rotten }
     }
 
-    /// Whether `sector` says that it is the expected one, or is but for what it says.
+    /// True if `sector` says that it is the expected one, or is but for what it says.
     pub(super) fn claims(self, id: &VolumeId, sector: &[u8]) -> bool {
         let (crc, stamp) = Stamp::of(sector);
         let expected = Stamp { epoch: self.epoch, position: self.position, ..stamp };

@@ -85,7 +85,7 @@ impl Slot {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slots {
     pub(super) slots: [Option<Slot>; 2],
-    /// Whether nothing was ever written here.
+    /// True if nothing was ever written here.
     pub(super) is_blank: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct Address {
     pub(super) config: Config,
     pub(super) schema: String,
     pub(super) tls: Tls,
-    /// Whether the server's settings count, whatever a crash may lose by them
+    /// True if the server's settings count, whatever a crash may lose by them
     /// (`durability=server`).
     pub(super) trusts_server: bool,
     shown: String,

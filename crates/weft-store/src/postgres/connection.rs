@@ -68,7 +68,7 @@ pub(super) struct Connection {
     class: Class,
     /// What is said before the next statements, in one round trip with them.
     prefix: Option<&'static str>,
-    /// Whether the server has warned of something.
+    /// True if the server has warned of something.
     warned: Arc<AtomicBool>,
     /// How the session is told from others, if its settings have it.
     pub(super) mark: Option<String>,
@@ -157,7 +157,7 @@ impl Connection {
         self.is_ending || self.client.is_closed()
     }
 
-    /// Whether the server has warned of something since this was asked last.
+    /// True if the server has warned of something since this was asked last.
     pub(super) fn take_warning(&mut self) -> bool {
         self.warned.swap(false, Ordering::Relaxed)
     }

@@ -68,7 +68,7 @@ impl Holder {
         Some(Holder { host, pid, boot: parts.next()?, started: parts.next()? })
     }
 
-    /// Whether it ran on this machine and has ended: nobody needs to wait for its lease. One that
+    /// True if it ran on this machine and has ended: nobody needs to wait for its lease. One that
     /// cannot be seen has not.
     fn has_ended_here(&self) -> bool {
         self.has_ended(&boot(), Path::new(PROC))

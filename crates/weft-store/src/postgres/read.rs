@@ -132,7 +132,7 @@ pub(super) fn inode_row(row: &Row) -> Result<InodeRow> {
     Ok(read)
 }
 
-/// Whether column `sum` of a row has the sum of the others.
+/// True if column `sum` of a row has the sum of the others.
 pub(super) fn holds(row: &Row, column: usize, sum: i64) -> bool {
     row.try_get(column).is_ok_and(|kept: Option<i64>| kept == Some(sum))
 }

@@ -45,7 +45,7 @@ const SESSION: &[(&str, &str)] = &[
     ("transaction_timeout", "0"),
 ];
 
-/// Whether the user has set `name`, by the address.
+/// True if the user has set `name`, by the address.
 fn is_chosen(address: &Address, name: &str) -> bool {
     address.config.get_options().is_some_and(|options| options.to_ascii_lowercase().contains(name))
 }
@@ -224,7 +224,7 @@ pub(super) fn refuse_weak_call(connection: &Connection, address: &Address, volum
     Call::new(sql::REFUSE_WEAK, vec![Box::new(mark), Box::new(address.trusts_server), Box::new(volume.to_vec())])
 }
 
-/// Whether `error` is that of [`refuse_weak_call`].
+/// True if `error` is that of [`refuse_weak_call`].
 pub(super) fn is_weak(error: &Error) -> bool {
     matches!(error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::DIVISION_BY_ZERO))
 }

@@ -29,7 +29,7 @@ pub(super) struct BlockRow {
 }
 
 impl BlockRow {
-    /// Whether a block's row is as it was written: columns from `first` on have its length, base,
+    /// True if a block's row is as it was written: columns from `first` on have its length, base,
     /// value and sum.
     pub(super) fn holds((owner, id): Home, refs: i64, row: &Row, first: usize) -> bool {
         let read = || {

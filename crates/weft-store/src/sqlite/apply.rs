@@ -44,10 +44,10 @@ pub(super) struct Writer {
     wal: PathBuf,
     /// Bytes of it that the database has still to take in.
     waiting_bytes: Arc<AtomicU64>,
-    /// Whether something that was committed may not be on the disk though no sync will tell
+    /// True if something that was committed may not be on the disk though no sync will tell
     /// (`renew`).
     in_doubt: bool,
-    /// Whether what an earlier process left was cut off and counted.
+    /// True if what an earlier process left was cut off and counted.
     has_taken_over: bool,
     tail: Tail,
     /// Number of the next row of `freed`.

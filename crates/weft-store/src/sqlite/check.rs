@@ -136,7 +136,7 @@ struct Checker<'a> {
     options: CheckOptions,
     /// If these rows are a copy.
     elsewhere: Option<Elsewhere<'a>>,
-    /// Whether there are damaged rows, so that nothing is put right.
+    /// True if there are damaged rows, so that nothing is put right.
     is_damaged: bool,
     findings: Vec<Finding>,
     progress: &'a mut dyn FnMut(Progress),
@@ -189,7 +189,7 @@ impl Checker<'_> {
         repaired.for_each(|finding| finding.outcome = Outcome::Damaged);
     }
 
-    /// Whether this check has put something right that is to stay so. Indices made anew are not
+    /// True if this check has put something right that is to stay so. Indices made anew are not
     /// where rows are damaged.
     fn is_repaired(&self) -> bool {
         !self.is_damaged && self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired)

@@ -64,7 +64,7 @@ pub(super) fn connect_somehow(layout: &Layout, cache_mib: u32) -> Result<(Connec
     }
 }
 
-/// Whether the file of the index could not be made or grow: on a full disk.
+/// True if the file of the index could not be made or grow: on a full disk.
 fn lacks_index(error: &Error) -> bool {
     let Error::Sqlite { source: rusqlite::Error::SqliteFailure(code, _), .. } = error else { return false };
     [

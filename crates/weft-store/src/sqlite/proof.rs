@@ -75,7 +75,7 @@ fn compare(connection: &Connection, freed: &[FreedRow]) -> Result<Proof> {
     Ok(proof)
 }
 
-/// Whether any block lies behind `tail`.
+/// True if any block lies behind `tail`.
 pub(super) fn is_any_behind(connection: &Connection, tail: Tail) -> Result<bool> {
     let any = "SELECT 1 FROM blocks WHERE segment > ?1 OR (segment = ?1 AND position + length > ?2) LIMIT 1";
     let length = super::read::sql(tail.length);

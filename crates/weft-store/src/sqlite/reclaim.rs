@@ -27,7 +27,7 @@ pub(super) struct FreedSpace {
     pub(super) rows: Vec<FreedRow>,
     /// Segments that are gone from the table.
     pub(super) emptied: Vec<u32>,
-    /// Whether rows are of an earlier process.
+    /// True if rows are of an earlier process.
     pub(super) is_unproved: bool,
 }
 

@@ -38,13 +38,13 @@ const OPEN_MAX: usize = 64;
 /// The segments of a volume.
 pub(super) struct Segments {
     directory: PathBuf,
-    /// Whether files may be written.
+    /// True if files may be written.
     writes: bool,
     open: Mutex<Vec<Open>>,
     /// Files written since they were last synced without error: a descriptor hears only of errors
     /// since it was opened.
     unsynced: Mutex<BTreeMap<u32, Arc<File>>>,
-    /// Whether the directory has names that may not be on the disk.
+    /// True if the directory has names that may not be on the disk.
     has_new_names: AtomicBool,
 }
 
@@ -287,7 +287,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Whether a page or more lies behind `tail`.
+    /// True if a page or more lies behind `tail`.
     pub(super) fn is_any_behind(&self, tail: Tail) -> Result<bool> {
         if self.path(tail.segment + 1).exists() {
             return Ok(true);

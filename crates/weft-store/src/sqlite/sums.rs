@@ -55,7 +55,7 @@ fn failed(source: rusqlite::Error) -> Error {
 }
 
 impl Summed {
-    /// Whether a row is as it was written.
+    /// True if a row is as it was written.
     pub(super) fn holds(&self) -> String {
         format!("{} IS {}", self.column, self.expression)
     }

@@ -265,7 +265,7 @@ fn rot(frame: &Suspect<'_>) -> Option<&'static str> {
 }
 
 impl Suspect<'_> {
-    /// Whether anything but zeros lies in the sector of byte `at`: what was never written is zeros.
+    /// True if anything but zeros lies in the sector of byte `at`: what was never written is zeros.
     /// SQLite writes header and page one after the other, so that a sector that both share may have
     /// been written in between.
     fn was_written(&self, at: usize) -> bool {
@@ -273,7 +273,7 @@ impl Suspect<'_> {
         self.bytes.iter().enumerate().any(|(other, byte)| *byte != 0 && part(other) == part(at))
     }
 
-    /// Whether changing one byte of what the checksum is of would make it right. The sums are
+    /// True if changing one byte of what the checksum is of would make it right. The sums are
     /// linear: a change of a word by *d* changes both by *d* times a number that follows from the
     /// word's place alone. A sector of zeros and a single other byte is taken for rot now and then,
     /// if it was not written: that is refused, and not lost.

@@ -21,7 +21,7 @@ pub(crate) struct Snapshot {
     pub(crate) damaged: Vec<Job>,
     /// Whether the store was told to commit it, so that it may have, whatever it said.
     pub(crate) is_sent: bool,
-    /// Whether the log keeps what the damaged ones lack.
+    /// True if the log keeps what the damaged ones lack.
     pub(crate) is_carried: bool,
     /// How many changes of extents do not come from `jobs`.
     own_extents: usize,

@@ -29,7 +29,7 @@ impl Syncs {
         self.under_way.remove(&sync.0);
     }
 
-    /// Whether one that began before `sync` has not ended.
+    /// True if one that began before `sync` has not ended.
     pub(crate) fn is_any_before(&self, sync: Begun) -> bool {
         self.under_way.first().is_some_and(|first| *first < sync.0)
     }

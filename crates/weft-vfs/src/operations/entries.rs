@@ -24,7 +24,7 @@ const SET_GROUP_ID: u32 = libc::S_ISGID;
 /// A symbolic link as POSIX symlink() makes it.
 pub(crate) const SYMLINK: MakeNode = MakeNode { kind: Kind::Symlink, permissions: 0o777, umask: 0, rdev: 0 };
 
-/// Whether a rename changes anything.
+/// True if a rename changes anything.
 #[derive(PartialEq, Eq)]
 enum Renaming {
     Moves,

@@ -5,7 +5,7 @@ use crate::error::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
 impl Vfs {
-    /// Whether every change is refused with `ReadOnly`.
+    /// True if every change is refused with `ReadOnly`.
     pub fn is_read_only(&self) -> bool {
         self.options.read_only || self.refuses_changes.load(Ordering::Relaxed)
     }

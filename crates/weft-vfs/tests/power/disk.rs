@@ -74,7 +74,7 @@ pub struct Image {
 pub struct Disk(usize);
 
 thread_local! {
-    /// Whether this thread has the registry: what it opens and writes then is its own.
+    /// True if this thread has the registry: what it opens and writes then is its own.
     static HAS_REGISTRY: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -118,7 +118,7 @@ impl Disk {
         self.with(|watch| watch.failing = Some(watch.syncs + n));
     }
 
-    /// Whether no sync is to fail any more.
+    /// True if no sync is to fail any more.
     pub fn has_failed(&self) -> bool {
         self.with(|watch| watch.failing.is_none())
     }
@@ -248,7 +248,7 @@ impl Registry {
         self.event(watch);
     }
 
-    /// Whether a sync of `fd` succeeds.
+    /// True if a sync of `fd` succeeds.
     fn synced(&mut self, fd: c_int) -> bool {
         let Some((key, seen)) = self.descriptors.get_mut(&fd) else { return true };
         let Some(file) = self.files.get_mut(key) else { return true };

@@ -49,7 +49,7 @@ pub enum Asked {
     Remount,
 }
 
-/// Whether a mount is to be changed that is there, as `-o` says.
+/// A change of a mount that is there, as `-o` asks for.
 pub fn asked(arguments: &Mount) -> Asked {
     if arguments.options.iter().any(|option| option == "remount") { Asked::Remount } else { Asked::Mount }
 }

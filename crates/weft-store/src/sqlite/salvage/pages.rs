@@ -200,7 +200,7 @@ impl Pages {
         look
     }
 
-    /// Whether a record that was read goes on in page `number`.
+    /// True if a record that was read goes on in page `number`.
     pub(super) fn is_rest(&self, number: u32) -> bool {
         self.rests.borrow().contains(&number)
     }
