@@ -4,6 +4,7 @@ use crate::command;
 use crate::daemon::{Daemon, may_serve};
 use anyhow::{Context, Result, bail};
 use std::fmt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,6 +135,7 @@ impl Opened {
 /// Opens the intent log of a volume that has `free` bytes around it: whole, smaller where there is
 /// less room, or none, and then an fsync commits.
 fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
+    refuse_planted(layout)?;
     let there = layout.log.metadata().map_or(0, |metadata| metadata.len());
     let fits = |bytes: u64| bytes <= there || (bytes - there).saturating_mul(LOG_SHARE) <= free;
     let sizes = [LOG_BYTES, LOG_BYTES / 4, LOG_BYTES / 16];
@@ -146,6 +148,25 @@ fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
     }
     // One that is there may hold operations, whatever its size.
     Ok(Some(IntentLog::open(&layout.log, bytes)?))
+}
+
+/// Refuses an intent log that another user owns, who would read what is synced; closes one that is
+/// open to others.
+fn refuse_planted(layout: &Layout) -> Result<()> {
+    let (Ok(log), Ok(database)) = (layout.log.symlink_metadata(), layout.database.metadata()) else { return Ok(()) };
+    let path = layout.log.display();
+    if log.uid() != database.uid() && log.uid() != rustix::process::geteuid().as_raw() {
+        bail!(
+            "the intent log {path} belongs to another user (number {}) than the volume; find out who put it there, and \
+               remove it if it is not the volume's",
+            log.uid()
+        );
+    }
+    if log.is_file() && log.mode() & 0o077 != 0 {
+        let closed = std::fs::set_permissions(&layout.log, std::fs::Permissions::from_mode(0o600));
+        closed.with_context(|| format!("cannot close the intent log {path} to others"))?;
+    }
+    Ok(())
 }
 
 /// Removes an intent log of which all is committed, if it is not to stay: one beside a volume that

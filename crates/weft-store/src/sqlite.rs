@@ -13,6 +13,7 @@ mod convert;
 mod copy;
 mod digests;
 mod extents;
+mod foreign;
 mod layout;
 mod medium;
 mod names;
@@ -62,7 +63,6 @@ use names::Names;
 use parking_lot::Mutex;
 use readers::Readers;
 use segments::Segments;
-use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +93,7 @@ pub struct SqliteStore {
     _database: Option<Arc<renew::Database>>,
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
     /// SQLite has it open (its POSIX locks would go).
-    _hold: Option<File>,
+    _hold: Option<open::Hold>,
 }
 
 impl SqliteStore {
@@ -120,7 +120,13 @@ impl Store for SqliteStore {
     }
 
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
-        self.readers.with(|connection| read::names(connection, parent, after, limit))
+        self.readers.with(|connection| {
+            let names = read::names(connection, parent, after, limit)?;
+            if names.len() < limit {
+                read::refuse_lost_names(connection, parent)?;
+            }
+            Ok(names)
+        })
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
@@ -152,7 +158,13 @@ impl Store for SqliteStore {
     }
 
     fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
-        self.readers.with(|connection| read::listed(connection, parent, after, limit))
+        self.readers.with(|connection| {
+            let listed = read::listed(connection, parent, after, limit)?;
+            if listed.len() < limit {
+                read::refuse_lost_names(connection, parent)?;
+            }
+            Ok(listed)
+        })
     }
 
     fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {

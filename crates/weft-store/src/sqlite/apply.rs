@@ -16,6 +16,7 @@ use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::Loss;
 use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, Header};
 use crate::sums;
@@ -47,6 +48,10 @@ pub(super) struct Writer {
     /// True if something that was committed may not be on the disk though no sync will tell
     /// (`renew`).
     in_doubt: bool,
+    /// True if segments stay as they are found, for what is given up may be brought back.
+    keeps_segments: bool,
+    /// True from the first commit on, whose epoch tells that an intent log is needed.
+    is_first_copied: bool,
     /// True if what an earlier process left was cut off and counted.
     has_taken_over: bool,
     tail: Tail,
@@ -88,7 +93,7 @@ impl Writer {
     pub(super) fn open(
         connection: Connection,
         database: (&Path, Access, Option<Arc<Database>>),
-        segments: Option<&Arc<Segments>>,
+        (segments, loss): (Option<&Arc<Segments>>, Loss),
         header: &Header,
         zeros: &Arc<ZeroValues>,
     ) -> Result<Writer> {
@@ -117,6 +122,8 @@ impl Writer {
             wal: Wal::path_of(path),
             waiting_bytes: Arc::new(AtomicU64::new(wal_bytes)),
             in_doubt: true,
+            keeps_segments: loss == Loss::Accept,
+            is_first_copied: false,
             has_taken_over: false,
             tail,
             next_freed: 1,
@@ -136,7 +143,9 @@ impl Writer {
             return Ok(());
         }
         if let Some(segments) = self.segments.clone() {
-            if segments.is_any_behind(self.tail)? {
+            if self.keeps_segments {
+                self.tail = Tail { segment: segments.last()?.max(self.tail.segment).saturating_add(1), length: 0 };
+            } else if segments.is_any_behind(self.tail)? {
                 if is_any_behind(&self.connection, self.tail)? {
                     return Err(lost_tail());
                 }
@@ -460,6 +469,10 @@ impl Writer {
     /// is tried again after the next commit.
     pub(super) fn after_commit(&mut self, durability: Durability) {
         let mut durable = durability == Durability::Durable;
+        if durable && !self.is_first_copied {
+            // The database alone must say that the logs beside it are needed, should they be lost.
+            self.is_first_copied = self.checkpoint().unwrap_or(false);
+        }
         if self.wal_bytes() > WAL_BYTES_MAX || (!durable && self.waiting.bytes() > FREED_BYTES_MAX) {
             durable |= self.checkpoint().unwrap_or(false);
         }

@@ -18,6 +18,7 @@ pub(super) use damaged::{damaged_rows, refuse_damaged_rows};
 use super::aside::leave_wal;
 use super::connection::connect_somehow;
 use super::digests::ReadElsewhere;
+use super::foreign::Alone;
 use super::layout::Layout;
 use super::medium::{Medium, Need, Reading, look};
 use super::network::refuse_shared;
@@ -31,6 +32,7 @@ use crate::row::{BlockId, OpNo};
 use crate::store::Header;
 use rules::Rule;
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use std::path::Path;
 
@@ -65,7 +67,12 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
         let what = would_lose(&layout, &why).to_string();
         return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
     }
+    let alone = Alone::look(&layout);
     let (connection, _) = connect_somehow(&layout, 64)?;
+    leave_wal(&layout, &connection)?;
+    if let Err(Error::Lost(what)) = alone.refuse_foreign(&connection, &layout) {
+        return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
+    }
     check_rows(connection, layout, options, None, progress)
 }
 
@@ -177,7 +184,10 @@ impl Checker<'_> {
             sums::seal(&self.connection)?;
             self.chain_commit()?;
             sums::COMMIT.seal(&self.connection)?;
-            self.connection.execute_batch("COMMIT").map_err(failed)
+            self.connection.execute_batch("COMMIT").map_err(failed)?;
+            // What was repaired is the volume from now on.
+            let copied = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+            copied.map(drop).map_err(failed)
         } else {
             self.nothing_is_repaired();
             self.connection.execute_batch("ROLLBACK").map_err(failed)

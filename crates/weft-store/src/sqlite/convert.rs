@@ -3,9 +3,11 @@
 //! The rows are copied by SQLite, the blocks one after another, each verified. The new database calls itself a
 //! volume only once it is whole, so that what an interruption leaves is never taken for one.
 
+use super::aside::leave_wal;
 use super::blocks::bytes_at_place;
 use super::check::refuse_damaged_rows;
 use super::extents::put_block;
+use super::foreign::Alone;
 use super::layout::Layout;
 use super::medium::refuse_read_only;
 use super::open::{connect, create, hold, read_header, remove, rot_of_log, would_lose};
@@ -57,8 +59,11 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     if let Some(why) = rot_of_log(&layout)? {
         return Err(would_lose(&layout, &why));
     }
+    let alone = Alone::look(&layout);
     let old = connect(&layout.database, 8)?;
+    leave_wal(&layout, &old)?;
     let header = read_header(&old)?;
+    alone.refuse_foreign(&old, &layout)?;
     refuse_waiting_operations(&layout, &header)?;
     refuse_damaged_rows(&old)?;
     let options = VolumeOptions { home, ..header.options.clone() };

@@ -3,6 +3,7 @@
 use super::apply::Writer;
 use super::aside::{self, set_aside_misfit};
 use super::connection::{self, Access, connect_somehow};
+use super::foreign;
 use super::layout::Layout;
 use super::medium::{self, Medium, Need, Reading};
 use super::names::Names;
@@ -208,6 +209,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     refuse_shared(&layout)?;
     let hold = hold(&layout)?;
     let mut set_aside = Vec::new();
+    let alone = foreign::Alone::look(&layout);
     if let Some(why) = rot_of_log(&layout)? {
         if loss == Loss::Refuse {
             return Err(would_lose(&layout, &why));
@@ -221,13 +223,19 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|source| Error::Sqlite { what: "cannot open the database", source })?;
     let header = read_header(&connection)?;
+    refuse_other_home(&header, &layout)?;
+    alone.refuse_foreign(&connection, &layout)?;
     if set_aside.is_empty() {
         set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
     }
     let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
+    if let (Some(segments), Loss::Refuse) = (&segments, loss) {
+        refuse_lost_segments(&connection, segments)?;
+    }
     let parts = Parts {
         connection,
         access,
+        loss,
         database: Some(database),
         names: Names::of(&layout),
         segments,
@@ -253,7 +261,10 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     let Reading { layout, access, hold, directory } = reading;
     let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
     let (database, names, set_aside) = (None, Names::none(), Vec::new());
-    let parts = Parts { connection, access, database, names, segments, writes: false, hold, directory, set_aside };
+    refuse_other_home(&read_header(&connection)?, &layout)?;
+    let hold = hold.map(|lock| Hold { _lock: lock, _database: None });
+    let parts =
+        Parts { connection, access, loss, database, names, segments, writes: false, hold, directory, set_aside };
     finish(parts, layout)
 }
 
@@ -261,11 +272,12 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
 struct Parts {
     connection: Connection,
     access: Access,
+    loss: Loss,
     database: Option<Arc<Database>>,
     names: Names,
     segments: Option<Arc<Segments>>,
     writes: bool,
-    hold: Option<File>,
+    hold: Option<Hold>,
     directory: Option<tempfile::TempDir>,
     set_aside: Vec<PathBuf>,
 }
@@ -276,7 +288,7 @@ fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
     // Without segments it cuts nothing off and punches nothing.
     let written = parts.segments.as_ref().filter(|_| parts.writes);
     let files = (&*layout.database, parts.access, parts.database.clone());
-    let writer = Writer::open(parts.connection, files, written, &header, &zeros)?;
+    let writer = Writer::open(parts.connection, files, (written, parts.loss), &header, &zeros)?;
     let names = Arc::new(parts.names);
     let waiting_bytes = writer.waiting_bytes();
     let store = SqliteStore {
@@ -366,11 +378,64 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
 const HOLD_TRIES: u32 = 11;
 const HOLD_AGAIN: Duration = Duration::from_millis(10);
 
+/// Refuses a database whose blocks lie elsewhere than the files around it say: the one of a volume
+/// in a directory, called by its own name.
+fn refuse_other_home(header: &Header, layout: &Layout) -> Result<()> {
+    let volume = layout.volume.display();
+    match (header.options.home, &layout.segments) {
+        (BlockHome::Segments, None) => Err(Error::Unusable(format!(
+            "{volume} is the database of a volume that is a directory; name the directory that holds it"
+        ))),
+        (BlockHome::Database, Some(_)) => Err(Error::Unusable(format!(
+            "{volume} holds the database of a volume that is one file; name {}",
+            layout.database.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a volume of which a segment with blocks is missing or too short.
+fn refuse_lost_segments(connection: &Connection, segments: &Segments) -> Result<()> {
+    segments.make_directory()?;
+    let failed = |source| Error::Sqlite { what: "cannot read the table of segments", source };
+    let mut statement = connection.prepare("SELECT id, length FROM segments WHERE live > 0").map_err(failed)?;
+    let rows = statement.query_map((), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?))).map_err(failed)?;
+    for row in rows {
+        let (id, length) = row.map_err(failed)?;
+        if let Some(lost) = segments.lost(id, length) {
+            return Err(Error::Lost(format!(
+                "{lost}: put it back from a copy, or go on without the blocks in it with 'weft mount --accept-loss'; \
+                 'weft check VOLUME' names their files"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Keeps other processes from a volume until it is dropped.
+pub(super) struct Hold {
+    _lock: File,
+    /// The database of a volume that is a directory: its lock can be removed by who takes it for a
+    /// stale one.
+    _database: Option<File>,
+}
+
 /// Takes the volume for this process.
-pub(super) fn hold(layout: &Layout) -> Result<File> {
+pub(super) fn hold(layout: &Layout) -> Result<Hold> {
     let mut options = files::options();
     options.read(true).write(true).create(layout.segments.is_some()).truncate(false);
-    let file = files::open(&options, &layout.hold).map_err(io("cannot open", &layout.hold))?;
+    let lock = hold_file(layout, files::open(&options, &layout.hold).map_err(io("cannot open", &layout.hold))?)?;
+    let database = match layout.segments {
+        Some(_) => {
+            let opened = files::open(files::options().read(true), &layout.database);
+            Some(hold_file(layout, opened.map_err(io("cannot open", &layout.database))?)?)
+        }
+        None => None,
+    };
+    Ok(Hold { _lock: lock, _database: database })
+}
+
+fn hold_file(layout: &Layout, file: File) -> Result<File> {
     let mut tries = HOLD_TRIES;
     loop {
         tries -= 1;

@@ -287,6 +287,40 @@ impl Segments {
         Ok(())
     }
 
+    /// Makes the directory if it is missing: an empty one is easily lost in a copy.
+    pub(super) fn make_directory(&self) -> Result<()> {
+        if self.directory.is_dir() {
+            return Ok(());
+        }
+        let made = files::make_directory(&self.directory);
+        made.map_err(|source| Error::Io { what: "cannot make", path: self.directory.clone(), source })
+    }
+
+    /// Tells how segment `id`, whose blocks end at `length`, is not there, if it is not. The last
+    /// block's space may lack less than a page.
+    pub(super) fn lost(&self, id: u32, length: u64) -> Option<String> {
+        let path = self.path(id);
+        match path.metadata() {
+            Err(_) => Some(format!("segment file {} is missing", path.display())),
+            Ok(metadata) if metadata.len() + PAGE <= length => {
+                Some(format!("segment file {} has {} bytes of {length}", path.display(), metadata.len()))
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// The highest number of a segment's file, or 0.
+    pub(super) fn last(&self) -> Result<u32> {
+        let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
+        let mut last = 0;
+        for entry in std::fs::read_dir(&self.directory).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(".seg")?.parse::<u32>().ok());
+            last = last.max(id.unwrap_or(0));
+        }
+        Ok(last)
+    }
+
     /// True if a page or more lies behind `tail`.
     pub(super) fn is_any_behind(&self, tail: Tail) -> Result<bool> {
         if self.path(tail.segment + 1).exists() {
