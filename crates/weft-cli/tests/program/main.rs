@@ -9,6 +9,7 @@ mod errors;
 mod export;
 mod helper;
 mod import;
+mod mixtures;
 mod networks;
 mod pages;
 mod place;

@@ -54,6 +54,14 @@ impl Layout {
         };
         let resolved = path.canonicalize().map_err(failed)?;
         let metadata = resolved.metadata().map_err(failed)?;
+        let is_part = resolved.file_name().is_some_and(|name| name == "meta.sqlite")
+            && resolved.parent().is_some_and(|parent| parent.join("segments").is_dir() || parent.join("lock").exists());
+        if is_part {
+            return Err(Error::Unusable(format!(
+                "{} is the database of a volume that is a directory; name the directory that holds it",
+                path.display()
+            )));
+        }
         let home = if metadata.is_dir() { BlockHome::Segments } else { BlockHome::Database };
         Ok(Layout { volume: path.into(), ..Layout::of(&resolved, home) })
     }

@@ -1,0 +1,115 @@
+//! Files of a volume that are missing, of another time, or used by others: told by name, and nothing is changed.
+
+use crate::place::Place;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+fn write_synced(path: &Path, content: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(content).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// Ends the daemon of `m` without a word, once `held` is let go of, and removes the dead mount.
+fn kill(place: &Place, held: &str) {
+    kill_process(Pid::from_raw(place.daemon().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    let lock = File::open(place.path(held)).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    place.umount();
+}
+
+#[test]
+fn the_database_of_a_directory_volume_is_no_volume_of_its_own() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    place.weft(&["init", "v"]).well();
+    for command in [&["mount", "v/meta.sqlite", "m"][..], &["check", "v/meta.sqlite"], &["info", "v/meta.sqlite"]] {
+        place.weft(command).failed(&["is the database of a volume", "name the directory"]);
+    }
+    fs::rename(place.path("v/meta.sqlite"), place.path("alone")).unwrap();
+    place.weft(&["mount", "alone", "m"]).failed(&["is the database of a volume", "name the directory"]);
+}
+
+#[test]
+fn a_volume_whose_lock_was_removed_is_still_in_use() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    write_synced(&directory.join("file"), b"synced");
+    fs::remove_file(place.path("v/lock")).unwrap();
+    place.directory("m2");
+    for command in [&["check", "--repair", "v"][..], &["mount", "v", "m2"], &["check", "v"]] {
+        place.weft(command).failed(&["in use by another process"]);
+    }
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
+fn a_crashed_database_alone_is_missed_by_its_logs() {
+    for blocks in ["segments", "database"] {
+        let Some(place) = Place::to_mount() else { return };
+        let directory = place.directory("m");
+        place.weft(&["init", "v", "--blocks", blocks]).well();
+        place.mount();
+        write_synced(&directory.join("file"), &[7; 100_000]);
+        kill(&place, if blocks == "segments" { "v/lock" } else { "v" });
+        let logs = if blocks == "segments" { ["v/meta.sqlite-wal", "v/intents"] } else { ["v-wal", "v-intents"] };
+        logs.iter().for_each(|log| fs::remove_file(place.path(log)).unwrap());
+        place.weft(&["mount", "v", "m"]).failed(&["is missing", "--accept-loss"]);
+        assert_eq!(place.weft(&["check", "v"]).code, 1);
+    }
+}
+
+#[test]
+fn a_log_of_an_earlier_life_does_not_destroy_what_came_after_it() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.directory("m");
+    place.directory("away");
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    place.mount();
+    write_synced(&directory.join("old"), b"old");
+    place.weft(&["digest", "m"]).well();
+    kill(&place, "v");
+    let before = fs::read(place.path("v-wal")).unwrap();
+    assert!(!before.is_empty());
+    fs::rename(place.path("v"), place.path("away/v")).unwrap();
+    place.weft(&["mount", "--accept-loss", "away/v", "m"]).well();
+    write_synced(&directory.join("new"), &[8; 300_000]);
+    place.umount();
+    fs::rename(place.path("away/v"), place.path("v")).unwrap();
+    let whole = fs::read(place.path("v")).unwrap();
+    for command in [&["check", "v"][..], &["check", "--repair", "v"]] {
+        assert_eq!(place.weft(command).code, 1);
+    }
+    place.weft(&["mount", "v", "m"]).failed(&["v-wal"]);
+    assert!(fs::read(place.path("v")).unwrap() == whole && fs::read(place.path("v-wal")).unwrap() == before);
+    ["v-wal", "v-shm", "v-intents"].iter().for_each(|log| drop(fs::remove_file(place.path(log))));
+    place.weft(&["check", "--read-data", "v"]).well();
+    place.mount();
+    assert_eq!(fs::read(directory.join("new")).unwrap(), [8; 300_000]);
+    place.umount();
+}
+
+#[test]
+fn a_missing_segment_is_told_and_its_number_is_not_given_again() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    write_synced(&directory.join("precious"), &[9; 300_000]);
+    place.umount();
+    let segment = place.path("v/segments/00000001.seg");
+    fs::rename(&segment, place.path("away")).unwrap();
+    place.weft(&["mount", "v", "m"]).failed(&["00000001.seg is missing", "--accept-loss"]);
+    place.weft(&["mount", "--accept-loss", "v", "m"]).well();
+    write_synced(&directory.join("new"), &[1; 300_000]);
+    assert!(fs::read(directory.join("precious")).is_err());
+    place.umount();
+    assert_eq!(place.weft(&["check", "v"]).code, 1);
+    fs::rename(place.path("away"), &segment).unwrap();
+    place.weft(&["check", "--read-data", "v"]).well();
+    place.mount();
+    assert_eq!(fs::read(directory.join("precious")).unwrap(), [9; 300_000]);
+    assert_eq!(fs::read(directory.join("new")).unwrap(), [1; 300_000]);
+    place.umount();
+}
