@@ -120,13 +120,7 @@ impl Store for SqliteStore {
     }
 
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
-        self.readers.with(|connection| {
-            let names = read::names(connection, parent, after, limit)?;
-            if names.len() < limit {
-                read::refuse_lost_names(connection, parent)?;
-            }
-            Ok(names)
-        })
+        self.readers.with(|connection| read::names(connection, parent, after, limit))
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
@@ -158,13 +152,7 @@ impl Store for SqliteStore {
     }
 
     fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
-        self.readers.with(|connection| {
-            let listed = read::listed(connection, parent, after, limit)?;
-            if listed.len() < limit {
-                read::refuse_lost_names(connection, parent)?;
-            }
-            Ok(listed)
-        })
+        self.readers.with(|connection| read::listed(connection, parent, after, limit))
     }
 
     fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {

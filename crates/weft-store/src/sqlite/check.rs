@@ -68,7 +68,7 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
         return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
     }
     let alone = Alone::look(&layout);
-    let (connection, _) = connect_somehow(&layout, 64)?;
+    let (connection, _) = connect_somehow(&layout, 64).map_err(|error| alone.explain(error, &layout))?;
     leave_wal(&layout, &connection)?;
     if let Err(Error::Lost(what)) = alone.refuse_foreign(&connection, &layout) {
         return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);

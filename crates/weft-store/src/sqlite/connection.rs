@@ -1,6 +1,6 @@
 //! Connections to the database, by the way in which it can be had.
 
-use super::layout::Layout;
+use super::layout::{Layout, beside};
 use crate::error::{Error, Result};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
@@ -40,6 +40,11 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
     };
     let connection = connection.map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(64);
+    let has_frames = beside(database, "-wal").metadata().is_ok_and(|wal| wal.len() > 0);
+    if has_frames && access != Access::Immutable {
+        // A log that was found is not copied by who closes the database, but by who has looked at it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
+    }
     if access != Access::Immutable {
         let log = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \
                    PRAGMA journal_size_limit = 16777216;";

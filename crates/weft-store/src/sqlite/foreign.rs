@@ -8,7 +8,7 @@ use super::connection::{Access, connect};
 use super::layout::Layout;
 use super::open::read_header;
 use super::read;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::row::CommitRow;
 use rusqlite::Connection;
 
@@ -29,6 +29,14 @@ impl Alone {
         Alone(has_frames.then(last).flatten())
     }
 
+    /// The `error` that opening the database gave: damage is what a log of another state makes of it.
+    pub(super) fn explain(&self, error: Error, layout: &Layout) -> Error {
+        match &self.0 {
+            Some(alone) if error.kind() == ErrorKind::Corrupt => foreign(alone, layout),
+            _ => error,
+        }
+    }
+
     /// Fails if `connection`, which reads the log as well, has another commit of that number.
     pub(super) fn refuse_foreign(&self, connection: &Connection, layout: &Layout) -> Result<()> {
         let Some(alone) = &self.0 else { return Ok(()) };
@@ -36,12 +44,15 @@ impl Alone {
         if found.as_ref().is_some_and(|found| found == alone || found.number > alone.number) {
             return Ok(());
         }
-        Err(Error::Lost(format!(
-            "the write-ahead log {} is not of this state of the database (its commit {} is another one), and would \
-             destroy it: move the log away, together with the intent log, if the database is what you want, or \
-             restore all files from one copy",
-            layout.wal().display(),
-            alone.number.0
-        )))
+        Err(foreign(alone, layout))
     }
+}
+
+fn foreign(alone: &CommitRow, layout: &Layout) -> Error {
+    Error::Lost(format!(
+        "the write-ahead log {} is not of this state of the database (of commit {}), and would destroy it: move the log \
+         away, together with the intent log, if the database is what you want, or restore all files from one copy",
+        layout.wal().display(),
+        alone.number.0
+    ))
 }

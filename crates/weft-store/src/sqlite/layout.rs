@@ -99,7 +99,7 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// The file beside `path` whose name ends with `suffix`, too.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

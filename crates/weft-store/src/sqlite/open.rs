@@ -217,12 +217,12 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
         set_aside = aside::set_aside(&layout)?;
     }
     let database = Arc::new(Database::open(&layout.database)?);
-    let (connection, access) = connect_somehow(&layout, 32)?;
+    let (connection, access) = connect_somehow(&layout, 32).map_err(|error| alone.explain(error, &layout))?;
     // Whoever opens may yet find that something is missing.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|source| Error::Sqlite { what: "cannot open the database", source })?;
-    let header = read_header(&connection)?;
+    let header = read_header(&connection).map_err(|error| alone.explain(error, &layout))?;
     refuse_other_home(&header, &layout)?;
     alone.refuse_foreign(&connection, &layout)?;
     if set_aside.is_empty() {

@@ -136,22 +136,6 @@ pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: 
 
 /// An entry: its position, what it names and of which kind that is, its name, the commit that wrote
 /// it, the sum.
-/// Fails if the directory `parent` has another number of entries than its row says. Asked where a
-/// listing ends, which looks at each of them, too.
-pub(super) fn refuse_lost_names(connection: &Connection, parent: Ino) -> Result<()> {
-    let statement = "SELECT f.size, (SELECT count(*) FROM naming n INDEXED BY naming_order WHERE n.parent = f.ino) \
-                     FROM fileatt f WHERE f.ino = ?1 AND f.mode & 61440 = 16384";
-    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    let counts = |row: &Row<'_>| Ok((unsigned(row, 0)?, unsigned(row, 1)?));
-    match statement.query_row((sql(parent.0),), counts).optional().map_err(failed)? {
-        Some((size, found)) if size != found => Err(Error::Corrupt(format!(
-            "directory {} has {found} entries, and should have {size}; 'weft check' tells more",
-            parent.0
-        ))),
-        _ => Ok(()),
-    }
-}
-
 fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
     let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
     let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
