@@ -129,8 +129,12 @@ pub fn one_line(error: &anyhow::Error) -> String {
         .chain()
         .find_map(|error| error.downcast_ref::<weft_store::Error>())
         .is_some_and(|error| error.kind() == weft_store::ErrorKind::Corrupt);
-    let advice = if is_damage { "; 'weft check VOLUME' tells what is damaged" } else { "" };
-    causes(error) + advice
+    let told = causes(error);
+    // Some say themselves what to do.
+    let is_advised =
+        ["weft check", "--accept-loss", "--salvage", "move the log away"].iter().any(|word| told.contains(word));
+    let advice = if is_damage && !is_advised { "; 'weft check VOLUME' tells what is damaged" } else { "" };
+    told + advice
 }
 
 /// An error and its causes on one line; many an error names its cause itself.

@@ -17,6 +17,8 @@ use finish::Finish;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -72,7 +74,8 @@ fn export(arguments: &Export) -> Result<ExitCode> {
 
 /// Makes directory `to`, or finds that it is there and may be used.
 fn make_target(to: &Path, go_on: bool) -> Result<Directory> {
-    match std::fs::create_dir(to) {
+    // Closed until it has the permissions that it is to have.
+    match DirBuilder::new().mode(0o700).create(to) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             let is_empty = || std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
             if !go_on && !is_empty() {
