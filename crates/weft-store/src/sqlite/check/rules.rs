@@ -48,7 +48,7 @@ pub(super) const VALUES: &[Rule] = &[
     rule(
         "SELECT NULL, NULL, 'the root directory has no row' WHERE NOT EXISTS (SELECT 1 FROM fileatt WHERE ino = 1)",
         &["INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, \
-           btime, parent, has_xattrs, since) SELECT 1, 0, 16877, 0, 0, 2, 0, 0, 0, created, created, created, \
+           btime, parent, has_xattrs, since) SELECT 1, 0, 16832, 0, 0, 2, 0, 0, 0, created, created, created, \
            created, 1, 0, number + 1 FROM volume"],
     ),
     rule("SELECT 1, NULL, 'the root is not a directory' FROM fileatt WHERE ino = 1 AND mode & 61440 <> 16384", &[]),
