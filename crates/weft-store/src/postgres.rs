@@ -82,6 +82,8 @@ pub struct PostgresStore {
     /// Whether there may be rows of the intent log.
     has_intents: AtomicBool,
     connector: Connector,
+    /// What to do where operations that were synced are lost.
+    loss: crate::log::Loss,
     /// How long to wait for a server that has gone.
     patience: Duration,
     /// Ended last: nobody else may have the volume before all is done.

@@ -209,6 +209,11 @@ pub(crate) fn node(ino: Ino, level: u32, index: u64, children: &[u8]) -> i64 {
     Sum::of("nodes").unsigned(ino.0).int(level.into()).unsigned(index).bytes(children).end()
 }
 
+/// The sum of a record of the intent log in PostgreSQL: of operations `first` to `last`.
+pub(crate) fn intents(uuid: &[u8; 16], epoch: u64, (first, last): (u64, u64), operations: &[u8]) -> i64 {
+    Sum::of("intents").bytes(uuid).unsigned(epoch).unsigned(first).unsigned(last).bytes(operations).end()
+}
+
 /// The sum of a commit.
 pub(crate) fn commit(row: &CommitRow) -> i64 {
     let [root, previous] = [&row.root, &row.previous].map(|digest| digest.as_ref().map(|digest| &digest[..]));

@@ -9,9 +9,10 @@ use super::read::{get, int, unsigned};
 use super::settings;
 use super::statements as sql;
 use crate::error::{Error, Result};
-use crate::log::Record;
+use crate::log::{Loss, Record};
 use crate::round_trips::Class;
 use crate::row::OpNo;
+use crate::sums;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +28,9 @@ const BYTES_MAX: u64 = 256 << 20;
 /// Bytes of records that are read together, unless one alone has more, and how many records that may be.
 const TOGETHER_BYTES: u64 = 8 << 20;
 const TOGETHER_MAX: i64 = 4096;
+
+/// Bytes of the sum behind the operations of a row.
+const SUM: usize = 8;
 
 /// The log of one mounted volume.
 pub struct Intents {
@@ -75,11 +79,27 @@ impl Intents {
     }
 
     /// The next records of `epoch` that begin after operation `after`, in order: as many as may be in memory together, none if there are no more.
+    /// `Lost` if one is damaged or missing; where that is accepted, those before it are all.
     pub fn records(&self, epoch: u64, after: OpNo) -> Result<Vec<Record>> {
         const WHAT: &str = "cannot read the intent log";
         self.shared.store.read(Class::Commits, |connection| {
+            let unsigned_epoch = epoch;
             let (epoch, after) = (int(epoch), int(after.0));
             let limit = Box::new(TOGETHER_MAX);
+            let (op, uuid) = {
+                let header = self.shared.store.header.lock();
+                (header.counters.op.0, header.uuid)
+            };
+            let mut order = Order { uuid, epoch: unsigned_epoch, next: op + 1 };
+            if after == 0 {
+                if let Err(lost) = order.refuse_later(connection)? {
+                    self.refuse(lost)?;
+                }
+            } else {
+                let before = connection.query(WHAT, sql::INTENTS_UP_TO, vec![Box::new(epoch), Box::new(after)])?;
+                let last = before.first().map(|row| get::<Option<i64>>(row, 0)).transpose()?.flatten();
+                order.pass(last.map_or(0, i64::unsigned_abs));
+            }
             let sizes = connection.query(WHAT, sql::INTENTS_SIZES, vec![Box::new(epoch), Box::new(after), limit])?;
             if sizes.is_empty() {
                 return Ok(Vec::new());
@@ -94,11 +114,26 @@ impl Intents {
             }
             let span: Vec<Parameter> = vec![Box::new(epoch), Box::new(after), Box::new(last)];
             let rows = connection.query(WHAT, sql::INTENTS, span)?;
-            let record = |row: &tokio_postgres::Row| {
-                Ok(Record { first: OpNo(unsigned(row, 0)?), last: OpNo(unsigned(row, 1)?), bytes: get(row, 2)? })
-            };
-            rows.iter().map(record).collect()
+            let mut records = Vec::with_capacity(rows.len());
+            for row in &rows {
+                match order.record(row)? {
+                    Ok(record) => records.push(record),
+                    Err(lost) => {
+                        self.refuse(lost)?;
+                        break;
+                    }
+                }
+            }
+            Ok(records)
         })
+    }
+
+    /// An error, unless loss is accepted.
+    fn refuse(&self, lost: String) -> Result<()> {
+        match self.shared.store.loss {
+            Loss::Refuse => Err(Error::Lost(lost)),
+            Loss::Accept => Ok(()),
+        }
     }
 
     /// Begins `epoch`: what was logged before means nothing any more.
@@ -153,6 +188,61 @@ impl Intents {
     }
 }
 
+/// What rows of the log are held against, in their order.
+pub(super) struct Order {
+    pub(super) uuid: [u8; 16],
+    pub(super) epoch: u64,
+    /// The operation that no row before has, nor the last commit.
+    pub(super) next: u64,
+}
+
+impl Order {
+    /// The record of a row `first, last, bytes`, or what is lost.
+    pub(super) fn record(&mut self, row: &tokio_postgres::Row) -> Result<std::result::Result<Record, String>> {
+        let (first, last): (i64, i64) = (get(row, 0)?, get(row, 1)?);
+        let mut bytes: Vec<u8> = get(row, 2)?;
+        let (Ok(first), Ok(last)) = (u64::try_from(first), u64::try_from(last)) else {
+            return Ok(Err(lost(self.next, "is damaged")));
+        };
+        if first > self.next {
+            return Ok(Err(lost(self.next, "is missing")));
+        }
+        let sum = bytes.len().checked_sub(SUM).map(|at| bytes.split_off(at));
+        if sum != Some(sums::intents(&self.uuid, self.epoch, (first, last), &bytes).to_le_bytes().to_vec()) {
+            return Ok(Err(lost(first, "is damaged")));
+        }
+        self.pass(last);
+        Ok(Ok(Record { first: OpNo(first), last: OpNo(last), bytes }))
+    }
+
+    /// What is lost if there are rows of an epoch that has not begun. Those of earlier ones mean nothing.
+    pub(super) fn refuse_later(&self, connection: &mut Connection) -> Result<std::result::Result<(), String>> {
+        const WHAT: &str = "cannot read the intent log";
+        let rows = connection.query(WHAT, sql::LATER_INTENT, vec![Box::new(int(self.epoch))])?;
+        let Some(row) = rows.first() else { return Ok(Ok(())) };
+        Ok(Err(lost(get::<i64>(row, 0)?.unsigned_abs(), "has an epoch that has not begun")))
+    }
+
+    fn pass(&mut self, last: u64) {
+        self.next = self.next.max(last.saturating_add(1));
+    }
+}
+
+fn lost(op: u64, how: &str) -> String {
+    format!(
+        "the row of operation {op} in the table intents {how}: what was synced from there on is lost; \
+         restore the table, or mount with --accept-loss, which goes on without"
+    )
+}
+
+/// Operations as their row holds them: with their sum.
+fn summed(uuid: &[u8; 16], epoch: u64, record: Record) -> Vec<u8> {
+    let mut bytes = record.bytes;
+    let sum = sums::intents(uuid, epoch, (record.first.0, record.last.0), &bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
 impl IntentSync {
     /// Returns when all that was appended before is written, durably.
     pub fn sync(&self) -> Result<()> {
@@ -193,13 +283,14 @@ impl Shared {
         let connection = line.connection.as_mut().expect("just connected");
         self.store.has_intents.store(true, Ordering::Relaxed);
         let count = records.len();
+        let uuid = self.store.header.lock().uuid;
         let trusts_server = self.store.connector.address.trusts_server;
         let mut parameters: Vec<Parameter> =
             vec![Box::new(self.store.lease.epoch()), Box::new(int(epoch)), Box::new(trusts_server)];
         let mut add = |firsts: Parameter, lasts: Parameter, bytes: Parameter| parameters.extend([firsts, lasts, bytes]);
         let statement = match <[Record; 1]>::try_from(records) {
             Ok([record]) => {
-                add(Box::new(int(record.first.0)), Box::new(int(record.last.0)), Box::new(record.bytes));
+                add(Box::new(int(record.first.0)), Box::new(int(record.last.0)), Box::new(summed(&uuid, epoch, record)));
                 sql::ADD_INTENT
             }
             Err(records) => {
@@ -207,12 +298,12 @@ impl Shared {
                     Box::new(records.iter().map(|record| int(number(record).0)).collect::<Vec<_>>())
                 };
                 let (firsts, lasts) = (of(|record| record.first), of(|record| record.last));
-                let bytes = records.into_iter().map(|record| record.bytes).collect::<Vec<_>>();
+                let bytes = records.into_iter().map(|record| summed(&uuid, epoch, record)).collect::<Vec<_>>();
                 add(firsts, lasts, Box::new(bytes));
                 sql::ADD_INTENTS
             }
         };
-        parameters.push(Box::new(self.store.header.lock().uuid.to_vec()));
+        parameters.push(Box::new(uuid.to_vec()));
         connection.take_warning();
         let rows = connection.query(WHAT, statement, parameters)?;
         if rows.len() != count {

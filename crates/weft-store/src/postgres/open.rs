@@ -39,7 +39,7 @@ pub struct OpenOptions {
     pub patience: Duration,
     /// Where blocks are kept on a local disk as well, if they are.
     pub disk_cache: Option<DiskCacheOptions>,
-    /// For a volume in files: what to do where what was synced is lost.
+    /// What to do where what was synced is lost.
     pub loss: Loss,
 }
 
@@ -263,6 +263,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
         lost: Mutex::default(),
         has_intents: AtomicBool::new(true),
         connector,
+        loss: options.loss,
         patience: options.patience,
         lease,
     }))

@@ -182,6 +182,8 @@ statements! {
 
     INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 AND first > $2 AND first <= $3 ORDER BY first";
     INTENTS_SIZES = "SELECT first, octet_length(bytes)::bigint FROM intents WHERE epoch = $1 AND first > $2 ORDER BY first LIMIT $3";
+    INTENTS_UP_TO = "SELECT max(last) FROM intents WHERE epoch = $1 AND first <= $2";
+    LATER_INTENT = "SELECT first FROM intents WHERE epoch > $1 ORDER BY epoch, first LIMIT 1";
     LAST_INTENT = "SELECT max(last) FROM intents WHERE epoch = $1";
     /// Puts nothing unless this daemon holds the lease of volume $7, which cannot change hands
     /// before the end, and the server's settings keep what it acknowledges, unless $3 says that

@@ -212,6 +212,44 @@ fn a_files_own_table_goes_with_its_file_and_waits_for_its_readers() {
     assert_eq!(store.read_block(&block, Patience::Forever).expect_err("lost").kind(), ErrorKind::Corrupt);
 }
 
+/// Rows of the log that are damaged or missing are neither applied nor passed over, nor removed.
+#[test]
+fn damage_in_the_log_is_refused_unless_loss_is_accepted() {
+    let cluster = Cluster::shared();
+    let edits = [
+        ("UPDATE {}.intents SET bytes = set_byte(bytes, 1, 33) WHERE first = 3", 3, 2),
+        ("DELETE FROM {}.intents WHERE first = 3", 3, 2),
+        ("DELETE FROM {}.intents WHERE first = 1", 1, 0),
+        ("UPDATE {}.intents SET epoch = 99 WHERE first = 3", 3, 2),
+        ("UPDATE {}.intents SET epoch = 99 WHERE first = 4", 4, 3),
+    ];
+    for (edit, op, left) in edits {
+        let address = cluster.address();
+        create(&address);
+        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let store = open(&address);
+        let mut log = store.intents();
+        log.start(1).expect("begun");
+        for op in 1..=4 {
+            log.append(OpNo(op), OpNo(op), b"a record");
+            log.syncer().sync().expect("written");
+        }
+        assert_eq!(log.records(1, OpNo(0)).expect("whole").len(), 4);
+        cluster.run(&edit.replace("{}", &schema));
+        let count = || cluster.run(&format!("SELECT count(*) FROM {schema}.intents"));
+        let there = count();
+        let error = log.records(1, OpNo(0)).expect_err("damaged");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let said = error.to_string();
+        assert!(said.contains(&format!("operation {op} ")) && said.contains("--accept-loss"), "{edit}: {said}");
+        assert_eq!(count(), there);
+        drop((log, store));
+        let options = OpenOptions { loss: weft_store::log::Loss::Accept, ..OpenOptions::default() };
+        let store = postgres::open(&address, options).expect("opens");
+        assert_eq!(store.intents().records(1, OpNo(0)).expect("accepted").len(), left, "{edit}");
+    }
+}
+
 /// What is in memory at once when a log is read has a bound, and it is read to its end.
 #[test]
 fn a_long_log_is_read_in_parts() {
