@@ -290,7 +290,11 @@ impl Shared {
         let mut add = |firsts: Parameter, lasts: Parameter, bytes: Parameter| parameters.extend([firsts, lasts, bytes]);
         let statement = match <[Record; 1]>::try_from(records) {
             Ok([record]) => {
-                add(Box::new(int(record.first.0)), Box::new(int(record.last.0)), Box::new(summed(&uuid, epoch, record)));
+                add(
+                    Box::new(int(record.first.0)),
+                    Box::new(int(record.last.0)),
+                    Box::new(summed(&uuid, epoch, record)),
+                );
                 sql::ADD_INTENT
             }
             Err(records) => {
