@@ -594,8 +594,8 @@ pub struct Open {
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
-    /// If the intent log of a volume that was not unmounted cleanly is missing, damaged, or of
-    /// another moment: go on without what was synced and is lost with it. What is given up is
+    /// If a log of a volume that was not unmounted cleanly is missing, damaged, or of another
+    /// moment, or a segment file is missing: go on without what is lost with it. What is given up is
     /// named, and copies of the database's write-ahead log and the intent log are kept beside them.
     /// Without this the volume is refused and nothing is changed
     #[arg(long)]
