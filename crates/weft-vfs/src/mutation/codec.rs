@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 
 /// Appends `mutation` to `out`.
+#[expect(clippy::too_many_lines, reason = "an arm for each kind of mutation")]
 pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
     let mut out = Writer(out);
     match mutation {
