@@ -36,7 +36,7 @@ pub(super) fn set_aside_misfit(
 /// write-ahead log into the database, and remove it.
 pub(super) fn leave_wal(layout: &Layout, connection: &Connection) -> Result<()> {
     // One that SQLite has just made is to be removed.
-    let has_frames = wal(layout).metadata().is_ok_and(|wal| wal.len() > 0);
+    let has_frames = layout.wal().metadata().is_ok_and(|wal| wal.len() > 0);
     let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_frames);
     kept.map(drop).map_err(|source| Error::Sqlite { what: "cannot leave the database as it is", source })
 }
@@ -44,17 +44,10 @@ pub(super) fn leave_wal(layout: &Layout, connection: &Connection) -> Result<()> 
 /// Copies what a mount that accepts losses writes over, the database's write-ahead log and the
 /// intent log, beside them.
 pub(super) fn set_aside(layout: &Layout) -> Result<Vec<PathBuf>> {
-    let copies = [&wal(layout), &layout.log].into_iter().map(|path| copy(path)).collect::<Result<Vec<_>>>()?;
+    let copies = [&layout.wal(), &layout.log].into_iter().map(|path| copy(path)).collect::<Result<Vec<_>>>()?;
     let directory = layout.log.parent().filter(|parent| !parent.as_os_str().is_empty());
     sync_directory(directory.unwrap_or(Path::new(".")))?;
     Ok(copies.into_iter().flatten().collect())
-}
-
-/// The database's write-ahead log.
-fn wal(layout: &Layout) -> PathBuf {
-    let mut wal = layout.database.as_os_str().to_owned();
-    wal.push("-wal");
-    wal.into()
 }
 
 /// Copies a file beside itself, for its owner alone; none if there is nothing in it.

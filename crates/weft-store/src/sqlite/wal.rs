@@ -11,6 +11,7 @@
 //! whose header is not whole, for SQLite syncs the header before it writes the first frame. Rot
 //! that looks like a tear shows by the number of the last commit, which the intent log knows.
 
+use super::layout::beside;
 use crate::error::{Error, Result};
 use crate::files;
 use std::fs::{File, OpenOptions};
@@ -120,9 +121,7 @@ pub(super) struct Wal {
 impl Wal {
     /// Where the log of a database is.
     pub(super) fn path_of(database: &Path) -> PathBuf {
-        let mut path = database.as_os_str().to_owned();
-        path.push("-wal");
-        path.into()
+        beside(database, "-wal")
     }
 
     /// The log of `database`. None if there is none. SQLite locks nothing in it, so it may be
