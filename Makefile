@@ -8,7 +8,7 @@ WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
 
-.PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
+.PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -55,6 +55,14 @@ repeat: cargo
 ## bench-builds compare two programs in turns (OLD=the program before, DIR=where to work)
 bench-builds: build
 	tests/bench-builds $(OLD) $(WEFT) $(or $(DIR),/var/tmp)
+
+## count-builds count instructions, allocations and calls of operations (OLD=an older source tree)
+count-builds: cargo
+	tests/count-builds $(OLD) .
+
+## bench-mount time mounts of a volume of a million files (DIR=where to work)
+bench-mount: build
+	tests/bench-mount $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench      compare a volume with the file system under it (DIR=where to work)
 bench: build

@@ -284,7 +284,11 @@ impl SipHash {
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.put(u64::from_le_bytes(*word), 8));
-        rest.iter().for_each(|byte| self.put(u64::from(*byte), 1));
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.put(u64::from_le_bytes(last), u32::try_from(rest.len()).unwrap_or(0));
+        }
     }
 
     #[inline]
