@@ -15,6 +15,7 @@ mod finding;
 mod location;
 pub mod log;
 pub mod memory;
+mod missing;
 mod name;
 pub mod postgres;
 mod round_trips;

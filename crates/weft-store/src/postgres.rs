@@ -12,6 +12,7 @@ mod convert;
 mod digests;
 mod intents;
 mod lease;
+mod missing;
 mod open;
 mod own;
 mod prefetch;
@@ -273,6 +274,15 @@ impl Store for PostgresStore {
             let ahead = wanted.as_ref().map(|wanted| (&self.ahead, wanted));
             self.read(Class::Extents, |connection| read::extents(connection, ino, &range, ahead))
         })
+    }
+
+    fn refuse_missing_names(&self, directory: Ino) -> Result<()> {
+        self.read(Class::Names, |connection| missing::names(connection, directory))
+    }
+
+    fn refuse_missing_block(&self, ino: Ino, index: u64) -> Result<()> {
+        let block_size = u64::from(self.header.lock().options.block_size);
+        self.read(Class::Extents, |connection| missing::block(connection, (ino, index), block_size))
     }
 
     fn wants_more(&self) -> bool {

@@ -16,6 +16,7 @@ mod extents;
 mod foreign;
 mod layout;
 mod medium;
+mod missing;
 mod names;
 mod network;
 mod open;
@@ -124,12 +125,16 @@ impl Store for SqliteStore {
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.readers.with(|connection| read::extents(connection, ino, &range))
+    }
+
+    fn refuse_missing_names(&self, directory: Ino) -> Result<()> {
+        self.readers.with(|connection| missing::names(connection, directory))
+    }
+
+    fn refuse_missing_block(&self, ino: Ino, index: u64) -> Result<()> {
         let block_size = self.header.lock().options.block_size;
-        self.readers.with(|connection| {
-            let found = read::extents(connection, ino, &range)?;
-            read::refuse_gap(connection, (ino, block_size.into()), &range, &found)?;
-            Ok(found)
-        })
+        self.readers.with(|connection| missing::block(connection, (ino, index), block_size.into()))
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {

@@ -32,6 +32,18 @@ pub trait Store: Send + Sync {
     /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
 
+    /// Fails with `Corrupt` if entries of `directory` are gone: it has not as many as its row says.
+    fn refuse_missing_names(&self, _directory: Ino) -> Result<()> {
+        Ok(())
+    }
+
+    /// Fails with `Corrupt` if the row of block `index` of `ino`, which was not found, may be gone: the
+    /// file's blocks hold fewer bytes than its row says. Else there is a hole. Takes time in
+    /// proportion to the file's blocks.
+    fn refuse_missing_block(&self, _ino: Ino, _index: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Some directories that name `ino`, and the names; none where the store cannot tell.
     fn names_of(&self, _ino: Ino) -> Result<Vec<(Ino, Name)>> {
         Ok(Vec::new())

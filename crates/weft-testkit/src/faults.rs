@@ -207,6 +207,14 @@ impl Store for CrashStore {
         self.call(Calls::All)?;
         self.live.extents(ino, range)
     }
+    fn refuse_missing_names(&self, directory: Ino) -> Result<()> {
+        self.call(Calls::All)?;
+        self.live.refuse_missing_names(directory)
+    }
+    fn refuse_missing_block(&self, ino: Ino, index: u64) -> Result<()> {
+        self.call(Calls::All)?;
+        self.live.refuse_missing_block(ino, index)
+    }
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.call(Calls::All)?;
         self.live.xattrs(ino)

@@ -2,8 +2,9 @@
 
 use crate::place::Place;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 const SMALL: &[u8] = b"the precious content of a small file";
 const TARGET: &str = "somewhere/that/is/there";
@@ -66,4 +67,53 @@ fn damaged_content_in_rows_is_an_error_that_no_change_makes_right() {
         let volume = place.path("v");
         if volume.is_dir() { fs::remove_dir_all(volume) } else { fs::remove_file(volume) }.unwrap();
     }
+}
+
+/// Rows that are gone as a whole: their sums went with them, but what counts them is still there.
+#[test]
+fn names_and_blocks_whose_rows_are_gone_are_missed() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let mounted = place.directory("m");
+    place.mount();
+    for directory in ["few", "many", "whole"] {
+        fs::create_dir(mounted.join(directory)).unwrap();
+        let count = if directory == "many" { 3000 } else { 5 };
+        (0..count).for_each(|n| fs::write(mounted.join(directory).join(n.to_string()), "x").unwrap());
+    }
+    let sparse = fs::File::create(mounted.join("sparse")).unwrap();
+    let block = vec![7; 256 << 10];
+    for index in [0, 8, 16] {
+        sparse.write_all_at(&block, index * (1 << 20)).unwrap();
+    }
+    fs::copy(mounted.join("sparse"), mounted.join("other")).unwrap();
+    drop(sparse);
+    place.umount();
+    let gone = "DELETE FROM naming WHERE name = x'33' AND parent IN \
+                (SELECT ino FROM naming WHERE name IN (CAST('few' AS BLOB), CAST('many' AS BLOB))); \
+                DELETE FROM extents WHERE ino = (SELECT ino FROM naming WHERE name = CAST('sparse' AS BLOB)) \
+                AND idx = (SELECT max(idx) FROM extents) / 2;";
+    assert!(Command::new("sqlite3").arg(place.path("v/meta.sqlite")).arg(gone).status().unwrap().success());
+
+    place.mount();
+    let list = |name: &str| fs::read_dir(mounted.join(name)).unwrap().map(|entry| entry.map(drop)).collect::<Vec<_>>();
+    for name in ["few", "many"] {
+        let told = list(name);
+        assert!(told.iter().any(Result::is_err), "{name}: {} names and no error", told.len());
+    }
+    assert!(list("many").len() > 1000, "what is there is listed before the error");
+    assert_eq!(list("whole").len(), 5);
+    let errno = |result: std::io::Result<Vec<u8>>| result.map_err(|error| error.raw_os_error());
+    assert_eq!(errno(fs::read(mounted.join("few/3"))), Err(Some(5)), "it may be the one that is gone");
+    assert_eq!(errno(fs::read(mounted.join("few/4"))), Ok(b"x".to_vec()));
+    assert_eq!(errno(fs::read(mounted.join("whole/9"))), Err(Some(2)));
+    assert_eq!(errno(fs::read(mounted.join("sparse"))), Err(Some(5)));
+    assert_eq!(fs::read(mounted.join("other")).unwrap().len(), (16 << 20) + block.len());
+    place.umount();
+    let said = place.weft(&["export", "v", "out"]);
+    assert_ne!(said.code, 0, "{said:?}");
+    for name in ["few", "many", "sparse"] {
+        assert!(said.err.contains(name), "{said:?}");
+    }
+    assert_eq!(fs::read_dir(place.path("out/whole")).unwrap().count(), 5);
 }

@@ -166,6 +166,14 @@ impl Store for GatedStore {
         self.store.extents(ino, range)
     }
 
+    fn refuse_missing_names(&self, directory: Ino) -> weft_store::Result<()> {
+        self.store.refuse_missing_names(directory)
+    }
+
+    fn refuse_missing_block(&self, ino: Ino, index: u64) -> weft_store::Result<()> {
+        self.store.refuse_missing_block(ino, index)
+    }
+
     fn xattrs(&self, ino: Ino) -> weft_store::Result<Vec<(Name, Vec<u8>)>> {
         self.store.xattrs(ino)
     }

@@ -36,6 +36,21 @@ macro_rules! extents_ahead {
     };
 }
 
+/// What tells whether rows of blocks are gone from a file, with the blocks whose owner is $owner; of
+/// others the length is not known, and taken to be $3.
+macro_rules! missing_blocks {
+    ($owner:literal) => {
+        concat!(
+            "SELECT f.size, f.allocated, \
+             CAST(coalesce(sum(CASE WHEN e.ino IS NULL THEN 0 ELSE coalesce(b.length, $3) END), 0) AS bigint), \
+             CAST(coalesce(sum(CASE WHEN e.idx = $2 THEN 1 ELSE 0 END), 0) AS bigint) \
+             FROM fileatt f LEFT JOIN extents e ON e.ino = f.ino LEFT JOIN blocks b ON b.owner = ",
+            $owner,
+            " AND b.id = e.block WHERE f.ino = $1 AND f.inline IS NULL GROUP BY f.ino, f.size, f.allocated"
+        )
+    };
+}
+
 statements! {
     FORMAT = "SELECT format FROM volume WHERE id = 1";
     HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
@@ -58,6 +73,10 @@ statements! {
     /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
+    MISSING_BLOCKS = missing_blocks!("e.owner");
+    MISSING_BLOCKS_APART = missing_blocks!("e.ino");
+    MISSING_NAMES = "SELECT f.size, count(n.cookie) FROM fileatt f LEFT JOIN naming n ON n.parent = f.ino \
+                     WHERE f.ino = $1 GROUP BY f.ino, f.size";
     /// Blocks of one file that others name, too; with bytes if they have no more than $3.
     OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, refs, sum, CASE WHEN length <= $3 THEN bytes END \
                      FROM blocks WHERE owner = $1 AND id = ANY($2)";

@@ -202,30 +202,6 @@ pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> 
     })
 }
 
-/// Fails if a row is missing between those `found` in `range` of `ino`, whose blocks have so many
-/// bytes. A file of which every byte is stored has no holes: where a row seems to be one, it is gone.
-pub(super) fn refuse_gap(
-    connection: &Connection,
-    (ino, block_size): (Ino, u64),
-    range: &Range<u64>,
-    found: &[(u64, BlockRef)],
-) -> Result<()> {
-    let followed = found.iter().zip(range.start..).take_while(|((index, _), expected)| index == expected).count();
-    let missing = range.start + followed as u64;
-    if missing >= range.end {
-        return Ok(());
-    }
-    let statement = "SELECT size FROM fileatt WHERE ino = ?1 AND allocated = size AND inline IS NULL";
-    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    let size = statement.query_row((sql(ino.0),), |row| unsigned(row, 0)).optional().map_err(failed)?;
-    match size {
-        Some(size) if missing.saturating_mul(block_size) < size => {
-            Err(Error::Corrupt(format!("the row of block {missing} of inode {} is missing", ino.0)))
-        }
-        _ => Ok(()),
-    }
-}
-
 pub(super) fn xattrs(connection: &Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
     let statement = "SELECT name, value, since, sum FROM xattr WHERE ino = ?1 ORDER BY name";
     all(connection, statement, (sql(ino.0),), |row| {

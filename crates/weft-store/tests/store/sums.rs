@@ -3,12 +3,12 @@
 
 use crate::check::{database, look, sample_volume};
 use crate::contract::{HOMES, options};
-use crate::sample::{self, DIRECTORY, LARGE, SMALL, SYMLINK};
+use crate::sample::{self, DIRECTORY, LARGE, SMALL, SUBDIRECTORY, SYMLINK};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use weft_store::postgres::{self, OpenOptions};
-use weft_store::sqlite::{self, check, convert, open};
+use weft_store::sqlite::{check, convert, open};
 use weft_store::*;
 use weft_testkit::Cluster;
 
@@ -286,27 +286,52 @@ fn what_commits_wrote_has_the_sums_it_should() {
     }
 }
 
+/// What deletes rows of a volume, and the volume.
+type Volume<'a> = (&'a dyn Fn(&str), &'a dyn Fn() -> std::sync::Arc<dyn Store>);
+
+fn rows_that_are_gone_are_told((edit, open): Volume<'_>) {
+    let block = |index| open().refuse_missing_block(Ino(LARGE), index).map_err(|error| error.kind());
+    let names = |ino| open().refuse_missing_names(Ino(ino)).map_err(|error| error.kind());
+    assert_eq!((block(2), block(3), block(99)), (Ok(()), Ok(()), Ok(())), "holes");
+    edit("DELETE FROM extents WHERE ino = 23 AND idx = 0");
+    assert_eq!(block(0), Err(ErrorKind::Corrupt));
+    assert_eq!(block(3), Err(ErrorKind::Corrupt), "whether it is a hole, nobody knows");
+    assert_eq!(block(1), Ok(()), "it is there");
+    assert_eq!((names(DIRECTORY), names(1), names(SUBDIRECTORY)), (Ok(()), Ok(()), Ok(())));
+    edit("DELETE FROM naming WHERE parent = 20 AND ino = 24");
+    assert_eq!((names(DIRECTORY), names(1)), (Err(ErrorKind::Corrupt), Ok(())));
+    edit("DELETE FROM naming WHERE parent = 21");
+    assert_eq!(names(SUBDIRECTORY), Err(ErrorKind::Corrupt), "none is left");
+}
+
 #[test]
-fn a_row_that_is_gone_from_a_file_without_holes_is_no_hole() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = sample_volume(&directory, BlockHome::Segments);
-    let edit = |statements: &str| {
-        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
-        connection.execute_batch(statements).expect("edited");
-        drop(connection);
-        sqlite::seal(&path).expect("sealed");
-    };
-    let count = |range: std::ops::Range<u64>| {
-        let found = open(&path).expect("opened").store.extents(Ino(LARGE), range);
-        found.map(|extents| extents.len()).map_err(|error| error.kind())
-    };
-    assert_eq!(count(0..6), Ok(3), "with holes");
-    let dense =
-        "UPDATE extents SET idx = 2 WHERE ino = 23 AND idx = 5; UPDATE fileatt SET size = allocated WHERE ino = 23";
-    edit(dense);
-    assert_eq!(count(0..u64::MAX), Ok(3));
-    edit("DELETE FROM extents WHERE ino = 23 AND idx = 1");
-    assert_eq!(count(0..6), Err(ErrorKind::Corrupt));
-    assert_eq!(count(1..2), Err(ErrorKind::Corrupt));
-    assert_eq!((count(0..1), count(2..9)), (Ok(1), Ok(1)), "what is there is told");
+fn rows_that_are_gone_are_told_from_holes_and_from_names_that_never_were() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let edit = |statements: &str| {
+            let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+            connection.execute_batch(statements).expect("edited");
+        };
+        rows_that_are_gone_are_told((&edit, &|| open(&path).expect("opened").store));
+    }
+}
+
+#[test]
+fn rows_that_are_gone_from_postgresql_are_told() {
+    let cluster = Cluster::shared();
+    for own_table_from in [None, Some(0)] {
+        let address = cluster.address();
+        let options = VolumeOptions { own_table_from, ..VolumeOptions::default() };
+        postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("created");
+        let open =
+            || -> std::sync::Arc<dyn Store> { postgres::open(&address, OpenOptions::default()).expect("opened") };
+        sample::fill(&*open());
+        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let edit = |statement: &str| {
+            cluster.run(&format!("SET search_path TO {schema}; {statement}"));
+        };
+        rows_that_are_gone_are_told((&edit, &open));
+        postgres::remove(&address).expect("removed");
+    }
 }

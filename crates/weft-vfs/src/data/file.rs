@@ -25,6 +25,8 @@ pub(crate) struct FileData {
     pub(crate) clearing: Ranges,
     /// Indices whose stored block came by sharing; the next commit puts their rows.
     pub(crate) shared: BTreeSet<u64>,
+    /// The store was asked whether rows of blocks are gone, and has them all: what is not there is a hole.
+    pub(crate) is_whole: bool,
 }
 
 /// What was written to one block.

@@ -57,12 +57,14 @@ impl Vfs {
                 if state.finished != finished || (!stored && asks(state)?) {
                     return Ok(None);
                 }
-                if stored && after == Cookie(0) && rows.len() < limit {
-                    state.learn_list(ino, &rows)?;
-                }
-                state.merge(ino, after, &rows, limit).map(Some)
+                let is_end = stored && rows.len() < limit;
+                let may_lack_some = is_end && (after != Cookie(0) || !state.learn_list(ino, &rows)?);
+                Ok(Some((state.merge(ino, after, &rows, limit)?, may_lack_some)))
             })?;
-            if let Some(page) = page {
+            if let Some((page, may_lack_some)) = page {
+                if may_lack_some {
+                    self.store.refuse_missing_names(ino)?;
+                }
                 return Ok(page);
             }
         }
@@ -112,11 +114,20 @@ fn shown(kind: Kind) -> Kind {
 }
 
 impl State {
-    /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists it will look at what is in it.
-    pub(crate) fn learn_list(&mut self, ino: Ino, rows: &[NameRow]) -> Result<(), Stop> {
-        let directory = self.directory(ino)?.directory();
+    /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists it
+    /// will look at what is in it. False if that is not as many entries as it counts: then rows may be
+    /// gone, and nothing is kept.
+    pub(crate) fn learn_list(&mut self, ino: Ino, rows: &[NameRow]) -> Result<bool, Stop> {
+        let inode = self.directory(ino)?;
+        let counted = inode.row.size;
+        let directory = inode.directory();
+        let is_stored =
+            |row: &&NameRow| !directory.removed.contains_key(&row.cookie) && !directory.added.contains_key(&row.cookie);
+        if (rows.iter().filter(is_stored).count() + directory.added.len()) as u64 != counted {
+            return Ok(false);
+        }
         if rows.len() + directory.added.len() > LISTED_MAX {
-            return Ok(());
+            return Ok(true);
         }
         let is_there = |row: &&NameRow| !directory.removed.contains_key(&row.cookie);
         let rows = rows.iter().filter(is_there).collect::<Vec<_>>();
@@ -134,7 +145,7 @@ impl State {
                 self.names.insert((ino, row.name.clone()), slot);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The entries after `after` that `rows` (all of the store's up to its last one, `limit` or fewer at the

@@ -30,6 +30,9 @@ const DOUBT: u32 = 4;
 /// Entries of a directory that are read when one of them is looked for, at most.
 const NAMES_READ: usize = 64;
 
+/// Of a file with holes and more blocks than this, nobody asks whether rows are gone: counting them takes too long.
+const COUNTED_MAX: u64 = 1 << 18;
+
 /// Inodes that were missing lately.
 pub(crate) struct Missing {
     last: Ino,
@@ -67,7 +70,7 @@ impl Vfs {
             Miss::Name(parent, name) => self.load_name(*parent, name),
             Miss::Extents(ino, range) => {
                 self.reading(
-                    || Ok(self.store.extents(*ino, range.clone())?),
+                    || self.extents(*ino, range.clone()),
                     |state, rows| {
                         state.learn_extents(*ino, range.clone(), rows);
                     },
@@ -84,9 +87,34 @@ impl Vfs {
         }
     }
 
+    /// The stored blocks of `ino` in `range`. Before one that is not there counts as a hole, the store is asked
+    /// whether rows of the file are gone: once while it is in memory.
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        let rows = self.store.extents(ino, range.clone())?;
+        let followed = rows.iter().zip(range.start..).take_while(|((index, _), expected)| index == expected).count();
+        let missing = range.start + followed as u64;
+        let ask = |state: &mut State| {
+            let block_size = state.block_size();
+            let inode = state.inodes.peek(&ino)?;
+            let is_whole = inode.data.as_ref().is_some_and(|data| data.is_whole);
+            let end = range.end.min(inode.row.size.div_ceil(block_size));
+            let is_dense = inode.row.allocated >= inode.row.size;
+            let is_countable = is_dense || inode.row.allocated / block_size <= COUNTED_MAX;
+            Some(missing < end && !is_whole && is_countable)
+        };
+        if ask(&mut self.state.lock()) == Some(true) {
+            self.store.refuse_missing_block(ino, missing)?;
+            if let Some(inode) = self.state.lock().inodes.get(&ino).filter(|inode| !inode.dead) {
+                inode.data().is_whole = true;
+            }
+        }
+        Ok(rows)
+    }
+
     /// Of a small directory all entries: whoever looks for one will look for others.
     fn load_name(&self, parent: Ino, name: &Name) -> Result<()> {
         let is_small = self.state.lock().inodes.peek(&parent).is_some_and(|inode| inode.row.size <= NAMES_READ as u64);
+        let mut may_lack_some = false;
         if is_small {
             let mut is_whole = false;
             self.reading(
@@ -103,16 +131,20 @@ impl Vfs {
                     state.name_misses += 1;
                     if let Some(rows) = rows.filter(|rows| rows.len() <= NAMES_READ) {
                         // Gone meanwhile, it needs no entries.
-                        let _ = state.learn_list(parent, &rows);
+                        may_lack_some = matches!(state.learn_list(parent, &rows), Ok(false));
                     }
                 },
             )?;
-            if is_whole {
+            if is_whole && !may_lack_some {
                 return Ok(());
             }
         }
         self.reading(
-            || Ok(self.store.name(parent, name)?),
+            || match self.store.name(parent, name)? {
+                // It may be the entry that is gone.
+                None if may_lack_some => Ok(self.store.refuse_missing_names(parent).map(|()| None)?),
+                row => Ok(row),
+            },
             |state, row| {
                 state.learn_name(parent, name, row);
             },
