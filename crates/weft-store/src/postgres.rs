@@ -26,6 +26,7 @@ mod statements;
 mod tls;
 mod transaction;
 mod upgrade;
+mod waiting;
 mod write;
 
 pub use address::{Address, is_address};
@@ -41,6 +42,7 @@ pub fn seal(address: &Address) -> Result<()> {
 
 pub use open::{FORMAT, OpenOptions, commits, create, header, open, remove, size};
 pub use upgrade::{downgrade, upgrade};
+pub use waiting::waiting;
 
 use crate::Name;
 use crate::digests::{DigestRows, ZeroValues};

@@ -5,7 +5,7 @@ use super::address::Address;
 use super::connection::{Call, Connection};
 use super::open::{OpenOptions, hold, look};
 use super::read::{self, get, int, unsigned};
-use super::{own, repair, statements as sql};
+use super::{own, repair, statements as sql, waiting};
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::row::{BlockId, BlockRef, Ino, OpNo, Place};
@@ -74,15 +74,17 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
         Repair::No => None,
         Repair::Yes | Repair::Discard => Some(hold(address, &OpenOptions::default())?.0),
     };
-    let (mut connection, header) = look(address)?;
+    let mut connection = look(address)?.0;
     hold_tables(&mut connection)?;
+    // As of the commit that all else here is read of.
+    let header = read::header(&mut connection)?;
     let mut bad = Vec::new();
     if options.read_data {
         damaged(&mut connection, progress, &mut bad)?;
     }
     let stray = own_tables(&mut connection, options, &mut bad)?;
-    let logged = connection.query(WHAT, sql::LAST_INTENT, vec![Box::new(int(header.counters.epoch))])?;
-    let logged = logged.first().map(|row| get::<Option<i64>>(row, 0)).transpose()?.flatten();
+    let waiting = waiting::verify(&mut connection, &header)?;
+    let logged = (waiting.operations > 0).then(|| OpNo(header.counters.op.0 + waiting.operations));
     let directory = tempfile::tempdir();
     let directory =
         directory.map_err(|source| Error::Io { what: "cannot make", path: std::env::temp_dir(), source })?;
@@ -96,7 +98,7 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     connection.run(WHAT, "COMMIT")?;
     let blocks = RefCell::new(connection);
     let read = |block: &BlockRef| read_block(&copy, &mut blocks.borrow_mut(), block);
-    let elsewhere = Elsewhere { bad, logged: logged.map(|last| OpNo(last.unsigned_abs())), read: &read };
+    let elsewhere = Elsewhere { bad, logged, read: &read };
     let mut findings = check_copy(&path, options.repair, elsewhere, progress)?;
     if let Some(lease) = &lease {
         copy.compare_with(&before)?;
@@ -106,6 +108,8 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     let outcome = if lease.is_some() { Outcome::Repaired } else { Outcome::Note };
     let note = |table| Finding { path: None, what: format!("the table {table} belongs to no file"), outcome };
     findings.extend(stray.into_iter().map(note));
+    // No repair brings back what was logged.
+    findings.extend(waiting.lost.map(|what| Finding { path: None, what, outcome: Outcome::Damaged }));
     Ok(findings)
 }
 
