@@ -432,6 +432,7 @@ impl<'a> PostgresTransaction<'a> {
         let uuid = self.store.header.lock().uuid;
         let connection = self.writer.connection();
         calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &uuid));
+        calls.extend(settings::refuse_emptied_call(connection, &self.store.connector.address));
         calls.extend(write::end(batch, &commit, self.writer.epoch, self.writer.sum, COMMITS_KEPT));
         let connection = self.writer.connection();
         connection.take_warning();

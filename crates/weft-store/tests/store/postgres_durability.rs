@@ -187,6 +187,24 @@ fn a_volume_of_which_a_crash_empties_a_table_is_refused() {
 }
 
 #[test]
+fn a_table_that_is_made_one_which_a_crash_empties_is_noticed_by_the_next_commit() {
+    let server = Server::alone();
+    let address = server.0.address();
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    create(&address);
+    let store = open(&address);
+    for (ino, table) in (2..).zip(["volume", "xattr", "intents"]) {
+        let batch = made(&*store, ino);
+        server.0.run(&format!("ALTER TABLE {schema}.{table} SET UNLOGGED"));
+        let error = apply(&*store, &batch).expect_err("noticed");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains(&format!("ALTER TABLE {schema}.{table} SET LOGGED")), "{error}");
+        server.0.run(&format!("ALTER TABLE {schema}.{table} SET LOGGED"));
+        apply(&*store, &batch).expect("applied");
+    }
+}
+
+#[test]
 fn settings_that_get_weak_below_a_mount_are_noticed_by_commits_and_by_the_log() {
     let server = Server::alone();
     let address = server.0.address();
