@@ -7,6 +7,7 @@
 mod address;
 mod ahead;
 mod check;
+mod columns;
 mod connection;
 mod convert;
 mod digests;

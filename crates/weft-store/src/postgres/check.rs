@@ -2,6 +2,7 @@
 //! the rules of `sqlite::check` can be asked.
 
 use super::address::Address;
+use super::columns::{TABLES, VOLUME};
 use super::connection::{Call, Connection};
 use super::open::{OpenOptions, hold, look};
 use super::read::{self, get, int, unsigned};
@@ -26,45 +27,6 @@ const HOLDING_MAX: u32 = 8;
 
 /// Rows copied between two reports of progress.
 const REPORTED: u64 = 4096;
-
-/// Tables, and the columns of them that a copy has.
-pub(super) const TABLES: &[(&str, &[&str])] = &[
-    ("commits", &["number", "time", "op", "root_digest", "previous_digest", "sum"]),
-    (
-        "fileatt",
-        &[
-            "ino",
-            "generation",
-            "mode",
-            "uid",
-            "gid",
-            "nlink",
-            "rdev",
-            "size",
-            "allocated",
-            "atime",
-            "mtime",
-            "ctime",
-            "btime",
-            "parent",
-            "has_xattrs",
-            "since",
-            "sum",
-            "digest",
-            "digest_sum",
-            "inline",
-        ],
-    ),
-    ("naming", &["parent", "name", "ino", "kind", "cookie", "since", "sum", "digest", "digest_sum"]),
-    ("extents", &["ino", "idx", "block", "since"]),
-    ("blocks", &["id", "refs", "length", "base", "value"]),
-    ("branches", &["parent", "prefix", "children", "sum"]),
-    ("nodes", &["ino", "level", "idx", "children", "sum"]),
-    ("xattr", &["ino", "name", "value", "since", "sum"]),
-];
-
-pub(super) const VOLUME: &[&str] =
-    &["created", "number", "op", "next_id", "next_block", "epoch", "bytes_used", "inodes_used"];
 
 /// Checks the volume at `address`, as its last commit left it; `read_data` verifies all blocks. A repair holds the volume meanwhile: it is made
 /// in the copy, and what changed there is changed in the database, in one transaction. Errors: those of [`super::open`], and what keeps
@@ -131,19 +93,17 @@ fn read_block(copy: &Copy, connection: &mut Connection, block: &BlockRef) -> Res
 
 fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let total = TABLES.len() as u64;
-    for (done, (table, columns)) in TABLES.iter().enumerate() {
+    for (done, table) in TABLES.iter().enumerate() {
         progress(Progress { step: "copying rows", done: done as u64, total });
-        let all = format!("SELECT {} FROM {table}", columns.join(", "));
-        connection.each(WHAT, &all, |row| copy.put(table, columns, values(row)?))?;
+        let (name, columns) = (table.name, table.copied());
+        let all = format!("SELECT {} FROM {name}", columns.join(", "));
+        connection.each(WHAT, &all, |row| copy.put(name, &columns, values(row)?))?;
     }
     // The rows of these tell more here than in a copy, and have other sums.
-    let owned = [
-        ("extents", "owned extents", "ino, idx, owner, block, since", &["ino", "idx"][..]),
-        ("blocks", "owned blocks", "owner, id, length, base, value, refs", &["id"]),
-    ];
-    for (table, summed, columns, key) in owned {
-        let all = format!("SELECT {}, sum, {columns} FROM {table}", key.join(", "));
-        connection.each(WHAT, &all, |row| copy.take_over_sum(table, key, summed, values(row)?))?;
+    for table in TABLES.iter().filter(|table| table.is_owned()) {
+        let (name, key) = (table.name, table.copied_key());
+        let all = format!("SELECT {}, sum, {} FROM {name}", key.join(", "), table.columns.join(", "));
+        connection.each(WHAT, &all, |row| copy.take_over_sum(name, &key, table.sum, values(row)?))?;
     }
     connection.each(WHAT, "SELECT id, owner, bytes IS NULL FROM blocks", |row| {
         copy.put("owners", &["id", "owner", "own"], values(row)?)
