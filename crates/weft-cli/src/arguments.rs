@@ -38,6 +38,7 @@ pub enum Command {
     Umount(Umount),
     /// Tell a volume's size, counts and options, as of its last commit
     ///
+    /// After a crash it says how many operations wait in the intent log, or that they are lost.
     /// Exit code 0: it was told. 1: it could not be.
     Info(Info),
     /// Look for damage in a volume that is not mounted, and repair it if asked to

@@ -31,7 +31,7 @@ use crate::arguments::{Blocks, Command, Net};
 use anyhow::Result;
 use std::fmt;
 use std::process::ExitCode;
-use weft_store::BlockHome;
+use weft_store::{BlockHome, Location, Waiting};
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<ExitCode> {
@@ -159,6 +159,22 @@ fn causes(error: &anyhow::Error) -> String {
 pub fn tell(note: Option<String>) {
     if let Some(note) = note {
         eprintln!("weft: {note}");
+    }
+}
+
+/// Tells of operations that wait in the intent log of the volume at `location`, and of those that
+/// are lost; unless somebody has the volume.
+fn tell_of_waiting(location: &Location) -> Waiting {
+    match location.waiting() {
+        Ok(waiting) => {
+            tell(waiting.note());
+            tell(waiting.lost.clone());
+            waiting
+        }
+        Err(error) => {
+            tell(Some(format!("cannot tell of the intent log: {error}")));
+            Waiting::default()
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod store;
 mod sums;
 mod upgrade;
 mod uuid;
+mod waiting;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
 pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
@@ -39,6 +40,7 @@ pub use row::{
 };
 pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions, path_to};
 pub use upgrade::{Upgrade, Upgraded};
+pub use waiting::Waiting;
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.

@@ -8,6 +8,7 @@ use crate::row::{CommitRow, Timestamp};
 use crate::sqlite::{self, Layout};
 use crate::store::{Header, Store, VolumeOptions};
 use crate::upgrade::{Upgrade, Upgraded};
+use crate::waiting::Waiting;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,6 +102,15 @@ impl Location {
         match self {
             Location::Files(path) => sqlite::header(path),
             Location::Postgres(address) => postgres::header(address),
+        }
+    }
+
+    /// Tells what its intent log has of a volume that nobody holds, as [`sqlite::waiting`] and
+    /// [`postgres::waiting`] do.
+    pub fn waiting(&self) -> Result<Waiting> {
+        match self {
+            Location::Files(path) => sqlite::waiting(path),
+            Location::Postgres(address) => postgres::waiting(address),
         }
     }
 

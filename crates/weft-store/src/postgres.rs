@@ -7,6 +7,7 @@
 mod address;
 mod ahead;
 mod check;
+mod columns;
 mod connection;
 mod convert;
 mod digests;
@@ -27,6 +28,7 @@ mod statements;
 mod tls;
 mod transaction;
 mod upgrade;
+mod waiting;
 mod write;
 
 pub use address::{Address, is_address};
@@ -42,6 +44,7 @@ pub fn seal(address: &Address) -> Result<()> {
 
 pub use open::{FORMAT, OpenOptions, commits, create, header, open, remove, size};
 pub use upgrade::{downgrade, upgrade};
+pub use waiting::waiting;
 
 use crate::Name;
 use crate::digests::{DigestRows, ZeroValues};

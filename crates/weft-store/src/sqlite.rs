@@ -33,6 +33,7 @@ mod segments;
 mod sums;
 mod transaction;
 mod upgrade;
+mod waiting;
 mod wal;
 
 pub use check::check;
@@ -47,6 +48,7 @@ pub use open::{Volume, create, header, open, open_to_read, open_with};
 pub use salvage::{Missing, Salvaged, salvage};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};
+pub use waiting::waiting;
 
 /// Gives all rows of the volume at `path` the sums of what they hold: for tests that make what no
 /// Weft writes.

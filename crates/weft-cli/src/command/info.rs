@@ -5,19 +5,20 @@ use crate::arguments::Info;
 use crate::size::show;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
-use weft_store::{BlockHome, Header, Location, postgres, sqlite};
+use weft_store::{BlockHome, Header, Location, Waiting, postgres, sqlite};
 
 /// Tells what a volume is.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
     let location = Location::parse(&volume_at(&arguments.volume))?;
     super::tell(location.note(false));
     let header = location.header().with_context(|| format!("cannot open volume {location}"))?;
+    let waiting = super::tell_of_waiting(&location);
     let on_disk = match &location {
         Location::Files(path) => Some(space_taken(&sqlite::Layout::find(path)?)),
         Location::Postgres(address) => postgres::size(address)?,
     };
     if arguments.json {
-        println!("{:#}", as_json(&header, on_disk));
+        println!("{:#}", as_json(&header, &waiting, on_disk));
     } else {
         print(&header, on_disk);
     }
@@ -36,7 +37,7 @@ fn space_taken(layout: &sqlite::Layout) -> u64 {
     files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
 }
 
-fn as_json(header: &Header, on_disk: Option<u64>) -> serde_json::Value {
+fn as_json(header: &Header, waiting: &Waiting, on_disk: Option<u64>) -> serde_json::Value {
     serde_json::json!({
         "format": header.format,
         "options": header.options,
@@ -46,6 +47,8 @@ fn as_json(header: &Header, on_disk: Option<u64>) -> serde_json::Value {
         "inodes": header.counters.inodes_used,
         "bytes": header.counters.bytes_used,
         "bytes_on_disk": on_disk,
+        "operations_waiting": waiting.operations,
+        "lost": waiting.lost,
     })
 }
 

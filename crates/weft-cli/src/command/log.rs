@@ -15,6 +15,7 @@ pub fn run(arguments: &Log) -> Result<ExitCode> {
     let location = Location::parse(&volume)?;
     super::tell(location.note(false));
     let commits = location.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
+    super::tell_of_waiting(&location);
     let mut shown = commits.iter().rev().take(arguments.limit.unwrap_or(usize::MAX));
     if arguments.json {
         println!("{:#}", Value::from(shown.by_ref().map(as_json).collect::<Vec<_>>()));

@@ -13,6 +13,7 @@ use weft_store::{Finding, Location};
 pub fn run(arguments: &Scrub) -> Result<ExitCode> {
     let volume = Location::parse(&volume_at(&arguments.volume))?;
     super::tell(volume.note(false));
+    super::tell(volume.waiting().ok().and_then(|waiting| waiting.note()));
     let bar = steps();
     let findings = volume.scrub(&mut |progress| bar.show(progress));
     drop(bar);

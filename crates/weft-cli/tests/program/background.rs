@@ -89,7 +89,19 @@ fn a_volume_whose_log_is_gone_after_a_kill_is_refused_until_the_loss_is_accepted
     signal(place.daemon(), Signal::KILL);
     await_release(&place.path("v"));
     place.umount();
+    let waits = "in the intent log; a mount applies";
+    for command in ["info", "log", "scrub"] {
+        let said = place.weft(&[command, "v"]);
+        assert!(said.code == 0 && said.err.contains(waits), "{said:?}");
+    }
+    assert!(place.weft(&["check", "v"]).well().contains(waits));
+    let info: serde_json::Value = serde_json::from_str(&place.weft(&["info", "--json", "v"]).out).unwrap();
+    assert!(info["operations_waiting"].as_u64() > Some(0), "{info}");
     std::fs::remove_file(place.path("v/intents")).unwrap();
+    for (command, code) in [("info", 0), ("log", 0), ("scrub", 1), ("check", 1)] {
+        let said = place.weft(&[command, "v"]);
+        assert!(said.code == code && format!("{said:?}").contains("v/intents is missing"), "{said:?}");
+    }
     for _ in 0..2 {
         place.weft(&["mount", "v", "m"]).failed(&["v/intents is missing", "--accept-loss"]);
         place.weft(&["export", "v", "out"]).could_not(&["v/intents is missing"]);

@@ -2,10 +2,11 @@
 //! the rules of `sqlite::check` can be asked.
 
 use super::address::Address;
+use super::columns::{TABLES, VOLUME};
 use super::connection::{Call, Connection};
 use super::open::{OpenOptions, hold, look};
 use super::read::{self, get, int, unsigned};
-use super::{own, repair, statements as sql};
+use super::{own, repair, statements as sql, waiting};
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::row::{BlockId, BlockRef, Ino, OpNo, Place};
@@ -27,45 +28,6 @@ const HOLDING_MAX: u32 = 8;
 /// Rows copied between two reports of progress.
 const REPORTED: u64 = 4096;
 
-/// Tables, and the columns of them that a copy has.
-pub(super) const TABLES: &[(&str, &[&str])] = &[
-    ("commits", &["number", "time", "op", "root_digest", "previous_digest", "sum"]),
-    (
-        "fileatt",
-        &[
-            "ino",
-            "generation",
-            "mode",
-            "uid",
-            "gid",
-            "nlink",
-            "rdev",
-            "size",
-            "allocated",
-            "atime",
-            "mtime",
-            "ctime",
-            "btime",
-            "parent",
-            "has_xattrs",
-            "since",
-            "sum",
-            "digest",
-            "digest_sum",
-            "inline",
-        ],
-    ),
-    ("naming", &["parent", "name", "ino", "kind", "cookie", "since", "sum", "digest", "digest_sum"]),
-    ("extents", &["ino", "idx", "block", "since"]),
-    ("blocks", &["id", "refs", "length", "base", "value"]),
-    ("branches", &["parent", "prefix", "children", "sum"]),
-    ("nodes", &["ino", "level", "idx", "children", "sum"]),
-    ("xattr", &["ino", "name", "value", "since", "sum"]),
-];
-
-pub(super) const VOLUME: &[&str] =
-    &["created", "number", "op", "next_id", "next_block", "epoch", "bytes_used", "inodes_used"];
-
 /// Checks the volume at `address`, as its last commit left it; `read_data` verifies all blocks. A repair holds the volume meanwhile: it is made
 /// in the copy, and what changed there is changed in the database, in one transaction. Errors: those of [`super::open`], and what keeps
 /// the check from going on.
@@ -74,15 +36,17 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
         Repair::No => None,
         Repair::Yes | Repair::Discard => Some(hold(address, &OpenOptions::default())?.0),
     };
-    let (mut connection, header) = look(address)?;
+    let mut connection = look(address)?.0;
     hold_tables(&mut connection)?;
+    // As of the commit that all else here is read of.
+    let header = read::header(&mut connection)?;
     let mut bad = Vec::new();
     if options.read_data {
         damaged(&mut connection, progress, &mut bad)?;
     }
     let stray = own_tables(&mut connection, options, &mut bad)?;
-    let logged = connection.query(WHAT, sql::LAST_INTENT, vec![Box::new(int(header.counters.epoch))])?;
-    let logged = logged.first().map(|row| get::<Option<i64>>(row, 0)).transpose()?.flatten();
+    let waiting = waiting::verify(&mut connection, &header)?;
+    let logged = (waiting.operations > 0).then(|| OpNo(header.counters.op.0 + waiting.operations));
     let directory = tempfile::tempdir();
     let directory =
         directory.map_err(|source| Error::Io { what: "cannot make", path: std::env::temp_dir(), source })?;
@@ -96,7 +60,7 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     connection.run(WHAT, "COMMIT")?;
     let blocks = RefCell::new(connection);
     let read = |block: &BlockRef| read_block(&copy, &mut blocks.borrow_mut(), block);
-    let elsewhere = Elsewhere { bad, logged: logged.map(|last| OpNo(last.unsigned_abs())), read: &read };
+    let elsewhere = Elsewhere { bad, logged, read: &read };
     let mut findings = check_copy(&path, options.repair, elsewhere, progress)?;
     if let Some(lease) = &lease {
         copy.compare_with(&before)?;
@@ -106,6 +70,8 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     let outcome = if lease.is_some() { Outcome::Repaired } else { Outcome::Note };
     let note = |table| Finding { path: None, what: format!("the table {table} belongs to no file"), outcome };
     findings.extend(stray.into_iter().map(note));
+    // No repair brings back what was logged.
+    findings.extend(waiting.lost.map(|what| Finding { path: None, what, outcome: Outcome::Damaged }));
     Ok(findings)
 }
 
@@ -127,19 +93,17 @@ fn read_block(copy: &Copy, connection: &mut Connection, block: &BlockRef) -> Res
 
 fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let total = TABLES.len() as u64;
-    for (done, (table, columns)) in TABLES.iter().enumerate() {
+    for (done, table) in TABLES.iter().enumerate() {
         progress(Progress { step: "copying rows", done: done as u64, total });
-        let all = format!("SELECT {} FROM {table}", columns.join(", "));
-        connection.each(WHAT, &all, |row| copy.put(table, columns, values(row)?))?;
+        let (name, columns) = (table.name, table.copied());
+        let all = format!("SELECT {} FROM {name}", columns.join(", "));
+        connection.each(WHAT, &all, |row| copy.put(name, &columns, values(row)?))?;
     }
     // The rows of these tell more here than in a copy, and have other sums.
-    let owned = [
-        ("extents", "owned extents", "ino, idx, owner, block, since", &["ino", "idx"][..]),
-        ("blocks", "owned blocks", "owner, id, length, base, value, refs", &["id"]),
-    ];
-    for (table, summed, columns, key) in owned {
-        let all = format!("SELECT {}, sum, {columns} FROM {table}", key.join(", "));
-        connection.each(WHAT, &all, |row| copy.take_over_sum(table, key, summed, values(row)?))?;
+    for table in TABLES.iter().filter(|table| table.is_owned()) {
+        let (name, key) = (table.name, table.copied_key());
+        let all = format!("SELECT {}, sum, {} FROM {name}", key.join(", "), table.columns.join(", "));
+        connection.each(WHAT, &all, |row| copy.take_over_sum(name, &key, table.sum, values(row)?))?;
     }
     connection.each(WHAT, "SELECT id, owner, bytes IS NULL FROM blocks", |row| {
         copy.put("owners", &["id", "owner", "own"], values(row)?)

@@ -5,9 +5,10 @@
 
 use super::PostgresStore;
 use super::connection::{Connection, Parameter};
-use super::read::{get, int, unsigned};
+use super::read::{get, int};
 use super::settings;
 use super::statements as sql;
+use super::waiting::Order;
 use crate::error::{Error, Result};
 use crate::log::{Loss, Record};
 use crate::round_trips::Class;
@@ -24,13 +25,6 @@ const BYTES_EAGER: u64 = 128 << 20;
 
 /// Most bytes of operations between two commits.
 const BYTES_MAX: u64 = 256 << 20;
-
-/// Bytes of records that are read together, unless one alone has more, and how many records that may be.
-const TOGETHER_BYTES: u64 = 8 << 20;
-const TOGETHER_MAX: i64 = 4096;
-
-/// Bytes of the sum behind the operations of a row.
-const SUM: usize = 8;
 
 /// The log of one mounted volume.
 pub struct Intents {
@@ -83,46 +77,20 @@ impl Intents {
     pub fn records(&self, epoch: u64, after: OpNo) -> Result<Vec<Record>> {
         const WHAT: &str = "cannot read the intent log";
         self.shared.store.read(Class::Commits, |connection| {
-            let unsigned_epoch = epoch;
-            let (epoch, after) = (int(epoch), int(after.0));
-            let limit = Box::new(TOGETHER_MAX);
-            let (op, uuid) = {
-                let header = self.shared.store.header.lock();
-                (header.counters.op.0, header.uuid)
-            };
-            let mut order = Order { uuid, epoch: unsigned_epoch, next: op + 1 };
+            let mut order = Order::of(&self.shared.store.header.lock(), epoch);
+            let after = int(after.0);
             if after == 0 {
-                if let Err(lost) = order.refuse_later(connection)? {
+                if let Some(lost) = order.later(connection)? {
                     self.refuse(lost)?;
                 }
             } else {
-                let before = connection.query(WHAT, sql::INTENTS_UP_TO, vec![Box::new(epoch), Box::new(after)])?;
+                let before = connection.query(WHAT, sql::INTENTS_UP_TO, vec![Box::new(int(epoch)), Box::new(after)])?;
                 let last = before.first().map(|row| get::<Option<i64>>(row, 0)).transpose()?.flatten();
                 order.pass(last.map_or(0, i64::unsigned_abs));
             }
-            let sizes = connection.query(WHAT, sql::INTENTS_SIZES, vec![Box::new(epoch), Box::new(after), limit])?;
-            if sizes.is_empty() {
-                return Ok(Vec::new());
-            }
-            let (mut last, mut bytes) = (after, 0);
-            for row in &sizes {
-                bytes += unsigned(row, 1)?;
-                if bytes > TOGETHER_BYTES && last != after {
-                    break;
-                }
-                last = get(row, 0)?;
-            }
-            let span: Vec<Parameter> = vec![Box::new(epoch), Box::new(after), Box::new(last)];
-            let rows = connection.query(WHAT, sql::INTENTS, span)?;
-            let mut records = Vec::with_capacity(rows.len());
-            for row in &rows {
-                match order.record(row)? {
-                    Ok(record) => records.push(record),
-                    Err(lost) => {
-                        self.refuse(lost)?;
-                        break;
-                    }
-                }
+            let (records, lost) = order.page(connection, after)?;
+            if let Some(lost) = lost {
+                self.refuse(lost)?;
             }
             Ok(records)
         })
@@ -186,53 +154,6 @@ impl Intents {
         let mut queue = self.shared.queue.lock();
         queue.committed = queue.committing;
     }
-}
-
-/// What rows of the log are held against, in their order.
-pub(super) struct Order {
-    pub(super) uuid: [u8; 16],
-    pub(super) epoch: u64,
-    /// The operation that no row before has, nor the last commit.
-    pub(super) next: u64,
-}
-
-impl Order {
-    /// The record of a row `first, last, bytes`, or what is lost.
-    pub(super) fn record(&mut self, row: &tokio_postgres::Row) -> Result<std::result::Result<Record, String>> {
-        let (first, last): (i64, i64) = (get(row, 0)?, get(row, 1)?);
-        let mut bytes: Vec<u8> = get(row, 2)?;
-        let (Ok(first), Ok(last)) = (u64::try_from(first), u64::try_from(last)) else {
-            return Ok(Err(lost(self.next, "is damaged")));
-        };
-        if first > self.next {
-            return Ok(Err(lost(self.next, "is missing")));
-        }
-        let sum = bytes.len().checked_sub(SUM).map(|at| bytes.split_off(at));
-        if sum != Some(sums::intents(&self.uuid, self.epoch, (first, last), &bytes).to_le_bytes().to_vec()) {
-            return Ok(Err(lost(first, "is damaged")));
-        }
-        self.pass(last);
-        Ok(Ok(Record { first: OpNo(first), last: OpNo(last), bytes }))
-    }
-
-    /// What is lost if there are rows of an epoch that has not begun. Those of earlier ones mean nothing.
-    pub(super) fn refuse_later(&self, connection: &mut Connection) -> Result<std::result::Result<(), String>> {
-        const WHAT: &str = "cannot read the intent log";
-        let rows = connection.query(WHAT, sql::LATER_INTENT, vec![Box::new(int(self.epoch))])?;
-        let Some(row) = rows.first() else { return Ok(Ok(())) };
-        Ok(Err(lost(get::<i64>(row, 0)?.unsigned_abs(), "has an epoch that has not begun")))
-    }
-
-    fn pass(&mut self, last: u64) {
-        self.next = self.next.max(last.saturating_add(1));
-    }
-}
-
-fn lost(op: u64, how: &str) -> String {
-    format!(
-        "the row of operation {op} in the table intents {how}: what was synced from there on is lost; \
-         restore the table, or mount with --accept-loss, which goes on without"
-    )
 }
 
 /// Operations as their row holds them: with their sum.

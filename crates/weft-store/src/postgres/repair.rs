@@ -1,6 +1,6 @@
 //! What a repair changed in a copy of a volume's rows, changed in the database: all of it in one transaction.
 
-use super::check::{TABLES, VOLUME};
+use super::columns::{TABLES, Table, VOLUME};
 use super::connection::{Call, Connection, Parameter};
 use super::lease::in_transaction;
 use crate::error::Result;
@@ -15,15 +15,6 @@ const WHAT: &str = "cannot repair the volume";
 /// Rows that are sent together.
 const ROWS_TOGETHER: usize = 1000;
 
-/// Of a table how many of its columns, from the first on, are its key.
-fn key(table: &str) -> usize {
-    match table {
-        "nodes" => 3,
-        "naming" | "extents" | "branches" | "xattr" => 2,
-        _ => 1,
-    }
-}
-
 /// Brings the database to where `copy` is, which knows as `before` how it was. `stray` are tables that nothing needs.
 ///
 /// `fixed` is the sum of what the volume's row says that a repair does not change.
@@ -36,13 +27,9 @@ pub(super) fn write_back(
     in_transaction(connection, epoch, |connection| {
         let mut sender = Sender { connection, calls: Vec::new() };
         // Rows that change go before any comes: positions pass from one name to another.
-        let tables = || TABLES.iter().copied().filter(|(table, _)| *table != "blocks");
-        for (table, columns) in tables() {
-            remove(copy, table, columns, &mut sender)?;
-        }
-        for (table, columns) in tables() {
-            put(copy, table, columns, &mut sender)?;
-        }
+        let tables = || TABLES.iter().filter(|table| table.name != "blocks");
+        tables().try_for_each(|table| remove(copy, table, &mut sender))?;
+        tables().try_for_each(|table| put(copy, table, &mut sender))?;
         let gone = "SELECT o.owner, o.id FROM owners o JOIN before.blocks w ON w.id = o.id WHERE o.id NOT IN (SELECT id FROM main.blocks)";
         copy.each(gone, &[], |row| sender.send("DELETE FROM blocks WHERE owner = $1 AND id = $2", row))?;
         let changed = "SELECT b.refs, o.owner, o.id, \
@@ -67,8 +54,8 @@ pub(super) fn write_back(
 }
 
 /// Removes rows that are gone or changed.
-fn remove(copy: &Copy, table: &str, columns: &[&str], sender: &mut Sender<'_>) -> Result<()> {
-    let (all, key) = (columns.join(", "), &columns[..key(table)]);
+fn remove(copy: &Copy, table: &Table, sender: &mut Sender<'_>) -> Result<()> {
+    let (all, key, table) = (table.copied().join(", "), table.copied_key(), table.name);
     let changed = format!(
         "SELECT {} FROM (SELECT {all} FROM before.{table} EXCEPT SELECT {all} FROM main.{table})",
         key.join(", ")
@@ -79,7 +66,8 @@ fn remove(copy: &Copy, table: &str, columns: &[&str], sender: &mut Sender<'_>) -
 }
 
 /// Puts rows that are new or changed.
-fn put(copy: &Copy, table: &str, columns: &[&str], sender: &mut Sender<'_>) -> Result<()> {
+fn put(copy: &Copy, table: &Table, sender: &mut Sender<'_>) -> Result<()> {
+    let (columns, table) = (table.copied(), table.name);
     let all = columns.join(", ");
     let changed = format!("SELECT {all} FROM main.{table} EXCEPT SELECT {all} FROM before.{table}");
     // The copy does not say of an extent whose block it names.

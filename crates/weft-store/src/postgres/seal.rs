@@ -1,6 +1,7 @@
 //! Gives rows the sums of what they hold: those of a volume of a format without sums, and of tests
 //! that make what no Weft writes.
 
+use super::columns::{TABLES, Table};
 use super::connection::{Call, Connection};
 use super::read::{self, get, int, unsigned};
 use crate::error::{Error, Result};
@@ -19,74 +20,20 @@ struct Summed {
     table: &'static str,
     column: &'static str,
     name: &'static str,
-    columns: &'static [&'static str],
+    columns: Vec<&'static str>,
     key: usize,
 }
 
-const SUMMED: &[Summed] = &[
-    Summed {
-        table: "fileatt",
-        column: "sum",
-        name: "fileatt",
-        columns: &[
-            "ino",
-            "generation",
-            "mode",
-            "uid",
-            "gid",
-            "nlink",
-            "rdev",
-            "size",
-            "allocated",
-            "atime",
-            "mtime",
-            "ctime",
-            "btime",
-            "parent",
-            "has_xattrs",
-            "since",
-            "inline",
-        ],
-        key: 1,
-    },
-    Summed { table: "fileatt", column: "digest_sum", name: "digest", columns: &["ino", "digest"], key: 1 },
-    Summed {
-        table: "naming",
-        column: "sum",
-        name: "naming",
-        columns: &["parent", "name", "ino", "kind", "cookie", "since"],
-        key: 2,
-    },
-    Summed { table: "naming", column: "digest_sum", name: "entry", columns: &["parent", "name", "digest"], key: 2 },
-    Summed {
-        table: "extents",
-        column: "sum",
-        name: "owned extents",
-        columns: &["ino", "idx", "owner", "block", "since"],
-        key: 2,
-    },
-    Summed {
-        table: "blocks",
-        column: "sum",
-        name: "owned blocks",
-        columns: &["owner", "id", "length", "base", "value", "refs"],
-        key: 2,
-    },
-    Summed { table: "xattr", column: "sum", name: "xattr", columns: &["ino", "name", "value", "since"], key: 2 },
-    Summed { table: "branches", column: "sum", name: "branches", columns: &["parent", "prefix", "children"], key: 2 },
-    Summed { table: "nodes", column: "sum", name: "nodes", columns: &["ino", "level", "idx", "children"], key: 3 },
-    Summed {
-        table: "commits",
-        column: "sum",
-        name: "commits",
-        columns: &["number", "time", "op", "root_digest", "previous_digest"],
-        key: 1,
-    },
-];
+/// The columns of `table` that hold sums.
+fn summed(table: &Table) -> impl Iterator<Item = Summed> {
+    let of = |column, name, columns| Summed { table: table.name, column, name, columns, key: table.key };
+    let digest = table.digest.map(|name| of("digest_sum", name, [table.key(), &["digest"]].concat()));
+    [of("sum", table.sum, table.columns.to_vec())].into_iter().chain(digest)
+}
 
 /// Gives all rows the sums of what they hold now.
 pub(super) fn seal(connection: &mut Connection) -> Result<()> {
-    SUMMED.iter().try_for_each(|summed| summed.seal(connection))?;
+    TABLES.iter().flat_map(summed).try_for_each(|summed| summed.seal(connection))?;
     let sum = read::unverified_header(connection)?.sum();
     connection.query(WHAT, "UPDATE volume SET sum = $1 WHERE id = 1", vec![Box::new(sum)]).map(drop)
 }

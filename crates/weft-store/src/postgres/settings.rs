@@ -205,6 +205,21 @@ pub(super) fn refuse_emptied(connection: &mut Connection, address: &Address) -> 
     Err(weak(address, &risk, &format!("run ALTER TABLE {table} SET LOGGED")))
 }
 
+/// Fails if a table in schema $1 is one that a crash empties. Tables are found by their names: those
+/// have an index, and a schema may have thousands of files' own tables, which are passed over.
+const REFUSE_EMPTIED: &str = "SELECT 1 / CASE WHEN EXISTS (SELECT 1 FROM pg_class c \
+    JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relpersistence <> 'p' \
+    AND c.relname IN ('volume', 'lease', 'intents', 'commits', 'fileatt', 'naming', 'extents', 'blocks', 'dropped', \
+    'branches', 'nodes', 'xattr')) THEN 0 ELSE 1 END";
+
+/// Fails, among the statements of a commit, if somebody has made a table of the volume one that a
+/// crash empties: by [`is_weak`]. None where the address takes that as it is, or the engine may
+/// have no such tables.
+pub(super) fn refuse_emptied_call(connection: &Connection, address: &Address) -> Option<Call> {
+    let is_asked = !address.trusts_server && connection.mark.is_some() && !connection.lies_apart;
+    is_asked.then(|| Call::new(REFUSE_EMPTIED, vec![Box::new(address.schema.clone())]))
+}
+
 fn set(needed: &Needed) -> String {
     let (name, value) = (needed.name, needed.value);
     format!("set {name} = {value} for the server, and for the role or database that has another value")
@@ -224,17 +239,32 @@ pub(super) fn refuse_weak_call(connection: &Connection, address: &Address, volum
     Call::new(sql::REFUSE_WEAK, vec![Box::new(mark), Box::new(address.trusts_server), Box::new(volume.to_vec())])
 }
 
-/// True if `error` is that of [`refuse_weak_call`].
+/// True if `error` is that of [`refuse_weak_call`] or [`refuse_emptied_call`].
 pub(super) fn is_weak(error: &Error) -> bool {
     matches!(error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::DIVISION_BY_ZERO))
 }
 
-/// Why [`refuse_weak_call`] failed, unless that has passed.
+/// Why one of these calls failed, unless that has passed.
 pub(super) fn why_weak(connection: &mut Connection, address: &Address) -> Error {
-    let reason = refuse_weak(connection, address).err();
+    let reason = refuse_weak(connection, address).and_then(|()| refuse_emptied(connection, address)).err();
     reason.unwrap_or_else(|| {
         Error::NotDurable(format!(
             "{address} had settings for a moment, or a session, in which a commit is not durable"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::REFUSE_EMPTIED;
+    use crate::postgres::schema::TABLES;
+
+    #[test]
+    fn each_table_that_a_volume_needs_is_looked_at_by_commits() {
+        let made = TABLES.iter().filter_map(|text| text.strip_prefix("CREATE TABLE ")?.split([' ', '(']).next());
+        // Empty, both.
+        for table in made.filter(|table| !table.ends_with("_history") && *table != "blocks_of") {
+            assert!(REFUSE_EMPTIED.contains(&format!("'{table}'")), "{table}");
+        }
+    }
 }

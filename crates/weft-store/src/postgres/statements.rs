@@ -203,7 +203,6 @@ statements! {
     INTENTS_SIZES = "SELECT first, octet_length(bytes)::bigint FROM intents WHERE epoch = $1 AND first > $2 ORDER BY first LIMIT $3";
     INTENTS_UP_TO = "SELECT max(last) FROM intents WHERE epoch = $1 AND first <= $2";
     LATER_INTENT = "SELECT first FROM intents WHERE epoch > $1 ORDER BY epoch, first LIMIT 1";
-    LAST_INTENT = "SELECT max(last) FROM intents WHERE epoch = $1";
     /// Puts nothing unless this daemon holds the lease of volume $7, which cannot change hands
     /// before the end, and the server's settings keep what it acknowledges, unless $3 says that
     /// this does not matter.
@@ -309,6 +308,7 @@ mod tests {
         ("settings.rs", include_str!("settings.rs")),
         ("transaction.rs", include_str!("transaction.rs")),
         ("upgrade.rs", include_str!("upgrade.rs")),
+        ("waiting.rs", include_str!("waiting.rs")),
         ("write.rs", include_str!("write.rs")),
     ];
 

@@ -1,6 +1,7 @@
 //! One commit: blocks as they come, then the rows that name them, in one transaction of the server.
 //!
-//! Nothing but blocks, and of small files more than go at once, is sent before the end; then all rows go out together and cost one round trip. If the connection breaks on the way
+//! Nothing but blocks is sent before the end; then the rows go out, and what is not too much for
+//! once together with what ends the commit, in one round trip. If the connection breaks on the way
 //! nobody knows whether the server has committed: it is asked as soon as it can be reached again.
 
 use super::PostgresStore;
@@ -12,7 +13,7 @@ use super::read::{self, int, unsigned};
 use super::sending::{Back, Sending, Table};
 use super::settings;
 use super::statements as sql;
-use super::write::{self, BlockRow, Extents, Home, References};
+use super::write::{self, BlockRow, Extents, Home, Outgoing, References};
 use crate::batch::{Batch, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
@@ -417,21 +418,21 @@ impl<'a> PostgresTransaction<'a> {
         let previous = writer.last.filter(|last| last.number.next() == batch.commit).and_then(|last| last.digest());
         let previous = previous.filter(|_| writer.digester.is_some());
         let commit = CommitRow { number: batch.commit, time: batch.time, op: batch.counters.op, root, previous };
-        let mut calls = own_calls;
         self.kept.clear();
+        let fresh = self.writer.fresh;
         let connection = self.writer.connection();
-        calls.extend(write::contents(batch, &pending, |calls| connection.query_all(WHAT, calls).map(|_| ()))?);
-        if !new_rows.is_empty() {
-            calls.push(write::put_blocks(&new_rows));
-        }
+        let mut out = Outgoing::new(own_calls, |calls: &[Call]| connection.query_all(WHAT, calls).map(drop));
+        write::contents(batch, &pending, &new_rows, &mut out)?;
         let extents = Extents { removed: &replaced, put: &put, references: &counted.references };
-        calls.extend(write::rows(batch, &pending, &extents, self.writer.fresh));
+        write::rows(batch, &pending, &extents, fresh, &mut out)?;
+        let mut calls = out.rest();
         if self.store.has_intents.swap(false, Ordering::Relaxed) {
             calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
         }
         let uuid = self.store.header.lock().uuid;
         let connection = self.writer.connection();
         calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &uuid));
+        calls.extend(settings::refuse_emptied_call(connection, &self.store.connector.address));
         calls.extend(write::end(batch, &commit, self.writer.epoch, self.writer.sum, COMMITS_KEPT));
         let connection = self.writer.connection();
         connection.take_warning();

@@ -1,4 +1,5 @@
-//! The statements of a commit: each kind of change as one, with an array for each column; much content as several.
+//! The statements of a commit: each kind of change as one, with an array for each column; of many
+//! rows, or much content, as several.
 
 use super::connection::{Call, Parameter};
 use super::digests::Pending;
@@ -6,7 +7,7 @@ use super::read::{self, int};
 use super::statements as sql;
 use crate::batch::{Batch, NameChange, XattrChange};
 use crate::error::Result;
-use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, InodeRow, Place};
+use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::sums;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,16 +57,59 @@ where
     Box::new(rows.iter().map(value).collect::<Vec<V>>())
 }
 
-/// Bytes of content that go out together. All of a commit at once would lie in memory several times: as it is, as parameters, as messages.
-const CONTENT_MAX: usize = 4 << 20;
+/// Bytes of rows that go out together. All of a commit at once would lie in memory several times: as
+/// it is, as parameters, as messages.
+const SENT_MAX: usize = 4 << 20;
 
-/// Cuts `rows` before more than [`CONTENT_MAX`] bytes come together; tells how many do.
+/// Bytes that a row takes in the parameters of a statement and in its message, beside what it holds
+/// of any length: about 16 for a number, 64 for bytes.
+const ROW_BYTES: usize = 256;
+
+/// Statements of a commit on their way: before they are too much for once, those so far go out.
+pub(super) struct Outgoing<S> {
+    send: S,
+    calls: Vec<Call>,
+    bytes: usize,
+}
+
+impl<S: FnMut(&[Call]) -> Result<()>> Outgoing<S> {
+    /// Begins with `calls`, to be sent by `send`.
+    pub(super) fn new(calls: Vec<Call>, send: S) -> Outgoing<S> {
+        Outgoing { send, calls, bytes: 0 }
+    }
+
+    /// Adds a call of so many bytes.
+    fn add(&mut self, call: Call, bytes: usize) -> Result<()> {
+        if self.bytes + bytes > SENT_MAX && !self.calls.is_empty() {
+            (self.send)(&std::mem::take(&mut self.calls))?;
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.calls.push(call);
+        Ok(())
+    }
+
+    /// Adds what `call` makes of `rows`, in as many parts as they take; `content` tells what a row
+    /// holds of any length.
+    fn add_rows<T>(&mut self, rows: &[T], content: impl Fn(&T) -> usize, call: impl Fn(&[T]) -> Call) -> Result<()> {
+        parts(rows, |row| ROW_BYTES + content(row))
+            .into_iter()
+            .try_for_each(|(part, bytes)| self.add(call(part), bytes))
+    }
+
+    /// The calls that are left: the last ones, which are too much with those that follow or not.
+    pub(super) fn rest(self) -> Vec<Call> {
+        self.calls
+    }
+}
+
+/// Cuts `rows` before more than [`SENT_MAX`] bytes come together; tells how many do.
 fn parts<T>(mut rows: &[T], content: impl Fn(&T) -> usize) -> Vec<(&[T], usize)> {
     let mut parts = Vec::new();
     while let Some(first) = rows.first() {
         let (mut count, mut bytes) = (1, content(first));
         while let Some(more) = rows.get(count).map(&content)
-            && bytes + more <= CONTENT_MAX
+            && bytes + more <= SENT_MAX
         {
             count += 1;
             bytes += more;
@@ -124,46 +168,37 @@ pub(super) fn put_blocks(rows: &[BlockRow]) -> Call {
     )
 }
 
-/// Puts the inodes and attributes of `batch`, with what `pending` says of digests. What is too much for once goes to `send`; the last of it is
-/// given back.
-pub(super) fn contents(
+/// Puts the inodes, the attributes and the `blocks` of a batch, with what `pending` says of digests.
+pub(super) fn contents<S: FnMut(&[Call]) -> Result<()>>(
     batch: &Batch,
     pending: &Pending,
-    mut send: impl FnMut(&[Call]) -> Result<()>,
-) -> Result<Vec<Call>> {
-    let (mut calls, mut bytes) = (Vec::new(), 0);
-    let mut add = |call: Call, more: usize| {
-        bytes += more;
-        if bytes > CONTENT_MAX {
-            send(&std::mem::take(&mut calls))?;
-            bytes = more;
-        }
-        calls.push(call);
-        Ok(())
-    };
+    blocks: &[BlockRow],
+    out: &mut Outgoing<S>,
+) -> Result<()> {
     let digest = |ino: Ino| pending.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest);
     let mut inodes = batch.put_inodes().map(|row| (row, digest(row.ino))).collect::<Vec<_>>();
     inodes.sort_unstable_by_key(|(row, _)| row.ino);
     let inline = |(row, _): &(&InodeRow, _)| row.inline.as_ref().map_or(0, |content| content.len());
-    for (part, bytes) in parts(&inodes, inline) {
-        add(put_inodes(part, batch.commit.0), bytes)?;
-    }
+    out.add_rows(&inodes, inline, |part| put_inodes(part, batch.commit.0))?;
     let xattrs = batch.xattrs.iter().filter(|change| change.value.is_some()).collect::<Vec<_>>();
-    for (part, bytes) in parts(&xattrs, |change| change.value.as_ref().map_or(0, Vec::len)) {
-        add(put_xattrs(part, batch.commit.0), bytes)?;
-    }
-    Ok(calls)
+    let value = |change: &&XattrChange| change.value.as_ref().map_or(0, Vec::len);
+    out.add_rows(&xattrs, value, |part| put_xattrs(part, batch.commit.0))?;
+    out.add_rows(blocks, |row| row.bytes.as_ref().map_or(0, Rope::len), put_blocks)
 }
 
-/// The rest of `batch` but its blocks.
-pub(super) fn rows(batch: &Batch, pending: &Pending, extents: &Extents<'_>, fresh: Ino) -> Vec<Call> {
-    let mut calls = Vec::new();
-    extents.calls(batch, &mut calls);
-    removed_inodes(batch, fresh, &mut calls);
-    names(batch, pending, fresh, &mut calls);
-    digests(pending, &mut calls);
-    removed_xattrs(batch, &mut calls);
-    calls
+/// The rest of `batch`.
+pub(super) fn rows<S: FnMut(&[Call]) -> Result<()>>(
+    batch: &Batch,
+    pending: &Pending,
+    extents: &Extents<'_>,
+    fresh: Ino,
+    out: &mut Outgoing<S>,
+) -> Result<()> {
+    extents.calls(batch, out)?;
+    removed_inodes(batch, fresh, out)?;
+    names(batch, pending, fresh, out)?;
+    digests(pending, out)?;
+    removed_xattrs(batch, out)
 }
 
 /// What becomes of extents.
@@ -176,63 +211,73 @@ pub(super) struct Extents<'a> {
 }
 
 impl Extents<'_> {
-    fn calls(&self, batch: &Batch, calls: &mut Vec<Call>) {
+    fn calls<S: FnMut(&[Call]) -> Result<()>>(&self, batch: &Batch, out: &mut Outgoing<S>) -> Result<()> {
         for (ino, range) in self.removed {
             let parameters: Vec<Parameter> =
                 vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))];
-            calls.push(Call::new(sql::REMOVE_EXTENTS, parameters));
+            out.add(Call::new(sql::REMOVE_EXTENTS, parameters), ROW_BYTES)?;
         }
-        if !self.put.is_empty() {
-            let columns = vec![
-                column(self.put, |(ino, ..)| int(ino.0)),
-                column(self.put, |(_, index, _)| int(*index)),
-                column(self.put, |(.., (owner, _))| int(owner.0)),
-                column(self.put, |(.., (_, id))| int(id.0)),
-                column(self.put, |_| int(batch.commit.0)),
-                column(self.put, |(ino, index, (owner, id))| {
-                    sums::owned_extent((*ino, *index), (*owner, id.0), batch.commit)
-                }),
-            ];
-            calls.push(Call::new(sql::PUT_EXTENTS, columns));
-        }
+        out.add_rows(self.put, none, |put| put_extents(put, batch.commit))?;
         let changed = |is_more: bool| -> Vec<_> {
             self.references.iter().filter(|(_, change)| **change != 0 && (**change > 0) == is_more).collect()
         };
-        let of = |changed: &[(&Home, &i64)]| {
-            vec![
-                column(changed, |((owner, _), _)| int(owner.0)),
-                column(changed, |((_, id), _)| int(id.0)),
-                column(changed, |(_, change)| **change),
-            ]
-        };
-        let change = |changed: &[(&Home, &i64)]| {
-            let mut columns = of(changed);
-            columns.push(column(changed, |(_, change)| sums::references(**change)));
-            Call::new(sql::CHANGE_REFS, columns)
-        };
-        let more = changed(true);
-        if !more.is_empty() {
-            calls.push(change(&more));
-        }
+        out.add_rows(&changed(true), none, change_references)?;
         let fewer = changed(false);
-        if !fewer.is_empty() {
-            calls.push(Call::new(sql::REMOVE_BLOCKS, of(&fewer)));
-            calls.push(change(&fewer));
-        }
+        out.add_rows(&fewer, none, |fewer| Call::new(sql::REMOVE_BLOCKS, references(fewer)))?;
+        out.add_rows(&fewer, none, change_references)
     }
 }
 
-fn removed_inodes(batch: &Batch, fresh: Ino, calls: &mut Vec<Call>) {
+/// Content of a row that has none.
+fn none<T>(_: &T) -> usize {
+    0
+}
+
+fn put_extents(put: &[(Ino, u64, Home)], commit: CommitNo) -> Call {
+    let columns = vec![
+        column(put, |(ino, ..)| int(ino.0)),
+        column(put, |(_, index, _)| int(*index)),
+        column(put, |(.., (owner, _))| int(owner.0)),
+        column(put, |(.., (_, id))| int(id.0)),
+        column(put, |_| int(commit.0)),
+        column(put, |(ino, index, (owner, id))| sums::owned_extent((*ino, *index), (*owner, id.0), commit)),
+    ];
+    Call::new(sql::PUT_EXTENTS, columns)
+}
+
+fn references(changed: &[(&Home, &i64)]) -> Vec<Parameter> {
+    vec![
+        column(changed, |((owner, _), _)| int(owner.0)),
+        column(changed, |((_, id), _)| int(id.0)),
+        column(changed, |(_, change)| **change),
+    ]
+}
+
+fn change_references(changed: &[(&Home, &i64)]) -> Call {
+    let mut columns = references(changed);
+    columns.push(column(changed, |(_, change)| sums::references(**change)));
+    Call::new(sql::CHANGE_REFS, columns)
+}
+
+fn removed_inodes<S: FnMut(&[Call]) -> Result<()>>(batch: &Batch, fresh: Ino, out: &mut Outgoing<S>) -> Result<()> {
     // What never was there needs no removing.
     let removed = batch.removed().filter(|ino| *ino < fresh).map(|ino| int(ino.0)).collect::<Vec<_>>();
-    if !removed.is_empty() {
-        let of = [sql::REMOVE_EXTENTS_OF, sql::REMOVE_INODES, sql::REMOVE_XATTRS_OF];
-        calls.extend(of.map(|statement| Call::new(statement, vec![Box::new(removed.clone())])));
+    for statement in [sql::REMOVE_EXTENTS_OF, sql::REMOVE_INODES, sql::REMOVE_XATTRS_OF] {
+        out.add_rows(&removed, none, |removed| Call::new(statement, vec![Box::new(removed.to_vec())]))?;
     }
+    Ok(())
 }
 
-fn names(batch: &Batch, pending: &Pending, fresh: Ino, calls: &mut Vec<Call>) {
-    let (mut removed, mut put) = (Vec::new(), Vec::new());
+/// A name, and the hash of its entry.
+type Put<'a> = (&'a NameRow, Option<Digest>);
+
+fn names<S: FnMut(&[Call]) -> Result<()>>(
+    batch: &Batch,
+    pending: &Pending,
+    fresh: Ino,
+    out: &mut Outgoing<S>,
+) -> Result<()> {
+    let (mut removed, mut put) = (Vec::new(), Vec::<Put<'_>>::new());
     for change in &batch.names {
         let (parent, name) = match change {
             NameChange::Put(row) => (row.parent, &row.name),
@@ -247,84 +292,90 @@ fn names(batch: &Batch, pending: &Pending, fresh: Ino, calls: &mut Vec<Call>) {
             put.push((row, new.and_then(|new| new.hash)));
         }
     }
-    if !removed.is_empty() {
+    out.add_rows(&removed, none, |removed| {
         let columns =
-            vec![column(&removed, |(parent, _)| int(parent.0)), column(&removed, |(_, name)| name.as_bytes().to_vec())];
-        calls.push(Call::new(sql::REMOVE_NAMES, columns));
-    }
-    if !put.is_empty() {
-        put.sort_unstable_by(|(one, _), (other, _)| (one.parent, &one.name).cmp(&(other.parent, &other.name)));
-        let columns = vec![
-            column(&put, |(row, _)| int(row.parent.0)),
-            column(&put, |(row, _)| row.name.as_bytes().to_vec()),
-            column(&put, |(row, _)| int(row.ino.0)),
-            column(&put, |(row, _)| i64::from(row.kind.mode_bits())),
-            column(&put, |(row, _)| int(row.cookie.0)),
-            column(&put, |_| int(batch.commit.0)),
-            column(&put, |(row, _)| sums::name(row, batch.commit)),
-            column(&put, |(_, hash)| hash.map(|hash| hash.to_vec())),
-            column(&put, |(row, hash)| sums::entry(row.parent, row.name.as_bytes(), hash.as_ref())),
-        ];
-        calls.push(Call::new(sql::PUT_NAMES, columns));
-    }
+            vec![column(removed, |(parent, _)| int(parent.0)), column(removed, |(_, name)| name.as_bytes().to_vec())];
+        Call::new(sql::REMOVE_NAMES, columns)
+    })?;
+    put.sort_unstable_by(|(one, _), (other, _)| (one.parent, &one.name).cmp(&(other.parent, &other.name)));
+    out.add_rows(&put, none, |put| put_names(put, batch.commit))
+}
+
+fn put_names(put: &[Put<'_>], commit: CommitNo) -> Call {
+    let columns = vec![
+        column(put, |(row, _)| int(row.parent.0)),
+        column(put, |(row, _)| row.name.as_bytes().to_vec()),
+        column(put, |(row, _)| int(row.ino.0)),
+        column(put, |(row, _)| i64::from(row.kind.mode_bits())),
+        column(put, |(row, _)| int(row.cookie.0)),
+        column(put, |_| int(commit.0)),
+        column(put, |(row, _)| sums::name(row, commit)),
+        column(put, |(_, hash)| hash.map(|hash| hash.to_vec())),
+        column(put, |(row, hash)| sums::entry(row.parent, row.name.as_bytes(), hash.as_ref())),
+    ];
+    Call::new(sql::PUT_NAMES, columns)
 }
 
 /// Digests of rows that are not put for another reason, and what is kept of subtrees.
-fn digests(pending: &Pending, calls: &mut Vec<Call>) {
+fn digests<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoing<S>) -> Result<()> {
     let digests = pending.digests.iter().collect::<Vec<_>>();
-    if !digests.is_empty() {
+    out.add_rows(&digests, none, |digests| {
         let columns = vec![
-            column(&digests, |(ino, _)| int(ino.0)),
-            column(&digests, |(_, digest)| digest.to_vec()),
-            column(&digests, |(ino, digest)| sums::digest(**ino, Some(digest))),
+            column(digests, |(ino, _)| int(ino.0)),
+            column(digests, |(_, digest)| digest.to_vec()),
+            column(digests, |(ino, digest)| sums::digest(**ino, Some(digest))),
         ];
-        calls.push(Call::new(sql::SET_DIGESTS, columns));
-    }
+        Call::new(sql::SET_DIGESTS, columns)
+    })?;
     let hashes =
         pending.hashes.iter().flat_map(|(parent, hashes)| hashes.iter().map(move |(name, hash)| (parent, name, hash)));
-    let hashes = hashes.collect::<Vec<_>>();
-    if !hashes.is_empty() {
+    out.add_rows(&hashes.collect::<Vec<_>>(), none, |hashes| {
         let columns = vec![
-            column(&hashes, |(parent, ..)| int(parent.0)),
-            column(&hashes, |(_, name, _)| (*name).clone()),
-            column(&hashes, |(.., hash)| hash.to_vec()),
-            column(&hashes, |(parent, name, hash)| sums::entry(**parent, name, Some(hash))),
+            column(hashes, |(parent, ..)| int(parent.0)),
+            column(hashes, |(_, name, _)| (*name).clone()),
+            column(hashes, |(.., hash)| hash.to_vec()),
+            column(hashes, |(parent, name, hash)| sums::entry(**parent, name, Some(hash))),
         ];
-        calls.push(Call::new(sql::SET_ENTRIES, columns));
-    }
-    if !pending.cleared_branches.is_empty() {
-        let cleared = pending.cleared_branches.iter().map(|ino| int(ino.0)).collect::<Vec<_>>();
-        calls.push(Call::new(sql::CLEAR_BRANCHES, vec![Box::new(cleared)]));
-    }
+        Call::new(sql::SET_ENTRIES, columns)
+    })?;
+    branches(pending, out)?;
+    nodes(pending, out)
+}
+
+/// Bytes of what is kept of a subtree.
+fn kept<K>((_, children): &(K, &Option<Vec<u8>>)) -> usize {
+    children.as_ref().map_or(0, Vec::len)
+}
+
+fn branches<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoing<S>) -> Result<()> {
+    let cleared = pending.cleared_branches.iter().map(|ino| int(ino.0)).collect::<Vec<_>>();
+    out.add_rows(&cleared, none, |cleared| Call::new(sql::CLEAR_BRANCHES, vec![Box::new(cleared.to_vec())]))?;
     let (put, removed): (Vec<_>, Vec<_>) = pending.branches.iter().partition(|(_, branch)| branch.is_some());
-    if !removed.is_empty() {
+    out.add_rows(&removed, none, |removed| {
+        let columns =
+            vec![column(removed, |((parent, _), _)| int(parent.0)), column(removed, |((_, prefix), _)| prefix.clone())];
+        Call::new(sql::REMOVE_BRANCHES, columns)
+    })?;
+    out.add_rows(&put, kept, |put| {
         let columns = vec![
-            column(&removed, |((parent, _), _)| int(parent.0)),
-            column(&removed, |((_, prefix), _)| prefix.clone()),
-        ];
-        calls.push(Call::new(sql::REMOVE_BRANCHES, columns));
-    }
-    if !put.is_empty() {
-        let columns = vec![
-            column(&put, |((parent, _), _)| int(parent.0)),
-            column(&put, |((_, prefix), _)| prefix.clone()),
-            column(&put, |(_, branch)| (*branch).clone()),
-            column(&put, |((parent, prefix), branch)| {
+            column(put, |((parent, _), _)| int(parent.0)),
+            column(put, |((_, prefix), _)| prefix.clone()),
+            column(put, |(_, branch)| (*branch).clone()),
+            column(put, |((parent, prefix), branch)| {
                 sums::branch(*parent, prefix, branch.as_deref().unwrap_or_default())
             }),
         ];
-        calls.push(Call::new(sql::PUT_BRANCHES, columns));
-    }
-    nodes(pending, calls);
+        Call::new(sql::PUT_BRANCHES, columns)
+    })
 }
 
 /// The file, the level, the index; what is kept there.
 type Node<'a> = (&'a (Ino, u32, u64), &'a Option<Vec<u8>>);
 
-fn nodes(pending: &Pending, calls: &mut Vec<Call>) {
+fn nodes<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoing<S>) -> Result<()> {
     for ((ino, level), from) in &pending.cleared_nodes {
         let parameters: Vec<Parameter> = vec![Box::new(int(ino.0)), Box::new(i64::from(*level)), Box::new(int(*from))];
-        calls.push(Call::new(sql::CLEAR_NODES, parameters));
+        out.add(Call::new(sql::CLEAR_NODES, parameters), ROW_BYTES)?;
     }
     let (put, removed): (Vec<_>, Vec<_>) = pending.nodes.iter().partition(|(_, node)| node.is_some());
     let keys = |nodes: &[Node<'_>]| {
@@ -334,17 +385,15 @@ fn nodes(pending: &Pending, calls: &mut Vec<Call>) {
             column(nodes, |((.., index), _)| int(*index)),
         ]
     };
-    if !removed.is_empty() {
-        calls.push(Call::new(sql::REMOVE_NODES, keys(&removed)));
-    }
-    if !put.is_empty() {
-        let mut columns = keys(&put);
-        columns.push(column(&put, |(_, node)| (*node).clone()));
-        columns.push(column(&put, |((ino, level, index), node)| {
+    out.add_rows(&removed, none, |removed| Call::new(sql::REMOVE_NODES, keys(removed)))?;
+    out.add_rows(&put, kept, |put| {
+        let mut columns = keys(put);
+        columns.push(column(put, |(_, node)| (*node).clone()));
+        columns.push(column(put, |((ino, level, index), node)| {
             sums::node(*ino, *level, *index, node.as_deref().unwrap_or_default())
         }));
-        calls.push(Call::new(sql::PUT_NODES, columns));
-    }
+        Call::new(sql::PUT_NODES, columns)
+    })
 }
 
 fn put_xattrs(changes: &[&XattrChange], commit: u64) -> Call {
@@ -361,15 +410,15 @@ fn put_xattrs(changes: &[&XattrChange], commit: u64) -> Call {
     Call::new(sql::PUT_XATTRS, columns)
 }
 
-fn removed_xattrs(batch: &Batch, calls: &mut Vec<Call>) {
+fn removed_xattrs<S: FnMut(&[Call]) -> Result<()>>(batch: &Batch, out: &mut Outgoing<S>) -> Result<()> {
     let removed = batch.xattrs.iter().filter(|change| change.value.is_none()).collect::<Vec<_>>();
-    if !removed.is_empty() {
+    out.add_rows(&removed, none, |removed| {
         let columns = vec![
-            column(&removed, |change| int(change.ino.0)),
-            column(&removed, |change| change.name.as_bytes().to_vec()),
+            column(removed, |change| int(change.ino.0)),
+            column(removed, |change| change.name.as_bytes().to_vec()),
         ];
-        calls.push(Call::new(sql::REMOVE_XATTRS, columns));
-    }
+        Call::new(sql::REMOVE_XATTRS, columns)
+    })
 }
 
 /// What ends a commit: counters, the row of the commit itself if the lease of this `epoch` still
@@ -415,17 +464,35 @@ pub(super) fn home(place: Place, id: BlockId) -> Option<Home> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CONTENT_MAX, parts};
+    use super::{Call, Outgoing, ROW_BYTES, SENT_MAX, parts};
 
     #[test]
     fn rows_are_cut_before_too_much_comes_together() {
-        let rows = [1, CONTENT_MAX - 1, 1, 2 * CONTENT_MAX, 0, CONTENT_MAX];
+        let rows = [1, SENT_MAX - 1, 1, 2 * SENT_MAX, 0, SENT_MAX];
         let parts = parts(&rows, |bytes| *bytes);
         assert_eq!(parts.iter().map(|(rows, _)| rows.len()).collect::<Vec<_>>(), [2, 1, 1, 2]);
-        assert_eq!(
-            parts.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(),
-            [CONTENT_MAX, 1, 2 * CONTENT_MAX, CONTENT_MAX]
-        );
+        assert_eq!(parts.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), [SENT_MAX, 1, 2 * SENT_MAX, SENT_MAX]);
         assert!(super::parts(&[], |bytes: &usize| *bytes).is_empty());
+    }
+
+    #[test]
+    fn few_rows_wait_for_what_follows_and_many_go_out_in_parts() {
+        let sent = |count: usize, content: usize| {
+            let mut sent = Vec::new();
+            let mut out = Outgoing::new(Vec::new(), |calls: &[Call]| {
+                sent.push(calls.len());
+                Ok(())
+            });
+            for _ in 0..3 {
+                out.add_rows(&vec![(); count], |()| content, |_| Call::new("SELECT 1", Vec::new())).expect("added");
+            }
+            let rest = out.rest().len();
+            (sent, rest)
+        };
+        assert_eq!(sent(1000, 64), (vec![], 3));
+        // Half as much as goes out together, each time.
+        assert_eq!(sent(SENT_MAX / ROW_BYTES / 2, 0), (vec![2], 1));
+        // Five times as much.
+        assert_eq!(sent(5, SENT_MAX - ROW_BYTES), (vec![1; 14], 1));
     }
 }

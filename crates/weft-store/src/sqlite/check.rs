@@ -30,6 +30,7 @@ use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::log::{IntentLog, Loss, misfit};
 use crate::row::{BlockId, OpNo};
 use crate::store::Header;
+use crate::waiting::Waiting;
 use rules::Rule;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -251,8 +252,8 @@ impl Checker<'_> {
             None => self.logged(header)?,
         };
         let Some(last) = last.filter(|last| *last > header.counters.op) else { return Ok(()) };
-        let count = last.0 - header.counters.op.0;
-        self.note(format!("{count} operations wait in the intent log; the next mount applies them"));
+        let waiting = Waiting { operations: last.0 - header.counters.op.0, lost: None };
+        waiting.note().into_iter().for_each(|note| self.note(note));
         let statement = "UPDATE volume SET next_id = next_id + ?1";
         self.connection.execute(statement, (super::read::sql(LOG_IDS),)).map_err(failed)?;
         Ok(())

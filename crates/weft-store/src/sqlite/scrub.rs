@@ -38,6 +38,7 @@ fn failed(source: rusqlite::Error) -> Error {
 
 /// Scrubs the volume at `path`; tells what is damaged. Errors: `Unusable`, `Unavailable`, and what keeps the scrub from going on.
 pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+    let lost = super::waiting(path)?.lost;
     let volume = Beside::open(path)?;
     let connection = volume.connect()?;
     let segments = volume.segments();
@@ -52,6 +53,7 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
         findings.extend(scrub.digests()?);
     }
     progress(Progress { step: "digests", done: 1, total: 1 });
+    findings.extend(lost.map(|what| Finding { path: None, what, outcome: Outcome::Damaged }));
     Ok(findings)
 }
 

@@ -284,6 +284,26 @@ fn a_missing_segment_is_told_by_the_files_in_it() {
 }
 
 #[test]
+fn a_missing_directory_of_segments_is_damage_if_rows_name_any() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = sample_volume(&directory, BlockHome::Segments);
+    std::fs::rename(path.join("segments"), directory.path().join("elsewhere")).expect("moved");
+    let findings = damage(&look(&path, Repair::No));
+    assert_eq!(findings.len(), 6, "{findings:?}");
+    let told = |words: &str| findings.iter().any(|finding| finding.contains(words));
+    assert!(told("/segments is missing, and with it 1 segment that rows name: put it back"), "{findings:?}");
+    std::fs::rename(directory.path().join("elsewhere"), path.join("segments")).expect("put back");
+    assert_eq!(damage(&look(&path, Repair::No)), Vec::<String>::new());
+    let (bare, segments) = (directory.path().join("bare"), directory.path().join("bare/segments"));
+    sqlite::create(&bare, &options(BlockHome::Segments), (0, 0), Timestamp(0)).expect("made");
+    std::fs::remove_dir(segments).expect("removed");
+    assert_eq!(damage(&look(&bare, Repair::No)), Vec::<String>::new(), "nothing was in it");
+    let freed = "INSERT INTO segments (id, live, length) VALUES (1, 0, 4096)";
+    edit(&bare, freed);
+    assert_eq!(damage(&look(&bare, Repair::No)).len(), 1, "rows name one that had blocks");
+}
+
+#[test]
 fn a_mounted_volume_is_not_checked() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = sample_volume(&directory, BlockHome::Segments);

@@ -20,3 +20,4 @@ mod sample;
 mod space;
 mod sums;
 mod upgrade;
+mod waiting;

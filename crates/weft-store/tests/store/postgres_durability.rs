@@ -26,6 +26,15 @@ impl Server {
         )
     }
 
+    /// One with a volume in a schema, which is open.
+    fn with_volume() -> (Server, String, Arc<PostgresStore>) {
+        let server = Server::alone();
+        let address = server.0.address();
+        create(&address);
+        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        (server, schema, open(&address))
+    }
+
     /// Changes a setting of the whole server, for all sessions from their next statements on.
     fn set(&self, name: &str, value: &str) {
         self.0.run(&format!("ALTER SYSTEM SET {name} = '{value}'"));
@@ -187,11 +196,22 @@ fn a_volume_of_which_a_crash_empties_a_table_is_refused() {
 }
 
 #[test]
+fn a_table_that_is_made_one_which_a_crash_empties_is_noticed_by_the_next_commit() {
+    let (server, schema, store) = Server::with_volume();
+    for (ino, table) in (2..).zip(["volume", "xattr", "intents"]) {
+        let batch = made(&*store, ino);
+        server.0.run(&format!("ALTER TABLE {schema}.{table} SET UNLOGGED"));
+        let error = apply(&*store, &batch).expect_err("noticed");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains(&format!("ALTER TABLE {schema}.{table} SET LOGGED")), "{error}");
+        server.0.run(&format!("ALTER TABLE {schema}.{table} SET LOGGED"));
+        apply(&*store, &batch).expect("applied");
+    }
+}
+
+#[test]
 fn settings_that_get_weak_below_a_mount_are_noticed_by_commits_and_by_the_log() {
-    let server = Server::alone();
-    let address = server.0.address();
-    create(&address);
-    let store = open(&address);
+    let (server, _, store) = Server::with_volume();
     let mut log = store.intents();
     log.start(1).expect("begun");
     let mut append = |op| {
@@ -215,10 +235,7 @@ fn settings_that_get_weak_below_a_mount_are_noticed_by_commits_and_by_the_log() 
 /// until one waited to the end.
 #[test]
 fn a_commit_that_did_not_wait_for_its_standby_counts_only_behind_one_that_did() {
-    let server = Server::alone();
-    let address = server.0.address();
-    create(&address);
-    let store = open(&address);
+    let (server, _, store) = Server::with_volume();
     let batch = made(&*store, 2);
     server.set("synchronous_standby_names", "absent");
     thread::scope(|scope| {
@@ -244,10 +261,7 @@ fn a_commit_that_did_not_wait_for_its_standby_counts_only_behind_one_that_did() 
 /// A server that restarts keeps commits that waited for a standby, and nobody tells.
 #[test]
 fn a_commit_that_is_found_after_a_restart_waits_for_its_standby() {
-    let server = Server::alone();
-    let address = server.0.address();
-    create(&address);
-    let store = open(&address);
+    let (server, _, store) = Server::with_volume();
     let batch = made(&*store, 2);
     server.set("synchronous_standby_names", "absent");
     thread::scope(|scope| {
@@ -265,10 +279,7 @@ fn a_commit_that_is_found_after_a_restart_waits_for_its_standby() {
 
 #[test]
 fn a_record_of_the_log_that_did_not_wait_for_its_standby_is_not_acknowledged() {
-    let server = Server::alone();
-    let address = server.0.address();
-    create(&address);
-    let store = open(&address);
+    let (server, _, store) = Server::with_volume();
     let mut log = store.intents();
     log.start(1).expect("begun");
     log.append(OpNo(1), OpNo(1), b"a record");

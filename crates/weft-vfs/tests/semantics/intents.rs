@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use weft_store::log::{IntentLog, Loss};
 use weft_store::sqlite::{self, check};
-use weft_store::{BlockHome, CheckOptions, Outcome, Place, Repair, Store, Timestamp, VolumeOptions};
+use weft_store::{BlockHome, CheckOptions, Outcome, Place, Repair, Store, Timestamp, VolumeOptions, Waiting};
 use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, Vfs};
 
 const LOG_BYTES: u64 = 64 << 10;
@@ -342,8 +342,35 @@ fn check_tells_of_a_log_that_is_missed() {
         findings.into_iter().filter(|finding| finding.outcome == outcome).map(|f| f.what).collect::<Vec<_>>()
     };
     let is_told = |outcome, words: &str| outcomes(outcome).iter().any(|what| what.contains(words));
-    assert!(is_told(Outcome::Note, "operations wait in the intent log"));
+    assert!(is_told(Outcome::Note, "operations wait in the intent log; a mount applies them"));
     assert_eq!(outcomes(Outcome::Damaged), Vec::<String>::new());
     fs::remove_file(files.log()).expect("removed");
     assert!(is_told(Outcome::Damaged, "is missing"));
+}
+
+#[test]
+fn a_log_is_looked_at_without_a_mount_and_beside_none() {
+    for home in HOMES {
+        let files = with_records(home);
+        let waiting = || sqlite::waiting(&files.path()).expect("told");
+        let scrub = || sqlite::scrub(&files.path(), &mut |_| {}).expect("scrubbed");
+        let before = files.content();
+        let found = waiting();
+        assert!(found.operations > 0 && found.lost.is_none(), "{found:?}");
+        assert_eq!(scrub(), []);
+        assert!(files.content() == before, "looking changes nothing");
+        let log = fs::read(files.log()).expect("readable");
+        fs::remove_file(files.log()).expect("removed");
+        let lost = waiting().lost.expect("missed");
+        assert!(lost.contains("is missing") && lost.contains("--accept-loss"), "{lost}");
+        let findings = scrub();
+        assert!(findings.len() == 1 && findings[0].outcome == Outcome::Damaged, "{findings:?}");
+        assert_eq!(findings[0].what, lost);
+        fs::write(files.log(), log).expect("put back");
+        let mounted = files.mount();
+        mounted.put_and_sync("first", b"under a mount");
+        assert_eq!(waiting(), Waiting::default(), "its daemon knows");
+        mounted.close();
+        assert_eq!(waiting(), Waiting::default(), "all is in the database");
+    }
 }

@@ -103,6 +103,7 @@ impl Checker<'_> {
     /// Blocks past the end of their segment's file, or in one that is not there.
     fn segment_files(&mut self) -> Result<()> {
         let Some(segments) = self.segments() else { return Ok(()) };
+        self.segment_directory()?;
         let used = "SELECT DISTINCT segment FROM blocks WHERE segment IS NOT NULL";
         let mut statement = self.connection.prepare(used).map_err(failed)?;
         let used = statement.query_map((), |row| row.get::<_, u32>(0)).map_err(failed)?;
@@ -114,6 +115,26 @@ impl Checker<'_> {
             };
             let statement = "INSERT INTO bad SELECT id, ?3 FROM blocks WHERE segment = ?1 AND position + length > ?2";
             self.connection.execute(statement, (segment, sql(size), why)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// A directory of segments that is not there although rows name some.
+    fn segment_directory(&mut self) -> Result<()> {
+        let Some(directory) = self.layout.segments.clone().filter(|directory| !directory.is_dir()) else {
+            return Ok(());
+        };
+        let named = "SELECT count(*) FROM (SELECT segment FROM blocks WHERE segment IS NOT NULL \
+                     UNION SELECT id FROM segments UNION SELECT segment FROM freed)";
+        let count = self.connection.query_row(named, (), |row| unsigned(row, 0)).map_err(failed)?;
+        if count > 0 {
+            let segments =
+                if count == 1 { "1 segment that rows name".into() } else { format!("{count} segments that rows name") };
+            self.volume_finding(format!(
+                "the directory {} is missing, and with it {segments}: put it back from a copy of the same moment; \
+                 'weft mount --accept-loss' goes on without the blocks that were in it",
+                directory.display()
+            ));
         }
         Ok(())
     }

@@ -1,0 +1,35 @@
+//! Operations that were synced and that no commit has yet.
+
+/// What the intent log of a volume has that the volume's last commit has not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Operations that the next mount applies.
+    pub operations: u64,
+    /// What is lost of those that were synced, and what to do about it.
+    pub lost: Option<String>,
+}
+
+impl Waiting {
+    /// Tells, in a line for the user, of operations that wait.
+    pub fn note(&self) -> Option<String> {
+        let wait = match self.operations {
+            0 => return None,
+            1 => "1 operation waits".to_owned(),
+            count => format!("{count} operations wait"),
+        };
+        Some(format!("{wait} in the intent log; a mount applies {}", if self.operations == 1 { "it" } else { "them" }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Waiting;
+
+    #[test]
+    fn operations_that_wait_are_counted_in_words() {
+        let note = |operations| Waiting { operations, lost: None }.note();
+        assert_eq!(note(0), None);
+        assert_eq!(note(1).as_deref(), Some("1 operation waits in the intent log; a mount applies it"));
+        assert_eq!(note(7).as_deref(), Some("7 operations wait in the intent log; a mount applies them"));
+    }
+}
