@@ -1,6 +1,8 @@
 //! A private directory with volumes and mount points in it, gone when the test ends, however it ends.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -172,6 +174,18 @@ impl Place {
         stats["pid"].as_u64().unwrap().try_into().unwrap()
     }
 
+    /// Ends the daemon of `m` without a word, and removes the dead mount once the volume that `hold`
+    /// belongs to is let go of.
+    #[track_caller]
+    pub fn kill(&self, hold: &str) {
+        use rustix::process::{Pid, Signal, kill_process};
+        kill_process(Pid::from_raw(self.daemon().cast_signed()).unwrap(), Signal::KILL).unwrap();
+        let lock = File::open(self.path(hold)).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let said = self.weft(&["umount", "m"]).well();
+        assert!(said.contains("the daemon of") && said.contains("had ended"), "{said}");
+    }
+
     /// Whether something is mounted at `name`.
     pub fn is_mounted(&self, name: &str) -> bool {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -189,6 +203,13 @@ impl Drop for Place {
             }
         }
     }
+}
+
+/// Writes `content` to a file and syncs it.
+pub fn write_synced(path: &Path, content: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(content).unwrap();
+    file.sync_all().unwrap();
 }
 
 pub fn is_root() -> bool {
