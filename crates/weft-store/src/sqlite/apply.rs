@@ -3,7 +3,7 @@
 //! Space is given back only after the commit that freed it is durable: until then a power cut may bring
 //! back the rows that name it. `freed` remembers it across crashes.
 
-use super::connection::Access;
+use super::connection::{Access, AtClose, at_close};
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
 use super::proof::is_any_behind;
@@ -20,7 +20,6 @@ use crate::log::Loss;
 use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, Header};
 use crate::sums;
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -577,7 +576,7 @@ impl Drop for Writer {
         // Best effort: what is not copied now is copied at the next opening.
         let closed = self.close().is_ok();
         if (closed && self.has_taken_over) || self.wal_bytes() == 0 {
-            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+            let _ = at_close(&self.connection, AtClose::Copy);
         }
     }
 }

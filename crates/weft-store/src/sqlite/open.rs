@@ -2,7 +2,7 @@
 
 use super::apply::Writer;
 use super::aside::{self, set_aside_misfit};
-use super::connection::{self, Access, connect_somehow};
+use super::connection::{self, Access, AtClose, connect_somehow};
 use super::foreign;
 use super::layout::Layout;
 use super::medium::{self, Medium, Need, Reading};
@@ -25,7 +25,6 @@ use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use rusqlite::config::DbConfig;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -219,11 +218,9 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     let database = Arc::new(Database::open(&layout.database)?);
     let (connection, access) = connect_somehow(&layout, 32).map_err(|error| alone.explain(error, &layout))?;
     // Whoever opens may yet find that something is missing.
-    connection
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        .map_err(|source| Error::Sqlite { what: "cannot open the database", source })?;
+    connection::at_close(&connection, AtClose::Leave)?;
     let header = read_header(&connection).map_err(|error| alone.explain(error, &layout))?;
-    refuse_other_home(&header, &layout)?;
+    layout.refuse_other_home(header.options.home)?;
     alone.refuse_foreign(&connection, &layout)?;
     if set_aside.is_empty() {
         set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
@@ -244,7 +241,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
         directory: None,
         set_aside,
     };
-    finish(parts, layout)
+    finish(parts, header, layout)
 }
 
 /// Opens the volume at `path` to read it: as [`open`], and also where nothing can be written.
@@ -261,11 +258,12 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     let Reading { layout, access, hold, directory } = reading;
     let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
     let (database, names, set_aside) = (None, Names::none(), Vec::new());
-    refuse_other_home(&read_header(&connection)?, &layout)?;
+    let header = read_header(&connection)?;
+    layout.refuse_other_home(header.options.home)?;
     let hold = hold.map(|lock| Hold { _lock: lock, _database: None });
     let parts =
         Parts { connection, access, loss, database, names, segments, writes: false, hold, directory, set_aside };
-    finish(parts, layout)
+    finish(parts, header, layout)
 }
 
 /// What a store is made of.
@@ -282,8 +280,7 @@ struct Parts {
     set_aside: Vec<PathBuf>,
 }
 
-fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
-    let header = read_header(&parts.connection)?;
+fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
     let zeros = Arc::new(ZeroValues::default());
     // Without segments it cuts nothing off and punches nothing.
     let written = parts.segments.as_ref().filter(|_| parts.writes);
@@ -377,22 +374,6 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
 /// open that the one which starts it had, and holds what that one has let go since.
 const HOLD_TRIES: u32 = 11;
 const HOLD_AGAIN: Duration = Duration::from_millis(10);
-
-/// Refuses a database whose blocks lie elsewhere than the files around it say: the one of a volume
-/// in a directory, called by its own name.
-fn refuse_other_home(header: &Header, layout: &Layout) -> Result<()> {
-    let volume = layout.volume.display();
-    match (header.options.home, &layout.segments) {
-        (BlockHome::Segments, None) => Err(Error::Unusable(format!(
-            "{volume} is the database of a volume that is a directory; name the directory that holds it"
-        ))),
-        (BlockHome::Database, Some(_)) => Err(Error::Unusable(format!(
-            "{volume} holds the database of a volume that is one file; name {}",
-            layout.database.display()
-        ))),
-        _ => Ok(()),
-    }
-}
 
 /// Refuses a volume of which a segment with blocks is missing or too short.
 fn refuse_lost_segments(connection: &Connection, segments: &Segments) -> Result<()> {
