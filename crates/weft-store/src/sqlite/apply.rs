@@ -9,7 +9,7 @@ use super::extents::{Freed, References, Stored, split};
 use super::proof::is_any_behind;
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
-use super::renew::{Database, renew};
+use super::renew::{Database, renew, verify};
 use super::segments::{PAGE, Segments, Tail};
 use super::sums::{BLOCK, FREED, SEGMENT};
 use super::wal::Wal;
@@ -514,10 +514,19 @@ impl Writer {
         std::fs::metadata(&self.wal).map_or(0, |metadata| metadata.len())
     }
 
+    /// Sees that a checkpoint copies what was committed. If not, nothing can be committed any more
+    /// either: what follows a frame that is not whole would be lost.
+    fn verify(&mut self) -> Result<()> {
+        let verified = self.database.as_ref().map_or(Ok(()), |database| verify(&self.connection, database));
+        self.in_doubt |= verified.is_err();
+        verified
+    }
+
     /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells whether all of
     /// it was: SQLite syncs nothing when readers leave it nothing to copy.
     fn checkpoint(&mut self) -> Result<bool> {
         self.renew()?;
+        self.verify()?;
         let all = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get(2)?);
         let copied = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed);
         self.in_doubt |= copied.is_err();
@@ -538,6 +547,7 @@ impl Writer {
             self.in_doubt |= forgotten.is_err();
             forgotten?;
         }
+        self.verify()?;
         let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).map_err(failed);
         self.in_doubt |= emptied.is_err();
         emptied
