@@ -133,7 +133,16 @@ impl Place {
     /// Runs `weft` as somebody who owns nothing but volume `v`, if this is root; else as whoever
     /// this is.
     pub fn weft_as_nobody(&self, arguments: &[&str]) -> Said {
-        use std::os::unix::fs::{PermissionsExt, chown};
+        use std::os::unix::fs::chown;
+        if is_root() {
+            chown(self.path("v"), Some(65534), Some(65534)).unwrap();
+        }
+        self.weft_as_stranger(arguments)
+    }
+
+    /// Runs `weft` as somebody who owns nothing, if this is root; else as whoever this is.
+    pub fn weft_as_stranger(&self, arguments: &[&str]) -> Said {
+        use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
         if !is_root() {
             return self.weft(arguments);
@@ -143,7 +152,6 @@ impl Place {
             std::fs::copy(env!("CARGO_BIN_EXE_weft"), self.path("weft")).unwrap();
             std::fs::set_permissions(self.path(""), PermissionsExt::from_mode(0o777)).unwrap();
         }
-        chown(self.path("v"), Some(65534), Some(65534)).unwrap();
         let mut command = Command::new(self.path("weft"));
         command.args(arguments).current_dir(self.path("")).uid(65534).gid(65534).output().unwrap().into()
     }
@@ -214,4 +222,19 @@ pub fn write_synced(path: &Path, content: &[u8]) {
 
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// What `script` did, run by a shell that has mounts of its own and `weft` as `$0`; none, said
+/// loudly, where that cannot be.
+pub fn apart(place: &Place, script: &str) -> Option<Said> {
+    let test = std::thread::current().name().unwrap_or("test").to_owned();
+    let may = is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("SKIPPED {test}: needs root and unshare(1) for mounts of its own");
+        return None;
+    }
+    let script = format!("trap '\"$0\" umount --lazy m 2>/dev/null || true' EXIT; {script}");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-euc", &script, env!("CARGO_BIN_EXE_weft")]).current_dir(place.path(""));
+    Some(command.output().unwrap().into())
 }

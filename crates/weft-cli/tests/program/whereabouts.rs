@@ -1,28 +1,13 @@
 //! Where a volume lies and what it is called: nothing that was synced is lost by that, and nothing
 //! of others is touched.
 
-use crate::place::{Place, Said, is_root, write_synced};
+use crate::place::{Place, apart, write_synced};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 const HOMES: [&str; 2] = ["segments", "database"];
-
-/// What `script` did, run by a shell that has mounts of its own and `weft` as `$0`; none, said
-/// loudly, where that cannot be.
-fn apart(place: &Place, script: &str) -> Option<Said> {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let may = is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
-    if !may {
-        eprintln!("SKIPPED {test}: needs root and unshare(1) for mounts of its own");
-        return None;
-    }
-    let script = format!("trap '\"$0\" umount --lazy m 2>/dev/null || true' EXIT; {script}");
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-euc", &script, env!("CARGO_BIN_EXE_weft")]).current_dir(place.path(""));
-    Some(command.output().unwrap().into())
-}
 
 #[test]
 fn a_volume_called_by_a_link_is_the_same_after_a_crash() {
