@@ -61,6 +61,7 @@ pub fn run<T>(
     match split()? {
         Side::Front(code) => Ok(code),
         Side::Daemon(starting) => {
+            weft_vfs::keep_messages();
             let daemon = Daemon { signals: Signals::take()?, place };
             match start(&daemon) {
                 Ok(started) => {
@@ -182,6 +183,8 @@ impl Starting {
         rustix::stdio::dup2_stdin(&null).context("cannot leave the terminal")?;
         rustix::stdio::dup2_stdout(&messages).context("cannot leave the terminal")?;
         rustix::stdio::dup2_stderr(&messages).context("cannot leave the terminal")?;
+        // What was given up to start, above all, is to be found later.
+        weft_vfs::repeat_messages();
         set_parent_process_death_signal(None).context("cannot leave who started the daemon")?;
         self.pipe.write_all(b"ok").context("cannot tell that the daemon serves")
     }

@@ -7,6 +7,7 @@ mod helper;
 mod input;
 mod leaving;
 mod opened;
+mod owner;
 mod serving;
 mod shown;
 mod size;

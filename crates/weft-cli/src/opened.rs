@@ -46,6 +46,9 @@ impl Opened {
             location.open(hold)
         };
         let volume = volume.with_context(context)?;
+        for lost in &volume.given_up {
+            say(format_args!("going on without what is lost, as asked for: {lost}"));
+        }
         for copy in &volume.set_aside {
             say(format_args!("kept a copy of what is given up: {}", copy.display()));
         }
@@ -128,7 +131,10 @@ impl Opened {
             // First, as the database may need its room.
             remove_log(layout)?;
         }
-        self.store.close().map_err(|error| Unsettled(command::one_line(&error.into())).into())
+        self.store.close().map_err(|error| match error.kind() {
+            ErrorKind::Corrupt => anyhow::Error::from(error).context("what was committed is not whole any more"),
+            _ => Unsettled(command::one_line(&error.into())).into(),
+        })
     }
 }
 

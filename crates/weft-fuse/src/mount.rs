@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use weft_vfs::AtimePolicy;
 
 /// Options of a mount point.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,9 @@ pub struct MountOptions {
     pub devices: bool,
     /// Whether programs on it may run.
     pub no_exec: bool,
+    /// When reading moves access times, as the list of mounts tells it. What the volume does about
+    /// them is said where it is opened.
+    pub access_times: AtimePolicy,
 }
 
 impl MountOptions {
@@ -41,6 +45,9 @@ impl MountOptions {
             (!self.suid, libc::MS_NOSUID),
             (!self.devices, libc::MS_NODEV),
             (self.no_exec, libc::MS_NOEXEC),
+            // Without either, a mount gets MS_RELATIME, and a remount leaves what there is.
+            (self.access_times == AtimePolicy::Never, libc::MS_NOATIME),
+            (self.access_times == AtimePolicy::Always, libc::MS_STRICTATIME),
         ];
         flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag)
     }
@@ -207,9 +214,13 @@ fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, Mou
     let source = options.source().replace('\\', "\\\\").replace(',', "\\,");
     let mut list =
         format!("fsname={source},subtype=weft,default_permissions,max_read={}", crate::protocol::DATA_BYTES_MAX);
-    for (set, option) in
-        [(options.allow_other, ",allow_other"), (options.read_only, ",ro"), (options.no_exec, ",noexec")]
-    {
+    for (set, option) in [
+        (options.allow_other, ",allow_other"),
+        (options.read_only, ",ro"),
+        (options.no_exec, ",noexec"),
+        // The helper knows no word for strict ones.
+        (options.access_times == AtimePolicy::Never, ",noatime"),
+    ] {
         if set {
             list.push_str(option);
         }

@@ -1,5 +1,6 @@
 //! What can go wrong below the file system, named for what the caller should do about it.
 
+use crate::sqlite::InUse;
 use std::path::PathBuf;
 
 /// Result of this crate.
@@ -75,8 +76,8 @@ pub enum Error {
     #[error("{0}")]
     Lost(String),
     /// Another process holds the volume.
-    #[error("{} is in use by another process; unmount it there first", .0.display())]
-    Locked(PathBuf),
+    #[error("{0}")]
+    Locked(InUse),
     /// Not a volume, or not one for this version.
     #[error("{0}")]
     Unusable(String),

@@ -32,6 +32,8 @@ pub struct Opened {
     pub intents: Option<Intents>,
     /// Copies of what was given up to open it.
     pub set_aside: Vec<PathBuf>,
+    /// What was found to be lost, and is gone on without, as asked for.
+    pub given_up: Vec<String>,
 }
 
 impl Location {
@@ -87,12 +89,13 @@ impl Location {
                     return Err(Error::Unusable(format!("{} {what}", path.display())));
                 }
                 let volume = open(path, options.loss)?;
-                Opened { store: volume.store, layout: Some(volume.layout), intents: None, set_aside: volume.set_aside }
+                let sqlite::Volume { store, layout, set_aside, given_up } = volume;
+                Opened { store, layout: Some(layout), intents: None, set_aside, given_up }
             }
             Location::Postgres(address) => {
                 let store = postgres::open(address, options)?;
                 let intents = Some(store.intents());
-                Opened { store, layout: None, intents, set_aside: Vec::new() }
+                Opened { store, layout: None, intents, set_aside: Vec::new(), given_up: Vec::new() }
             }
         })
     }

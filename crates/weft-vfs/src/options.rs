@@ -61,9 +61,10 @@ impl Default for Options {
 }
 
 /// When reading moves the access time. Reads that the kernel answers from its own cache do not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtimePolicy {
     /// If it is not after mtime and ctime, or older than a day (`relatime`).
+    #[default]
     Relative,
     /// Never (`noatime`).
     Never,

@@ -39,17 +39,14 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     if (mount.suid || mount.devices) && !rustix::process::geteuid().is_root() {
         return usage("only root may mount with suid or dev".into());
     }
-    let plan = Plan {
-        vfs: Options {
-            keep_written: arguments.served.nfs.is_some(),
-            // What the kernel keeps of changes is not what the volume has.
-            shared_bytes_max: shared_bytes(&arguments)?,
-            ..arguments.open.options(BLOCK_CACHE_BYTES)?
-        },
-        session: session_options(&arguments)?,
-        mount,
-        nfs: arguments.served.options()?,
+    let vfs = Options {
+        keep_written: arguments.served.nfs.is_some(),
+        // What the kernel keeps of changes is not what the volume has.
+        shared_bytes_max: shared_bytes(&arguments)?,
+        ..arguments.open.options(BLOCK_CACHE_BYTES)?
     };
+    mount.access_times = vfs.atime;
+    let plan = Plan { vfs, session: session_options(&arguments)?, mount, nfs: arguments.served.options()? };
     // The daemon leaves this directory.
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;

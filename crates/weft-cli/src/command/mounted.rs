@@ -12,6 +12,8 @@ struct Mount {
     volume: PathBuf,
     /// The directory of the volume that is seen there.
     root: PathBuf,
+    /// The user and the group that mounted it.
+    owner: (u32, u32),
 }
 
 /// Where `path`, which is absolute and has neither symbolic links nor `..`, lies in the volume that is mounted on the way to it; and where that is
@@ -47,17 +49,20 @@ pub fn is_mount_point(path: &Path) -> bool {
     volume_at(path) != path
 }
 
-/// True if `volume` is mounted where process `pid` sees it.
-pub fn is_mounted_by(pid: u32, volume: &Path) -> bool {
-    seen_in(&format!("/proc/{pid}/mountinfo")).into_iter().any(|mount| mount.volume == volume)
+/// The topmost mount of a volume at `directory`: its device, and the numbers of the user and the group
+/// that mounted it.
+pub fn mount_at(directory: &Path) -> Option<(u64, (u32, u32))> {
+    let found = mounts().into_iter().rfind(|mount| mount.directory == directory);
+    found.map(|mount| (mount.device, mount.owner))
+}
+
+/// A place where a part of the volume is seen that is mounted as `device`.
+pub fn place_of(device: u64) -> Option<PathBuf> {
+    mounts().into_iter().rfind(|mount| mount.device == device).map(|mount| mount.directory)
 }
 
 fn mounts() -> Vec<Mount> {
-    seen_in("/proc/self/mountinfo")
-}
-
-fn seen_in(list: &str) -> Vec<Mount> {
-    let mounts = std::fs::read(list).unwrap_or_default();
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     mounts.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
 
@@ -68,8 +73,14 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
     let (root, directory) = (path(words.next()?), path(words.next()?));
     let mut after = words.skip_while(|word| *word != b"-").skip(1);
-    (after.next()? == b"fuse.weft")
-        .then(|| after.next().map(|volume| Mount { device, directory, volume: path(volume), root }))?
+    if after.next()? != b"fuse.weft" {
+        return None;
+    }
+    let volume = path(after.next()?);
+    let options = String::from_utf8_lossy(after.next()?);
+    let number = |name| options.split(',').find_map(|option| option.strip_prefix(name)?.parse().ok());
+    let owner = (number("user_id=")?, number("group_id=")?);
+    Some(Mount { device, directory, volume, root, owner })
 }
 
 /// A path as mountinfo writes it.
@@ -83,11 +94,12 @@ mod tests {
 
     #[test]
     fn a_line_tells_the_device_the_directory_and_the_volume() {
-        let line = b"36 35 0:49 / /mnt/a\\040b rw,nosuid shared:1 master:2 - fuse.weft /srv/x\\134y.weft rw,user_id=0";
+        let line = b"36 35 0:49 / /mnt/a\\040b rw,nosuid shared:1 master:2 - fuse.weft /srv/x\\134y.weft rw,user_id=1000,group_id=7,allow_other";
         let mount = mount(line).expect("one of a volume");
         assert_eq!(mount.device, rustix::fs::makedev(0, 49));
         assert_eq!(mount.directory, Path::new("/mnt/a b"));
         assert_eq!((&*mount.volume, &*mount.root), (Path::new("/srv/x\\y.weft"), Path::new("/")));
+        assert_eq!(mount.owner, (1000, 7));
         assert!(super::mount(b"36 35 0:49 / /mnt rw - ext4 /dev/sda rw").is_none());
         assert!(super::mount(b"").is_none());
     }

@@ -2,6 +2,7 @@
 
 use crate::arguments::Umount;
 use crate::opened::{UNSETTLED, UNSETTLED_ADVICE};
+use crate::owner::Owner;
 use crate::watched::{Ended, Watched};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
 /// Unmounts, and waits until the daemon has committed all and let go of the volume.
 pub fn run(arguments: &Umount) -> Result<ExitCode> {
     let directory = std::path::absolute(&arguments.directory).context("cannot tell which directory is meant")?;
-    if super::stats::is_dead(&directory) {
+    let owner = Owner::of(&directory);
+    if asking(owner, || super::stats::is_dead(&directory))? {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
         weft_fuse::unmount(&directory, true)?;
         println!(
@@ -22,22 +24,37 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let stats = super::stats::read(&directory)?;
+    let stats = asking(owner, || super::stats::read(&directory))??;
     let directory = directory.canonicalize().with_context(|| format!("cannot find {}", directory.display()))?;
     let volume = super::mounted::volume_at(&directory);
+    let device = super::mounted::mount_at(&directory).map(|(device, _)| device);
     let is_read_only =
         rustix::fs::statvfs(&directory).is_ok_and(|stat| stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
     let pid =
         stats["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("the daemon does not say its pid")?;
+    owner.map_or(Ok(()), |owner| owner.refuse_other(pid))?;
     // Before it is unmounted: later its number may be another process's.
     let daemon = Watched::new(pid)?;
     if !arguments.lazy {
-        sync(&directory)?;
+        asking(owner, || sync(&directory))??;
     }
     unmount(&directory, arguments.lazy)?;
+    if let Some(elsewhere) = device.and_then(super::mounted::place_of).filter(|_| !arguments.lazy) {
+        // Its daemon goes on: to wait for its end could take for ever.
+        println!("{} is unmounted; the volume stays mounted at {}", directory.display(), elsewhere.display());
+        return Ok(ExitCode::SUCCESS);
+    }
     match daemon {
-        Some(daemon) if !arguments.lazy => wait(&daemon, &directory, Some(&volume).filter(|_| !is_read_only)),
+        Some(daemon) if !arguments.lazy => wait(&daemon, &directory, owner, Some(&volume).filter(|_| !is_read_only)),
         _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Does `what` as the `owner` of the mount, if root works for that user.
+fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) -> Result<T> {
+    match owner {
+        Some(owner) => owner.run(what),
+        None => Ok(what()),
     }
 }
 
@@ -66,10 +83,10 @@ fn unmount(directory: &Path, lazy: bool) -> Result<()> {
     }
 }
 
-fn wait(daemon: &Watched, directory: &Path, written: Option<&PathBuf>) -> Result<ExitCode> {
+fn wait(daemon: &Watched, directory: &Path, owner: Option<Owner>, written: Option<&PathBuf>) -> Result<ExitCode> {
     let ended = daemon.await_end()?;
     // The kernel may not tell how it ended.
-    let left = written.and_then(|volume| weft_store::sqlite::left_in_wal(volume));
+    let left = asking(owner, || written.and_then(|volume| weft_store::sqlite::left_in_wal(volume)))?;
     if let (Ended::Well | Ended::Unknown | Ended::Badly(UNSETTLED_STATUS), Some(left)) = (&ended, left) {
         bail!("{} is unmounted; {UNSETTLED}, and {left} bytes are in it: {UNSETTLED_ADVICE}", directory.display());
     }

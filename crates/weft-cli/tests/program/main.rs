@@ -8,6 +8,7 @@ mod digest;
 mod errors;
 mod export;
 mod helper;
+mod holds;
 mod import;
 mod mixtures;
 mod networks;

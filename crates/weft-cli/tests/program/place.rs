@@ -1,6 +1,8 @@
 //! A private directory with volumes and mount points in it, gone when the test ends, however it ends.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -131,7 +133,16 @@ impl Place {
     /// Runs `weft` as somebody who owns nothing but volume `v`, if this is root; else as whoever
     /// this is.
     pub fn weft_as_nobody(&self, arguments: &[&str]) -> Said {
-        use std::os::unix::fs::{PermissionsExt, chown};
+        use std::os::unix::fs::chown;
+        if is_root() {
+            chown(self.path("v"), Some(65534), Some(65534)).unwrap();
+        }
+        self.weft_as_stranger(arguments)
+    }
+
+    /// Runs `weft` as somebody who owns nothing, if this is root; else as whoever this is.
+    pub fn weft_as_stranger(&self, arguments: &[&str]) -> Said {
+        use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
         if !is_root() {
             return self.weft(arguments);
@@ -141,7 +152,6 @@ impl Place {
             std::fs::copy(env!("CARGO_BIN_EXE_weft"), self.path("weft")).unwrap();
             std::fs::set_permissions(self.path(""), PermissionsExt::from_mode(0o777)).unwrap();
         }
-        chown(self.path("v"), Some(65534), Some(65534)).unwrap();
         let mut command = Command::new(self.path("weft"));
         command.args(arguments).current_dir(self.path("")).uid(65534).gid(65534).output().unwrap().into()
     }
@@ -172,6 +182,18 @@ impl Place {
         stats["pid"].as_u64().unwrap().try_into().unwrap()
     }
 
+    /// Ends the daemon of `m` without a word, and removes the dead mount once the volume that `hold`
+    /// belongs to is let go of.
+    #[track_caller]
+    pub fn kill(&self, hold: &str) {
+        use rustix::process::{Pid, Signal, kill_process};
+        kill_process(Pid::from_raw(self.daemon().cast_signed()).unwrap(), Signal::KILL).unwrap();
+        let lock = File::open(self.path(hold)).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let said = self.weft(&["umount", "m"]).well();
+        assert!(said.contains("the daemon of") && said.contains("had ended"), "{said}");
+    }
+
     /// Whether something is mounted at `name`.
     pub fn is_mounted(&self, name: &str) -> bool {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -191,6 +213,28 @@ impl Drop for Place {
     }
 }
 
+/// Writes `content` to a file and syncs it.
+pub fn write_synced(path: &Path, content: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(content).unwrap();
+    file.sync_all().unwrap();
+}
+
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// What `script` did, run by a shell that has mounts of its own and `weft` as `$0`; none, said
+/// loudly, where that cannot be.
+pub fn apart(place: &Place, script: &str) -> Option<Said> {
+    let test = std::thread::current().name().unwrap_or("test").to_owned();
+    let may = is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("SKIPPED {test}: needs root and unshare(1) for mounts of its own");
+        return None;
+    }
+    let script = format!("trap '\"$0\" umount --lazy m 2>/dev/null || true' EXIT; {script}");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-euc", &script, env!("CARGO_BIN_EXE_weft")]).current_dir(place.path(""));
+    Some(command.output().unwrap().into())
 }

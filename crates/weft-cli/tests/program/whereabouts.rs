@@ -1,47 +1,13 @@
 //! Where a volume lies and what it is called: nothing that was synced is lost by that, and nothing
 //! of others is touched.
 
-use crate::place::{Place, Said, is_root};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::place::{Place, apart, write_synced};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
 use std::process::Command;
 
 const HOMES: [&str; 2] = ["segments", "database"];
-
-/// Writes `content` to a file and syncs it.
-fn write_synced(path: &Path, content: &[u8]) {
-    let mut file = File::create(path).unwrap();
-    file.write_all(content).unwrap();
-    file.sync_all().unwrap();
-}
-
-/// Ends the daemon of `m` without a word, and removes the dead mount once the volume that `hold`
-/// belongs to is let go of.
-fn kill(place: &Place, hold: &str) {
-    kill_process(Pid::from_raw(place.daemon().cast_signed()).unwrap(), Signal::KILL).unwrap();
-    let lock = File::open(place.path(hold)).unwrap();
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let said = place.weft(&["umount", "m"]).well();
-    assert!(said.contains("the daemon of") && said.contains("had ended"), "{said}");
-}
-
-/// What `script` did, run by a shell that has mounts of its own and `weft` as `$0`; none, said
-/// loudly, where that cannot be.
-fn apart(place: &Place, script: &str) -> Option<Said> {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let may = is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
-    if !may {
-        eprintln!("SKIPPED {test}: needs root and unshare(1) for mounts of its own");
-        return None;
-    }
-    let script = format!("trap '\"$0\" umount --lazy m 2>/dev/null || true' EXIT; {script}");
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-euc", &script, env!("CARGO_BIN_EXE_weft")]).current_dir(place.path(""));
-    Some(command.output().unwrap().into())
-}
 
 #[test]
 fn a_volume_called_by_a_link_is_the_same_after_a_crash() {
@@ -55,7 +21,7 @@ fn a_volume_called_by_a_link_is_the_same_after_a_crash() {
         for (round, (first, second)) in [("link", "real/v"), ("real/v", "link")].into_iter().enumerate() {
             place.weft(&["mount", "--commit-interval", "1000", first, "m"]).well();
             write_synced(&directory.join("file"), &[round as u8; 100]);
-            kill(&place, hold);
+            place.kill(hold);
             place.weft(&["mount", second, "m"]).well();
             assert_eq!(std::fs::read(directory.join("file")).unwrap(), [round as u8; 100]);
             place.umount();
@@ -75,7 +41,7 @@ fn a_volume_that_was_moved_after_a_crash_has_what_was_synced() {
         place.weft(&["init", "v", "--blocks", home]).well();
         place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
         write_synced(&directory.join("file"), b"synced");
-        kill(&place, if home == "segments" { "v/lock" } else { "v" });
+        place.kill(if home == "segments" { "v/lock" } else { "v" });
         for end in ["", "-wal", "-intents"] {
             let moved = std::fs::rename(place.path(format!("v{end}")), place.path(format!("elsewhere/w{end}")));
             assert!(moved.is_ok() || (home == "segments" && !end.is_empty()), "{home} {end}");
@@ -229,7 +195,7 @@ fn a_volume_that_cannot_be_written_is_read_and_stays_as_it_was() {
             write_synced(&directory.join("large"), &vec![3; 4_000_000]);
             write_synced(&directory.join("file"), b"synced");
             if crashed {
-                kill(&place, if home == "segments" { "ro/v/lock" } else { "ro/v" });
+                place.kill(if home == "segments" { "ro/v/lock" } else { "ro/v" });
             } else {
                 place.umount();
             }
@@ -388,7 +354,7 @@ fn a_salvage_tells_of_what_only_the_intent_log_has() {
         place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
         place.weft(&["check", "v", "--salvage", "new"]).failed(&["in use by another process"]);
         write_synced(&directory.join("file"), b"synced");
-        kill(&place, if home == "segments" { "v/lock" } else { "v" });
+        place.kill(if home == "segments" { "v/lock" } else { "v" });
         let said = place.weft(&["check", "v", "--salvage", "new"]);
         assert_eq!(said.code, 1, "{said:?}");
         assert!(said.out.contains("they were in the intent log alone"), "{said:?}");

@@ -3,13 +3,13 @@
 //! Space is given back only after the commit that freed it is durable: until then a power cut may bring
 //! back the rows that name it. `freed` remembers it across crashes.
 
-use super::connection::Access;
+use super::connection::{Access, AtClose, at_close};
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
 use super::proof::is_any_behind;
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
-use super::renew::{Database, renew};
+use super::renew::{Database, renew, verify};
 use super::segments::{PAGE, Segments, Tail};
 use super::sums::{BLOCK, FREED, SEGMENT};
 use super::wal::Wal;
@@ -20,7 +20,6 @@ use crate::log::Loss;
 use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, Header};
 use crate::sums;
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -515,10 +514,19 @@ impl Writer {
         std::fs::metadata(&self.wal).map_or(0, |metadata| metadata.len())
     }
 
+    /// Sees that a checkpoint copies what was committed. If not, nothing can be committed any more
+    /// either: what follows a frame that is not whole would be lost.
+    fn verify(&mut self) -> Result<()> {
+        let verified = self.database.as_ref().map_or(Ok(()), |database| verify(&self.connection, database));
+        self.in_doubt |= verified.is_err();
+        verified
+    }
+
     /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells whether all of
     /// it was: SQLite syncs nothing when readers leave it nothing to copy.
     fn checkpoint(&mut self) -> Result<bool> {
         self.renew()?;
+        self.verify()?;
         let all = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get(2)?);
         let copied = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed);
         self.in_doubt |= copied.is_err();
@@ -539,6 +547,7 @@ impl Writer {
             self.in_doubt |= forgotten.is_err();
             forgotten?;
         }
+        self.verify()?;
         let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).map_err(failed);
         self.in_doubt |= emptied.is_err();
         emptied
@@ -577,7 +586,7 @@ impl Drop for Writer {
         // Best effort: what is not copied now is copied at the next opening.
         let closed = self.close().is_ok();
         if (closed && self.has_taken_over) || self.wal_bytes() == 0 {
-            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+            let _ = at_close(&self.connection, AtClose::Copy);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The log of a volume that is about to be opened, looked at before anything of the volume is
 //! changed; and copies of what is given up.
 
+use super::connection::{AtClose, at_close};
 use super::layout::Layout;
 use super::segments::sync_directory;
 use crate::error::{Error, Result};
 use crate::log::{Loss, misfit};
 use crate::store::Header;
 use rusqlite::Connection;
-use rusqlite::config::DbConfig;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
@@ -37,8 +37,7 @@ pub(super) fn set_aside_misfit(
 pub(super) fn leave_wal(layout: &Layout, connection: &Connection) -> Result<()> {
     // One that SQLite has just made is to be removed.
     let has_frames = layout.wal().metadata().is_ok_and(|wal| wal.len() > 0);
-    let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_frames);
-    kept.map(drop).map_err(|source| Error::Sqlite { what: "cannot leave the database as it is", source })
+    at_close(connection, if has_frames { AtClose::Leave } else { AtClose::Copy })
 }
 
 /// Copies what a mount that accepts losses writes over, the database's write-ahead log and the

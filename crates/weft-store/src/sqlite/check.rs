@@ -16,7 +16,7 @@ mod rules;
 pub(super) use damaged::{damaged_rows, refuse_damaged_rows};
 
 use super::aside::leave_wal;
-use super::connection::connect_somehow;
+use super::connection::{AtClose, at_close, connect_somehow};
 use super::digests::ReadElsewhere;
 use super::foreign::Alone;
 use super::layout::Layout;
@@ -33,7 +33,6 @@ use crate::store::Header;
 use crate::waiting::Waiting;
 use rules::Rule;
 use rusqlite::Connection;
-use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use std::path::Path;
 
@@ -187,8 +186,7 @@ impl Checker<'_> {
             sums::COMMIT.seal(&self.connection)?;
             self.connection.execute_batch("COMMIT").map_err(failed)?;
             // What was repaired is the volume from now on.
-            let copied = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
-            copied.map(drop).map_err(failed)
+            at_close(&self.connection, AtClose::Copy)
         } else {
             self.nothing_is_repaired();
             self.connection.execute_batch("ROLLBACK").map_err(failed)

@@ -21,6 +21,21 @@ pub(super) enum Access {
     Immutable,
 }
 
+/// The fate of the write-ahead log when the last connection to a database closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtClose {
+    /// It stays as it is.
+    Leave,
+    /// It is copied into the database and removed.
+    Copy,
+}
+
+/// Sets the fate of the write-ahead log should `connection` be the last that closes.
+pub(super) fn at_close(connection: &Connection, fate: AtClose) -> Result<()> {
+    let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, fate == AtClose::Leave);
+    set.map(drop).map_err(|source| Error::Sqlite { what: "cannot set what closing does to the database", source })
+}
+
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot open the database", source }
 }
@@ -43,7 +58,7 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
     let has_frames = beside(database, "-wal").metadata().is_ok_and(|wal| wal.len() > 0);
     if has_frames && access != Access::Immutable {
         // A log that was found is not copied by who closes the database, but by who has looked at it.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
+        at_close(&connection, AtClose::Leave)?;
     }
     if access != Access::Immutable {
         let log = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \

@@ -57,13 +57,25 @@ impl Layout {
         let is_part = resolved.file_name().is_some_and(|name| name == "meta.sqlite")
             && resolved.parent().is_some_and(|parent| parent.join("segments").is_dir() || parent.join("lock").exists());
         if is_part {
-            return Err(Error::Unusable(format!(
-                "{} is the database of a volume that is a directory; name the directory that holds it",
-                path.display()
-            )));
+            return Err(part_of_volume(path));
         }
         let home = if metadata.is_dir() { BlockHome::Segments } else { BlockHome::Database };
         Ok(Layout { volume: path.into(), ..Layout::of(&resolved, home) })
+    }
+
+    /// Refuses a database whose blocks lie at `home`, elsewhere than the files around it say. The one
+    /// of a volume in a directory is refused by its name before, in [`Layout::find`]: here it has
+    /// another name, or was moved.
+    pub(super) fn refuse_other_home(&self, home: BlockHome) -> Result<()> {
+        match (home, &self.segments) {
+            (BlockHome::Segments, None) => Err(part_of_volume(&self.volume)),
+            (BlockHome::Database, Some(_)) => Err(Error::Unusable(format!(
+                "{} holds the database of a volume that is one file; name {}",
+                self.volume.display(),
+                self.database.display()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// SQLite's write-ahead log.
@@ -87,6 +99,12 @@ impl Layout {
         };
         Ok(Space { bytes_total: stat.f_blocks * stat.f_frsize, bytes_free: blocks * stat.f_frsize })
     }
+}
+
+/// The refusal of the database at `path` as a volume of its own.
+fn part_of_volume(path: &Path) -> Error {
+    let what = "is the database of a volume that is a directory; name the directory that holds it";
+    Error::Unusable(format!("{} {what}", path.display()))
 }
 
 /// `path` without symbolic links, as far as it is there.

@@ -1,17 +1,18 @@
 //! Volumes that lie where nothing can be written: read-only mounts, snapshots, what belongs to
-//! somebody else.
+//! somebody else, or is in a directory that does.
 //!
 //! One that was unmounted cleanly is read as it lies. Of any other a private copy of the database
 //! and its write-ahead log is made, where SQLite can do what it must; and one of the intent log,
 //! whose operations are then applied in memory. Segments are read in place.
 
-use super::connection::{Access, connect};
+use super::connection::{self, connect};
+use super::holder::InUse;
 use super::layout::Layout;
 use super::open::check_file;
 use crate::error::{Error, Result};
 use crate::files;
 use rusqlite::Connection;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -46,7 +47,7 @@ pub(super) fn look(layout: &Layout) -> Result<Medium> {
     match files::open(files::options().read(true).write(true), &layout.database) {
         Ok(database) => {
             files::refuse_names(&database, &layout.database)?;
-            Ok(Medium::Writable)
+            Ok(if closed(layout).is_none() { Medium::Writable } else { Medium::ReadOnly })
         }
         Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
             Ok(Medium::ReadOnly)
@@ -55,10 +56,41 @@ pub(super) fn look(layout: &Layout) -> Result<Medium> {
     }
 }
 
+/// A file or directory of the volume that must be written to change it, and that this user may not
+/// write. Files are made and removed beside the database: SQLite's logs, which SQLite calls "a
+/// readonly database" if it cannot, and the intent log.
+fn closed(layout: &Layout) -> Option<PathBuf> {
+    let beside = layout.database.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directories = [beside.unwrap_or(Path::new(".")).into()].into_iter().chain(layout.segments.clone());
+    let index = super::layout::beside(&layout.database, "-shm");
+    let files = [layout.database.clone(), layout.wal(), index, layout.log.clone(), layout.hold.clone()];
+    let mut all = directories.map(|path| (path, Access::WRITE_OK | Access::EXEC_OK));
+    let mut files = files.into_iter().map(|path| (path, Access::WRITE_OK));
+    // One that is not there is made, and a link is refused where it is opened.
+    let is_closed = |(path, access): &(PathBuf, Access)| {
+        matches!(rustix::fs::access(path, *access), Err(Errno::ACCESS | Errno::PERM | Errno::ROFS))
+    };
+    all.find(is_closed).or_else(|| files.find(is_closed)).map(|(path, _)| path)
+}
+
+/// Tells whether the database of `layout` can be written by itself.
+pub(super) fn takes_writes(layout: &Layout) -> bool {
+    files::open(files::options().read(true).write(true), &layout.database).is_ok()
+}
+
 /// Refuses to change the volume of `layout` if it lies on a read-only medium.
 pub(super) fn refuse_read_only(layout: &Layout) -> Result<()> {
     match look(layout)? {
         Medium::Writable => Ok(()),
+        Medium::ReadOnly if closed(layout).is_some_and(|closed| closed != layout.database) => {
+            let closed = closed(layout).unwrap_or_default();
+            Err(Error::Unusable(format!(
+                "{} cannot be changed by this user, who has no permission to write {}: give it, or use the volume as \
+                 its owner; 'weft mount --read-only' and 'weft export' read it as it is",
+                layout.volume.display(),
+                closed.display()
+            )))
+        }
         Medium::ReadOnly => Err(Error::Unusable(format!(
             "{} lies where nothing can be written (a read-only file system, or another user's files); \
              'weft mount --read-only' and 'weft export' read it there, a copy of it can be changed",
@@ -98,7 +130,7 @@ fn has_frames(layout: &Layout) -> bool {
 pub(super) struct Reading {
     /// The files to use: of those that were copied, the copies.
     pub(super) layout: Layout,
-    pub(super) access: Access,
+    pub(super) access: connection::Access,
     /// Keeps daemons from mounting the volume meanwhile, where that can be had.
     pub(super) hold: Option<File>,
     pub(super) directory: Option<TempDir>,
@@ -109,7 +141,8 @@ impl Reading {
     /// room for a copy.
     pub(super) fn open(layout: &Layout, need: Need) -> Result<Reading> {
         let hold = hold(layout)?;
-        let mut reading = Reading { layout: layout.clone(), access: Access::Immutable, hold, directory: None };
+        let mut reading =
+            Reading { layout: layout.clone(), access: connection::Access::Immutable, hold, directory: None };
         let has_log = need != Need::Rows && layout.log.exists();
         let is_copied = need == Need::Changes || has_frames(layout);
         if !is_copied && !has_log {
@@ -124,7 +157,7 @@ impl Reading {
             if has_frames(layout) {
                 copy_file(&layout.wal(), &reading.layout.wal())?;
             }
-            reading.access = Access::Shared;
+            reading.access = connection::Access::Shared;
         }
         if has_log {
             reading.layout.log = directory.path().join("log");
@@ -150,7 +183,7 @@ pub(super) fn hold(layout: &Layout) -> Result<Option<File>> {
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(Some(file)),
-        Err(Errno::WOULDBLOCK) => Err(Error::Locked(layout.volume.clone())),
+        Err(Errno::WOULDBLOCK) => Err(Error::Locked(InUse::new(layout, &layout.hold))),
         Err(_) => Ok(None),
     }
 }

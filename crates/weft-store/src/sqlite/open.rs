@@ -2,8 +2,9 @@
 
 use super::apply::Writer;
 use super::aside::{self, set_aside_misfit};
-use super::connection::{self, Access, connect_somehow};
+use super::connection::{self, Access, AtClose, connect_somehow};
 use super::foreign;
+use super::holder::InUse;
 use super::layout::Layout;
 use super::medium::{self, Medium, Need, Reading};
 use super::names::Names;
@@ -25,7 +26,6 @@ use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use rusqlite::config::DbConfig;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -40,6 +40,8 @@ pub struct Volume {
     pub layout: Layout,
     /// Copies of what was given up to open it.
     pub set_aside: Vec<PathBuf>,
+    /// What was found to be lost, and is gone on without, as asked for.
+    pub given_up: Vec<String>,
 }
 
 fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -168,10 +170,14 @@ impl Beside {
         let layout = Layout::find(path)?;
         Ok(match medium::look(&layout)? {
             Medium::Writable => Beside { layout, reading: None },
-            Medium::ReadOnly => {
-                let reading = Reading::open(&layout, Need::Rows)?;
-                Beside { layout: reading.layout.clone(), reading: Some(reading) }
-            }
+            Medium::ReadOnly => match Reading::open(&layout, Need::Rows) {
+                // Whoever holds it has made the files that this user could not make.
+                Err(Error::Locked(_)) if medium::takes_writes(&layout) => Beside { layout, reading: None },
+                reading => {
+                    let reading = reading?;
+                    Beside { layout: reading.layout.clone(), reading: Some(reading) }
+                }
+            },
         })
     }
 
@@ -208,29 +214,31 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     medium::refuse_read_only(&layout)?;
     refuse_shared(&layout)?;
     let hold = hold(&layout)?;
-    let mut set_aside = Vec::new();
+    let (mut set_aside, mut given_up) = (Vec::new(), Vec::new());
     let alone = foreign::Alone::look(&layout);
     if let Some(why) = rot_of_log(&layout)? {
         if loss == Loss::Refuse {
             return Err(would_lose(&layout, &why));
         }
         set_aside = aside::set_aside(&layout)?;
+        given_up.push(format!("the write-ahead log {} is damaged: {why}", layout.wal().display()));
     }
     let database = Arc::new(Database::open(&layout.database)?);
     let (connection, access) = connect_somehow(&layout, 32).map_err(|error| alone.explain(error, &layout))?;
     // Whoever opens may yet find that something is missing.
-    connection
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        .map_err(|source| Error::Sqlite { what: "cannot open the database", source })?;
+    connection::at_close(&connection, AtClose::Leave)?;
     let header = read_header(&connection).map_err(|error| alone.explain(error, &layout))?;
-    refuse_other_home(&header, &layout)?;
+    layout.refuse_other_home(header.options.home)?;
     alone.refuse_foreign(&connection, &layout)?;
     if set_aside.is_empty() {
         set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
     }
     let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
-    if let (Some(segments), Loss::Refuse) = (&segments, loss) {
-        refuse_lost_segments(&connection, segments)?;
+    if let Some(segments) = &segments {
+        match (lost_segments(&connection, segments)?, loss) {
+            (lost, Loss::Accept) => given_up.extend(lost),
+            (lost, Loss::Refuse) => refuse_lost_segments(lost)?,
+        }
     }
     let parts = Parts {
         connection,
@@ -243,8 +251,9 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
         hold: Some(hold),
         directory: None,
         set_aside,
+        given_up,
     };
-    finish(parts, layout)
+    finish(parts, header, layout)
 }
 
 /// Opens the volume at `path` to read it: as [`open`], and also where nothing can be written.
@@ -253,19 +262,25 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     if medium::look(&layout)? == Medium::Writable {
         return open_with(path, loss);
     }
-    if let (Loss::Refuse, Some(why)) = (loss, rot_of_log(&layout)?) {
-        return Err(would_lose(&layout, &why));
+    let rot = rot_of_log(&layout)?;
+    if let (Loss::Refuse, Some(why)) = (loss, &rot) {
+        return Err(would_lose(&layout, why));
     }
+    let given_up =
+        rot.into_iter().map(|why| format!("the write-ahead log {} is damaged: {why}", layout.wal().display()));
+    let given_up = given_up.collect();
     let reading = Reading::open(&layout, Need::Operations)?;
     let connection = reading.connect(32)?;
     let Reading { layout, access, hold, directory } = reading;
     let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
     let (database, names, set_aside) = (None, Names::none(), Vec::new());
-    refuse_other_home(&read_header(&connection)?, &layout)?;
+    let header = read_header(&connection)?;
+    layout.refuse_other_home(header.options.home)?;
     let hold = hold.map(|lock| Hold { _lock: lock, _database: None });
+    let writes = false;
     let parts =
-        Parts { connection, access, loss, database, names, segments, writes: false, hold, directory, set_aside };
-    finish(parts, layout)
+        Parts { connection, access, loss, database, names, segments, writes, hold, directory, set_aside, given_up };
+    finish(parts, header, layout)
 }
 
 /// What a store is made of.
@@ -280,10 +295,10 @@ struct Parts {
     hold: Option<Hold>,
     directory: Option<tempfile::TempDir>,
     set_aside: Vec<PathBuf>,
+    given_up: Vec<String>,
 }
 
-fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
-    let header = read_header(&parts.connection)?;
+fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
     let zeros = Arc::new(ZeroValues::default());
     // Without segments it cuts nothing off and punches nothing.
     let written = parts.segments.as_ref().filter(|_| parts.writes);
@@ -305,7 +320,7 @@ fn finish(parts: Parts, layout: Layout) -> Result<Volume> {
         _database: parts.database,
         _hold: parts.hold,
     };
-    Ok(Volume { store: Arc::new(store), layout, set_aside: parts.set_aside })
+    Ok(Volume { store: Arc::new(store), layout, set_aside: parts.set_aside, given_up: parts.given_up })
 }
 
 /// Why the write-ahead log is damaged, if it is.
@@ -378,38 +393,27 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
 const HOLD_TRIES: u32 = 11;
 const HOLD_AGAIN: Duration = Duration::from_millis(10);
 
-/// Refuses a database whose blocks lie elsewhere than the files around it say: the one of a volume
-/// in a directory, called by its own name.
-fn refuse_other_home(header: &Header, layout: &Layout) -> Result<()> {
-    let volume = layout.volume.display();
-    match (header.options.home, &layout.segments) {
-        (BlockHome::Segments, None) => Err(Error::Unusable(format!(
-            "{volume} is the database of a volume that is a directory; name the directory that holds it"
-        ))),
-        (BlockHome::Database, Some(_)) => Err(Error::Unusable(format!(
-            "{volume} holds the database of a volume that is one file; name {}",
-            layout.database.display()
-        ))),
-        _ => Ok(()),
-    }
+/// Refuses a volume of which segments are `lost`.
+fn refuse_lost_segments(lost: Vec<String>) -> Result<()> {
+    let Some(lost) = lost.into_iter().next() else { return Ok(()) };
+    Err(Error::Lost(format!(
+        "{lost}: put it back from a copy, or go on without the blocks in it with 'weft mount --accept-loss'; \
+         'weft check VOLUME' names their files"
+    )))
 }
 
-/// Refuses a volume of which a segment with blocks is missing or too short.
-fn refuse_lost_segments(connection: &Connection, segments: &Segments) -> Result<()> {
+/// Finds segments with blocks that are missing or too short.
+fn lost_segments(connection: &Connection, segments: &Segments) -> Result<Vec<String>> {
     segments.make_directory()?;
     let failed = |source| Error::Sqlite { what: "cannot read the table of segments", source };
     let mut statement = connection.prepare("SELECT id, length FROM segments WHERE live > 0").map_err(failed)?;
     let rows = statement.query_map((), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?))).map_err(failed)?;
+    let mut lost = Vec::new();
     for row in rows {
         let (id, length) = row.map_err(failed)?;
-        if let Some(lost) = segments.lost(id, length) {
-            return Err(Error::Lost(format!(
-                "{lost}: put it back from a copy, or go on without the blocks in it with 'weft mount --accept-loss'; \
-                 'weft check VOLUME' names their files"
-            )));
-        }
+        lost.extend(segments.lost(id, length));
     }
-    Ok(())
+    Ok(lost)
 }
 
 /// Keeps other processes from a volume until it is dropped.
@@ -424,18 +428,19 @@ pub(super) struct Hold {
 pub(super) fn hold(layout: &Layout) -> Result<Hold> {
     let mut options = files::options();
     options.read(true).write(true).create(layout.segments.is_some()).truncate(false);
-    let lock = hold_file(layout, files::open(&options, &layout.hold).map_err(io("cannot open", &layout.hold))?)?;
+    let opened = files::open(&options, &layout.hold);
+    let lock = hold_file(layout, &layout.hold, opened.map_err(io("cannot open", &layout.hold))?)?;
     let database = match layout.segments {
         Some(_) => {
             let opened = files::open(files::options().read(true), &layout.database);
-            Some(hold_file(layout, opened.map_err(io("cannot open", &layout.database))?)?)
+            Some(hold_file(layout, &layout.database, opened.map_err(io("cannot open", &layout.database))?)?)
         }
         None => None,
     };
     Ok(Hold { _lock: lock, _database: database })
 }
 
-fn hold_file(layout: &Layout, file: File) -> Result<File> {
+fn hold_file(layout: &Layout, path: &Path, file: File) -> Result<File> {
     let mut tries = HOLD_TRIES;
     loop {
         tries -= 1;
@@ -445,8 +450,8 @@ fn hold_file(layout: &Layout, file: File) -> Result<File> {
                 #[expect(clippy::disallowed_methods, reason = "nobody tells when another process lets go")]
                 std::thread::sleep(HOLD_AGAIN);
             }
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::Locked(layout.volume.clone())),
-            Err(error) => return Err(io("cannot lock", &layout.hold)(error.into())),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::Locked(InUse::new(layout, path))),
+            Err(error) => return Err(io("cannot lock", path)(error.into())),
         }
     }
 }

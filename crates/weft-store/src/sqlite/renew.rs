@@ -14,6 +14,9 @@
 //! - A checkpoint that readers stop half way counts its pages as copied without a sync. If the sync
 //!   of the next one fails, only the pages since are copied again.
 //!
+//! A frame may also rot on the disk and be read again before it is copied. So each is verified right
+//! before a checkpoint ([`verify`]), and nothing is copied from a log that is not whole.
+//!
 //! So after any commit or checkpoint that failed, and from an opening on, the writer is *in doubt*:
 //! nothing is committed, freed or checkpointed before [`renew`] succeeded. It reads all frames that
 //! count, verifies them by their checksums, writes each to its place again, cuts off what lies
@@ -64,14 +67,34 @@ impl Database {
     }
 }
 
+/// Sees that what the next checkpoint copies is what was committed: SQLite itself copies whatever the
+/// disk gives. `connection` is the one that writes, outside of a transaction.
+pub(super) fn verify(connection: &Connection, database: &Database) -> Result<()> {
+    let (frames, copied) = counts(connection)?;
+    match Wal::look(&database.path)? {
+        Some(wal) => wal.verify(copied, frames),
+        None if frames == copied => Ok(()),
+        None => Err(gone()),
+    }
+}
+
+fn gone() -> Error {
+    Error::Corrupt("the write-ahead log is gone".into())
+}
+
+/// Frames of the write-ahead log, and how many of them a checkpoint has copied.
+fn counts(connection: &Connection) -> Result<(u64, u64)> {
+    let counts = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    let (frames, copied) = connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), counts).map_err(failed)?;
+    Ok((u64::try_from(frames).unwrap_or(0), u64::try_from(copied).unwrap_or(0)))
+}
+
 /// Has all that was committed on the disk. `connection` is the one that writes, outside of a
 /// transaction.
 pub(super) fn renew(connection: &Connection, database: &Database) -> Result<()> {
-    let counts = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-    let (frames, copied) = connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), counts).map_err(failed)?;
-    let [frames, copied] = [frames, copied].map(|count| u64::try_from(count).unwrap_or(0));
+    let (frames, copied) = counts(connection)?;
     let Some(wal) = Wal::open(&database.path)? else {
-        return if frames == 0 { Ok(()) } else { Err(Error::Corrupt("the write-ahead log is gone".into())) };
+        return if frames == 0 { Ok(()) } else { Err(gone()) };
     };
     // Where the newest copy of each page lies that a checkpoint has copied, and how long it is.
     let mut pages = BTreeMap::new();

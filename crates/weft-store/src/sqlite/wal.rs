@@ -28,6 +28,9 @@ const SECTOR_BYTES: u64 = 512;
 /// Bytes of the header of a frame.
 const FRAME_HEADER_BYTES: usize = 24;
 
+/// Frames that are read at once to be verified.
+const VERIFIED_FRAMES: usize = 32;
+
 /// The first four bytes; the last bit tells whether checksums are of big endian words.
 const MAGIC: u32 = 0x377f_0682;
 
@@ -76,6 +79,19 @@ impl Header {
             && sum == Sum::read(bytes, 24);
         let salts = bytes[16..24].try_into().expect("eight bytes");
         is_whole.then_some(Header { page_bytes, big_endian, salts, sum })
+    }
+}
+
+impl Header {
+    /// The sum that follows `before` at a frame, if that is whole.
+    fn follow(&self, before: Sum, frame: &[u8]) -> Option<Sum> {
+        let right = self.sum_of(before, frame);
+        let is_whole = frame[8..16] == self.salts && right == Sum::read(frame, 16) && word(frame, 0, true) != 0;
+        is_whole.then_some(right)
+    }
+
+    fn sum_of(&self, before: Sum, frame: &[u8]) -> Sum {
+        before.add(&frame[..8], self.big_endian).add(&frame[FRAME_HEADER_BYTES..], self.big_endian)
     }
 }
 
@@ -181,14 +197,13 @@ impl Wal {
                 break;
             }
             self.read(&mut bytes, offset)?;
-            let right = sum.add(&bytes[..8], header.big_endian).add(&bytes[FRAME_HEADER_BYTES..], header.big_endian);
-            let page = word(&bytes, 0, true);
-            if bytes[8..16] != header.salts || right != Sum::read(&bytes, 16) || page == 0 {
+            let Some(right) = header.follow(sum, &bytes) else {
+                let right = header.sum_of(sum, &bytes);
                 found.rot = rot(&Suspect { bytes: &bytes, offset, header, right })
                     .map(|why| format!("{why} of frame {number}"));
                 break;
-            }
-            visit(Frame { number, page, offset, bytes: &bytes })?;
+            };
+            visit(Frame { number, page: word(&bytes, 0, true), offset, bytes: &bytes })?;
             sum = right;
             found.frames = number;
             if word(&bytes, 4, true) != 0 {
@@ -197,6 +212,44 @@ impl Wal {
             }
         }
         Ok(found)
+    }
+
+    /// Sees that the frames behind number `copied` up to number `last` are as SQLite wrote them. The
+    /// first follows the sum that lies in the frame before it, so that none is read twice.
+    pub(super) fn verify(&self, copied: u64, last: u64) -> Result<()> {
+        if copied >= last {
+            return Ok(());
+        }
+        let damaged = |what: String| {
+            Error::Corrupt(format!(
+                "{what} of the write-ahead log {} is not as it was written, so nothing is copied from it into the \
+                 database: copy what you need from the mount, then unmount it",
+                self.path.display()
+            ))
+        };
+        let mut bytes = [0; HEADER_BYTES];
+        self.read(&mut bytes, 0)?;
+        let header = Header::decode(&bytes).ok_or_else(|| damaged("the header".into()))?;
+        let frame_bytes = FRAME_HEADER_BYTES + header.page_bytes;
+        let place = |number: u64| HEADER_BYTES as u64 + (number - 1) * frame_bytes as u64;
+        let mut sum = header.sum;
+        if copied > 0 {
+            let mut bytes = [0; FRAME_HEADER_BYTES];
+            self.read(&mut bytes, place(copied))?;
+            sum = Sum::read(&bytes, 16);
+        }
+        let mut bytes = vec![0; frame_bytes * VERIFIED_FRAMES];
+        let mut number = copied + 1;
+        while number <= last {
+            let count = usize::try_from(last - number + 1).map_or(VERIFIED_FRAMES, |count| count.min(VERIFIED_FRAMES));
+            let read = &mut bytes[..count * frame_bytes];
+            self.read(read, place(number))?;
+            for frame in read.chunks_exact(frame_bytes) {
+                sum = header.follow(sum, frame).ok_or_else(|| damaged(format!("frame {number}")))?;
+                number += 1;
+            }
+        }
+        Ok(())
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {

@@ -1,0 +1,92 @@
+//! The user who mounted what root works on.
+//!
+//! The kernel lets nobody but that user into a FUSE file system, root neither, unless it was mounted
+//! with `allow_other`; and its daemon may answer what it likes. So root asks as that user, and
+//! believes the answer as far as that user could have done the same.
+
+use crate::command::mounted;
+use anyhow::{Context, Result, bail};
+use std::io::Error;
+use std::path::Path;
+
+/// A user who is not root, seen by root.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    user: u32,
+    group: u32,
+}
+
+impl Owner {
+    /// The one who mounted the volume at `directory`. None if that is root, or this is not root.
+    pub fn of(directory: &Path) -> Option<Owner> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let (_, (user, group)) = mounted::mount_at(&directory.canonicalize().ok()?)?;
+        (user != 0).then_some(Owner { user, group })
+    }
+
+    /// Does `work` with the rights of that user, in a thread of its own.
+    pub fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let as_owner = || {
+            self.become_owner().context("cannot act as the user who mounted it")?;
+            Ok(work())
+        };
+        std::thread::scope(|scope| match scope.spawn(as_owner).join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    /// Gives this thread, and no other, the rights of the user. It cannot have its own again.
+    fn become_owner(self) -> Result<(), Error> {
+        let (user, group) = (libc::c_long::from(self.user), libc::c_long::from(self.group));
+        let none = std::ptr::null::<libc::gid_t>();
+        // SAFETY: the calls change the rights of the calling thread alone, which glibc's functions of
+        // these names do not; the list of groups is empty.
+        let failed = unsafe {
+            libc::syscall(libc::SYS_setgroups, 0, none) != 0
+                || libc::syscall(libc::SYS_setresgid, group, group, group) != 0
+                || libc::syscall(libc::SYS_setresuid, user, user, user) != 0
+        };
+        if failed { Err(Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Refuses process `pid`, as which the daemon describes itself, if it is not that user's.
+    pub fn refuse_other(self, pid: u32) -> Result<()> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let mut users = status.lines().filter_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
+        match users.next().and_then(|user| user.parse::<u32>().ok()) {
+            Some(user) if user != self.user => {
+                bail!("its daemon says that it is process {pid}, which is another user's; unmount it by umount(8)")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_of_another_user_is_no_daemon_of_this_one() {
+        let user = rustix::process::getuid().as_raw();
+        assert!(Owner { user, group: 0 }.refuse_other(std::process::id()).is_ok());
+        assert!(Owner { user: user + 1, group: 0 }.refuse_other(std::process::id()).is_err());
+    }
+
+    #[test]
+    fn another_thread_keeps_its_rights() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED another_thread_keeps_its_rights: needs root");
+        }
+        let owner = Owner { user: 65534, group: 65533 };
+        // The files of a thread in /proc are its user's only where it may be looked at.
+        let of_thread = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let there = owner.run(of_thread).unwrap();
+        assert!(there.contains("Uid:\t65534\t65534\t65534\t65534"), "{there}");
+        assert!(there.contains("Gid:\t65533\t65533\t65533\t65533"), "{there}");
+        assert!(of_thread().contains("Uid:\t0\t0\t0\t0"));
+    }
+}
