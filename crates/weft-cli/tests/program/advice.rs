@@ -42,3 +42,10 @@ fn a_log_is_not_written_through_a_link_that_others_could_have_made() {
     place.weft(&["mount", "v", "m", "--log", "open/log"]).failed(&["open/log", "symbolic link", "name its target"]);
     assert_eq!(std::fs::read(place.path("mine")).unwrap(), b"mine");
 }
+
+#[test]
+fn errors_show_no_control_characters_of_names() {
+    let place = Place::new();
+    place.weft(&["info", "a\x1b[2Jb"]).failed(&["there is no volume at a\\x1b[2Jb"]);
+    place.weft(&["diff", "a\x1b[2Jb", "b"]).could_not(&["cannot read a\\x1b[2Jb"]);
+}
