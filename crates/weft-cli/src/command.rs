@@ -133,7 +133,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
     // Some say themselves what to do.
     let is_advised =
         ["weft check", "--accept-loss", "--salvage", "move the log away"].iter().any(|word| told.contains(word));
-    let advice = if is_damage && !is_advised { "; 'weft check VOLUME' tells what is damaged" } else { "" };
+    let advice = if is_damage && !is_advised { "; 'weft check --read-data VOLUME' tells what is damaged" } else { "" };
     told + advice
 }
 

@@ -12,7 +12,7 @@ use signals::Signals;
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -128,10 +128,25 @@ fn open_log(path: &Path) -> std::io::Result<File> {
 /// served, as nobody would hear of it later.
 pub fn find_log(asked: Option<&Path>) -> Result<Option<PathBuf>> {
     let Some(path) = asked else { return Ok(None) };
+    refuse_foreign_link(path)?;
     let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     opened.with_context(|| format!("cannot write messages to {}", path.display()))?;
     let path = path.canonicalize().or_else(|_| std::path::absolute(path));
     path.map(Some).context("cannot tell where messages go")
+}
+
+/// Refuses a log that is a symbolic link in a directory where others can make one: it may lead to
+/// any file of this user.
+fn refuse_foreign_link(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let others_write = parent.metadata().is_ok_and(|metadata| metadata.mode() & 0o022 != 0);
+    if path.is_symlink() && others_write {
+        bail!(
+            "cannot write messages to {}: it is a symbolic link in a directory that others can write; name its target",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Has this process told to end if `front` is ended while it waits: nobody wants what it would serve then.

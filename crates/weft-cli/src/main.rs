@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     match command::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            weft_vfs::say(format_args!("{}", command::one_line(&error)));
+            weft_vfs::say(format_args!("{}", shown::message(&command::one_line(&error))));
             if error.is::<command::Usage>() {
                 ExitCode::from(2)
             } else if error.is::<opened::Unsettled>() {

@@ -29,6 +29,15 @@ pub fn message(text: &str) -> String {
     shown
 }
 
+/// A word of a command, quoted where a shell would read it as anything else than itself.
+pub fn word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte) || !byte.is_ascii();
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.into();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 fn push(shown: &mut String, character: char) {
     let _ = match character {
         '\n' => shown.write_str("\\n"),
@@ -47,6 +56,19 @@ fn push(shown: &mut String, character: char) {
 mod tests {
     use super::*;
     use std::ffi::OsStr;
+
+    #[test]
+    fn a_shell_reads_a_quoted_word_as_it_is() {
+        for (text, quoted) in [
+            ("/srv/v.weft", "/srv/v.weft"),
+            ("my volume", "'my volume'"),
+            ("it's", "'it'\\''s'"),
+            ("$(reboot)", "'$(reboot)'"),
+            ("", "''"),
+        ] {
+            assert_eq!(word(text), quoted);
+        }
+    }
 
     #[test]
     fn what_cannot_be_printed_is_escaped_without_ambiguity() {

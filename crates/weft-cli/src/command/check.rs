@@ -5,6 +5,7 @@ mod salvage;
 use super::damages;
 use super::transfer::steps;
 use crate::arguments::Check;
+use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -34,16 +35,37 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     if arguments.json {
         println!("{:#}", as_json(&findings, damaged, repaired));
     } else {
-        findings.iter().for_each(|finding| println!("{finding}"));
-        println!("{location}: {}", verdict(damaged, repaired, arguments.repair));
+        findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
+        println!("{location}: {}", verdict(damaged, repaired, arguments.repair, advice(&findings)));
     }
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn verdict(damaged: usize, repaired: usize, repairing: bool) -> String {
+/// Source of the advice on damage that is left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Advice {
+    /// A finding gives it.
+    Finding,
+    /// The last line gives it.
+    Verdict,
+}
+
+fn advice(findings: &[Finding]) -> Advice {
+    let gives = |what: &str| what.contains("--accept-loss") || what.contains("--salvage");
+    let is_given = findings.iter().any(|finding| finding.outcome == Outcome::Damaged && gives(&finding.what));
+    if is_given { Advice::Finding } else { Advice::Verdict }
+}
+
+fn verdict(damaged: usize, repaired: usize, repairing: bool, advice: Advice) -> String {
     match (damaged, repaired, repairing) {
         (0, 0, _) => "clean".into(),
         (0, repaired, _) => format!("{} found, all repaired; it is clean now", damages(repaired)),
+        (damaged, _, false) if advice == Advice::Finding => {
+            format!("{} found; nothing was changed, follow the advice above", damages(damaged))
+        }
+        (damaged, repaired, true) if advice == Advice::Finding => {
+            format!("{} repaired, {damaged} left; follow the advice above", damages(repaired))
+        }
         (damaged, _, false) => {
             let found = damages(damaged);
             format!("{found} found; nothing was changed, 'weft check --repair' repairs what can be")
@@ -68,4 +90,28 @@ fn as_json(findings: &[Finding], damaged: usize, repaired: usize) -> Value {
         })
         .collect();
     json!({ "clean": damaged == 0, "damaged": damaged, "repaired": repaired, "findings": findings })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn damaged(what: &str) -> Finding {
+        Finding { path: None, what: what.into(), outcome: Outcome::Damaged }
+    }
+
+    #[test]
+    fn the_last_line_gives_no_other_advice_than_a_finding_does() {
+        for said in ["mount with --accept-loss", "have 'weft check --salvage' bring what can be read"] {
+            let findings = [damaged("a row is damaged"), damaged(said)];
+            for (repaired, repairing) in [(0, false), (0, true), (3, true)] {
+                let line = verdict(2, repaired, repairing, advice(&findings));
+                assert!(line.ends_with("follow the advice above"), "{line}");
+                assert!(!line.contains("--repair") && !line.contains("export"), "{line}");
+            }
+        }
+        let advice = advice(&[damaged("a row is damaged")]);
+        assert!(verdict(1, 0, false, advice).contains("'weft check --repair'"));
+        assert!(verdict(1, 0, true, advice).contains("'weft export'"));
+    }
 }

@@ -19,7 +19,7 @@ pub fn run(arguments: &Diff) -> Result<ExitCode> {
     let found = match found {
         Ok(found) => found,
         Err(error) => {
-            eprintln!("weft: {}", super::one_line(&error));
+            eprintln!("weft: {}", crate::shown::message(&super::one_line(&error)));
             return Ok(ExitCode::from(2));
         }
     };

@@ -154,6 +154,7 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
             std::fs::read(list)
         };
         let text = text.with_context(|| format!("cannot read the list {}", list.display()))?;
+        ensure!(text.iter().any(|byte| *byte != b'\n'), "{} lists no digest", list.display());
         let lines = text.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
         for (number, line) in lines {
             let line = Line::decode(line).ok_or_else(|| {

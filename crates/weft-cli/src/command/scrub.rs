@@ -4,6 +4,7 @@ use super::damages;
 use super::mounted::volume_at;
 use super::transfer::steps;
 use crate::arguments::Scrub;
+use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -26,7 +27,7 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         let findings = findings.iter().map(one).collect::<Vec<Value>>();
         println!("{:#}", json!({ "damaged": findings.len(), "findings": findings }));
     } else {
-        findings.iter().for_each(|finding| println!("{finding}"));
+        findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
         match findings.len() {
             0 => println!("{volume}: no damage"),
             count => println!("{volume}: {} found; copy what is whole with 'weft export'", damages(count)),

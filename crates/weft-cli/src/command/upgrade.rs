@@ -9,6 +9,11 @@ use weft_store::{Location, Upgraded};
 /// Brings a volume to the format of this program, or tells what that would take.
 pub fn run(arguments: &Upgrade) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
+    // Older formats, and newer ones, cannot be read.
+    if location.header().is_ok() {
+        println!("{location} has the current format {} already; nothing was changed", weft_store::FORMAT);
+        return Ok(ExitCode::SUCCESS);
+    }
     let mode = if arguments.dry_run { weft_store::Upgrade::DryRun } else { weft_store::Upgrade::Now };
     let bar = steps();
     let upgraded = location.upgrade(mode, &mut |progress| bar.show(progress));

@@ -1,5 +1,6 @@
 //! The program as its users run it: each test starts the real one, and mounts for real where it can.
 
+mod advice;
 mod background;
 mod check;
 mod damage;

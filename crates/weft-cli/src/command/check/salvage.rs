@@ -1,6 +1,7 @@
 //! `weft check --salvage`.
 
 use crate::command::transfer::steps;
+use crate::shown;
 use crate::size::show;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ fn counts(salvaged: &Salvaged) -> BTreeMap<&str, usize> {
 
 fn print(salvaged: &Salvaged, new: &Location) {
     for Missing { kind, what, why } in &salvaged.missing {
-        println!("{kind} {}: {why}", String::from_utf8_lossy(what));
+        println!("{kind} {}: {}", shown::message(&String::from_utf8_lossy(what)), shown::message(why));
     }
     let Salvaged { files, directories, others, bytes, nameless, .. } = salvaged;
     println!("{new}: {files} files, {directories} directories and {others} others, {}, all verified", show(*bytes));

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use weft_fuse::{MountOptions, REFUSE_CHANGES, TAKE_CHANGES};
+use weft_store::Location;
 
 /// Changes options of the mount. Refusing changes begins when all is committed.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
@@ -17,6 +18,15 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let directory = named.canonicalize().with_context(|| format!("cannot find {}", named.display()))?;
     if !mounted::is_mount_point(&directory) {
         bail!("no volume is mounted at {}; mount it first", directory.display());
+    }
+    let mounted = mounted::volume_at(&directory);
+    if source(&arguments.volume)? != mounted.to_string_lossy() {
+        bail!(
+            "{} is mounted at {}, and not {}; name the volume that is mounted there",
+            mounted.display(),
+            directory.display(),
+            arguments.volume.display()
+        );
     }
     if !rustix::process::geteuid().is_root() {
         bail!("only root may remount {}; unmount it and mount it again", directory.display());
@@ -37,6 +47,15 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         weft_fuse::remount(&directory, &wanted)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The source of a mount of `volume`. mount(8) names the source itself where fstab(5) has no line.
+fn source(volume: &Path) -> Result<String> {
+    let location = Location::parse(volume)?;
+    Ok(match location.path() {
+        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string(),
+        None => location.to_string(),
+    })
 }
 
 /// Tells the daemon.

@@ -106,6 +106,18 @@ pub struct Words {
     pub again: &'static str,
 }
 
+impl Words {
+    /// The line about a copy that ended before all was tried, for a reason of the JSON summary.
+    fn early_end(&self, why: &str) -> String {
+        let Words { done, again } = self;
+        match why {
+            "full" => format!("there is no room for more: not all was {done}; make room, then {again}"),
+            "interrupted" => format!("interrupted: not all was {done}; {again}"),
+            why => format!("{why}: not all was {done}"),
+        }
+    }
+}
+
 impl Transfer {
     /// Begins one, which signals end from now on. Must be called before other threads are started.
     pub fn begin() -> Result<Transfer> {
@@ -196,8 +208,7 @@ impl Transfer {
         // Where it goes there may be no room; the exit code says it, too.
         let _ = writeln!(std::io::stdout(), "{summary}");
         if let Some(why) = why {
-            let why = if why == "full" { "there is no room for more" } else { why };
-            self.progress.say(&format!("weft: {why}: not all was {}; {}", words.done, words.again));
+            self.progress.say(&format!("weft: {}", words.early_end(why)));
         }
         match (&*ended, signal) {
             (Some(_), _) => ExitCode::from(2),
@@ -303,4 +314,18 @@ fn is_lost(error: &Error) -> bool {
         Some(std::error::Error::source(error)?.downcast_ref::<weft_store::Error>()?.kind())
     };
     error.downcast_ref::<weft_vfs::Error>().and_then(source) == Some(weft_store::ErrorKind::Locked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_goes_on_by_itself_only_after_an_interruption() {
+        let words = Words { done: "imported", again: "the same command goes on from there" };
+        let line = |why| words.early_end(why);
+        assert_eq!(line("interrupted"), "interrupted: not all was imported; the same command goes on from there");
+        assert!(line("full").contains("make room, then the same command"), "{}", line("full"));
+        assert_eq!(line("failed"), "failed: not all was imported");
+    }
 }
