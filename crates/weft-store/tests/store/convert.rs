@@ -9,7 +9,7 @@ use weft_store::sqlite::{self, convert, open};
 use weft_store::{BlockHome, ErrorKind, Store};
 use weft_store::{Outcome, Repair};
 
-fn other(home: BlockHome) -> BlockHome {
+pub fn other(home: BlockHome) -> BlockHome {
     match home {
         BlockHome::Segments => BlockHome::Database,
         BlockHome::Database => BlockHome::Segments,

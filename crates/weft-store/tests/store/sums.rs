@@ -318,6 +318,37 @@ fn rows_that_are_gone_are_told_from_holes_and_from_names_that_never_were() {
 }
 
 #[test]
+fn a_file_of_which_rows_are_gone_stays_damage_until_it_is_given_up() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        connection.execute_batch("DELETE FROM extents WHERE ino = 23 AND idx = 0").expect("edited");
+        drop(connection);
+        let block = || open(&path).expect("opened").store.refuse_missing_block(Ino(LARGE), 0).map_err(|e| e.kind());
+        let digest = || open(&path).expect("opened").store.digest(Ino(LARGE)).expect("readable");
+        let before = digest();
+        for (repair, outcome) in [
+            (Repair::No, Outcome::Damaged),
+            (Repair::Yes, Outcome::Damaged),
+            (Repair::No, Outcome::Damaged),
+            (Repair::Discard, Outcome::Repaired),
+        ] {
+            assert_eq!((block(), digest()), (Err(ErrorKind::Corrupt), before), "before {repair:?}");
+            let found = look(&path, repair);
+            let told = found.iter().find(|finding| finding.what.contains("rows of its blocks are gone"));
+            assert_eq!(told.map(|told| told.outcome), Some(outcome), "{repair:?}: {found:?}");
+        }
+        assert_eq!(block(), Ok(()), "a hole now");
+        assert_ne!(digest(), before);
+        let left = look(&path, Repair::No);
+        assert!(left.iter().all(|finding| finding.outcome == Outcome::Note), "{left:?}");
+        let converted = directory.path().join("converted");
+        assert!(convert(&path, &converted, crate::convert::other(home), &mut |_| {}).is_ok());
+    }
+}
+
+#[test]
 fn rows_that_are_gone_from_postgresql_are_told() {
     let cluster = Cluster::shared();
     for own_table_from in [None, Some(0)] {

@@ -70,13 +70,25 @@ const FOLLOWING: &[Rule] = &[
     ),
 ];
 
+/// Rows that are gone as a whole, which the row of their inode counts. Where blocks that are named have
+/// no row, other rules tell. What is given up reads as zeros from then on.
+const GONE: Rule = rule(
+    "SELECT f.ino, NULL, printf('rows of its blocks are gone: %d bytes are there of the %d that its row says', \
+     coalesce(x.held, 0), f.allocated) FROM fileatt f LEFT JOIN (SELECT e.ino, sum(b.length) AS held, \
+     count(*) AS named, count(b.id) AS found FROM extents e LEFT JOIN blocks b ON b.id = e.block GROUP BY e.ino) x \
+     ON x.ino = f.ino WHERE f.mode & 61440 = 32768 AND f.inline IS NULL \
+     AND f.allocated > coalesce(x.held, 0) AND coalesce(x.named, 0) = coalesce(x.found, 0)",
+    &["UPDATE fileatt SET allocated = (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block \
+       WHERE e.ino = fileatt.ino) WHERE mode & 61440 = 32768 AND inline IS NULL"],
+);
+
 /// A damaged row: the inode it is about and a name in that, if any, and what is wrong.
 pub(in crate::sqlite) type Damaged = (Option<i64>, Option<Vec<u8>>, String);
 
 /// Up to `limit` damaged rows that nothing else tells of.
 pub(in crate::sqlite) fn damaged_rows(connection: &Connection, limit: usize) -> Result<Vec<Damaged>> {
     let mut found = Vec::new();
-    for rule in ROWS {
+    for rule in ROWS.iter().chain([&GONE]) {
         let mut statement = connection.prepare(rule.offenders).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         while found.len() < limit
@@ -100,19 +112,19 @@ pub(in crate::sqlite) fn refuse_damaged_rows(connection: &Connection) -> Result<
 }
 
 impl Checker<'_> {
-    /// Tells the damaged rows, and gives them up if asked for.
+    /// Tells the rows that are damaged or gone, and gives them up if asked for.
     pub(super) fn damaged(&mut self) -> Result<()> {
         if !damaged_rows(&self.connection, 1)?.is_empty() {
             self.reach()?;
             self.is_damaged = self.options.repair != Repair::Discard;
-            for rule in ROWS {
+            for rule in ROWS.iter().chain([&GONE]) {
                 let kept = Rule { is_note: false, offenders: rule.offenders, repair: &[] };
                 self.apply_rule(if self.is_damaged { &kept } else { rule })?;
             }
         }
         if self.is_damaged && self.options.repair == Repair::Yes {
-            let what = "nothing is repaired while rows are damaged: restore the volume from a copy, or have \
-                        'weft check --repair --discard' give up what those rows describe";
+            let what = "nothing is repaired while rows are damaged or gone: restore the volume from a copy, or have \
+                        'weft check --repair --discard' give up what those rows describe (blocks become zeros)";
             self.findings.push(Finding { path: None, what: what.into(), outcome: Outcome::Damaged });
         }
         self.apply_rules(FOLLOWING).map(drop)
