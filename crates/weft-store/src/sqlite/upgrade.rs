@@ -4,19 +4,23 @@
 //! Rows get the sums of what they hold, so whatever can be verified is verified before: content in
 //! rows by the digests that are kept of it.
 
+use super::check::refuse_damaged_rows;
+use super::digests::Rows;
 use super::layout::Layout;
 use super::open::{connect, format_of, hold};
 use super::read::{self, unsigned};
+use super::scan::Scan;
 use super::schema::TABLES;
 use super::sums::{self, ALL};
 use crate::FORMAT;
-use crate::digests::small;
+use crate::digests::{Digester, ZeroValues, small};
 use crate::error::{Error, Result};
 use crate::finding::Progress;
 use crate::row::Ino;
 use crate::upgrade::{Upgrade, Upgraded};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The format that can be brought up.
 pub(super) const OLD_FORMAT: u32 = 3;
@@ -180,7 +184,29 @@ fn rewrite(connection: &Connection) -> Result<()> {
     run("UPDATE volume SET epoch = epoch + epoch % 2")?;
     sums::VOLUME.seal(connection)?;
     connection.pragma_update(None, "user_version", FORMAT).map_err(failed)?;
+    verify_tree(connection)?;
     run("COMMIT")
+}
+
+/// Fails if what is kept of digests does not follow from the rows that have sums now: names, what they
+/// name, and which blocks are whose were not verified before.
+fn verify_tree(connection: &Connection) -> Result<()> {
+    refuse_damaged_rows(connection)?;
+    let kept = "SELECT block_size, digests FROM volume";
+    let read = |row: &rusqlite::Row<'_>| Ok((unsigned(row, 0)?, row.get::<_, bool>(1)?));
+    let (block_size, has_digests) = connection.query_row(kept, (), read).map_err(failed)?;
+    if !has_digests {
+        return Ok(());
+    }
+    let digester = Digester::new(Arc::new(ZeroValues::default()));
+    let rows = Rows { connection, segments: None, wait: &|| (), elsewhere: None };
+    match (Scan { digester: &digester, rows: &rows, block_size }).wrong(false)?.first() {
+        None => Ok(()),
+        Some((ino, what)) => Err(Error::Corrupt(format!(
+            "inode {}: {what}, so that it cannot be upgraded; 'weft check' of the weft that made it tells more",
+            ino.0
+        ))),
+    }
 }
 
 /// Brings the volume at `path` back to what format 3 was, but for the order of columns: for tests

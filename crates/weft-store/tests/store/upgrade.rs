@@ -1,6 +1,6 @@
-//! Volumes of the format before: made of new ones by taking away what this format brought, since
-//! the program that wrote them is not here. `downgrade` gives them the tables that format 3 (4 in
-//! PostgreSQL) had.
+//! Volumes of the format before. Two were made by the program of that format (`tests/old-volumes`,
+//! `tests/data`); others are made of new ones by `downgrade`, which takes away what this format
+//! brought and gives them the tables that format 3 (4 in PostgreSQL) had.
 
 use crate::check::{database, look, sample_volume};
 use crate::compare::state;
@@ -83,12 +83,26 @@ fn what_is_damaged_or_was_not_unmounted_cleanly_is_not_upgraded() {
         fs::write(&log, [vec![0; 4096], record].concat()).expect("written");
         assert!(refusal(run(&path, Upgrade::Now)).1.contains("not unmounted cleanly"));
         fs::remove_file(&log).expect("removed");
-        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
-        let damage = format!("UPDATE fileatt SET inline = x'68656c6c70' WHERE ino = {SMALL}");
-        connection.execute(&damage, ()).expect("edited");
-        connection.close().expect("closed");
-        assert_eq!(refusal(run(&path, Upgrade::Now)).0, ErrorKind::Corrupt);
-        assert!(refusal(open(&path)).1.contains("format 3"), "it is as it was");
+        let edit = |statement: &str| {
+            let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+            connection.execute(statement, ()).expect("edited");
+            connection.close().expect("closed");
+        };
+        let changes = [
+            ("fileatt SET inline", "x'68656c6c70'", "x'68656c6c6f'"),
+            // What names say is verified by the digests of their directories.
+            ("naming SET name", "x'736d616c6d'", "x'736d616c6c'"),
+        ];
+        for (column, damage, before) in changes {
+            let (inline, name) = (format!("ino = {SMALL}"), format!("ino = {SMALL} AND parent <> 1"));
+            let of = if column.starts_with("naming") { name } else { inline };
+            edit(&format!("UPDATE {column} = {damage} WHERE {of}"));
+            assert_eq!(refusal(run(&path, Upgrade::Now)).0, ErrorKind::Corrupt, "{column}");
+            assert!(refusal(open(&path)).1.contains("format 3"), "it is as it was");
+            edit(&format!("UPDATE {column} = {before} WHERE {of}"));
+        }
+        edit("DELETE FROM extents WHERE ino = 23 AND idx = 0");
+        assert_eq!(refusal(run(&path, Upgrade::Now)).0, ErrorKind::Corrupt, "blocks are gone");
     }
 }
 
@@ -107,6 +121,59 @@ fn a_volume_of_the_format_before_in_postgresql_is_the_same_after_an_upgrade() {
     assert!(refusal(open()).1.contains("format 4"), "nothing was to be changed");
     assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded"), told);
     assert_eq!(state(&*open().expect("opens")).expect("readable"), before);
+    let options = CheckOptions { repair: Repair::No, read_data: true };
+    let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
+    assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+}
+
+/// What `tests/old-volumes` put into the volumes of `tests/data`.
+fn has_what_the_old_program_wrote(store: &dyn Store) {
+    let name = |parent, name: &str| {
+        let row = store.name(parent, &Name::new(name.as_bytes()).expect("valid")).expect("readable");
+        row.unwrap_or_else(|| panic!("{name}")).ino
+    };
+    let inode = |ino| store.inodes(ino, 1).expect("readable").remove(0);
+    let small = inode(name(Ino::ROOT, "small"));
+    assert_eq!(small.inline.as_deref(), Some(&b"content in a row\n"[..]));
+    assert_eq!((small.permissions, small.nlink), (0o4750, 2));
+    let attribute = (Name::of_xattr(b"user.attribute").expect("valid"), b"value".to_vec());
+    assert_eq!(store.xattrs(small.ino).expect("readable"), [attribute]);
+    let directory = name(Ino::ROOT, "directory");
+    let blocks = inode(name(directory, "blocks"));
+    assert_eq!((blocks.uid, blocks.gid, blocks.mtime.0), (1000, 1001, 1_582_979_696_789_000_000));
+    let numbers = (1..=3000).map(|number| format!("{number}\n")).collect::<String>().into_bytes();
+    for ino in [blocks.ino, name(name(directory, "below"), "clone")] {
+        let extents = store.extents(ino, 0..u64::MAX).expect("readable");
+        let read = |(_, block): &(u64, BlockRef)| {
+            store.read_block(block, Patience::Forever).expect("whole").expect("there").to_vec()
+        };
+        assert!(extents.iter().flat_map(read).eq(numbers.iter().copied()));
+    }
+    assert_eq!(store.extents(name(directory, "holes"), 0..u64::MAX).expect("readable")[0].0, 256);
+    assert_eq!(inode(name(Ino::ROOT, "symbolic")).inline.as_deref(), Some(&b"directory/blocks"[..]));
+    assert_eq!(inode(name(directory, "pipe")).kind, Kind::Fifo);
+    assert_eq!(name(directory, "hard"), small.ino);
+}
+
+#[test]
+fn volumes_that_older_programs_made_are_upgraded_whole() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    let connection = rusqlite::Connection::open(&path).expect("opened");
+    connection.execute_batch(include_str!("../data/format-3.sql")).expect("loaded");
+    connection.close().expect("closed");
+    assert_eq!(run(&path, Upgrade::Now).expect("upgraded").from, 3);
+    has_what_the_old_program_wrote(&*open(&path).expect("opens").store);
+    let found = look(&path, Repair::No);
+    assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let tables = include_str!("../data/format-4.sql").replace("old.", &format!("{schema}."));
+    cluster.run(&tables.replace("CREATE SCHEMA old", &format!("CREATE SCHEMA {schema}")));
+    assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded").from, 4);
+    has_what_the_old_program_wrote(&*postgres::open(&address, OpenOptions::default()).expect("opens"));
     let options = CheckOptions { repair: Repair::No, read_data: true };
     let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
     assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
