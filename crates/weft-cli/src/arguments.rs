@@ -43,13 +43,14 @@ pub enum Command {
     Info(Info),
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
-    /// Exit code 0: the volume is whole. 1: damage was found (repaired or not), or the check could not be made.
-    /// With --salvage: 0: all was brought. 1: something is missing.
+    /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could not
+    /// be made. With --salvage: 0: all was brought. 1: something is missing. 2: nothing was brought.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it
     ///
-    /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are, or it could not be read.
+    /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are. 2: the
+    /// volume could not be read.
     Scrub(Scrub),
     /// Write a volume anew with the other home for its blocks
     ///
