@@ -29,12 +29,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         return remount::run(arguments);
     }
     let location = Location::parse(&arguments.volume)?;
-    // So that whoever looks at mounts finds it from anywhere.
-    let source = match location.path() {
-        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string(),
-        None => location.to_string(),
-    };
-    let mut mount = MountOptions { source, ..MountOptions::default() };
+    let mut mount = MountOptions { source: source(&location), ..MountOptions::default() };
     options::take(&mut arguments, &mut mount)?;
     if (mount.suid || mount.devices) && !rustix::process::geteuid().is_root() {
         return usage("only root may mount with suid or dev".into());
@@ -56,6 +51,15 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
 }
 
 fn shared_bytes(arguments: &Mount) -> Result<u64> {
+/// The source of a mount of the volume at `location`: from wherever somebody looks at mounts, it
+/// leads there.
+fn source(location: &Location) -> String {
+    match location.path() {
+        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string(),
+        None => location.to_string(),
+    }
+}
+
     match (arguments.writeback, arguments.shared_memory) {
         (true, Some(1..)) => usage("below --writeback no memory is shared: leave --shared-memory out, or say 0".into()),
         (true, _) => Ok(0),
