@@ -582,6 +582,9 @@ pub struct Mount {
     /// eighth of the memory). It is taken when they ask
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub shared_memory: Option<u64>,
+    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
+    pub nfs: Option<String>,
     #[command(flatten)]
     pub served: Served,
     /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of
@@ -657,9 +660,6 @@ pub struct Open {
 /// What of a volume is served over a network.
 #[derive(Args)]
 pub struct Served {
-    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
-    pub nfs: Option<String>,
     /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
     /// '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks or '*'; options are rw, ro,
     /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, insecure, xprtsec=tls. Without this,
@@ -690,10 +690,12 @@ pub struct Served {
 }
 
 #[derive(Args)]
-#[command(mut_arg("nfs", |nfs| nfs.required(true)))]
 pub struct Serve {
     /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,
+    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
+    pub nfs: String,
     #[command(flatten)]
     pub served: Served,
     /// Go to the background once clients can connect

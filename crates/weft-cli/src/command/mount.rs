@@ -35,13 +35,14 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         return usage("only root may mount with suid or dev".into());
     }
     let vfs = Options {
-        keep_written: arguments.served.nfs.is_some(),
+        keep_written: arguments.nfs.is_some(),
         // What the kernel keeps of changes is not what the volume has.
         shared_bytes_max: shared_bytes(&arguments)?,
         ..arguments.open.options(BLOCK_CACHE_BYTES)?
     };
     mount.access_times = vfs.atime;
-    let plan = Plan { vfs, session: session_options(&arguments)?, mount, nfs: arguments.served.options()? };
+    let nfs = arguments.nfs.as_deref().map(|address| arguments.served.options(address)).transpose()?;
+    let plan = Plan { vfs, session: session_options(&arguments)?, mount, nfs };
     // The daemon leaves this directory.
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
@@ -50,7 +51,6 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| &mounted.log, serve)
 }
 
-fn shared_bytes(arguments: &Mount) -> Result<u64> {
 /// The source of a mount of the volume at `location`: from wherever somebody looks at mounts, it
 /// leads there.
 fn source(location: &Location) -> String {
@@ -60,6 +60,7 @@ fn source(location: &Location) -> String {
     }
 }
 
+fn shared_bytes(arguments: &Mount) -> Result<u64> {
     match (arguments.writeback, arguments.shared_memory) {
         (true, Some(1..)) => usage("below --writeback no memory is shared: leave --shared-memory out, or say 0".into()),
         (true, _) => Ok(0),
