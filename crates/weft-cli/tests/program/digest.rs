@@ -77,6 +77,27 @@ fn lists_are_verified_line_by_line() {
 }
 
 #[test]
+fn names_that_a_terminal_would_obey_are_escaped_and_verified() {
+    let place = Place::new();
+    let name = "a\x1b[2J\u{202e}b";
+    for directory in ["one", "two"] {
+        std::fs::write(place.directory(directory).join(name), directory).unwrap();
+    }
+    std::fs::write(place.path(name), "mine").unwrap();
+    let list = place.weft(&["digest", name]).well();
+    assert!(list.starts_with('\\') && list.ends_with("  a\\x1b[2J\\xe2\\x80\\xaeb\n"), "{list:?}");
+    std::fs::write(place.path("list"), &list).unwrap();
+    let said = place.weft(&["digest", "--check", "list"]).well();
+    assert_eq!(said, "\\a\\x1b[2J\\xe2\\x80\\xaeb: OK\n");
+    std::fs::remove_file(place.path(name)).unwrap();
+    let said = place.weft(&["digest", "--check", "list"]);
+    assert!(said.code == 1 && !format!("{}{}", said.out, said.err).contains('\x1b'), "{said:?}");
+    assert_eq!(place.weft(&["digest", "--check", "--json", "list"]).partly()[0]["path"], name);
+    let said = place.weft(&["diff", "one", "two"]);
+    assert_eq!((said.code, said.out.as_str()), (1, "content     a\\x1b[2J\\xe2\\x80\\xaeb\n"), "{said:?}");
+}
+
+#[test]
 fn what_a_directory_holds_can_be_proved_without_it() {
     let place = Place::new();
     tree::make(&place.directory("from"));

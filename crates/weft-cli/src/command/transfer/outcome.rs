@@ -186,7 +186,7 @@ impl Transfer {
 
     /// Says an error that ends all.
     pub fn end_with(&self, error: &Error) {
-        self.progress.say(&format!("weft: {}", super::super::one_line(error)));
+        self.progress.say(&format!("weft: {}", shown::message(&super::super::one_line(error))));
         self.end(Ended::Failed);
     }
 
