@@ -2,7 +2,10 @@
 
 use crate::place::Place;
 use crate::tree;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
@@ -95,6 +98,28 @@ fn names_that_a_terminal_would_obey_are_escaped_and_verified() {
     assert_eq!(place.weft(&["digest", "--check", "--json", "list"]).partly()[0]["path"], name);
     let said = place.weft(&["diff", "one", "two"]);
     assert_eq!((said.code, said.out.as_str()), (1, "content     a\\x1b[2J\\xe2\\x80\\xaeb\n"), "{said:?}");
+}
+
+#[test]
+fn trees_deeper_than_a_path_can_be_long_are_digested_and_compared() {
+    let place = Place::new();
+    let name = "d".repeat(200);
+    for top in ["one", "two"] {
+        let mut at = OwnedFd::from(File::open(place.directory(top)).unwrap());
+        for _ in 0..30 {
+            rustix::fs::mkdirat(&at, &name, Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, &name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        let file = rustix::fs::openat(&at, "file", flags, Mode::RUSR | Mode::WUSR).unwrap();
+        File::from(file).write_all(top.as_bytes()).unwrap();
+        rustix::fs::symlinkat("target", &at, "link").unwrap();
+    }
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "one", "v"]).well();
+    assert_eq!(digest(&place, "v:"), digest(&place, "one"));
+    let said = place.weft(&["diff", "one", "two"]);
+    assert!(said.code == 1 && said.out.lines().count() == 1 && said.out.ends_with("/file\n"), "{said:?}");
 }
 
 #[test]
