@@ -60,7 +60,8 @@ pub enum Command {
     /// Bring a volume of an older format to the one that this program reads
     ///
     /// In one transaction: interrupted, it leaves the volume as it was. The program that made the
-    /// volume no longer opens it then.
+    /// volume no longer opens it then. A volume of that format already stays as it is. Exit code 0:
+    /// it has that format. 1: it could not be brought to it.
     Upgrade(Upgrade),
     /// Copy a directory into a volume that is not mounted
     ///
@@ -368,7 +369,8 @@ pub struct Digest {
     /// for standard input
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Verify what these lists name, as this command or b3sum printed them
+    /// Verify what these lists name, as this command or b3sum printed them; a list without digests
+    /// is an error
     #[arg(long)]
     pub check: bool,
     /// Tell where two trees differ, as 'weft diff' does
@@ -541,7 +543,7 @@ pub struct Mount {
     /// Options as mount(8) takes them, separated by commas, from left to right: ro, rw, noatime,
     /// relatime, strictatime, exec,
     /// noexec, suid, nosuid, dev, nodev (nosuid and nodev unless root asks), defaults (rw, suid,
-    /// dev and exec), remount (with ro or rw, of what is
+    /// dev and exec), remount (with ro or rw, of the volume that is
     /// mounted at the directory), allow_other, writeback, keep-awake, no-idle-policy, opens, and
     /// commit-interval, dirty-max, metadata-cache, block-cache,
     /// read-ahead, shared-memory, memo, keys, exported-stages, transport, placement and log with
