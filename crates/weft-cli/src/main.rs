@@ -47,6 +47,9 @@ fn main() -> ExitCode {
     if arguments.command.only_prints() {
         end_with_the_reader();
     }
+    if arguments.command.writes_volumes() {
+        close_new_files();
+    }
     match command::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
@@ -67,6 +70,12 @@ fn main() -> ExitCode {
 fn outlive_limits() {
     // SAFETY: no handler is installed, and no other thread runs yet.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Has all files that this process makes be its user's alone, whoever makes them: SQLite, a library,
+/// or code that forgets to say so.
+fn close_new_files() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
 /// Who prints for `head` ends when `head` has seen enough, as programs do that leave the signal as it is. Rust ignores

@@ -2,6 +2,7 @@
 
 mod background;
 mod check;
+mod closed;
 mod damage;
 mod diff;
 mod digest;

@@ -1,0 +1,80 @@
+//! Other users of the machine, and what they get at of a volume and of its daemon.
+
+use crate::place::Place;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+fn mode(path: &Path) -> u32 {
+    path.symlink_metadata().unwrap().mode() & 0o7777
+}
+
+fn chmod(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// All that lies below `path`.
+fn below(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| if path.is_dir() { [vec![path.clone()], below(&path)].concat() } else { vec![path] })
+        .collect()
+}
+
+#[test]
+fn nothing_of_a_mounted_volume_is_open_to_others_whatever_the_umask() {
+    let Some(place) = Place::to_mount() else { return };
+    for blocks in ["segments", "database"] {
+        let volumes = place.directory(blocks);
+        let (volume, directory) = (volumes.join("v"), place.directory(&format!("m-{blocks}")));
+        let weft = |words: &str| {
+            let words = words.replace("VOLUME", volume.to_str().unwrap()).replace("DIR", directory.to_str().unwrap());
+            let line = format!("umask 000 && exec {} {words}", env!("CARGO_BIN_EXE_weft"));
+            let done = std::process::Command::new("sh").arg("-c").arg(line).output().unwrap();
+            assert!(done.status.success(), "{done:?}");
+            String::from_utf8(done.stdout).unwrap()
+        };
+        weft(&format!("init VOLUME --blocks {blocks}"));
+        weft("mount VOLUME DIR");
+        std::fs::write(directory.join("file"), vec![7; 300_000]).unwrap();
+        std::fs::File::open(directory.join("file")).unwrap().sync_all().unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&weft("stats DIR --json")).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", stats["pid"])).unwrap();
+        assert!(status.contains("Umask:\t0077\n"), "{status}");
+        let open: Vec<_> = below(&volumes).into_iter().filter(|path| mode(path) & 0o077 != 0).collect();
+        weft("umount DIR");
+        assert_eq!(open, Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_volume_that_is_open_to_others_is_told_of_and_closed() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), vec![7; 300_000]).unwrap();
+    place.umount();
+    let volume = place.path("v");
+    let open_all = || below(&volume).iter().for_each(|path| chmod(path, if path.is_dir() { 0o755 } else { 0o644 }));
+    let open = || below(&volume).into_iter().filter(|path| mode(path) & 0o077 != 0).count();
+    open_all();
+    let all = open();
+    assert!(all >= 5, "{all}");
+    // A check changes nothing.
+    let told = place.weft(&["check", "v"]).well();
+    assert!(told.contains("open to other users") && told.contains("(no damage)"), "{told}");
+    assert_eq!(open(), all);
+    let told = place.weft(&["check", "v", "--repair"]).well();
+    assert!(told.contains("closed to other users"), "{told}");
+    assert_eq!(open(), 0);
+    open_all();
+    let said = place.weft(&["mount", "v", "m"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.err.contains("closed to other users"), "{said:?}");
+    assert_eq!(open(), 0);
+    place.umount();
+    // What lies there besides is not the volume's.
+    let other = place.path("v/notes");
+    std::fs::write(&other, "of somebody").unwrap();
+    chmod(&other, 0o644);
+    assert_eq!(place.weft(&["check", "v", "--repair"]).well().lines().count(), 1);
+    assert_eq!(mode(&other), 0o644);
+}
