@@ -14,6 +14,7 @@ mod intents;
 mod lease;
 mod open;
 mod own;
+mod parameters;
 mod prefetch;
 mod read;
 mod repair;
@@ -28,7 +29,7 @@ mod transaction;
 mod upgrade;
 mod write;
 
-pub use address::{Address, is_address};
+pub use address::{Address, is_address, shown};
 pub use check::check;
 pub use convert::convert;
 pub use intents::{IntentSync, Intents};
