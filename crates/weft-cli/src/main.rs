@@ -7,6 +7,7 @@ mod helper;
 mod input;
 mod leaving;
 mod opened;
+mod secrets;
 mod serving;
 mod shown;
 mod size;
@@ -32,7 +33,8 @@ static ALLOCATOR_OPTIONS: &[u8; 60] = b"background_thread:true,dirty_decay_ms:10
 const UNSETTLED_CODE: u8 = 3;
 
 fn main() -> ExitCode {
-    let mut words: Vec<_> = std::env::args_os().collect();
+    secrets::hide();
+    let mut words = secrets::words().to_vec();
     if let Some(code) = worker::run_if_asked(&words) {
         return code;
     }

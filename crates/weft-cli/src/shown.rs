@@ -12,7 +12,7 @@ pub fn path(path: &Path) -> String {
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
         chunk.valid().chars().for_each(|character| match character {
             '\\' => shown.push_str("\\\\"),
-            character => push(&mut shown, character),
+            character => weft_vfs::push_printable(&mut shown, character),
         });
         for byte in chunk.invalid() {
             // Writing to a string cannot fail.
@@ -24,23 +24,7 @@ pub fn path(path: &Path) -> String {
 
 /// A message with what cannot be printed escaped; backslashes stay.
 pub fn message(text: &str) -> String {
-    let mut shown = String::new();
-    text.chars().for_each(|character| push(&mut shown, character));
-    shown
-}
-
-fn push(shown: &mut String, character: char) {
-    let _ = match character {
-        '\n' => shown.write_str("\\n"),
-        '\r' => shown.write_str("\\r"),
-        '\t' => shown.write_str("\\t"),
-        '\0'..='\u{ff}' if character.is_control() => write!(shown, "\\x{:02x}", u32::from(character)),
-        // Line ends of Unicode, and what turns the direction of writing around.
-        '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            write!(shown, "\\u{{{:x}}}", u32::from(character))
-        }
-        character => shown.write_char(character),
-    };
+    weft_vfs::printable(text)
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub use kept::Secret;
 pub use links::{
     LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Opening, Pushed, Scope, ViewKind, is_unstored,
 };
-pub use message::say;
+pub use message::{printable, push_printable, say, say_of};
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};
 pub use operations::{DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, ListedEntry, decode as decode_entries};

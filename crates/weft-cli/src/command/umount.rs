@@ -15,7 +15,7 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     let directory = std::path::absolute(&arguments.directory).context("cannot tell which directory is meant")?;
     if super::stats::is_dead(&directory) {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
-        weft_fuse::unmount(&directory, true)?;
+        weft_fuse::unmount(&without_link(&directory), true)?;
         println!(
             "the daemon of {} had ended, or waited for a volume that another one took; what was synced is there at the next mount",
             directory.display()
@@ -39,6 +39,12 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
         Some(daemon) if !arguments.lazy => wait(&daemon, &directory, Some(&volume).filter(|_| !is_read_only)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Where `path` leads if it is a symbolic link. What is mounted there need not answer.
+fn without_link(path: &Path) -> PathBuf {
+    let target = std::fs::read_link(path).ok().zip(path.parent());
+    target.map_or_else(|| path.into(), |(target, parent)| parent.join(target))
 }
 
 /// Has the daemon make durable what it was told so far. As long as it cannot, nothing is lost by waiting.

@@ -1,6 +1,8 @@
 //! Other users of the machine, and what they get at of a volume and of its daemon.
 
-use crate::place::Place;
+use crate::place::{Place, is_root};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -77,4 +79,51 @@ fn a_volume_that_is_open_to_others_is_told_of_and_closed() {
     chmod(&other, 0o644);
     assert_eq!(place.weft(&["check", "v", "--repair"]).well().lines().count(), 1);
     assert_eq!(mode(&other), 0o644);
+}
+
+#[test]
+fn a_password_in_an_address_is_seen_by_nobody() {
+    let place = Place::new();
+    // It accepts connections, and never answers.
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let url = format!("postgres://me:hunter2@127.0.0.1:{port}/d?sslmode=disable");
+    let mut command = place.command(&["info", &url]);
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let connected = server.accept().unwrap();
+    let line = std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
+    drop((connected, server));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let line = String::from_utf8(line).unwrap();
+    assert!(line.contains(&format!("postgres://me@127.0.0.1:{port}/d?sslmode=disable")), "{line}");
+    assert!(!line.contains("hunter2"), "{line}");
+}
+
+#[test]
+fn a_name_forges_no_line_and_works_on_no_terminal() {
+    let place = Place::new();
+    let name = OsStr::from_bytes(b"v\x1b[2J\nweft: all is well");
+    for command in ["info", "check"] {
+        let said = place.weft(&[OsStr::new(command), name]);
+        assert!(said.code != 0 && said.err.lines().count() == 1, "{said:?}");
+        assert!(!said.err.contains('\x1b') && said.err.contains("\\x1b[2J"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_link_is_not_unmounted_for_what_it_leads_to() {
+    let Some(place) = Place::to_mount() else { return };
+    if !is_root() {
+        return eprintln!("SKIPPED a_link_is_not_unmounted_for_what_it_leads_to: needs root");
+    }
+    let directory = place.mounted();
+    let link = place.path("link");
+    std::os::unix::fs::symlink(&directory, &link).unwrap();
+    // As where somebody puts a link between finding the mount and unmounting it.
+    assert!(weft_fuse::unmount(&link, true).is_err());
+    assert!(place.is_mounted("m"));
+    // Named by a person it is resolved first.
+    place.weft(&["umount", "link"]).well();
+    assert!(!place.is_mounted("m"));
 }
