@@ -2,6 +2,7 @@
 
 mod arguments;
 mod command;
+mod confinement;
 mod daemon;
 mod helper;
 mod input;

@@ -127,3 +127,60 @@ fn a_link_is_not_unmounted_for_what_it_leads_to() {
     place.weft(&["umount", "link"]).well();
     assert!(!place.is_mounted("m"));
 }
+
+/// Capabilities that each thread of process `pid` has, and whether it can get more.
+fn privileges(pid: u32) -> Vec<(u64, bool)> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let status = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
+    let privileges = |status: String| {
+        let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        (u64::from_str_radix(value("CapPrm:"), 16).unwrap(), value("NoNewPrivs:") == "0")
+    };
+    status.map(privileges).collect()
+}
+
+#[test]
+fn a_daemon_keeps_the_privileges_that_it_needs_and_no_more() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    let core = || {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", place.daemon())).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap().to_owned();
+        line.split_whitespace().nth(4).unwrap().to_owned()
+    };
+    assert_eq!(core(), "0");
+    if is_root() {
+        // Nothing about modules, the network, other processes, or other users' files.
+        let given_up = [16, 12, 19, 1, 2, 3, 0, 27, 21 + 1].map(|capability: u64| 1 << capability).iter().sum::<u64>();
+        for (has, can_get_more) in privileges(place.daemon()) {
+            assert_eq!((has & given_up, can_get_more), (0, false), "{has:x}");
+        }
+        // What serving takes still works.
+        std::fs::write(directory.join("file"), vec![7; 300_000]).unwrap();
+        place.umount();
+        place.weft(&["mount", "--no-confinement", "v", "m"]).well();
+        let own = privileges(std::process::id())[0].0;
+        assert!(privileges(place.daemon()).iter().all(|(has, _)| *has == own));
+        assert_eq!(std::fs::read(directory.join("file")).unwrap(), vec![7; 300_000]);
+    }
+    place.umount();
+}
+
+#[test]
+fn a_confined_daemon_serves_a_volume_of_another_user() {
+    let Some(place) = Place::to_mount() else { return };
+    if !is_root() {
+        return eprintln!("SKIPPED a_confined_daemon_serves_a_volume_of_another_user: needs root");
+    }
+    place.weft(&["init", "v"]).well();
+    for path in below(&place.path("")) {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+    }
+    let directory = place.directory("m");
+    for round in 0..2 {
+        place.mount();
+        std::fs::write(directory.join(format!("file {round}")), vec![7; 300_000]).unwrap();
+        place.umount();
+    }
+    place.weft(&["check", "v", "--read-data"]).well();
+}
