@@ -635,6 +635,10 @@ pub struct Open {
     /// Whose transformation links may run code that their maker brings (the stages exec, wasm and library)
     #[arg(long, value_name = "WHOSE", default_value = "root")]
     pub exported_stages: Whose,
+    /// Keep all privileges that the daemon is started with, and let debuggers in. Otherwise root's
+    /// daemon gives up those that serving does not take
+    #[arg(long)]
+    pub no_confinement: bool,
     /// Never move access times
     #[arg(long, conflicts_with = "strictatime")]
     pub noatime: bool,

@@ -82,6 +82,24 @@ impl From<Blocks> for BlockHome {
 }
 
 impl Command {
+    /// True if the files that it makes are a volume's.
+    pub fn writes_volumes(&self) -> bool {
+        match self {
+            Command::Init(_)
+            | Command::Mount(_)
+            | Command::Serve(_)
+            | Command::Info(_)
+            | Command::Check(_)
+            | Command::Convert(_)
+            | Command::Upgrade(_)
+            | Command::Import(_)
+            | Command::Log(_)
+            | Command::Scrub(_) => true,
+            // Those of `export` are the user's, and get the permissions that they have in the volume.
+            _ => false,
+        }
+    }
+
     /// Whether nothing is left half done when it ends before all is printed.
     pub fn only_prints(&self) -> bool {
         match self {

@@ -195,7 +195,7 @@ fn wait(mut pipe: PipeReader) -> ExitCode {
             ExitCode::FAILURE
         }
         (Ok(_), error) => {
-            eprintln!("weft: {error}");
+            eprintln!("weft: {}", weft_vfs::printable(error));
             ExitCode::FAILURE
         }
     }

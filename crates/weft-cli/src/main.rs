@@ -2,12 +2,14 @@
 
 mod arguments;
 mod command;
+mod confinement;
 mod daemon;
 mod helper;
 mod input;
 mod leaving;
 mod opened;
 mod owner;
+mod secrets;
 mod serving;
 mod shown;
 mod size;
@@ -33,7 +35,8 @@ static ALLOCATOR_OPTIONS: &[u8; 60] = b"background_thread:true,dirty_decay_ms:10
 const UNSETTLED_CODE: u8 = 3;
 
 fn main() -> ExitCode {
-    let mut words: Vec<_> = std::env::args_os().collect();
+    secrets::hide();
+    let mut words = secrets::words().to_vec();
     if let Some(code) = worker::run_if_asked(&words) {
         return code;
     }
@@ -47,6 +50,9 @@ fn main() -> ExitCode {
     let arguments = arguments::Arguments::parse_from(words);
     if arguments.command.only_prints() {
         end_with_the_reader();
+    }
+    if arguments.command.writes_volumes() {
+        close_new_files();
     }
     match command::run(arguments.command) {
         Ok(code) => code,
@@ -68,6 +74,12 @@ fn main() -> ExitCode {
 fn outlive_limits() {
     // SAFETY: no handler is installed, and no other thread runs yet.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Has all files that this process makes be its user's alone, whoever makes them: SQLite, a library,
+/// or code that forgets to say so.
+fn close_new_files() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
 /// Who prints for `head` ends when `head` has seen enough, as programs do that leave the signal as it is. Rust ignores

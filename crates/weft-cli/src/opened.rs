@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, needs_log};
 use weft_store::postgres::OpenOptions;
-use weft_store::sqlite::Layout;
+use weft_store::sqlite::{Closing, Layout, close_to_others};
 use weft_store::{ErrorKind, Location, Store};
 use weft_vfs::{Options, SystemClock, Vfs, say};
 
@@ -39,6 +39,11 @@ impl Opened {
         let location = Location::parse(named)?;
         let context = || format!("cannot open volume {location}");
         let loss = hold.loss;
+        if let Some(path) = location.path() {
+            // Before it is held: one who may not open the lock any more cannot hold it next time.
+            let closing = if options.read_only { Closing::Look } else { Closing::Close };
+            close_to_others(path, closing).iter().for_each(|line| say(format_args!("{line}")));
+        }
         let volume = if options.read_only {
             command::tell(location.note(false));
             location.open_to_read(hold)

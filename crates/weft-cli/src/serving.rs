@@ -2,6 +2,7 @@
 
 use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
+use crate::confinement::{self, Files};
 use crate::daemon::is_begun_anew;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
@@ -54,6 +55,17 @@ impl Open {
         })
     }
 
+    /// Gives up privileges that serving the `volume`, if it lies in files, and these other `files`
+    /// does not take. Must be called before other threads are started.
+    pub fn confine(&self, volume: Option<&Path>, files: &[Option<&Path>]) -> Result<()> {
+        if self.no_confinement {
+            return Ok(());
+        }
+        let own = [volume, self.disk_cache.as_deref(), self.keys.as_deref()];
+        let all: Vec<&Path> = own.iter().chain(files).copied().flatten().collect();
+        confinement::confine(if volume.is_some() { Files::Named(&all) } else { Files::Any })
+    }
+
     /// How it is held where several daemons may want it.
     pub fn hold(&self) -> OpenOptions {
         let disk_cache = self.disk_cache.clone();
@@ -69,6 +81,11 @@ impl Open {
 }
 
 impl Served {
+    /// Files that are read when serving begins.
+    pub fn files(&self) -> [Option<&Path>; 3] {
+        [&self.tls_certificate, &self.tls_key, &self.tls_clients].map(Option::as_deref)
+    }
+
     /// The options of a volume that is served over NFS at `address`.
     pub fn options(&self, address: &str) -> Result<weft_nfs::Options> {
         let Ok(address) = address.parse::<SocketAddr>() else {

@@ -12,7 +12,7 @@ pub fn path(path: &Path) -> String {
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
         chunk.valid().chars().for_each(|character| match character {
             '\\' => shown.push_str("\\\\"),
-            character => push(&mut shown, character),
+            character => weft_vfs::push_printable(&mut shown, character),
         });
         for byte in chunk.invalid() {
             // Writing to a string cannot fail.
@@ -24,10 +24,10 @@ pub fn path(path: &Path) -> String {
 
 /// A message with what cannot be printed escaped; backslashes stay.
 pub fn message(text: &str) -> String {
-    let mut shown = String::new();
-    text.chars().for_each(|character| push(&mut shown, character));
-    shown
+    weft_vfs::printable(text)
 }
+
+pub use weft_vfs::is_plain;
 
 /// A word of a command, quoted where a shell would read it as anything else than itself.
 pub fn word(text: &str) -> String {
@@ -36,28 +36,6 @@ pub fn word(text: &str) -> String {
         return text.into();
     }
     format!("'{}'", text.replace('\'', "'\\''"))
-}
-
-/// Whether a terminal shows `character` as itself: no control character, no line end of Unicode,
-/// nothing that turns the direction of writing around.
-pub fn is_plain(character: char) -> bool {
-    let is_hidden = matches!(
-        character,
-        '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    !character.is_control() && !is_hidden
-}
-
-fn push(shown: &mut String, character: char) {
-    let _ = match character {
-        '\n' => shown.write_str("\\n"),
-        '\r' => shown.write_str("\\r"),
-        '\t' => shown.write_str("\\t"),
-        character if is_plain(character) => shown.write_char(character),
-        character if character.is_ascii() => write!(shown, "\\x{:02x}", u32::from(character)),
-        // A byte above 0x7f is no character by itself.
-        character => write!(shown, "\\u{{{:x}}}", u32::from(character)),
-    };
 }
 
 #[cfg(test)]

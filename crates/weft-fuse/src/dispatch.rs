@@ -180,7 +180,7 @@ impl Server {
             Some(Err(Failure::Vfs(error))) if error.kind() == ErrorKind::WouldBlock => return Served::WouldBlock,
             Some(Err(failure)) => {
                 if let Failure::Vfs(error) = &failure {
-                    self.log_failure(opcode, Ino(header.nodeid), request.body, error);
+                    self.log_failure(opcode, &header, request.body, error);
                 }
                 failure.errno()
             }
@@ -194,7 +194,7 @@ impl Server {
     }
 
     /// Says what failed, where, unless it is an answer that programs expect.
-    fn log_failure(&self, opcode: Opcode, ino: Ino, mut body: Body<'_>, error: &Error) {
+    fn log_failure(&self, opcode: Opcode, header: &Header, mut body: Body<'_>, error: &Error) {
         if !matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) {
             return;
         }
@@ -207,8 +207,9 @@ impl Server {
             Opcode::Read | Opcode::Write => range().unwrap_or_default(),
             _ => String::new(),
         };
-        let path = self.vfs.path(ino);
-        weft_vfs::say(format_args!("{}{range} of {} failed: {error}", opcode.name(), String::from_utf8_lossy(&path)));
+        let path = self.vfs.path(Ino(header.nodeid));
+        let (name, path) = (opcode.name(), String::from_utf8_lossy(&path));
+        weft_vfs::say_of(header.uid, format_args!("{name}{range} of {path} failed: {error}"));
     }
 
     /// None: the arguments are cut short.
@@ -242,7 +243,7 @@ impl Server {
             Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
             Opcode::Statfs => Some(self.statfs(reply)),
             Opcode::Setxattr => self.setxattr(caller, ino, body),
-            Opcode::Getxattr => self.getxattr(ino, body, reply),
+            Opcode::Getxattr => self.getxattr(header.uid, ino, body, reply),
             Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),
             Opcode::Readdir => self.readdir(ino, body, reply),

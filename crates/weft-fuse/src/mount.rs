@@ -197,14 +197,32 @@ fn mount_directly(directory: &Path, options: &MountOptions) -> Result<File, Moun
         crate::protocol::DATA_BYTES_MAX,
     );
     let refused = |source| MountError::Refused { what: "mount at", path: directory.into(), source };
+    let place = place(directory).map_err(refused)?;
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| refused(Error::from(ErrorKind::InvalidInput)));
-    let (source, target) = (text(options.source().as_bytes())?, text(directory.as_os_str().as_bytes())?);
+    let (source, target) = (text(options.source().as_bytes())?, text(proc_path(&place).as_bytes())?);
     let data = text(data.as_bytes())?;
     // SAFETY: all pointers are to NUL-terminated strings that outlive the call.
     let result = unsafe {
         libc::mount(source.as_ptr(), target.as_ptr(), c"fuse.weft".as_ptr(), options.flags(), data.as_ptr().cast())
     };
     if result == 0 { Ok(device) } else { Err(refused(Error::last_os_error())) }
+}
+
+/// Opens `directory`, which has no symbolic links in it, so that nobody who may write to a directory
+/// on the way can put another one there before something is mounted.
+fn place(directory: &Path) -> Result<OwnedFd, Error> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let place = rustix::fs::open(directory, flags, Mode::empty())?;
+    if std::fs::read_link(proc_path(&place))? != directory {
+        return Err(Error::other("somebody replaced it, or a directory on the way, by a symbolic link"));
+    }
+    Ok(place)
+}
+
+/// The path of what is open (proc_pid_fd(5)).
+fn proc_path(open: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", open.as_raw_fd())
 }
 
 fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, MountError> {
@@ -267,8 +285,11 @@ pub fn remount(directory: &Path, options: &MountOptions) -> Result<(), MountErro
 pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
     let refused = |source| MountError::Refused { what: "unmount", path: directory.into(), source };
     if rustix::process::geteuid().is_root() {
-        let flags = if lazily { rustix::mount::UnmountFlags::DETACH } else { rustix::mount::UnmountFlags::empty() };
-        return rustix::mount::unmount(directory, flags).map_err(|error| refused(error.into()));
+        use rustix::mount::UnmountFlags;
+        let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        // Who may write to a directory on the way could have put a link to another mount there.
+        return rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW)
+            .map_err(|error| refused(error.into()));
     }
     let mut command = Command::new("fusermount3");
     command.arg(if lazily { "-uz" } else { "-u" }).arg("--").arg(directory);
@@ -278,4 +299,26 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
     }
     let message = String::from_utf8_lossy(&output.stderr);
     Err(MountError::Helper(message.trim().trim_start_matches("fusermount3: ").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_mounted_behind_a_link_that_came_after_the_check() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("own/m")).unwrap();
+        std::fs::create_dir_all(root.join("other/m")).unwrap();
+        let checked = check_mount_point(&root.join("own/m")).unwrap();
+        assert!(place(&checked).is_ok());
+        // The directory itself, then one on the way.
+        std::fs::rename(root.join("own/m"), root.join("own/old")).unwrap();
+        std::os::unix::fs::symlink(root.join("other/m"), &checked).unwrap();
+        assert!(place(&checked).is_err());
+        std::fs::rename(root.join("own"), root.join("gone")).unwrap();
+        std::os::unix::fs::symlink(root.join("other"), root.join("own")).unwrap();
+        assert!(place(&checked).unwrap_err().to_string().contains("replaced it"));
+    }
 }

@@ -44,8 +44,8 @@ pub struct SessionOptions {
 #[derive(Clone)]
 pub struct Inviter(pub Arc<Invite>);
 
-/// Tells that of one file.
-pub type Invite = dyn Fn(Ino) -> std::io::Result<Vec<u8>> + Send + Sync;
+/// Tells that of one file, for one user.
+pub type Invite = dyn Fn(u32, Ino) -> std::io::Result<Vec<u8>> + Send + Sync;
 
 impl fmt::Debug for Inviter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,5 +12,6 @@ mod holdings;
 mod ledger;
 mod server;
 mod session;
+mod tokens;
 
 pub use server::{Limits, Listener, Server};

@@ -4,12 +4,13 @@
 
 use crate::ledger::Ledger;
 use crate::session::Session;
+use crate::tokens::Tokens;
 use parking_lot::{Condvar, Mutex};
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, shutdown, socket_with,
     sockopt,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -85,31 +86,6 @@ impl Listener {
     }
 }
 
-/// Invitations that were not shown yet.
-#[derive(Default)]
-struct Tokens {
-    of: HashMap<Token, Ino>,
-    /// In the order in which they were issued.
-    order: VecDeque<Token>,
-}
-
-/// Most of them; older ones are worth nothing then.
-const TOKENS_MAX: usize = 4096;
-
-impl Tokens {
-    fn issue(&mut self, ino: Ino) -> io::Result<Token> {
-        let mut token = Token::default();
-        rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())?;
-        while self.order.len() >= TOKENS_MAX {
-            let oldest = self.order.pop_front();
-            oldest.and_then(|oldest| self.of.remove(&oldest));
-        }
-        self.of.insert(token, ino);
-        self.order.push_back(token);
-        Ok(token)
-    }
-}
-
 /// Serves until it is stopped or dropped.
 pub struct Server {
     shared: Arc<Shared>,
@@ -174,11 +150,11 @@ impl Server {
         Ok(Server { shared, thread: Some(thread) })
     }
 
-    /// What tells a program where to find this, and that it may read a file: to be given to whoever may.
-    pub fn inviter(&self) -> impl Fn(Ino) -> io::Result<Vec<u8>> + Send + Sync + use<> {
+    /// What tells a program of a user where to find this, and that it may read a file: to be given to whoever may.
+    pub fn inviter(&self) -> impl Fn(u32, Ino) -> io::Result<Vec<u8>> + Send + Sync + use<> {
         let shared = self.shared.clone();
-        move |ino| {
-            let token = shared.tokens.lock().issue(ino)?;
+        move |user, ino| {
+            let token = shared.tokens.lock().issue(user, ino)?;
             Ok(Invitation { token, socket: shared.name.clone() }.encode())
         }
     }
@@ -267,9 +243,9 @@ impl Shared {
         Ok(())
     }
 
-    /// The file that whoever shows `token` may read. Once.
-    pub(crate) fn invited(&self, token: &Token) -> Option<Ino> {
-        self.tokens.lock().of.remove(token)
+    /// The file that a program of `user` that shows `token` may read. Once.
+    pub(crate) fn invited(&self, token: &Token, user: u32) -> Option<Ino> {
+        self.tokens.lock().take(token, user)
     }
 
     /// Most bytes that one user's programs hold at once.

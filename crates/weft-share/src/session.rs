@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weft_block::shared::Pool;
 use weft_client::protocol::{PACKET_BYTES_MAX, PARTS_MAX, Reply, Request, Token, VERSION};
 use weft_client::socket::send;
-use weft_vfs::{Ino, say};
+use weft_vfs::{Ino, say_of};
 
 /// Most bytes that one request reads.
 const BYTES_MAX: usize = 16 << 20;
@@ -62,15 +62,18 @@ impl Session {
         match self.serve() {
             Ok(()) => {}
             Err(End::Nonsense) => {
-                say(format_args!("a program of user {} asks what makes no sense; its connection is closed", self.uid));
+                say_of(
+                    self.uid,
+                    format_args!("a program of user {} asks what makes no sense; its connection is closed", self.uid),
+                );
             }
             Err(End::System(_)) if self.admitted.is_revoked() => {}
             Err(End::System(error)) => {
-                say(format_args!("the connection to a program of user {} broke: {error}", self.uid));
+                say_of(self.uid, format_args!("the connection to a program of user {} broke: {error}", self.uid));
             }
         }
         if self.admitted.is_revoked() {
-            say(format_args!("a program of user {} held shared memory for too long", self.uid));
+            say_of(self.uid, format_args!("a program of user {} held shared memory for too long", self.uid));
         }
         // Before others are told that there may be room.
         self.files.clear();
@@ -150,7 +153,7 @@ impl Session {
 
     /// Opens the file that whoever has `token` may read.
     fn open(&mut self, token: &Token) -> Answer {
-        let ino = self.shared.invited(token).ok_or(libc::EACCES)?;
+        let ino = self.shared.invited(token, self.uid).ok_or(libc::EACCES)?;
         if self.files.len() >= self.shared.limits.files_max {
             return Err(libc::EMFILE);
         }

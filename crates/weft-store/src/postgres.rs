@@ -16,6 +16,7 @@ mod lease;
 mod missing;
 mod open;
 mod own;
+mod parameters;
 mod prefetch;
 mod read;
 mod repair;
@@ -31,7 +32,7 @@ mod upgrade;
 mod waiting;
 mod write;
 
-pub use address::{Address, is_address};
+pub use address::{Address, is_address, shown};
 pub use check::check;
 pub use convert::convert;
 pub use intents::{IntentSync, Intents};

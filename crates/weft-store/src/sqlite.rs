@@ -7,6 +7,7 @@ mod apply;
 mod aside;
 mod blocks;
 mod check;
+mod closed;
 mod commits;
 mod connection;
 mod convert;
@@ -39,6 +40,7 @@ mod wal;
 
 pub use check::check;
 pub(crate) use check::{Elsewhere, check_copy};
+pub use closed::{Closing, close_to_others};
 pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;

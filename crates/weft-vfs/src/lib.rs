@@ -47,7 +47,7 @@ pub use kept::Secret;
 pub use links::{
     LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Opening, Pushed, Scope, ViewKind, is_unstored,
 };
-pub use message::{keep_messages, repeat_messages, say};
+pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, say, say_of};
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};
 pub use operations::{DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, ListedEntry, decode as decode_entries};

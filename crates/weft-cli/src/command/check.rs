@@ -9,6 +9,7 @@ use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use weft_store::sqlite::{Closing, close_to_others};
 use weft_store::{CheckOptions, Finding, Location, Outcome, Repair};
 
 /// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not.
@@ -29,7 +30,8 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     let bar = steps();
     let findings = location.check(options, &mut |progress| bar.show(progress));
     drop(bar);
-    let findings = findings.with_context(|| format!("cannot check volume {location}"))?;
+    let mut findings = findings.with_context(|| format!("cannot check volume {location}"))?;
+    findings.extend(open_to_others(&location, options.repair));
     let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {
@@ -39,6 +41,14 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         println!("{location}: {}", verdict(damaged, repaired, arguments.repair, advice(&findings)));
     }
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tells which files of the volume are open to other users, and closes them if it is repaired.
+fn open_to_others(location: &Location, repair: Repair) -> Vec<Finding> {
+    let closing = if repair == Repair::No { Closing::Look } else { Closing::Close };
+    let lines = location.path().map(|path| close_to_others(path, closing)).unwrap_or_default();
+    let finding = |what| Finding { path: None, what, outcome: Outcome::Note };
+    lines.into_iter().map(finding).collect()
 }
 
 /// Source of the advice on damage that is left.

@@ -48,6 +48,9 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
+    let [certificate, key, clients] = arguments.served.files();
+    let files = [Some(&*arguments.directory), arguments.log.as_deref(), certificate, key, clients];
+    arguments.open.confine(location.path(), &files)?;
     daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| &mounted.log, serve)
 }
 

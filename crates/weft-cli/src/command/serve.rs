@@ -22,6 +22,8 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
     arguments.log = daemon::find_log(arguments.log.as_deref())?;
+    let [certificate, key, clients] = arguments.served.files();
+    arguments.open.confine(location.path(), &[arguments.log.as_deref(), certificate, key, clients])?;
     daemon::run(
         !arguments.background,
         |daemon| start(&arguments, vfs, options, daemon),

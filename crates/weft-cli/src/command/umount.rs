@@ -17,7 +17,7 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     let owner = Owner::of(&directory);
     if asking(owner, || super::stats::is_dead(&directory))? {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
-        weft_fuse::unmount(&directory, true)?;
+        weft_fuse::unmount(&without_link(&directory), true)?;
         println!(
             "the daemon of {} had ended, or waited for a volume that another one took; what was synced is there at the next mount",
             directory.display()
@@ -56,6 +56,12 @@ fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) -> Res
         Some(owner) => owner.run(what),
         None => Ok(what()),
     }
+}
+
+/// Where `path` leads if it is a symbolic link. What is mounted there need not answer.
+fn without_link(path: &Path) -> PathBuf {
+    let target = std::fs::read_link(path).ok().zip(path.parent());
+    target.map_or_else(|| path.into(), |(target, parent)| parent.join(target))
 }
 
 /// Has the daemon make durable what it was told so far. As long as it cannot, nothing is lost by waiting.

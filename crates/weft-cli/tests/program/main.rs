@@ -3,6 +3,7 @@
 mod advice;
 mod background;
 mod check;
+mod closed;
 mod damage;
 mod diff;
 mod digest;

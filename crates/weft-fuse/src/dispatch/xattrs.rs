@@ -41,7 +41,7 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn getxattr(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn getxattr(&self, user: u32, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let size = body.u32()?;
         body.skip(4)?;
         let name = body.string()?;
@@ -51,7 +51,7 @@ impl Server {
         if name == LENT {
             let Some(Inviter(invite)) = &self.options.inviter else { return Some(Err(Failure::Errno(libc::ENODATA))) };
             // Whoever asks may read the file, as the kernel has seen to (xattr(7)).
-            let invitation = invite(ino).map_err(|_| Failure::Errno(libc::EAGAIN));
+            let invitation = invite(user, ino).map_err(|_| Failure::Errno(libc::EAGAIN));
             return Some(invitation.and_then(|invitation| sized(reply, size, &invitation)));
         }
         if name.starts_with(COUNTS) && (self.options.writeback || self.vfs.seen(ino, None) != ino) {

@@ -2,12 +2,14 @@
 //!
 //! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out follows the conventions of libpq: the
 //! variables PGHOST, PGHOSTADDR, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT, PGOPTIONS,
-//! PGTARGETSESSIONATTRS and PGAPPNAME, before them those of the service that `service=NAME` or PGSERVICE names, the password file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The
+//! PGTARGETSESSIONATTRS, PGAPPNAME and those of [`super::parameters`], before them those of the service that `service=NAME` or PGSERVICE names, the password file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The
 //! Password File"). `schema=NAME` and `durability=server` are ours.
 
+use super::parameters::{self, Protection};
 use super::service;
 use crate::error::{Error, Result};
 use percent_encoding::percent_decode_str;
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -38,6 +40,7 @@ pub(super) struct Tls {
     pub(super) roots: Option<PathBuf>,
     /// Files of a certificate and its key, with which we say who we are (`sslcert`, `sslkey`).
     pub(super) own: Option<(PathBuf, PathBuf)>,
+    pub(super) protection: Protection,
 }
 
 /// libpq's `sslmode`, in its order.
@@ -82,11 +85,13 @@ impl Address {
         let base = own.take(url)?;
         let mut config = Config::from_str(&base).map_err(|error| {
             let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-            unusable(format!("'{}' is no address of a PostgreSQL database{why}", without_password(url)))
+            unusable(format!("'{}' is no address of a PostgreSQL database{why}", shown(url)))
         })?;
         let service = own.service.take().or_else(|| environment("PGSERVICE"));
         let service = service.map(|name| service::parameters(&name, environment)).transpose()?.unwrap_or_default();
         let environment: Environment<'_> = &|name| service.get(name).cloned().or_else(|| environment(name));
+        let protection = Protection::read(&own.protection, environment)?;
+        config.channel_binding(protection.channel_binding).load_balance_hosts(protection.load_balance_hosts);
         fill(&mut config, base.contains("target_session_attrs="), environment)?;
         let mode = own.mode.or_else(|| environment("PGSSLMODE")).map(|mode| tls_mode(&mode)).transpose()?;
         let home = environment("HOME").map(|home| Path::new(&home).join(".postgresql"));
@@ -99,6 +104,9 @@ impl Address {
             Some(system) if system == Path::new("system") => (None, system_mode(mode)?),
             roots => (roots, mode.unwrap_or(TlsMode::Prefer)),
         };
+        if let Some(home) = home.as_deref().filter(|_| mode >= TlsMode::VerifyCa || roots.is_some()) {
+            parameters::refuse_usual_list(home)?;
+        }
         let certificate = named(own.certificate, "PGSSLCERT", "postgresql.crt");
         let key = named(own.key, "PGSSLKEY", "postgresql.key");
         if config.get_password().is_none()
@@ -106,8 +114,9 @@ impl Address {
         {
             config.password(password);
         }
-        let tls = Tls { mode, roots, own: certificate.zip(key) };
-        Ok(Address { config, schema: own.schema, tls, trusts_server: own.trusts_server, shown: without_password(url) })
+        let certificate = certificate.zip(key).filter(|_| protection.shows_certificate);
+        let tls = Tls { mode, roots, own: certificate, protection };
+        Ok(Address { config, schema: own.schema, tls, trusts_server: own.trusts_server, shown: shown(url) })
     }
 }
 
@@ -134,6 +143,8 @@ struct Own {
     key: Option<String>,
     service: Option<String>,
     trusts_server: bool,
+    /// Those of [`Protection`].
+    protection: HashMap<String, String>,
 }
 
 impl Own {
@@ -160,6 +171,7 @@ impl Own {
                 "passfile" => self.passfile = Some(decoded()?),
                 "durability" => self.trusts_server = trusts_server(&decoded()?)?,
                 "service" => self.service = Some(decoded()?),
+                name if parameters::has(name) => drop(self.protection.insert(name.into(), decoded()?)),
                 _ => left.push(option),
             }
         }
@@ -223,7 +235,7 @@ fn options_of(url: &str) -> Option<&str> {
 }
 
 /// `url` as it may be shown to everybody, also where it is no address: there more is left out, rather than too little.
-fn without_password(url: &str) -> String {
+pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
     let options = options_of(url);
     let place = &rest[..rest.len() - options.map_or(0, |options| options.len() + 1)];
@@ -402,7 +414,7 @@ mod tests {
             parse("postgres://me:secret@db.example:6000/files?schema=photos&sslmode=verify-full", &[]).expect("one");
         assert_eq!(address.to_string(), "postgres://me@db.example:6000/files?schema=photos&sslmode=verify-full");
         assert_eq!(address.schema, "photos");
-        assert_eq!(address.tls, Tls { mode: TlsMode::VerifyFull, roots: None, own: None });
+        assert_eq!((address.tls.mode, address.tls.roots, address.tls.own), (TlsMode::VerifyFull, None, None));
         assert_eq!(address.config.get_password(), Some(&b"secret"[..]));
         let variables = [("PGHOST", "/run/pg"), ("PGPORT", "77"), ("PGUSER", "you"), ("PGSSLROOTCERT", "/ca.pem")];
         let address = parse("postgresql://", &variables).expect("one");
@@ -410,7 +422,7 @@ mod tests {
         assert_eq!(address.config.get_user(), Some("you"));
         assert_eq!(address.config.get_dbname(), Some("you"));
         assert_eq!(address.schema, "weft");
-        assert_eq!(address.tls, Tls { mode: TlsMode::Prefer, roots: Some("/ca.pem".into()), own: None });
+        assert_eq!((address.tls.mode, address.tls.roots), (TlsMode::Prefer, Some("/ca.pem".into())));
     }
 
     #[test]
@@ -467,7 +479,7 @@ mod tests {
             let error = parse(url, &[]).expect_err("wrong").to_string();
             assert!(!error.contains("hidden"), "{error}");
         }
-        for (url, shown) in [
+        for (url, expected) in [
             ("postgres:///d?host=/run&user=u&password=hidden&schema=s", "postgres:///d?host=/run&user=u&schema=s"),
             ("postgres:///d?p%61ssword=hidden", "postgres:///d"),
             ("postgres://u:hid/den@127.0.0.1/d", "postgres://u@127.0.0.1/d"),
@@ -478,8 +490,35 @@ mod tests {
             ("postgres://h:5/d?password=hidden&sslrootcert=/a@b", "postgres://h?sslrootcert=/a@b"),
             ("postgres://u:hidden@h/d?user=a@b", "postgres://u@h/d?user=a@b"),
         ] {
-            assert_eq!(without_password(url), shown);
+            assert_eq!(shown(url), expected);
         }
+    }
+
+    #[test]
+    fn what_protects_a_connection_is_honoured_or_refused() {
+        use tokio_postgres::config::ChannelBinding;
+        let binding = |url: &str, variables| parse(url, variables).map(|a| a.config.get_channel_binding());
+        let required = [("PGCHANNELBINDING", "require")];
+        assert_eq!(binding("postgres://h/d", &required).expect("one"), ChannelBinding::Require);
+        let url = "postgres://h/d?channel_binding=disable";
+        assert_eq!(binding(url, &required).expect("one"), ChannelBinding::Disable);
+        for (url, variables, named) in [
+            ("postgres://h/d?require_auth=scram-sha-256", &[][..], "require_auth is not honoured"),
+            ("postgres://h/d", &[("PGREQUIREAUTH", "!password")], "PGREQUIREAUTH is not honoured"),
+            ("postgres://h/d", &[("PGGSSENCMODE", "require")], "PGGSSENCMODE is not honoured"),
+            ("postgres://h/d", &[("PGSSLCRL", "/crl.pem")], "PGSSLCRL is not honoured"),
+            ("postgres://h/d", &[("PGSSLMINPROTOCOLVERSION", "SSLv3")], "PGSSLMINPROTOCOLVERSION 'SSLv3'"),
+        ] {
+            let refused = parse(url, variables).expect_err("refused").to_string();
+            assert!(refused.contains(named), "{refused}");
+        }
+        let home = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(home.path().join(".postgresql")).expect("made");
+        std::fs::write(home.path().join(".postgresql/root.crl"), "").expect("written");
+        let variables = [("HOME", home.path().to_str().expect("UTF-8"))];
+        assert!(parse("postgres://h/d", &variables).is_ok());
+        let refused = parse("postgres://h/d?sslmode=verify-ca", &variables).expect_err("refused").to_string();
+        assert!(refused.contains("root.crl"), "{refused}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Services: parameters of connections that a file gives a name to (PostgreSQL documentation, "The Connection Service File").
 
 use super::address::{Environment, unusable};
+use super::parameters;
 use crate::error::Result;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,7 @@ fn section(text: &str, name: &str) -> Option<Vec<String>> {
 fn parameter(line: &str, file: &Path) -> Result<(&'static str, String)> {
     let (name, value) = line.split_once('=').unwrap_or((line, ""));
     let variable = VARIABLES.iter().find(|(known, _)| *known == name.trim()).map(|(_, variable)| *variable);
+    let variable = variable.or_else(|| parameters::variable(name.trim()));
     let unknown = || unusable(format!("{}: '{}' is no parameter that Weft knows", file.display(), name.trim()));
     Ok((variable.ok_or_else(unknown)?, value.trim().to_owned()))
 }

@@ -104,14 +104,24 @@ fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {
 
 fn client(tls: &Tls) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+    let builder =
+        ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(&tls.protection.versions());
     let builder = builder.map_err(|error| Error::Bug(error.to_string()))?.dangerous();
     let builder = builder.with_custom_certificate_verifier(Arc::new(Verifier::new(tls, provider)?));
-    let Some((certificate, key)) = &tls.own else { return Ok(builder.with_no_client_auth()) };
+    let Some((certificate, key)) = &tls.own else {
+        return Ok(telling_name(builder.with_no_client_auth(), tls));
+    };
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
     let chain = chain.map_err(|error| unusable(certificate, &error))?;
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
-    builder.with_client_auth_cert(chain, secret).map_err(|error| unusable(certificate, &error))
+    let config = builder.with_client_auth_cert(chain, secret).map_err(|error| unusable(certificate, &error))?;
+    Ok(telling_name(config, tls))
+}
+
+/// `config`, and whether the server is told the name that is asked for (`sslsni`).
+fn telling_name(mut config: ClientConfig, tls: &Tls) -> ClientConfig {
+    config.enable_sni = tls.protection.tells_name;
+    config
 }
 
 /// What is asked of the server's certificate.

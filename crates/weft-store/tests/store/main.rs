@@ -13,6 +13,7 @@ mod opening;
 mod parts;
 mod postgres;
 mod postgres_durability;
+mod postgres_protected;
 mod proven;
 mod rot;
 mod salvage;
