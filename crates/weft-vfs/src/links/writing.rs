@@ -38,7 +38,7 @@ impl Vfs {
             return Ok(Privileges::Kept);
         }
         let resolved = self.writable_in_places(ino)?;
-        if !resolved.lets_anybody(WRITE) {
+        if !resolved.lets_anybody(WRITE) || !resolved.may_write {
             return Err(ErrorKind::AccessDenied.into());
         }
         let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
@@ -67,6 +67,7 @@ impl Vfs {
         }
         match resolved.writing {
             Writing::Not => return Err(ErrorKind::AccessDenied.into()),
+            _ if !resolved.may_write => return Err(ErrorKind::AccessDenied.into()),
             Writing::Whole => self.set_draft_size(ino, changes.size)?,
             Writing::Places => {
                 self.may_wait(Wait::Commit)?;

@@ -1,0 +1,155 @@
+//! Who is told what links lead to: the one place that decides it.
+//!
+//! The rule: a link is *open* to a user who asks if that user, and the maker of each link on the way, has the right to read each of its targets (of a directory that a
+//! view shows, to read and search it), and to search each directory on the way to it, views included. To anybody else it is *closed*: nothing of its
+//! network starts, and nothing is told of its targets, not even whether they are there. Resolving a link asks here of each step before it looks at the next, and fails with
+//! `AccessDenied` where somebody lacks a right; there is no other way to a target, so this holds for attributes, reading, writing, listing, what is kept and digests alike.
+//!
+//! Who asks is the thread's [`Asker`]; the super-user may all, and who has the volume itself. The maker is the link's owner, with its group, as its row says; of an entry of a
+//! view it is the owner of the view. The super-user as a maker may all; as an asker it does not lend that to other makers.
+//! Nobody knows a maker's further groups, so where they would matter a maker has what it has in any case.
+
+use super::is_unstored;
+use crate::acl::Acl;
+use crate::apply::ACCESS_ACL;
+use crate::asker::Asker;
+use crate::error::ErrorKind;
+use crate::state::State;
+use crate::stop::Stop;
+use weft_store::{Ino, Kind};
+
+/// Rights, as the bits of one class.
+pub(super) const MAY_READ: u32 = 4;
+pub(super) const MAY_WRITE: u32 = 2;
+pub(super) const MAY_SEARCH: u32 = 1;
+const ALL: u32 = 7;
+
+/// Who made a link: its owner and group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Maker {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+/// Rights to an inode, as the bits of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    /// Those that everybody has.
+    pub(super) of_everybody: u32,
+    /// Those that the asker and all makers have.
+    pub(super) of_these: u32,
+}
+
+/// An inode, as far as rights follow from it.
+struct Subject {
+    uid: u32,
+    gid: u32,
+    permissions: u32,
+    acl: Option<Acl>,
+}
+
+impl Subject {
+    /// What each class gives, if no list says otherwise.
+    fn class(&self, shift: u32) -> u32 {
+        self.permissions >> shift & ALL
+    }
+
+    /// What user `uid` may do for sure, of whose groups `is_member` tells.
+    fn rights_of(&self, uid: u32, is_member: impl Fn(u32) -> Option<bool>) -> u32 {
+        if uid == 0 {
+            return ALL;
+        }
+        if uid == self.uid {
+            return self.class(6);
+        }
+        let Some(acl) = &self.acl else {
+            return match is_member(self.gid) {
+                _ if self.class(3) == self.class(0) => self.class(0),
+                Some(true) => self.class(3),
+                Some(false) => self.class(0),
+                None => self.class(3) & self.class(0),
+            };
+        };
+        let has = |right: &u32| acl.surely_grants(self.gid, *right, |id| id == uid, &is_member);
+        [MAY_READ, MAY_WRITE, MAY_SEARCH].into_iter().filter(has).sum()
+    }
+}
+
+impl State {
+    /// The rights to inode `ino`, whose permission bits are `permissions`, as far as `wanted` are concerned.
+    pub(super) fn rights_to(&mut self, (ino, permissions): (Ino, u32), wanted: u32) -> Result<Rights, Stop> {
+        let row = &self.inode(ino)?.row;
+        let (uid, gid, has_xattrs) = (row.uid, row.gid, row.has_xattrs && row.kind != Kind::Transformation);
+        let acl = if has_xattrs { self.xattrs(ino)?.map.get(ACCESS_ACL) } else { None };
+        let acl = acl.map(|value| Acl::parse(value)).transpose()?;
+        let subject = Subject { uid, gid, permissions, acl };
+        let everybody = subject.class(6) & subject.class(3) & subject.class(0);
+        // A list may take from some what it gives to all others.
+        let of_everybody = if subject.acl.is_some() { 0 } else { everybody };
+        if of_everybody & wanted == wanted {
+            return Ok(Rights { of_everybody, of_these: of_everybody });
+        }
+        let of_asker = Asker::now(|asker| match asker {
+            Asker::Holder => ALL,
+            Asker::Anybody => of_everybody,
+            Asker::User(person) => subject.rights_of(person.uid, |gid| person.is_member(gid)),
+        });
+        let of_maker = |maker: &Maker| subject.rights_of(maker.uid, |gid| (gid == maker.gid).then_some(true));
+        let of_these = self.resolving.makers.iter().map(of_maker).fold(of_asker, |all, one| all & one);
+        Ok(Rights { of_everybody, of_these })
+    }
+
+    /// Who made link `ino`.
+    pub(super) fn maker_of(&mut self, ino: Ino) -> Result<Maker, Stop> {
+        let row = &self.inode(ino)?.row;
+        let (own, parent) = (Maker { uid: row.uid, gid: row.gid }, row.parent);
+        // What is pushed onto a file is its owner's to push.
+        if !is_unstored(ino) || self.link_of(ino)?.of.is_some() {
+            return Ok(own);
+        }
+        let view = &self.inode(parent)?.row;
+        Ok(Maker { uid: view.uid, gid: view.gid })
+    }
+
+    /// Whether the definition of link `ino` may be told: it is its owner's, the super-user's, and theirs to whom the link is open or leads nowhere.
+    pub(crate) fn permit_definition(&mut self, ino: Ino) -> Result<(), Stop> {
+        let maker = self.maker_of(ino)?;
+        let is_makers = |asker: &Asker| matches!(asker, Asker::User(person) if person.uid == maker.uid);
+        if Asker::now(|asker| asker.is_mighty() || is_makers(asker)) {
+            return Ok(());
+        }
+        match self.resolve(ino) {
+            Err(Stop::Fail(error)) if error.kind() == ErrorKind::AccessDenied => Err(error.into()),
+            Ok(_) | Err(Stop::Fail(_)) => Ok(()),
+            Err(miss) => Err(miss),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(permissions: u32) -> Subject {
+        Subject { uid: 7, gid: 8, permissions, acl: None }
+    }
+
+    #[test]
+    fn a_user_has_what_its_class_gives() {
+        let (member, stranger) = (|_: u32| Some(true), |_: u32| Some(false));
+        assert_eq!(subject(0o640).rights_of(7, stranger), 6);
+        assert_eq!(subject(0o640).rights_of(9, member), 4);
+        assert_eq!(subject(0o640).rights_of(9, stranger), 0);
+        // A group may have less than all others.
+        assert_eq!(subject(0o604).rights_of(9, member), 0);
+        assert_eq!(subject(0o604).rights_of(9, stranger), 4);
+        assert_eq!(subject(0).rights_of(0, stranger), 7);
+    }
+
+    #[test]
+    fn where_nobody_knows_the_groups_a_user_has_what_both_classes_give() {
+        for (permissions, has) in [(0o640, 0), (0o604, 0), (0o644, 4), (0o664, 4)] {
+            assert_eq!(subject(permissions).rights_of(9, |_| None), has, "{permissions:o}");
+        }
+    }
+}
