@@ -1,13 +1,19 @@
-//! Who is told what links lead to: the one place that decides it.
+//! The one place that decides who is told what links lead to.
 //!
-//! The rule: a link is *open* to a user who asks if that user, and the maker of each link on the way, has the right to read each of its targets (of a directory that a
-//! view shows, to read and search it), and to search each directory on the way to it, views included. To anybody else it is *closed*: nothing of its
-//! network starts, and nothing is told of its targets, not even whether they are there. Resolving a link asks here of each step before it looks at the next, and fails with
-//! `AccessDenied` where somebody lacks a right; there is no other way to a target, so this holds for attributes, reading, writing, listing, what is kept and digests alike.
+//! The rule: a link is *open* to an asker if the asker, and the maker of each link on the way, may
+//! read each of its targets (of a directory that a view shows: read and search it), and may search
+//! each directory on the way there, views included. To any other asker it is *closed*: its network
+//! does not start, and nothing is told of its targets, not even whether they exist.
 //!
-//! Who asks is the thread's [`Asker`]; the super-user may all, and who has the volume itself. The maker is the link's owner, with its group, as its row says; of an entry of a
-//! view it is the owner of the view. The super-user as a maker may all; as an asker it does not lend that to other makers.
-//! Nobody knows a maker's further groups, so where they would matter a maker has what it has in any case.
+//! Resolving a link asks here about each step before it looks at the next one, and fails with
+//! `AccessDenied` where somebody lacks a right. There is no other way to a target, so this holds
+//! for attributes, reads, writes, listings, kept results and digests alike.
+//!
+//! The asker is the thread's ([`Asker`]); the super-user and the holder of the volume may all. The
+//! maker is the link's owner, with its group, as its row says; of an entry of a view it is the
+//! owner of the view. The super-user may all as a maker, too, but lends that to no other maker.
+//! Further groups of a maker are unknown: where they would matter a maker has the rights that it
+//! has in any case.
 
 use super::is_unstored;
 use crate::acl::Acl;
@@ -24,7 +30,7 @@ pub(super) const MAY_WRITE: u32 = 2;
 pub(super) const MAY_SEARCH: u32 = 1;
 const ALL: u32 = 7;
 
-/// Who made a link: its owner and group.
+/// The maker of a link: its owner and group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Maker {
     pub(super) uid: u32,
@@ -34,9 +40,9 @@ pub(super) struct Maker {
 /// Rights to an inode, as the bits of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
-    /// Those that everybody has.
+    /// The rights of everybody.
     pub(super) of_everybody: u32,
-    /// Those that the asker and all makers have.
+    /// The rights that the asker and all makers have.
     pub(super) of_these: u32,
 }
 
@@ -49,12 +55,12 @@ struct Subject {
 }
 
 impl Subject {
-    /// What each class gives, if no list says otherwise.
+    /// The rights of one class, if no list says otherwise.
     fn class(&self, shift: u32) -> u32 {
         self.permissions >> shift & ALL
     }
 
-    /// What user `uid` may do for sure, of whose groups `is_member` tells.
+    /// The rights that user `uid` has for sure; `is_member` tells of the user's groups.
     fn rights_of(&self, uid: u32, is_member: impl Fn(u32) -> Option<bool>) -> u32 {
         if uid == 0 {
             return ALL;
@@ -76,7 +82,8 @@ impl Subject {
 }
 
 impl State {
-    /// The rights to inode `ino`, whose permission bits are `permissions`, as far as `wanted` are concerned.
+    /// The rights to inode `ino`, whose permission bits are `permissions`, as far as `wanted` are
+    /// concerned.
     pub(super) fn rights_to(&mut self, (ino, permissions): (Ino, u32), wanted: u32) -> Result<Rights, Stop> {
         let row = &self.inode(ino)?.row;
         let (uid, gid, has_xattrs) = (row.uid, row.gid, row.has_xattrs && row.kind != Kind::Transformation);
@@ -99,7 +106,7 @@ impl State {
         Ok(Rights { of_everybody, of_these })
     }
 
-    /// Who made link `ino`.
+    /// The maker of link `ino`.
     pub(super) fn maker_of(&mut self, ino: Ino) -> Result<Maker, Stop> {
         let row = &self.inode(ino)?.row;
         let (own, parent) = (Maker { uid: row.uid, gid: row.gid }, row.parent);
@@ -111,7 +118,8 @@ impl State {
         Ok(Maker { uid: view.uid, gid: view.gid })
     }
 
-    /// Whether the definition of link `ino` may be told: it is its owner's, the super-user's, and theirs to whom the link is open or leads nowhere.
+    /// `AccessDenied` unless the asker may be told the definition of link `ino`: as its owner, as the
+    /// super-user, or if the link is open to the asker or leads nowhere.
     pub(crate) fn permit_definition(&mut self, ino: Ino) -> Result<(), Stop> {
         let maker = self.maker_of(ino)?;
         let is_makers = |asker: &Asker| matches!(asker, Asker::User(person) if person.uid == maker.uid);
@@ -123,6 +131,14 @@ impl State {
             Ok(_) | Err(Stop::Fail(_)) => Ok(()),
             Err(miss) => Err(miss),
         }
+    }
+
+    /// True if the asker may read inode `ino`, which is no link; a directory: list and search it.
+    pub(crate) fn asker_may_read(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let row = &self.inode(ino)?.row;
+        let wanted = if row.kind == Kind::Directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
+        let permissions = row.permissions;
+        Ok(self.rights_to((ino, permissions), wanted)?.of_these & wanted == wanted)
     }
 }
 
