@@ -12,6 +12,7 @@
 
 use crate::caller::Credentials;
 use std::cell::{OnceCell, RefCell};
+use std::mem::ManuallyDrop;
 
 /// The one on whose behalf something is looked at.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +37,8 @@ pub struct Person {
 }
 
 thread_local! {
-    static ASKER: RefCell<Asker> = const { RefCell::new(Asker::Holder) };
+    /// Not dropped with its thread: it is the holder by then, unless the thread dies amid a request.
+    static ASKER: RefCell<ManuallyDrop<Asker>> = const { RefCell::new(ManuallyDrop::new(Asker::Holder)) };
 }
 
 /// Guard: while it lives, its thread works on behalf of an asker.
@@ -45,8 +47,8 @@ pub struct Asking(Asker);
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        let before = std::mem::take(&mut self.0);
-        ASKER.with(|asker| *asker.borrow_mut() = before);
+        let before = ManuallyDrop::new(std::mem::take(&mut self.0));
+        drop(ManuallyDrop::into_inner(ASKER.with(|asker| asker.replace(before))));
     }
 }
 
@@ -64,7 +66,7 @@ impl Asker {
 
     /// Has this thread work on its behalf.
     pub fn asks(self) -> Asking {
-        Asking(ASKER.with(|asker| std::mem::replace(&mut *asker.borrow_mut(), self)))
+        Asking(ManuallyDrop::into_inner(ASKER.with(|asker| asker.replace(ManuallyDrop::new(self)))))
     }
 
     /// Gives `look` the one on whose behalf this thread works.

@@ -22,7 +22,7 @@ use crate::asker::Asker;
 use crate::error::ErrorKind;
 use crate::state::State;
 use crate::stop::Stop;
-use weft_store::{Ino, Kind};
+use weft_store::{Ino, InodeRow, Kind};
 
 /// Rights, as the bits of one class.
 pub(super) const MAY_READ: u32 = 4;
@@ -44,6 +44,25 @@ pub(super) struct Rights {
     pub(super) of_everybody: u32,
     /// The rights that the asker and all makers have.
     pub(super) of_these: u32,
+}
+
+/// An inode on the way to a target, or a target, as far as its row tells of rights.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    ino: Ino,
+    uid: u32,
+    gid: u32,
+    permissions: u32,
+    may_have_acl: bool,
+}
+
+impl Step {
+    pub(super) fn of(row: &InodeRow) -> Step {
+        let InodeRow { ino, uid, gid, permissions, .. } = *row;
+        // A link has none.
+        let may_have_acl = row.has_xattrs && row.kind != Kind::Transformation;
+        Step { ino, uid, gid, permissions, may_have_acl }
+    }
 }
 
 /// An inode, as far as rights follow from it.
@@ -82,12 +101,10 @@ impl Subject {
 }
 
 impl State {
-    /// The rights to inode `ino`, whose permission bits are `permissions`, as far as `wanted` are
-    /// concerned.
-    pub(super) fn rights_to(&mut self, (ino, permissions): (Ino, u32), wanted: u32) -> Result<Rights, Stop> {
-        let row = &self.inode(ino)?.row;
-        let (uid, gid, has_xattrs) = (row.uid, row.gid, row.has_xattrs && row.kind != Kind::Transformation);
-        let acl = if has_xattrs { self.xattrs(ino)?.map.get(ACCESS_ACL) } else { None };
+    /// The rights to the inode of `step`, as far as `wanted` are concerned.
+    pub(super) fn rights_to(&mut self, step: Step, wanted: u32) -> Result<Rights, Stop> {
+        let Step { ino, uid, gid, permissions, may_have_acl } = step;
+        let acl = if may_have_acl { self.xattrs(ino)?.map.get(ACCESS_ACL) } else { None };
         let acl = acl.map(|value| Acl::parse(value)).transpose()?;
         let subject = Subject { uid, gid, permissions, acl };
         let everybody = subject.class(6) & subject.class(3) & subject.class(0);
@@ -137,8 +154,8 @@ impl State {
     pub(crate) fn asker_may_read(&mut self, ino: Ino) -> Result<bool, Stop> {
         let row = &self.inode(ino)?.row;
         let wanted = if row.kind == Kind::Directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
-        let permissions = row.permissions;
-        Ok(self.rights_to((ino, permissions), wanted)?.of_these & wanted == wanted)
+        let step = Step::of(row);
+        Ok(self.rights_to(step, wanted)?.of_these & wanted == wanted)
     }
 }
 

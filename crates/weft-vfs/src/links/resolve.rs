@@ -3,7 +3,7 @@
 use super::definition::{Looks, Writing};
 use super::drafts::Drafted;
 use super::is_unstored;
-use super::reach::{MAY_READ, MAY_SEARCH, MAY_WRITE, Maker};
+use super::reach::{MAY_READ, MAY_SEARCH, MAY_WRITE, Maker, Step};
 use super::watch::{Cause, Of};
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
@@ -338,11 +338,11 @@ impl State {
         let link = resolved.link.clone();
         let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
         let row = &self.inode(target)?.row;
-        let (kind, permissions) = (row.kind, row.permissions);
+        let (kind, step) = (row.kind, Step::of(row));
         // Who uses the file onto which it is pushed has opened that.
         if link.of != Some(target) && matches!(kind, Kind::File | Kind::Directory) {
             let wanted = if kind == Kind::Directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
-            self.reached(resolved, (target, permissions), wanted, number == link.data)?;
+            self.reached(resolved, step, wanted, number == link.data)?;
         }
         match kind {
             Kind::Transformation => {
@@ -353,7 +353,10 @@ impl State {
                 }
                 let inner = self.resolve(target)?;
                 if link.of != Some(target) {
-                    self.reached_link(resolved, (target, &inner), wants_directory, number == link.data)?;
+                    let wanted = if wants_directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
+                    self.reached(resolved, step, wanted, number == link.data)?;
+                    resolved.is_for_all &= inner.is_for_all;
+                    resolved.may_write &= number != link.data || inner.may_write;
                 }
                 content.extend(inner.version);
                 resolved.is_secret |= inner.is_secret;
@@ -376,17 +379,11 @@ impl State {
         }
     }
 
-    /// Notes in `resolved` who may do what with inode `ino`, of which those who ask need to have
-    /// `wanted`. `AccessDenied`.
-    fn reached(
-        &mut self,
-        resolved: &mut Resolved,
-        (ino, permissions): (Ino, u32),
-        wanted: u32,
-        is_data: bool,
-    ) -> Result<(), Stop> {
+    /// Notes in `resolved` who may do what with the inode of `step`, of which those who ask need to
+    /// have `wanted`. `AccessDenied`.
+    fn reached(&mut self, resolved: &mut Resolved, step: Step, wanted: u32, is_data: bool) -> Result<(), Stop> {
         let writes = if is_data && resolved.writing != Writing::Not { MAY_WRITE } else { 0 };
-        let rights = self.rights_to((ino, permissions), wanted | writes)?;
+        let rights = self.rights_to(step, wanted | writes)?;
         if rights.of_these & wanted != wanted {
             return Err(ErrorKind::AccessDenied.into());
         }
@@ -394,22 +391,6 @@ impl State {
         resolved.is_for_all &= !is_private;
         self.resolving.is_private |= is_private;
         resolved.may_write &= !is_data || rights.of_these & MAY_WRITE != 0;
-        Ok(())
-    }
-
-    /// Does the same for link or view `ino`, which leads to `inner`.
-    fn reached_link(
-        &mut self,
-        resolved: &mut Resolved,
-        (ino, inner): (Ino, &Resolved),
-        is_directory: bool,
-        is_data: bool,
-    ) -> Result<(), Stop> {
-        let own = self.inode(ino)?.row.permissions;
-        let wanted = if is_directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
-        self.reached(resolved, (ino, own), wanted, is_data)?;
-        resolved.is_for_all &= inner.is_for_all;
-        resolved.may_write &= !is_data || inner.may_write;
         Ok(())
     }
 
@@ -530,8 +511,8 @@ impl State {
     fn search(&mut self, at: Ino, owner: Owner, resolved: &mut Resolved) -> Result<u32, Stop> {
         resolved.causes.push((at, Of::Itself));
         if self.inode(at)?.row.kind != Kind::Transformation {
-            let permissions = self.directory(at)?.row.permissions;
-            self.reached(resolved, (at, permissions), MAY_SEARCH, false)?;
+            let step = Step::of(&self.directory(at)?.row);
+            self.reached(resolved, step, MAY_SEARCH, false)?;
             let has_acl = self.has_acl(at)?;
             return Ok(rights(&self.inode(at)?.row, has_acl, owner) & SEARCH);
         }
@@ -539,8 +520,8 @@ impl State {
         if view.link.looks.is_none() {
             return Err(ErrorKind::NotDirectory.into());
         }
-        let permissions = self.inode(at)?.row.permissions;
-        self.reached(resolved, (at, permissions), MAY_SEARCH, false)?;
+        let step = Step::of(&self.inode(at)?.row);
+        self.reached(resolved, step, MAY_SEARCH, false)?;
         resolved.is_for_all &= view.is_for_all;
         resolved.causes.extend(view.causes.iter().cloned());
         Ok(self.rights_of_link(at, &view, owner)? & SEARCH)
