@@ -576,8 +576,8 @@ pub struct Mount {
     /// faster where processors are slow to wake
     #[arg(long)]
     pub no_idle_policy: bool,
-    /// Have the kernel tell of each open and close, which costs requests, even if no link of the volume wants that (one with --lazy, or one that is
-    /// written as a whole): for 'weft net push --fd', and for such links to be made without mounting again
+    /// Have the kernel tell of each open and close, which costs requests, even if no link of the volume wants that (one with --lazy, one that is
+    /// written as a whole, or one that not everybody may read): for 'weft net push --fd', and for such links to be made without mounting again
     #[arg(long)]
     pub opens: bool,
     /// Most bytes of memory that programs map to read blocks in place (weft cat, grep, wc and pipe, and those that use libweft); 0: none (default: an

@@ -1,5 +1,6 @@
 //! From a request to the operation it asks for, and to the reply.
 
+mod closed;
 mod content;
 mod directories;
 mod entries;
@@ -16,6 +17,7 @@ mod refusing;
 mod tests;
 mod xattrs;
 
+pub(crate) use closed::node_of;
 pub(crate) use init::{Offer, Way};
 pub(crate) use links::Valid;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
@@ -31,7 +33,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs};
+use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs};
 
 /// Why a request fails.
 pub(crate) enum Failure {
@@ -80,6 +82,12 @@ pub(crate) struct Server {
     locks: Option<MountLocks>,
     /// Whether the volume has links that want to know of opens.
     opens: bool,
+    /// True if several users share the mount.
+    pub(crate) is_shared: AtomicBool,
+    /// True once the next mount is to be told of opens, as links are closed for want of that.
+    has_asked_for_opens: AtomicBool,
+    /// Openers of links that are read past the page cache or written, by the number of the open.
+    openers: Mutex<HashMap<u64, Asker>>,
     /// How often something was opened.
     opened: AtomicU64,
     /// What is open to be written as a whole, by those numbers.
@@ -120,6 +128,9 @@ impl Server {
             notifier: OnceLock::new(),
             locks,
             opens,
+            is_shared: AtomicBool::new(true),
+            has_asked_for_opens: AtomicBool::new(false),
+            openers: Mutex::default(),
             opened: AtomicU64::new(1),
             drafts: Mutex::default(),
             links: Arc::default(),
@@ -207,15 +218,19 @@ impl Server {
             Opcode::Read | Opcode::Write => range().unwrap_or_default(),
             _ => String::new(),
         };
-        let path = self.vfs.path(Ino(header.nodeid));
+        let path = self.vfs.path(closed::of_node(header.nodeid).0);
         let (name, path) = (opcode.name(), String::from_utf8_lossy(&path));
         weft_vfs::say_of(header.uid, format_args!("{name}{range} of {path} failed: {error}"));
     }
 
     /// None: the arguments are cut short.
     fn dispatch(&self, opcode: Opcode, header: &Header, body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let ino = Ino(header.nodeid);
+        let (ino, is_closed) = closed::of_node(header.nodeid);
         let caller = Caller { uid: header.uid, gid: header.gid, holds: Holds::Counted };
+        let _asking = closed::asker(header).asks();
+        if is_closed {
+            return self.dispatch_closed(opcode, header, (caller, ino), body, reply);
+        }
         match opcode {
             // A second one is nothing the kernel sends.
             Opcode::Init => Some(self.init(&Offer::parse(body)?, Way::Device, reply)),
@@ -234,12 +249,12 @@ impl Server {
             Opcode::Rename => self.rename(ino, body),
             Opcode::Rename2 => self.rename2(caller, ino, body),
             Opcode::Link => self.link(caller, ino, body, reply),
-            Opcode::Read => self.read(ino, body, reply),
+            Opcode::Read => self.read(header, ino, body, reply),
             Opcode::Write => self.write(header, ino, body, reply),
             Opcode::Fallocate => self.fallocate(header, ino, body),
             Opcode::Lseek => self.lseek(ino, body, reply),
             Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy_file_range(opcode, header, body, reply),
-            Opcode::Fsync => self.fsync(body),
+            Opcode::Fsync => self.fsync(header, body),
             Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
             Opcode::Statfs => Some(self.statfs(reply)),
             Opcode::Setxattr => self.setxattr(caller, ino, body),
@@ -248,8 +263,8 @@ impl Server {
             Opcode::Removexattr => self.removexattr(ino, body),
             Opcode::Readdir => self.readdir(ino, body, reply),
             Opcode::Readdirplus => self.readdirplus(caller, ino, body, reply),
-            Opcode::Open => self.open(ino, body, reply),
-            Opcode::Flush => self.flush(ino, body),
+            Opcode::Open => self.open(header, ino, body, reply),
+            Opcode::Flush => self.flush(header, ino, body),
             Opcode::Release => self.release(ino, body),
             Opcode::Releasedir | Opcode::Destroy => Some(Ok(())),
             Opcode::Getlk => self.getlk(header, body, reply),

@@ -38,6 +38,11 @@ impl MountOptions {
         if self.source.is_empty() { "weft" } else { &self.source }
     }
 
+    /// True if several users may use it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.allow_other || rustix::process::geteuid().is_root()
+    }
+
     /// As mount(2) takes them.
     fn flags(&self) -> libc::c_ulong {
         let flags = [

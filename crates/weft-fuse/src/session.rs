@@ -10,6 +10,7 @@ use crate::transport::uring::Rings;
 use crate::wakefulness::Wakefulness;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use weft_vfs::{Ino, Vfs};
@@ -134,6 +135,7 @@ impl Session {
         let kept_off = scheduling.as_ref().zip(vfs.background_thread());
         let kept_off = kept_off.map(|(scheduling, thread)| scheduling.keep_off(thread));
         let server = Arc::new(Server::new(vfs, options, wakefulness, scheduling));
+        server.is_shared.store(mount.is_shared(), Ordering::Relaxed);
         server.set_notifier(Notifier::new(file.clone()));
         let rings = shake_hands(&file, &server).map_err(|source| {
             // What cannot be served must not stay.

@@ -19,6 +19,8 @@ mod names;
 mod overlay;
 #[path = "mounted/privileges.rs"]
 mod privileges;
+#[path = "mounted/rights.rs"]
+mod rights;
 #[path = "mounted/sessions.rs"]
 mod sessions;
 #[path = "mounted/writeback.rs"]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weft_block::shared::Pool;
 use weft_client::protocol::{PACKET_BYTES_MAX, PARTS_MAX, Reply, Request, Token, VERSION};
 use weft_client::socket::send;
-use weft_vfs::{Ino, say_of};
+use weft_vfs::{Asker, Ino, say_of};
 
 /// Most bytes that one request reads.
 const BYTES_MAX: usize = 16 << 20;
@@ -172,6 +172,8 @@ impl Session {
         // What is pushed onto a file is not for those who map what is below.
         let seen = self.shared.vfs.seen(open.ino, None);
         let pool = if seen == open.ino { Some(open.pool.clone()) } else { self.shared.vfs.shared_pool(seen) };
+        // Whatever is in it, all who read the file have it in hand.
+        let _asking = Asker::Anybody.asks();
         let Some(pool) = pool else { return Ok((Err(libc::EOPNOTSUPP), Vec::new())) };
         let deadline = self.admitted.deadline();
         let block_bytes = pool.block_bytes();

@@ -109,6 +109,25 @@ impl Acl {
         }
     }
 
+    /// Tells if it gives `wanted` to the user in any case, where membership of some groups is
+    /// unknown.
+    pub(crate) fn surely_grants(
+        &self,
+        owning_group: u32,
+        wanted: u32,
+        is_user: impl Fn(u32) -> bool,
+        is_member: impl Fn(u32) -> Option<bool>,
+    ) -> bool {
+        let known = self.grants(owning_group, wanted, &is_user, |gid| is_member(gid) == Some(true));
+        let is_named = self.entries.iter().any(|entry| entry.tag == USER && is_user(entry.id));
+        let group = |entry: &&Entry| matches!(entry.tag, GROUP_OBJ | GROUP);
+        let membership = |entry: &Entry| is_member(if entry.tag == GROUP_OBJ { owning_group } else { entry.id });
+        let mut groups = self.entries.iter().filter(group).map(membership);
+        // One group that grants is enough. The entry for others counts for members of no group.
+        let is_certain = is_named || groups.clone().any(|is| is == Some(true)) || groups.all(|is| is == Some(false));
+        known && is_certain
+    }
+
     /// Sets owner, others, and mask (or group, without a mask) through `change` of (old bits, class shift).
     fn map(&mut self, change: impl Fn(u16, u32) -> u16) {
         let group_tag = if self.bits(MASK).is_some() { MASK } else { GROUP_OBJ };

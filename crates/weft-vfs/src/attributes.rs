@@ -35,6 +35,20 @@ pub struct Attributes {
     pub btime: Timestamp,
     /// Of a transformation link a number that is another one when its content may be, 0 of one that gives nothing for now; else none.
     pub computed: Option<u64>,
+    /// The users who may be told them.
+    pub reach: Reach,
+}
+
+/// The users who may be told the attributes and the content of an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Everybody who can look it up.
+    #[default]
+    Everybody,
+    /// The user who asked, and perhaps others: each of them has to be asked about.
+    Some,
+    /// Not the user who asked: these attributes say nothing of what a transformation link leads to.
+    Nobody,
 }
 
 /// Attributes to change; what is `None` stays. A change of owner, group, mode or size moves ctime.

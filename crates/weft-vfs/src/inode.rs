@@ -1,6 +1,6 @@
 //! An inode in memory, with what is known of its content, attributes and entries.
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, Reach};
 use crate::cache::Cached;
 use crate::data::FileData;
 use crate::links::{Link, is_unstored};
@@ -120,6 +120,7 @@ impl Inode {
             ctime: row.ctime,
             btime: row.btime,
             computed: None,
+            reach: Reach::Everybody,
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod acl;
 mod apply;
+mod asker;
 mod attributes;
 pub mod blocking;
 mod cache;
@@ -36,9 +37,10 @@ mod stop;
 mod user;
 mod volume;
 
+pub use asker::{Asker, Asking};
 pub use attributes::{
-    AllocateMode, Attributes, DirEntry, Privileges, RenameMode, SetAttributes, SetTime, SetXattr, Statfs, Whence,
-    Writer,
+    AllocateMode, Attributes, DirEntry, Privileges, Reach, RenameMode, SetAttributes, SetTime, SetXattr, Statfs,
+    Whence, Writer,
 };
 pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -6,7 +6,8 @@
 //! computed from the beginning on and kept, by version, as blocks of a file without a name ([`view`], [`views`]), and beyond the mount by digests ([`memo`]).
 //!
 //! Rights: those of a link are at most those of its targets and of the directories on the way to them, so that nobody reads through a link
-//! what could not be read without it.
+//! what could not be read without it; and nothing of its targets is told to those who could not
+//! read them ([`reach`]).
 
 mod definition;
 mod drafts;
@@ -16,6 +17,7 @@ mod memo;
 mod opening;
 mod places;
 mod pushed;
+mod reach;
 mod reading;
 mod rename;
 mod resolve;

@@ -9,6 +9,7 @@ mod directories;
 mod entries;
 mod reading;
 mod sharing;
+mod telling;
 mod xattrs;
 
 pub(crate) use counts::CountsCache;

@@ -1,7 +1,13 @@
 //! The volume as one user may use it: each operation checks the user's rights, and tells how what it changed looked before and
 //! after, all in one step. For protocols whose requests name inodes by handles and come from anyone (NFS).
+//!
+//! A client keeps the attributes of a handle for all its users. So a link that is closed to a user
+//! ([`Reach::Nobody`]) has another handle for that one, with a generation that no inode has
+//! ([`CLOSED`]): it always looks the same, and gives nothing. By the handle that others have, such
+//! a user is told nothing at all.
 
-use crate::attributes::{Attributes, DirEntry, RenameMode, SetAttributes, SetTime, Writer};
+use crate::asker::{Asker, Asking};
+use crate::attributes::{Attributes, DirEntry, Reach, RenameMode, SetAttributes, SetTime, Writer};
 use crate::caller::{Caller, Credentials, FileId, Holds, MakeNode};
 use crate::error::{ErrorKind, Result};
 use crate::observe::Change;
@@ -19,6 +25,9 @@ pub struct User<'a> {
     vfs: &'a Vfs,
     who: &'a Credentials,
 }
+
+/// Set in the generation of a handle that a user has to whom the link is closed.
+const CLOSED: u32 = 1 << 31;
 
 /// What an operation gives, and the attributes of the inode that it changed (of the directory, if it is about a name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +61,27 @@ impl Vfs {
 impl State {
     /// The inode that `file` names. `Stale` if it is gone.
     fn known(&mut self, file: FileId) -> Result<Ino, Stop> {
-        let inode = self.inode(file.ino)?;
-        if inode.row.generation == file.generation { Ok(file.ino) } else { Err(ErrorKind::Stale.into()) }
+        let row = &self.inode(file.ino)?.row;
+        let (kind, generation) = (row.kind, row.generation);
+        let is_it = file.generation == generation || kind == Kind::Transformation && is_closed(file, generation);
+        if is_it { Ok(file.ino) } else { Err(ErrorKind::Stale.into()) }
+    }
+
+    /// True if `file` is a handle to which its inode, which is known, is closed.
+    fn is_closed(&mut self, file: FileId) -> Result<bool, Stop> {
+        Ok(is_closed(file, self.inode(file.ino)?.row.generation))
+    }
+
+    /// Attributes of `file`, as the user sees them. `AccessDenied` if its inode is closed to that user, and `file`
+    /// is what others call it.
+    fn look_by(&mut self, file: FileId) -> Result<Attributes, Stop> {
+        let ino = self.known(file)?;
+        if self.is_closed(file)? {
+            return self.closed_attributes(ino);
+        }
+        let attributes = self.look(ino)?;
+        let is_closed = attributes.reach == Reach::Nobody && attributes.kind == Kind::File;
+        if is_closed { Err(ErrorKind::AccessDenied.into()) } else { Ok(attributes) }
     }
 
     fn look(&mut self, ino: Ino) -> Result<Attributes, Stop> {
@@ -61,7 +89,23 @@ impl State {
     }
 }
 
+/// True if `file` is the handle of a closed link of that `generation`.
+fn is_closed(file: FileId, generation: u32) -> bool {
+    file.generation == generation ^ CLOSED
+}
+
+/// `attributes` of what a user finds, with the generation that its handle is to have.
+fn found(attributes: Attributes) -> Attributes {
+    let is_closed = attributes.reach == Reach::Nobody && attributes.kind == Kind::File;
+    Attributes { generation: attributes.generation ^ if is_closed { CLOSED } else { 0 }, ..attributes }
+}
+
 impl User<'_> {
+    /// The thread works for the user.
+    fn asks(&self) -> Asking {
+        Asker::user(self.who).asks()
+    }
+
     fn caller(&self) -> Caller {
         Caller { uid: self.who.uid, gid: self.who.gid, holds: Holds::None }
     }
@@ -72,6 +116,7 @@ impl User<'_> {
         file: FileId,
         mut operation: impl FnMut(&mut State, Ino) -> Result<T, Stop>,
     ) -> Result<Changed<T>> {
+        let _asking = self.asks();
         let changed = self.vfs.change(|state| {
             let ino = state.known(file)?;
             let before = state.look(ino)?;
@@ -94,21 +139,23 @@ impl User<'_> {
 
     /// Attributes of an inode. `Stale`.
     pub fn attributes(&self, file: FileId) -> Result<Attributes> {
-        self.vfs.run(|state| {
-            let ino = state.known(file)?;
-            state.look(ino)
-        })
+        let _asking = self.asks();
+        self.vfs.run(|state| state.look_by(file))
     }
 
     /// Which of `rights` the user has on an inode; and its attributes.
     pub fn access<const N: usize>(&self, file: FileId, rights: [Access; N]) -> Result<([bool; N], Attributes)> {
+        let _asking = self.asks();
         self.vfs.run(|state| {
-            let ino = state.known(file)?;
+            let attributes = state.look_by(file)?;
             let mut has = [false; N];
-            for (has, right) in has.iter_mut().zip(rights) {
-                *has = state.allows(self.who, ino, right)?;
+            if attributes.reach == Reach::Nobody {
+                return Ok((has, attributes));
             }
-            Ok((has, state.look(ino)?))
+            for (has, right) in has.iter_mut().zip(rights) {
+                *has = state.allows(self.who, file.ino, right)?;
+            }
+            Ok((has, attributes))
         })
     }
 
@@ -125,7 +172,8 @@ impl User<'_> {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
         }
-        let found = self.vfs.run(|state| {
+        let _asking = self.asks();
+        let looked_up = self.vfs.run(|state| {
             let ino = state.known(parent)?;
             let is_link = state.inode(ino)?.row.kind == Kind::Transformation;
             if !is_link {
@@ -136,18 +184,19 @@ impl User<'_> {
                 // It may look like a directory; no more can be said here.
                 return Err(ErrorKind::Transformed.into());
             }
-            let found = match name {
+            let named = match name {
                 b"." => ino,
                 b".." => state.directory(ino)?.row.parent,
                 name => state.existing(ino, name)?.ino,
             };
-            Ok((state.look(found)?, state.look(ino)?))
+            Ok((found(state.look(named)?), state.look(ino)?))
         });
-        match found {
+        match looked_up {
             Err(error) if error.kind() == ErrorKind::Transformed => {
-                Ok((self.vfs.lookup_in_view(self.caller(), parent.ino, name)?, self.attributes(parent)?))
+                let in_view = self.vfs.lookup_in_view(self.caller(), parent.ino, name)?;
+                Ok((found(in_view), self.attributes(parent)?))
             }
-            found => found,
+            looked_up => looked_up,
         }
     }
 
@@ -158,6 +207,7 @@ impl User<'_> {
         changes: SetAttributes,
         mut guard: impl FnMut(&Attributes) -> bool,
     ) -> Result<Changed<()>> {
+        let _asking = self.asks();
         let time = self.vfs.now();
         let mut permitted = changes;
         let changed = self.change(file, |state, ino| {
@@ -186,8 +236,12 @@ impl User<'_> {
 
     /// Reads as [`Vfs::read`], and tells the attributes then. `AccessDenied`.
     pub fn read(&self, file: FileId, offset: u64, len: usize) -> Result<(Rope, Attributes)> {
+        let _asking = self.asks();
         self.vfs.run(|state| {
             let ino = state.known(file)?;
+            if state.is_closed(file)? {
+                return Err(ErrorKind::AccessDenied.into());
+            }
             if state.inode(ino)?.row.kind != Kind::Transformation {
                 state.file(ino)?;
             }
@@ -199,6 +253,7 @@ impl User<'_> {
 
     /// Writes as [`Vfs::write`]. `AccessDenied`.
     pub fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<Changed<()>> {
+        let _asking = self.asks();
         let time = self.vfs.now();
         let mut writer = Writer::Stranger;
         let changed = self.change(file, |state, ino| {
@@ -240,7 +295,7 @@ impl User<'_> {
                 made = true;
                 return self.make_in(state, parent, &name, node, None, changes, time);
             };
-            let there = state.look(entry.ino)?;
+            let there = found(state.look(entry.ino)?);
             match if_exists {
                 IfExists::Take if there.kind == Kind::File => {
                     let again = SetAttributes { size: changes.size, ..SetAttributes::default() };
@@ -393,6 +448,7 @@ impl User<'_> {
 
     /// Entries of directory `directory`, as [`Vfs::read_directory`]. `AccessDenied`.
     pub fn read_directory(&self, directory: FileId, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> {
+        let _asking = self.asks();
         self.permit_listing(directory)?;
         self.vfs.read_directory(directory.ino, after, limit)
     }
@@ -414,6 +470,7 @@ impl User<'_> {
         after: Cookie,
         limit: usize,
     ) -> Result<Vec<(DirEntry, Option<Attributes>)>> {
+        let _asking = self.asks();
         let entries = self.read_directory(directory, after, limit)?;
         let ([may_look], _) = self.access(directory, [Access::EXECUTE])?;
         let told = |entry: DirEntry| {

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use weft_digest::{Content, FileHasher};
 use weft_store::{BlockHome, Store, Timestamp, VolumeOptions, sqlite};
 use weft_testkit::check_digests;
-use weft_vfs::{AllocateMode, Caller, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, SetAttributes, Vfs};
+use weft_vfs::{
+    AllocateMode, Asker, Caller, DIGEST, DIGEST_ENTRIES, Ino, Kind, LISTED_DIGEST, LinkDefinition, MakeNode,
+    ManualClock, Options, RenameMode, SetAttributes, Vfs,
+};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 const DIRECTORY: MakeNode = MakeNode { kind: Kind::Directory, permissions: 0o755, ..FILE };
@@ -205,4 +208,66 @@ proptest! {
         check_digests(&*store).map_err(TestCaseError::fail)?;
         vfs.close().expect("closed");
     }
+}
+
+#[test]
+fn digests_are_told_to_those_who_may_read_what_they_confirm() {
+    const ALICE: u32 = 1000;
+    let (_directory, _store, vfs) = volume(4096, BlockHome::Database);
+    let directory = |parent, name: &[u8]| vfs.make(Caller::ROOT, parent, name, DIRECTORY).expect("made").ino;
+    let file = |parent, name: &[u8], permissions| {
+        let file = vfs.make(Caller::ROOT, parent, name, MakeNode { permissions, ..FILE }).expect("made").ino;
+        vfs.write(file, 0, b"1234", false).expect("written");
+        file
+    };
+    let give = |ino| {
+        let changes = SetAttributes { uid: Some(ALICE), gid: Some(ALICE), ..SetAttributes::default() };
+        vfs.set_attributes(ino, changes).expect("given");
+    };
+    let top = directory(Ino::ROOT, b"top");
+    let below = directory(top, b"below");
+    file(top, b"public", 0o644);
+    file(below, b"public", 0o644);
+    let first = [DIGEST_ENTRIES, b"0"].concat();
+    let told = |ino| [DIGEST, LISTED_DIGEST, &first].map(|name| vfs.xattr(ino, name).is_ok());
+    let told_to = |uid, ino| {
+        let _asking = Asker::thread(uid, uid, 0).asks();
+        told(ino)
+    };
+    assert_eq!(told_to(ALICE, top), [true; 3]);
+    let secret = file(below, b"secret", 0o600);
+    for of in [top, below] {
+        assert_eq!((told_to(ALICE, of), told_to(0, of), told(of)), ([false; 3], [true; 3], [true; 3]));
+    }
+    assert_eq!(told_to(ALICE, secret)[..2], [false; 2]);
+    // She may own the directories, and read nothing that is root's.
+    give(top);
+    give(below);
+    assert_eq!(told_to(ALICE, below), [false; 3]);
+    give(secret);
+    assert_eq!((told_to(ALICE, below), told_to(ALICE, top)), ([true; 3], [true; 3]));
+    let hidden = vfs.make(Caller::ROOT, top, b"hidden", MakeNode { permissions: 0o711, ..DIRECTORY }).expect("made");
+    assert_eq!(told_to(ALICE, top), [false; 3]);
+    give(hidden.ino);
+    // Nor is the definition of a link that is closed to her.
+    let definition = LinkDefinition::new(vec![b"/nothing".to_vec()], "upper");
+    vfs.make_link(Caller::ROOT, below, b"link", 0o666, &definition).expect("made");
+    assert_eq!(told_to(ALICE, top), [true; 3]);
+    file(Ino::ROOT, b"nothing", 0o600);
+    assert_eq!(told_to(ALICE, top), [false; 3]);
+}
+
+#[test]
+fn what_is_too_much_to_look_at_is_told_in_parts() {
+    let (_directory, _store, vfs) = volume(4096, BlockHome::Database);
+    let top = vfs.make(Caller::ROOT, Ino::ROOT, b"top", DIRECTORY).expect("made").ino;
+    let parts = [b"a", b"b"].map(|name| vfs.make(Caller::ROOT, top, name, DIRECTORY).expect("made").ino);
+    for part in parts {
+        for number in 0..2100 {
+            let node = MakeNode { kind: Kind::Fifo, ..FILE };
+            vfs.make(Caller::ROOT, part, number.to_string().as_bytes(), node).expect("made");
+        }
+    }
+    let _asking = Asker::thread(1000, 1000, 0).asks();
+    assert_eq!([top, parts[0], parts[1]].map(|of| vfs.xattr(of, DIGEST).is_ok()), [false, true, true]);
 }

@@ -248,3 +248,22 @@ fn a_result_that_is_damaged_is_computed_again() {
     assert_eq!(volume.all("link"), reversed);
     assert_eq!(volume.results(), (1, 1));
 }
+
+#[test]
+fn a_result_that_not_everybody_may_have_confirms_no_guess() {
+    let volume = Volume::new();
+    let secret = volume.file("secret", b"password\n");
+    let rights = |permissions| SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
+    volume.vfs().set_attributes(secret, rights(0o600)).expect("set");
+    volume.link("sorted", "/secret", "sort");
+    volume.file("guess", b"password\n");
+    volume.vfs().sync().expect("synced");
+    assert_eq!(volume.all("sorted").0, b"password\n");
+    let guess = volume.link("of guess", "/guess", "sort");
+    assert_eq!(volume.vfs().memo(guess).expect("told"), None, "nobody has computed that");
+    assert_eq!((volume.all("of guess").0, volume.results()), (b"password\n".to_vec(), (2, 0)));
+    // The same file's is found, as before.
+    volume.link("again", "/secret", "sort");
+    assert_eq!(volume.all("again").0, b"password\n");
+    assert_eq!(volume.results().0, 2);
+}

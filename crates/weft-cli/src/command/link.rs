@@ -161,6 +161,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
         let _ = std::fs::remove_file(&made).or_else(|_| std::fs::remove_dir(&made));
     }
     renamed?;
+    warn_if_closed(&link, order.permissions, device);
     if order.definition.view == ViewKind::Members
         && let Err(error) = std::fs::read_dir(&link)
     {
@@ -171,6 +172,20 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
         );
     }
     Ok(())
+}
+
+/// Says if nobody can read `link`, which was made with these permission bits.
+fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
+    let is_closed = std::fs::metadata(link).is_ok_and(|seen| seen.mode() & 0o777 == 0);
+    if !is_closed || permissions == 0 {
+        return;
+    }
+    let why = if tells_of_opens(device) {
+        "you may not read all that it leads to, so it is closed to everybody"
+    } else {
+        "not everybody may read what it leads to, so it is closed until the volume is mounted anew: only then the kernel asks who opens it"
+    };
+    eprintln!("weft: {}: {why}", link.display());
 }
 
 /// Whether the daemon of a mount hears of files being opened and closed.

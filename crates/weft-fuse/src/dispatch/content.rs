@@ -7,10 +7,11 @@ use crate::protocol::{Body, DATA_BYTES_MAX, Header, Opcode, Reply};
 use weft_vfs::{AllocateMode, Ino, Privileges, Whence};
 
 impl Server {
-    pub(super) fn read(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn read(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let opened = Opened(body.u64()?);
         let (offset, size, flags) = (body.u64()?, body.u32()? as usize, body.u32()?);
         let size = size.min(DATA_BYTES_MAX);
+        let _asking = self.reader(header, opened, flags).asks();
         // To the page cache, what is missing in an answer is missing in the file.
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
         let read =
@@ -24,6 +25,7 @@ impl Server {
         body.skip(8)?;
         let appends = body.u32()?.cast_signed() & libc::O_APPEND != 0;
         body.skip(4)?;
+        let _asking = self.write_asker(header, opened, flags).asks();
         let seen = self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
         let offset = match self.place(seen, opened, offset, appends) {
             Ok(offset) => offset,

@@ -1,5 +1,6 @@
 //! Requests about names.
 
+use super::closed::of_node;
 use super::{Failure, Outcome, Server, links};
 use crate::protocol::flags::FOPEN_KEEP_CACHE;
 use crate::protocol::{Body, Reply};
@@ -45,8 +46,8 @@ impl Server {
                 self.vfs.release(attributes.ino, 1);
                 return Err(links::WRITEBACK);
             }
-            let settled = self.links.settle(&self.vfs, attributes.ino);
-            settled.inspect_err(|_| self.vfs.release(attributes.ino, 1))?;
+            let settled = self.links.settle(&self.vfs, attributes.ino).and_then(|()| self.as_told(attributes));
+            return Ok(settled.inspect_err(|_| self.vfs.release(attributes.ino, 1))?);
         }
         Ok(attributes)
     }
@@ -95,7 +96,7 @@ impl Server {
     }
 
     pub(super) fn link(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let ino = Ino(body.u64()?);
+        let (ino, _) = of_node(body.u64()?);
         let name = body.string()?;
         Some(self.reply_entry(self.vfs.link(caller, ino, parent, name), reply))
     }

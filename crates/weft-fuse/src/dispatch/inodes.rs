@@ -1,9 +1,10 @@
 //! Requests about inodes as such.
 
+use super::closed::of_node;
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::fattr;
 use crate::protocol::{Body, Header, Reply};
-use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp, Writer};
+use weft_vfs::{Attributes, Ino, Kind, Reach, SetAttributes, SetTime, Timestamp, Writer};
 
 impl Server {
     pub(super) fn forget(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
@@ -17,7 +18,7 @@ impl Server {
         let count = body.u32()?;
         body.skip(4)?;
         for _ in 0..count {
-            let ino = Ino(body.u64()?);
+            let (ino, _) = of_node(body.u64()?);
             self.vfs.release(ino, body.u64()?);
         }
         Some(Ok(()))
@@ -42,7 +43,11 @@ impl Server {
         let mut attributes = self.vfs.attributes(ino)?;
         if attributes.computed.is_some() {
             self.links.settle(&self.vfs, ino)?;
-            attributes = self.vfs.attributes(ino)?;
+            attributes = self.as_told(self.vfs.attributes(ino)?)?;
+        }
+        if attributes.reach == Reach::Nobody && attributes.kind == Kind::File {
+            // The kernel looks the name up again, and finds the node that is for this user.
+            return Err(Failure::Errno(libc::ESTALE));
         }
         Ok(self.vfs.seen_attributes(attributes)?)
     }

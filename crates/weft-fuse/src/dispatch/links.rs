@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use weft_vfs::blocking::Wait;
-use weft_vfs::{Attributes, Change, ErrorKind, Ino, Kind, Observer, Result, Vfs};
+use weft_vfs::{Attributes, Change, ErrorKind, Ino, Kind, Observer, Reach, Result, Vfs};
 
 /// Links are not for mounts with `--writeback`: the kernel then goes by the length that it knows, whatever it is told later.
 pub(super) const WRITEBACK: Failure = Failure::Errno(libc::EOPNOTSUPP);
@@ -140,10 +140,12 @@ impl Forgetting {
         if attributes.computed.is_none() {
             return Valid { entry: valid, attributes: valid };
         }
+        let is_closed = attributes.reach == Reach::Nobody && attributes.kind == Kind::File;
         // What is in a view may be something else at any time.
-        let entry = if weft_vfs::is_unstored(attributes.ino) { Duration::ZERO } else { valid };
+        let entry = if is_closed || weft_vfs::is_unstored(attributes.ino) { Duration::ZERO } else { valid };
         let is_told = self.notices.get().is_some() && vfs.is_watched(attributes.ino);
         let attributes = match attributes.kind {
+            _ if attributes.reach != Reach::Everybody => Duration::ZERO,
             Kind::File if is_told && attributes.computed != Some(0) => valid,
             Kind::File => Duration::ZERO,
             _ => VIEW_VALID.min(valid),
@@ -247,6 +249,7 @@ mod tests {
             ctime: at,
             btime: at,
             computed,
+            reach: Reach::Everybody,
         }
     }
 

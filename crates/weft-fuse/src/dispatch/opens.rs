@@ -1,8 +1,9 @@
 //! Requests about files being opened and closed, which come only if one of these wants them: links that say so, or locks that the volume keeps.
 
+use super::closed::asker;
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, RELEASE_FLOCK_UNLOCK};
-use crate::protocol::{Body, Reply};
+use crate::protocol::{Body, Header, Reply};
 use std::sync::atomic::Ordering;
 use weft_vfs::locks::{LockKind, LockRange};
 use weft_vfs::{Ino, Opening};
@@ -18,8 +19,10 @@ impl Opened {
     const DIRECT: u64 = 2;
     /// What there is of it comes at once.
     const OPEN: u64 = 4;
+    /// Its opener is kept, whose rights count.
+    const OPENER: u64 = 8;
     /// Numbers are multiples of this.
-    const UNIT: u64 = 8;
+    const UNIT: u64 = 16;
 
     fn direct(is_open: bool) -> u64 {
         if is_open { Opened::DIRECT | Opened::OPEN } else { Opened::DIRECT }
@@ -38,6 +41,11 @@ impl Opened {
         self.0 & Opened::DIRECT != 0
     }
 
+    /// True if its opener is kept.
+    pub(super) fn has_opener(self) -> bool {
+        self.0 & Opened::OPENER != 0
+    }
+
     /// Whether it was told of when it was opened.
     pub(super) fn is_told(self) -> bool {
         self.0 >= Opened::UNIT
@@ -50,7 +58,7 @@ impl Server {
         self.opens || self.locks.is_some()
     }
 
-    pub(super) fn open(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn open(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         if !self.wants_opens() {
             // The kernel then keeps what it needs itself, and does not ask again.
             return Some(Err(Failure::Errno(libc::ENOSYS)));
@@ -68,9 +76,13 @@ impl Server {
             Opening::Draft { is_direct: false, .. } => (Opened::DRAFT, FOPEN_KEEP_CACHE),
             Opening::Draft { is_direct: true, is_open } => (Opened::DRAFT | Opened::direct(is_open), FOPEN_DIRECT_IO),
         };
+        let how = if how != 0 || writes && self.vfs.is_link(seen) { how | Opened::OPENER } else { how };
         let number = self.opened.fetch_add(1, Ordering::Relaxed) * Opened::UNIT;
         if matches!(opening, Opening::Draft { .. }) {
             self.drafts.lock().insert(number | how, seen);
+        }
+        if Opened(how).has_opener() {
+            self.openers.lock().insert(number | how, asker(header).lasting());
         }
         reply.u64(number | how);
         reply.u32(flags);
@@ -92,7 +104,7 @@ impl Server {
     }
 
     /// A process has closed the file once: it holds no ranges of it any more (POSIX close()).
-    pub(super) fn flush(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn flush(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
         if !self.wants_opens() {
             return Some(Err(Failure::Errno(libc::ENOSYS)));
         }
@@ -102,6 +114,7 @@ impl Server {
             let owner = locks.owner(body.u64()?);
             self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
         }
+        let _asking = self.write_asker(header, opened, 0).asks();
         Some(self.draft(opened).map_or(Ok(()), |draft| self.vfs.flush_written(draft).map_err(Failure::from)))
     }
 
@@ -115,17 +128,23 @@ impl Server {
             let owner = locks.owner(body.u64()?);
             self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
         }
+        // Those who closed it may not do so themselves any more.
+        let _asking = self.opener(opened).unwrap_or_default().asks();
         let draft = self.draft(opened);
         if let Some(Err(error)) = draft.map(|draft| self.vfs.closed(draft)) {
             return Some(Err(error.into()));
         }
         self.drafts.lock().remove(&opened.0);
+        if opened.has_opener() {
+            self.openers.lock().remove(&opened.0);
+        }
         self.vfs.pop_all(ino, opened.0);
         Some(Ok(()))
     }
 
-    pub(super) fn fsync(&self, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn fsync(&self, header: &Header, mut body: Body<'_>) -> Option<Outcome> {
         let opened = Opened(body.u64()?);
+        let _asking = self.write_asker(header, opened, 0).asks();
         Some(self.stored(opened).and_then(|()| self.vfs.sync().map_err(Failure::from)))
     }
 

@@ -50,6 +50,10 @@ impl Server {
         }
         if name == LENT {
             let Some(Inviter(invite)) = &self.options.inviter else { return Some(Err(Failure::Errno(libc::ENODATA))) };
+            if !self.vfs.is_for_everybody(self.vfs.seen(ino, None)) {
+                // Memory that programs share is for all of them.
+                return Some(Err(Failure::Errno(libc::ENODATA)));
+            }
             // Whoever asks may read the file, as the kernel has seen to (xattr(7)).
             let invitation = invite(user, ino).map_err(|_| Failure::Errno(libc::EAGAIN));
             return Some(invitation.and_then(|invitation| sized(reply, size, &invitation)));

@@ -36,6 +36,9 @@ pub(crate) mod fattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// WRITE: from the page cache, where it was changed some time before.
+pub(crate) const WRITE_CACHE: u32 = 1 << 0;
+
 /// WRITE: the program asks, and not the page cache.
 pub(crate) const WRITE_LOCKOWNER: u32 = 1 << 1;
 

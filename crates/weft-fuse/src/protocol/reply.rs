@@ -1,6 +1,6 @@
 //! Replies: a header, small results, and data as a rope that is not copied.
 
-use crate::dispatch::Valid;
+use crate::dispatch::{Valid, node_of};
 use std::time::Duration;
 use weft_block::Rope;
 use weft_vfs::Attributes;
@@ -150,7 +150,7 @@ impl Reply {
 
     /// `struct fuse_entry_out`.
     pub(crate) fn entry_out(&mut self, attributes: &Attributes, valid: Valid) {
-        self.u64(attributes.ino.0);
+        self.u64(node_of(attributes));
         self.u64(u64::from(attributes.generation));
         self.u64(valid.entry.as_secs());
         self.u64(valid.attributes.as_secs());

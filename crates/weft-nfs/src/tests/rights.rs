@@ -2,6 +2,7 @@
 
 use super::client::{Set, arguments, place, write_set};
 use super::{open_to_all, serve};
+use weft_vfs::{Caller, Ino, LinkDefinition};
 
 const OK: u32 = 0;
 const PERM: u32 = 1;
@@ -204,4 +205,32 @@ fn a_read_only_export_refuses_every_change() {
     ];
     assert_eq!(refused, [ROFS; 10]);
     assert_eq!(client.nfs(1, arguments(|to| to.opaque(&file))).status, OK);
+}
+
+#[test]
+fn a_link_tells_a_user_nothing_of_what_that_user_may_not_read() {
+    let served = open_to_all();
+    let mut root = served.client("/");
+    let directory = root.root.clone();
+    let secret = root.create(&directory, "secret", 0o600).unwrap();
+    root.write(&secret, 0, b"password\n", 2);
+    for (name, network) in [("right", "grep '^pa'"), ("wrong", "grep '^pb'")] {
+        let definition = LinkDefinition::new(vec![b"/secret".to_vec()], network);
+        let made = served.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, &definition);
+        made.expect("made");
+    }
+    let right = root.lookup(&directory, "right").unwrap();
+    assert_eq!((root.getattr(&right).unwrap().size, root.read(&right, 0, 99).unwrap().0), (9, b"password\n".to_vec()));
+    let mut alice = root.as_user(1000, &[]);
+    assert_eq!((alice.getattr(&right).map(|seen| seen.size), alice.read(&right, 0, 99)), (Err(ACCES), Err(ACCES)));
+    let seen = ["right", "wrong"].map(|name| {
+        let link = alice.lookup(&directory, name).unwrap();
+        assert_eq!((alice.read(&link, 0, 99), alice.access(&link)), (Err(ACCES), 0));
+        let seen = alice.getattr(&link).unwrap();
+        (seen.size, seen.mode, seen.mtime)
+    });
+    assert_eq!((seen[0].0, seen[0].1), (1, 0));
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(alice.remove(&directory, "wrong"), ACCES, "the directory is root's");
+    assert_eq!(root.remove(&directory, "wrong"), 0);
 }

@@ -2,11 +2,12 @@
 
 use super::Version;
 use super::rename::{Rename, expression};
-use crate::attributes::Attributes;
+use crate::asker::Asker;
+use crate::attributes::{Attributes, Reach, SetAttributes};
 use crate::caller::{Caller, MakeNode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inode::Inode;
-use crate::state::State;
+use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use regex::bytes::Regex;
@@ -391,11 +392,22 @@ impl Vfs {
         let target = definition.encode();
         let node = MakeNode { kind: Kind::Transformation, permissions, umask: 0, rdev: 0 };
         let time = self.now();
-        self.change(|state| state.make(caller, parent, Some(&name), node, Some(&target), time))
+        let made = self.change(|state| {
+            let gid = state.gid_of_made(parent, caller)?;
+            // Once it is made there is no going back.
+            state.room(8 * ROW_BYTES)?;
+            let made = state.make(caller, parent, Some(&name), node, Some(&target), time)?;
+            let set = SetAttributes { gid: Some(gid), ..SetAttributes::default() };
+            if made.gid == gid { Ok(made) } else { state.set_attributes(made.ino, set, time) }
+        })?;
+        if made.reach != Reach::Everybody && !definition.wants_opens() {
+            self.want_opens()?;
+        }
+        Ok(made)
     }
 
     /// How transformation link `ino` would be ordered, without a name; none if it is none. Its permission bits are its own, whatever it leads to. `Corrupt` if its
-    /// row makes no sense.
+    /// row makes no sense, `AccessDenied` if whoever asks may not be told.
     pub fn link_order(&self, ino: Ino) -> Result<Option<LinkOrder>> {
         self.run(|state| {
             let row = &state.inode(ino)?.row;
@@ -404,12 +416,27 @@ impl Vfs {
                 return Ok(None);
             }
             let definition = state.link_of(ino)?.definition.clone();
+            state.permit_definition(ino)?;
             Ok(Some(LinkOrder { name: Vec::new(), permissions, definition }))
         })
     }
 }
 
 impl State {
+    /// The group of a link that `caller` makes in directory `parent`: one that the caller is in,
+    /// for the maker's rights are that group's, too. A directory gives its group to no links of
+    /// strangers.
+    fn gid_of_made(&mut self, parent: Ino, caller: Caller) -> Result<u32, Stop> {
+        let directory = &self.directory(parent)?.row;
+        let (gid, gives) = (directory.gid, directory.permissions & libc::S_ISGID != 0);
+        let is_member = |asker: &Asker| match asker {
+            Asker::User(person) => person.is_member(gid) == Some(true),
+            Asker::Holder | Asker::Anybody => false,
+        };
+        let may = caller.uid == 0 || caller.gid == gid || Asker::now(is_member);
+        Ok(if gives && may { gid } else { caller.gid })
+    }
+
     /// The definition of transformation link `ino`. `Corrupt` if it cannot be read, which a later Weft may still do.
     pub(crate) fn link_of(&mut self, ino: Ino) -> Result<Arc<Link>, Stop> {
         let inode = self.inode(ino)?;

@@ -168,8 +168,7 @@ impl State {
             _ => return Err(ErrorKind::NotFound.into()),
         };
         let ino = unstored_number(view, name.as_bytes());
-        // The view in the volume of which this is an entry, at any depth.
-        let parent = if is_unstored(view) { self.inode(view)?.row.parent } else { view };
+        let parent = self.stored_view(view)?;
         let permissions = if kind == Kind::Symlink { 0o777 } else { 0o777 & found.permissions };
         let size = inline.len() as u64;
         let row = InodeRow {
@@ -186,6 +185,11 @@ impl State {
         };
         self.put_unstored(Inode::loaded(row));
         Ok(ino)
+    }
+
+    /// The view in the volume that is `view`, or of which that is an entry, at any depth.
+    pub(super) fn stored_view(&mut self, view: Ino) -> Result<Ino, Stop> {
+        Ok(if is_unstored(view) { self.inode(view)?.row.parent } else { view })
     }
 
     /// Whether `ino`, which appears in a view, is a view by way of the one in which it appears: it would show itself without an end.

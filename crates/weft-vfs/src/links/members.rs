@@ -300,7 +300,8 @@ impl State {
         // Who may read the archive may read all of it.
         let permissions = if kind == Kind::Symlink { 0o777 } else { node.permissions & 0o555 };
         let inline = Some(Slice::from(inline));
-        let (nlink, has_xattrs, parent, allocated) = (1, false, Ino(0), 0);
+        let (nlink, has_xattrs, allocated) = (1, false, 0);
+        let parent = self.stored_view(view)?;
         let size = if let NodeKind::Symlink(target) = &node.kind { target.len() as u64 } else { owner.size };
         let row = InodeRow {
             ino,

@@ -1,7 +1,8 @@
 //! Results that outlive those who read them, and the mount: files without a name that say, in an attribute, what they are the result of.
 //!
 //! That is a digest of the network, and of what its targets hold: a target that is written again with the same bytes, copied, or renamed, gives what was
-//! computed before. Nothing else tells them from files that programs have open without a name. What does not say it, or says it to other versions of the stages, is
+//! computed before. (Of a target that not everybody may read this holds for the target itself alone: a link to a
+//! guess of its content would confirm the guess.) Nothing else tells them from files that programs have open without a name. What does not say it, or says it to other versions of the stages, is
 //! deleted as those are when the volume is opened.
 
 use super::Version;
@@ -150,6 +151,10 @@ impl Vfs {
             let mut content = (network.len() as u64).to_le_bytes().to_vec();
             content.extend(network);
             content.extend(part.into_iter().flat_map(u64::to_le_bytes));
+            if !resolved.is_for_all {
+                // Else a link to a guess of what is in there would find its result, if it is right.
+                content.extend(resolved.targets.iter().flat_map(|target| target.0.to_le_bytes()));
+            }
             Ok(Some((content, targets)))
         })
     }

@@ -5,7 +5,8 @@
 
 use super::definition::Writing;
 use super::drafts::{Closed, Written};
-use crate::attributes::SetXattr;
+use crate::asker::Asker;
+use crate::attributes::{Attributes, SetXattr};
 use crate::error::{ErrorKind, Result};
 use crate::message::say;
 use crate::observe::Change;
@@ -46,20 +47,38 @@ impl Vfs {
         }
     }
 
+    /// True if `ino` is a transformation link, or an entry of a view. False if that is unknown.
+    pub fn is_link(&self, ino: Ino) -> bool {
+        self.run(|state| Ok(state.inode(ino)?.row.kind == Kind::Transformation)).unwrap_or(false)
+    }
+
+    /// True if everybody may be told what `ino` gives: it is no link, or a link to what everybody
+    /// may read.
+    pub fn is_for_everybody(&self, ino: Ino) -> bool {
+        let _asking = Asker::Anybody.asks();
+        !self.is_link(ino) || self.run(|state| state.resolve(ino)).is_ok()
+    }
+
+    /// Attributes of link `ino`, as those see them to whom it is closed. `Stale`.
+    pub fn closed_attributes(&self, ino: Ino) -> Result<Attributes> {
+        self.run(|state| state.closed_attributes(ino))
+    }
+
     /// From now on [`Vfs::opened`], [`Vfs::flush`] and [`Vfs::closed`] are called.
     pub fn tells_of_opens(&self) {
         self.state.lock().is_told_of_opens = true;
     }
 
     /// Notes that the volume has such links.
-    pub(super) fn want_opens(&self) -> Result<()> {
+    pub fn want_opens(&self) -> Result<()> {
         if self.wants_opens()? {
             return Ok(());
         }
         self.set_xattr(Ino::ROOT, OPENS, b"1", SetXattr::Any, false)
     }
 
-    /// A program has opened file `ino`. `AccessDenied` if it is a link that cannot be written, and the program `writes`.
+    /// A program has opened file `ino`. `AccessDenied` if it is a link that is closed to it, or
+    /// cannot be written, and the program `writes`.
     pub fn opened(&self, ino: Ino, writes: bool) -> Result<Opening> {
         self.run(|state| {
             if state.inode(ino)?.row.kind != Kind::Transformation {
@@ -67,17 +86,21 @@ impl Vfs {
             }
             let resolved = match state.resolve(ino) {
                 // Who reads comes to hear of that.
-                Err(Stop::Fail(_)) if !writes => return Ok(Opening::Plain),
+                Err(Stop::Fail(error)) if !writes && error.kind() != ErrorKind::AccessDenied => {
+                    return Ok(Opening::Plain);
+                }
                 resolved => resolved?,
             };
             if resolved.link.looks.is_some() {
                 return Ok(Opening::Plain);
             }
-            if writes && resolved.writing == Writing::Not {
+            if writes && (resolved.writing == Writing::Not || !resolved.may_write) {
                 return Err(ErrorKind::AccessDenied.into());
             }
             let is_open = state.leaves_open(&resolved) && state.length_told(ino, &resolved)?.is_none();
-            let is_direct = is_open || resolved.link.definition.direct;
+            // What the kernel keeps it gives to all who have the link open, also to those who were
+            // let open it when it led elsewhere.
+            let is_direct = is_open || resolved.link.definition.direct || !resolved.is_for_all;
             Ok(match (writes && resolved.writing == Writing::Whole, is_direct) {
                 (true, _) => {
                     let target = state.base_of(ino)?;

@@ -2,6 +2,7 @@
 
 use super::drafts::{Content, Written};
 use super::is_unstored;
+use super::reach::MAY_READ;
 use super::resolve::{READ, Resolved};
 use super::sources::Targets;
 use super::view::{Step, Stopped, View, stopped};
@@ -51,6 +52,7 @@ impl Vfs {
 
     fn read_least(&self, ino: Ino, offset: u64, len: usize, least: usize) -> Result<Rope> {
         if let Some(draft) = self.draft(ino) {
+            self.permit_draft(ino, MAY_READ)?;
             let content = match draft.content.try_lock() {
                 Some(content) => content,
                 None => {

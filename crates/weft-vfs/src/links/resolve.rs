@@ -3,11 +3,12 @@
 use super::definition::{Looks, Writing};
 use super::drafts::Drafted;
 use super::is_unstored;
+use super::reach::{MAY_READ, MAY_SEARCH, MAY_WRITE, Maker, Step};
 use super::watch::{Cause, Of};
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
-use crate::attributes::Attributes;
-use crate::error::{ErrorKind, Result};
+use crate::attributes::{Attributes, Reach};
+use crate::error::{Error, ErrorKind, Result};
 use crate::inode::Inode;
 use crate::state::State;
 use crate::stop::{Miss, Stop};
@@ -48,6 +49,10 @@ pub(crate) struct Resolved {
     pub(crate) is_secret: bool,
     /// How it can be written.
     pub(crate) writing: Writing,
+    /// True if everybody may be told what it leads to ([`super::reach`]).
+    pub(crate) is_for_all: bool,
+    /// True if the asker and all makers may write to its data.
+    pub(crate) may_write: bool,
     /// What all this follows from.
     causes: Vec<Cause>,
     /// What the three classes may do with all targets at once, as permission bits.
@@ -61,8 +66,14 @@ pub(crate) struct Resolved {
 pub(crate) struct Resolving {
     /// How many, one for the other.
     depth: usize,
-    /// Those that were, for the first of them: nothing changes meanwhile, and ways through views come to the same ones again and again.
-    known: FxHashMap<Ino, Resolved>,
+    /// The makers of those, none twice.
+    pub(super) makers: Vec<Maker>,
+    /// True if something on the way of the first of them, as far as it was followed, is not for
+    /// everybody.
+    is_private: bool,
+    /// Those that were, for the first of them: nothing changes meanwhile, and ways through views
+    /// come to the same ones again and again. With the makers whose rights were asked for.
+    known: FxHashMap<(Ino, Vec<Maker>), Resolved>,
 }
 
 /// Whether a length is computed that nothing tells.
@@ -121,6 +132,21 @@ impl State {
         }
     }
 
+    /// Attributes of link `ino`, as those see them to whom it is closed: they look the same
+    /// whatever it leads to.
+    pub(crate) fn closed_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        Ok(Attributes { permissions: 0, reach: Reach::Nobody, ..self.nowhere(ino)? })
+    }
+
+    /// Attributes of link `ino`, which cannot be resolved because of `error`.
+    fn unresolved(&mut self, ino: Ino, error: &Error) -> Result<Attributes, Stop> {
+        if error.kind() == ErrorKind::AccessDenied {
+            return self.closed_attributes(ino);
+        }
+        let reach = if self.resolving.is_private { Reach::Some } else { Reach::Everybody };
+        Ok(Attributes { reach, ..self.nowhere(ino)? })
+    }
+
     /// The same of link `ino`, without computing anything: 0 is a length that is not known.
     pub(super) fn attributes_at_once(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         self.link_attributes(ino, Measure::Never)
@@ -144,6 +170,7 @@ impl State {
         }
         match self.resolve(ino) {
             Ok(resolved) => Ok(own & resolved.permissions() & self.bits_without_opens(ino)?),
+            Err(Stop::Fail(error)) if error.kind() == ErrorKind::AccessDenied => Ok(0),
             Err(Stop::Fail(_)) => Ok(own),
             Err(miss) => Err(miss),
         }
@@ -162,9 +189,11 @@ impl State {
         let own = self.nowhere(ino)?;
         let resolved = match self.resolve(ino) {
             Ok(resolved) => resolved,
-            Err(Stop::Fail(_)) => return Ok(own),
+            Err(Stop::Fail(error)) => return self.unresolved(ino, &error),
             Err(miss) => return Err(miss),
         };
+        let reach = if resolved.is_for_all { Reach::Everybody } else { Reach::Some };
+        let own = Attributes { reach, ..own };
         self.watches.watch(ino, &resolved.causes);
         let permissions = own.permissions & resolved.permissions();
         if resolved.link.looks.is_some() {
@@ -194,21 +223,44 @@ impl State {
         Ok(Attributes { size, allocated: size, permissions, mtime, ctime, computed, ..own })
     }
 
-    /// What link `ino` leads to. `NotFound`, `Loop`, `IsDirectory`, `Invalid` (it leads to what is no file), `Corrupt`.
+    /// What link `ino` leads to. `AccessDenied` if it is closed to whoever asks ([`super::reach`]),
+    /// `NotFound`, `Loop`, `IsDirectory`, `Invalid` (it leads to what is no file), `Corrupt`.
     pub(crate) fn resolve(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         if self.resolving.depth >= DEPTH_MAX {
             return Err(ErrorKind::Loop.into());
         }
-        if let Some(known) = self.resolving.known.get(&ino) {
+        let maker = self.maker_of(ino)?;
+        let makers = &mut self.resolving.makers;
+        let is_another = maker.uid != 0 && !makers.contains(&maker);
+        if is_another {
+            makers.push(maker);
+        }
+        let resolved = if self.resolving.depth == 0 { self.resolve_first(ino) } else { self.resolve_known(ino) };
+        if is_another {
+            self.resolving.makers.pop();
+        }
+        resolved
+    }
+
+    fn resolve_first(&mut self, ino: Ino) -> Result<Resolved, Stop> {
+        self.resolving.depth = 1;
+        self.resolving.is_private = false;
+        let resolved = self.resolve_anew(ino);
+        self.resolving.depth = 0;
+        self.resolving.known.clear();
+        resolved
+    }
+
+    fn resolve_known(&mut self, ino: Ino) -> Result<Resolved, Stop> {
+        let key = (ino, self.resolving.makers.clone());
+        if let Some(known) = self.resolving.known.get(&key) {
             return Ok(known.clone());
         }
         self.resolving.depth += 1;
         let resolved = self.resolve_anew(ino);
         self.resolving.depth -= 1;
-        match &resolved {
-            _ if self.resolving.depth == 0 => self.resolving.known.clear(),
-            Ok(resolved) => drop(self.resolving.known.insert(ino, resolved.clone())),
-            Err(_) => {}
+        if let Ok(resolved) = &resolved {
+            self.resolving.known.insert(key, resolved.clone());
         }
         resolved
     }
@@ -234,6 +286,8 @@ impl State {
             source,
             version,
             is_of_file: false,
+            is_for_all: true,
+            may_write: true,
             causes: Vec::new(),
             rights: 0o777,
             mtime,
@@ -243,7 +297,7 @@ impl State {
         for (number, path) in link.definition.targets.iter().enumerate() {
             let (target, way) = match link.of {
                 Some(target) if number == link.data => (target, 0o777),
-                _ => self.walk(path, owner, &mut resolved.causes)?,
+                _ => self.walk(path, owner, &mut resolved)?,
             };
             resolved.causes.push((target, Of::Itself));
             let (times, rights) = self.reach(&mut resolved, &mut content, (number, target), owner)?;
@@ -283,7 +337,13 @@ impl State {
     ) -> Result<((Timestamp, Timestamp), u32), Stop> {
         let link = resolved.link.clone();
         let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
-        let kind = self.inode(target)?.row.kind;
+        let row = &self.inode(target)?.row;
+        let (kind, step) = (row.kind, Step::of(row));
+        // Who uses the file onto which it is pushed has opened that.
+        if link.of != Some(target) && matches!(kind, Kind::File | Kind::Directory) {
+            let wanted = if kind == Kind::Directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
+            self.reached(resolved, step, wanted, number == link.data)?;
+        }
         match kind {
             Kind::Transformation => {
                 match (wants_directory, self.link_of(target)?.looks.is_some()) {
@@ -292,6 +352,12 @@ impl State {
                     _ => {}
                 }
                 let inner = self.resolve(target)?;
+                if link.of != Some(target) {
+                    let wanted = if wants_directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
+                    self.reached(resolved, step, wanted, number == link.data)?;
+                    resolved.is_for_all &= inner.is_for_all;
+                    resolved.may_write &= number != link.data || inner.may_write;
+                }
                 content.extend(inner.version);
                 resolved.is_secret |= inner.is_secret;
                 if number == link.data {
@@ -311,6 +377,21 @@ impl State {
             }
             _ => Err(ErrorKind::Invalid.into()),
         }
+    }
+
+    /// Notes in `resolved` who may do what with the inode of `step`, of which those who ask need to
+    /// have `wanted`. `AccessDenied`.
+    fn reached(&mut self, resolved: &mut Resolved, step: Step, wanted: u32, is_data: bool) -> Result<(), Stop> {
+        let writes = if is_data && resolved.writing != Writing::Not { MAY_WRITE } else { 0 };
+        let rights = self.rights_to(step, wanted | writes)?;
+        if rights.of_these & wanted != wanted {
+            return Err(ErrorKind::AccessDenied.into());
+        }
+        let is_private = rights.of_everybody & wanted != wanted;
+        resolved.is_for_all &= !is_private;
+        self.resolving.is_private |= is_private;
+        resolved.may_write &= !is_data || rights.of_these & MAY_WRITE != 0;
+        Ok(())
     }
 
     /// Whether the length of a link may be left open.
@@ -389,21 +470,22 @@ impl State {
     }
 
     /// The inode at `path`, and what the classes of `owner` may do there for all that the directories on the way allow.
-    /// Adds what that follows from to `causes`.
-    fn walk(&mut self, path: &[u8], owner: Owner, causes: &mut Vec<Cause>) -> Result<(Ino, u32), Stop> {
+    /// Adds what that follows from to `resolved`. `AccessDenied` before it looks for a name where
+    /// those who ask may not.
+    fn walk(&mut self, path: &[u8], owner: Owner, resolved: &mut Resolved) -> Result<(Ino, u32), Stop> {
         let mut names: Vec<Vec<u8>> = components(path);
         let (mut at, mut allowed, mut symlinks) = (Ino::ROOT, 0o777, 0);
         // Views know no way back.
         let mut way = Vec::new();
         while let Some(name) = names.pop() {
-            let search = self.search(at, owner, causes)?;
+            let search = self.search(at, owner, resolved)?;
             allowed &= search | search << 1 | search << 2;
             if name == b".." {
                 at = way.pop().unwrap_or(Ino::ROOT);
                 continue;
             }
             let name = Name::new(&name)?;
-            self.follows_from(at, Of::Name(name.clone()), causes)?;
+            self.follows_from(at, Of::Name(name.clone()), &mut resolved.causes)?;
             let found = self.within(at, &name)?;
             if self.inode(found)?.row.kind != Kind::Symlink {
                 way.push(at);
@@ -424,11 +506,13 @@ impl State {
         Ok((at, allowed))
     }
 
-    /// Who of the classes of `owner` may go through `at`, a directory or a view, as permission bits. Adds what that follows from to `causes`.
-    fn search(&mut self, at: Ino, owner: Owner, causes: &mut Vec<Cause>) -> Result<u32, Stop> {
-        causes.push((at, Of::Itself));
+    /// Who of the classes of `owner` may go through `at`, a directory or a view, as permission
+    /// bits. Adds what that follows from to `resolved`.
+    fn search(&mut self, at: Ino, owner: Owner, resolved: &mut Resolved) -> Result<u32, Stop> {
+        resolved.causes.push((at, Of::Itself));
         if self.inode(at)?.row.kind != Kind::Transformation {
-            self.directory(at)?;
+            let step = Step::of(&self.directory(at)?.row);
+            self.reached(resolved, step, MAY_SEARCH, false)?;
             let has_acl = self.has_acl(at)?;
             return Ok(rights(&self.inode(at)?.row, has_acl, owner) & SEARCH);
         }
@@ -436,7 +520,10 @@ impl State {
         if view.link.looks.is_none() {
             return Err(ErrorKind::NotDirectory.into());
         }
-        causes.extend(view.causes.iter().cloned());
+        let step = Step::of(&self.inode(at)?.row);
+        self.reached(resolved, step, MAY_SEARCH, false)?;
+        resolved.is_for_all &= view.is_for_all;
+        resolved.causes.extend(view.causes.iter().cloned());
         Ok(self.rights_of_link(at, &view, owner)? & SEARCH)
     }
 

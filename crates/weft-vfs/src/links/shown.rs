@@ -92,7 +92,8 @@ impl Vfs {
     pub(crate) fn look_into(&self, view: Ino, name: &Name) -> Result<()> {
         let of = self.run(|state| Ok(state.resolve(view)?.told()))?;
         let found = match self.find_in(view, name) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
+            // What one is not told another may be.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::AccessDenied) => return Err(error),
             found => found.map_err(|error| (error.kind(), Instant::now())),
         };
         let shown = &mut self.state.lock().shown.0;

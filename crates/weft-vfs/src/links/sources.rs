@@ -1,7 +1,11 @@
 //! Where a network of a link reads: the link's targets, as they were when it began.
+//!
+//! The asker was let read them then ([`super::reach`]); a network runs in any thread, so from then
+//! on only its makers have to have that right.
 
 use super::resolve::Resolved;
 use super::{Link, Version, is_unstored};
+use crate::asker::Asker;
 use crate::error::{Error, ErrorKind};
 use crate::volume::Vfs;
 use std::io;
@@ -43,6 +47,7 @@ impl Targets {
 
     /// Whether the link leads to what it led to.
     fn are_the_same(&self, vfs: &Vfs) -> bool {
+        let _asking = Asker::Holder.asks();
         vfs.run(|state| state.resolve(self.ino)).is_ok_and(|now| now.version == self.version)
     }
 
@@ -68,6 +73,7 @@ impl Sources for Targets {
             return Ok(self.open(vec![ino], self.part()));
         }
         let vfs = self.vfs.upgrade().ok_or_else(|| io::Error::other(TargetError::Changed))?;
+        let _asking = Asker::Holder.asks();
         let content =
             vfs.run(|state| state.content_of(ino)).map_err(|error| io::Error::other(TargetError::from(error)))?;
         let (targets, left) = (self.clone(), vec![ino].into_iter());
@@ -76,6 +82,7 @@ impl Sources for Targets {
 
     fn stamp(&mut self, number: usize) -> io::Result<Option<Version>> {
         let vfs = self.vfs.upgrade().ok_or_else(|| io::Error::other(TargetError::Changed))?;
+        let _asking = Asker::Holder.asks();
         let content = vfs.run(|state| state.content_of(self.inodes[number]));
         content.map(Some).map_err(|error| io::Error::other(TargetError::from(error)))
     }
@@ -102,6 +109,7 @@ struct Files {
 
 impl Files {
     fn read(&mut self) -> Result<Option<Slice>, TargetError> {
+        let _asking = Asker::Holder.asks();
         loop {
             let Some((ino, at, slices)) = &mut self.open else {
                 let Some(next) = self.left.next() else { return Ok(None) };

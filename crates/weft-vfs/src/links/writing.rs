@@ -3,6 +3,7 @@
 use super::definition::Writing;
 use super::drafts::{Content, Draft, Written};
 use super::opening::Opening;
+use super::reach::MAY_WRITE;
 use super::reading::Kept;
 use super::resolve::{Resolved, WRITE};
 use super::sources::Targets;
@@ -34,11 +35,12 @@ impl Vfs {
     /// As [`Vfs::write`], through link `ino` into its target, or what is kept of it. `AccessDenied` if that cannot be.
     pub(crate) fn write_link(&self, ino: Ino, offset: u64, data: &[u8], writer: Writer) -> Result<Privileges> {
         if let Some(draft) = self.draft(ino) {
+            self.permit_draft(ino, MAY_WRITE)?;
             self.edit_draft(ino, &draft, Kept::All, |content| content.write(self, offset, data))?;
             return Ok(Privileges::Kept);
         }
         let resolved = self.writable_in_places(ino)?;
-        if !resolved.lets_anybody(WRITE) {
+        if !resolved.lets_anybody(WRITE) || !resolved.may_write {
             return Err(ErrorKind::AccessDenied.into());
         }
         let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
@@ -67,6 +69,7 @@ impl Vfs {
         }
         match resolved.writing {
             Writing::Not => return Err(ErrorKind::AccessDenied.into()),
+            _ if !resolved.may_write => return Err(ErrorKind::AccessDenied.into()),
             Writing::Whole => self.set_draft_size(ino, changes.size)?,
             Writing::Places => {
                 self.may_wait(Wait::Commit)?;
@@ -125,9 +128,21 @@ impl Vfs {
     /// Where the next byte goes that is appended to link `ino`, if it is open to be written as a whole.
     pub fn end_of_draft(&self, ino: Ino) -> Result<Option<u64>> {
         let Some(draft) = self.draft(ino) else { return Ok(None) };
+        self.permit_draft(ino, MAY_WRITE)?;
         match &*self.begun(ino, &draft, Kept::All)? {
             Written::Here(content) => content.len(self).map(Some),
             Written::Nothing | Written::Ended => Err(ErrorKind::NotSynchronized.into()),
+        }
+    }
+
+    /// `AccessDenied` unless link `ino`, to which somebody is writing as a whole, is open to the
+    /// asker, with this right to its target.
+    pub(super) fn permit_draft(&self, ino: Ino, right: u32) -> Result<()> {
+        match self.run(|state| state.resolve(ino)) {
+            Ok(resolved) if right == MAY_WRITE && !resolved.may_write => Err(ErrorKind::AccessDenied.into()),
+            Err(error) if matches!(error.kind(), ErrorKind::AccessDenied | ErrorKind::WouldBlock) => Err(error),
+            // It may lead nowhere for now.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

@@ -72,9 +72,14 @@ pub fn decode(mut bytes: &[u8]) -> Option<Vec<ListedEntry>> {
 impl Vfs {
     /// BLAKE3 of the content of a file, or the digest of a directory, as a reader would find them now (docs/digest.md). What changed is
     /// committed first, for digests follow from commits. None of what is neither, if the volume keeps no digests, or if the file is damaged or
-    /// has so many zeros that hashing them takes long. `Stale`, and as [`Vfs::commit`]. `WouldBlock`.
+    /// has so many zeros that hashing them takes long. `AccessDenied` to those who may not read all
+    /// of it, `Stale`, and as [`Vfs::commit`]. `WouldBlock`.
     pub fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
-        Ok(match self.committed(ino)? {
+        let kind = self.committed(ino)?;
+        if let Some(kind @ (Kind::File | Kind::Directory)) = kind {
+            self.permit_digest(ino, kind)?;
+        }
+        Ok(match kind {
             Some(Kind::File) => self.store.content_digest(ino)?,
             Some(Kind::Directory) => self.store.digest(ino)?,
             Some(Kind::Transformation) => self.digest_of_link(ino)?,
@@ -99,18 +104,23 @@ impl Vfs {
     /// By what a directory lists `ino`, as [`Vfs::digest`] otherwise.
     pub fn listed_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         Ok(match self.committed(ino)? {
-            Some(_) => self.store.digest(ino)?,
+            Some(kind) => {
+                self.permit_digest(ino, kind)?;
+                self.store.digest(ino)?
+            }
             None => None,
         })
     }
 
     /// The entries of directory `ino` after position `after`, some of them, as a reader would find them now, with what its digest says of them. `None`
-    /// as of [`Vfs::digest`], and where the digest of one of them is not known.
+    /// as of [`Vfs::digest`], and where the digest of one of them is not known. `AccessDenied` if
+    /// one of them may not be told to whoever asks.
     pub fn listed_entries(&self, ino: Ino, after: Cookie) -> Result<Option<Vec<ListedRow>>> {
         if self.committed(ino)? != Some(Kind::Directory) || self.store.digest(ino)?.is_none() {
             return Ok(None);
         }
         let listed = self.store.listed(ino, after, LISTED)?;
+        self.permit_digests(&mut listed.iter().map(|row| (row.name.ino, row.name.kind)).collect())?;
         Ok(listed.iter().all(|row| row.digest.is_some()).then_some(listed))
     }
 

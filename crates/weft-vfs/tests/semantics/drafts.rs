@@ -7,8 +7,8 @@ use std::sync::Arc;
 use weft_store::VolumeOptions;
 use weft_transform::{Network, NoFiles};
 use weft_vfs::{
-    Caller, Change, Credentials, ErrorKind, FileId, Ino, Keys, LinkDefinition, OPENS, Observer, Opening, Options,
-    Pushed, Scope, SetAttributes,
+    Asker, Caller, Change, Credentials, ErrorKind, FileId, Ino, Keys, LinkDefinition, OPENS, Observer, Opening,
+    Options, Pushed, Scope, SetAttributes,
 };
 
 const DRAFT: Opening = Opening::Draft { is_direct: false, is_open: false };
@@ -354,6 +354,32 @@ fn who_opened_a_link_does_not_get_at_what_it_leads_to_later() {
     volume.chmod(secret, 0o644);
     assert_eq!(volume.read(link, 0, 10), b"frperg");
     assert_eq!(kind(volume.vfs.write(link, 0, b"x", false)), ErrorKind::AccessDenied);
+}
+
+#[test]
+fn a_draft_is_for_those_to_whom_its_link_is_open() {
+    let volume = Volume::told(volume_options(), options());
+    let (file, link) = volume.compressed(b"secret");
+    let as_alice = || Asker::thread(1000, 1000, 0).asks();
+    volume.vfs.opened(link, true).unwrap();
+    volume.write(link, 6, b" draft");
+    // She may read, and has it open from when she could write.
+    {
+        let _asking = as_alice();
+        assert_eq!(volume.read(link, 0, 99), b"secret draft");
+        assert_eq!(kind(volume.vfs.write(link, 0, b"X", false)), ErrorKind::AccessDenied);
+    }
+    volume.chmod(file, 0o600);
+    {
+        let _asking = as_alice();
+        assert_eq!(kind(volume.vfs.read(link, 0, 99)), ErrorKind::AccessDenied);
+        assert_eq!(kind(volume.vfs.read_some(link, 0, 99)), ErrorKind::AccessDenied);
+        assert_eq!(kind(volume.vfs.write(link, 0, b"X", false)), ErrorKind::AccessDenied);
+        assert!(volume.vfs.end_of_draft(link).is_err());
+        assert_eq!(volume.attributes(link).size, 1);
+    }
+    volume.vfs.closed(link).unwrap();
+    assert_eq!(volume.all_of(link), b"secret draft");
 }
 
 #[test]

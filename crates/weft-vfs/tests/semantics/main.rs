@@ -11,6 +11,7 @@ mod listing;
 mod names;
 mod places;
 mod put_off;
+mod rights;
 mod sharing;
 mod threads;
 mod times;

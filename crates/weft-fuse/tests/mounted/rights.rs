@@ -1,0 +1,285 @@
+//! Attacks on what links lead to, by users of a mount.
+
+use crate::fixture::{Mounted, can_mount};
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::process::{Command, Output, Stdio};
+use weft_fuse::SessionOptions;
+use weft_vfs::{Caller, Ino, LinkDefinition, ViewKind};
+
+const ALICE: u32 = 1000;
+const TEAM: u32 = 2000;
+
+fn definition(target: &str, network: &str) -> LinkDefinition {
+    LinkDefinition::new(vec![target.as_bytes().to_vec()], network)
+}
+
+impl Mounted {
+    /// A mount that is told of opens, with a file `secret` that is root's alone.
+    fn with_secret(opens: bool) -> Mounted {
+        let mounted = Mounted::with(SessionOptions { opens, ..SessionOptions::default() });
+        fs::write(mounted.path("secret"), "password=sesame\n").expect("written");
+        fs::set_permissions(mounted.path("secret"), fs::Permissions::from_mode(0o600)).expect("set");
+        fs::create_dir(mounted.path("hers")).expect("made");
+        chown(mounted.path("hers"), Some(ALICE), Some(ALICE)).expect("given");
+        mounted
+    }
+
+    fn link_by(&self, maker: u32, name: &str, definition: &LinkDefinition) {
+        let maker = Caller { uid: maker, gid: maker, ..Caller::ROOT };
+        let parent = self.vfs.lookup(Caller::ROOT, Ino::ROOT, b"hers").expect("there").ino;
+        self.vfs.make_link(maker, parent, name.as_bytes(), 0o777, definition).expect("made");
+    }
+
+    /// A shell's command in Alice's directory, run by a user of these groups.
+    fn command(&self, uid: u32, groups: &str, command: &str) -> Command {
+        let mut shell = Command::new("setpriv");
+        let (uid, gid) = (format!("--reuid={uid}"), format!("--regid={uid}"));
+        let groups = if groups.is_empty() { "--clear-groups".into() } else { format!("--groups={groups}") };
+        shell.args([&uid, &gid, &groups, "--", "sh", "-c", command]).current_dir(self.path("hers"));
+        shell
+    }
+
+    fn run(&self, uid: u32, command: &str) -> Output {
+        self.command(uid, "", command).output().expect("setpriv is there")
+    }
+
+    /// Runs it, which must succeed, and returns its output.
+    fn says(&self, uid: u32, command: &str) -> String {
+        let output = self.run(uid, command);
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+}
+
+#[test]
+fn nobody_finds_a_secret_letter_by_letter() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [false, true] {
+        let mounted = Mounted::with_secret(opens);
+        for (name, network) in
+            [("right", "grep '^pa'"), ("wrong", "grep '^pb'"), ("plain", "upper"), ("count", "wc -c")]
+        {
+            mounted.link_by(ALICE, name, &definition("/secret", network));
+        }
+        let look = "stat -c '%s %b %a %X %Y %Z' right wrong plain count | sort -u | wc -l; cat *; ls -l >/dev/null";
+        for asker in [ALICE, 0] {
+            let output = mounted.run(asker, look);
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n", "all look the same to {asker}");
+        }
+        assert_eq!(mounted.vfs.stats().results_computed, 0, "no network has begun");
+    }
+}
+
+#[test]
+fn existence_below_a_closed_directory_is_nothing_that_a_link_tells() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    fs::create_dir(mounted.path("closed")).expect("made");
+    fs::rename(mounted.path("secret"), mounted.path("closed/there")).expect("moved");
+    fs::create_dir(mounted.path("closed/directory")).expect("made");
+    fs::set_permissions(mounted.path("closed"), fs::Permissions::from_mode(0o700)).expect("set");
+    for (name, target) in [("there", "/closed/there"), ("not", "/closed/not"), ("deep", "/closed/directory/not")] {
+        mounted.link_by(ALICE, name, &definition(target, "upper"));
+    }
+    let tell =
+        "for l in there not deep; do stat -c '%s %a %b %X %Y' $l; cat $l 2>&1 | sed s/$l//; done | sort | uniq -c";
+    let told = mounted.says(ALICE, tell);
+    assert_eq!(told.lines().map(|line| line.trim_start().starts_with("3 ")).collect::<Vec<_>>(), [true; 2], "{told}");
+}
+
+#[test]
+fn what_root_was_told_the_kernel_tells_nobody_else() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [false, true] {
+        let mounted = Mounted::with_secret(opens);
+        mounted.link_by(0, "link", &definition("/secret", "upper"));
+        let link = mounted.path("hers/link");
+        let root_sees = |told| {
+            let size = fs::metadata(&link).expect("attributes").len();
+            let text = fs::read_to_string(&link).unwrap_or_default();
+            // Without being told of opens nothing keeps the pages that root reads from others.
+            assert_eq!((size, text.as_str()), if told { (16, "PASSWORD=SESAME\n") } else { (1, "") });
+        };
+        root_sees(opens);
+        let inode = fs::metadata(&link).expect("attributes").ino().to_string();
+        for (uid, groups) in [(ALICE, ""), (ALICE, "2000")] {
+            let seen = mounted.command(uid, groups, "stat -c '%s %i %a' link; cat link").output().expect("run");
+            assert_eq!(String::from_utf8_lossy(&seen.stdout), format!("1 {inode} 0\n"));
+            assert!(String::from_utf8_lossy(&seen.stderr).contains("Permission denied"));
+            root_sees(opens);
+        }
+        // A group counts that only /proc tells of.
+        chown(mounted.path("secret"), None, Some(TEAM)).expect("given");
+        fs::set_permissions(mounted.path("secret"), fs::Permissions::from_mode(0o640)).expect("set");
+        for (groups, size) in [("", "1\n"), ("5,2000", if opens { "16\n" } else { "1\n" })] {
+            let seen = mounted.command(ALICE, groups, "stat -c %s link").output().expect("run");
+            assert_eq!(String::from_utf8_lossy(&seen.stdout), size, "in {groups}");
+        }
+        // What is for everybody is so at once.
+        fs::set_permissions(mounted.path("secret"), fs::Permissions::from_mode(0o644)).expect("set");
+        assert_eq!(mounted.says(ALICE, "stat -c %s link; cat link"), "16\nPASSWORD=SESAME\n");
+        fs::set_permissions(mounted.path("secret"), fs::Permissions::from_mode(0o600)).expect("set");
+        assert_eq!(mounted.says(ALICE, "stat -c %s link; ! cat link"), "1\n");
+    }
+}
+
+#[test]
+fn a_mount_hears_of_opens_after_the_first_link_that_is_not_for_everybody() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(false);
+    mounted.link_by(0, "link", &definition("/secret", "upper"));
+    fs::metadata(mounted.path("hers/link")).expect("attributes");
+    assert!(mounted.vfs.wants_opens().expect("told"));
+}
+
+#[test]
+fn a_descriptor_gives_what_its_opener_may_read_and_nothing_that_the_way_leads_to_later() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [false, true] {
+        let mounted = Mounted::with_secret(opens);
+        fs::write(mounted.path("hers/file"), "public\n").expect("written");
+        mounted.link_by(0, "link", &definition("/hers/file", "upper"));
+        let turn = "exec 3<link; head -c 3 <&3; rm file; ln -s ../secret file; cat <&3; cat link";
+        let output = mounted.run(ALICE, turn);
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("SESAME"), "{output:?}");
+        // Nor what root reads meanwhile, and the kernel might keep.
+        let mut child = mounted.command(ALICE, "", "exec 3<other; echo; read line; cat <&3");
+        fs::write(mounted.path("hers/public"), "public\n").expect("written");
+        mounted.link_by(0, "other", &definition("/hers/way", "upper"));
+        std::os::unix::fs::symlink("public", mounted.path("hers/way")).expect("made");
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+        let mut stdout = child.stdout.take().expect("piped");
+        let mut opened = [0];
+        stdout.read_exact(&mut opened).expect("it is open");
+        fs::remove_file(mounted.path("hers/way")).expect("removed");
+        std::os::unix::fs::symlink("../secret", mounted.path("hers/way")).expect("made");
+        let roots = fs::read_to_string(mounted.path("hers/other")).unwrap_or_default();
+        assert_eq!(roots.contains("SESAME"), opens);
+        drop(child.stdin.take());
+        let mut got = String::new();
+        stdout.read_to_string(&mut got).expect("read");
+        assert!(!got.contains("SESAME"), "{got}");
+        child.wait().expect("ended");
+    }
+    // Nor what root maps, which would lie in the page cache.
+    let mounted = Mounted::with_secret(true);
+    fs::write(mounted.path("hers/file"), "public\n").expect("written");
+    mounted.link_by(0, "link", &definition("/hers/file", "upper"));
+    let mut child = mounted.command(ALICE, "", "exec 3<link; echo; read line; cat <&3");
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+    let mut stdout = child.stdout.take().expect("piped");
+    stdout.read_exact(&mut [0]).expect("it is open");
+    fs::remove_file(mounted.path("hers/file")).expect("removed");
+    std::os::unix::fs::symlink("../secret", mounted.path("hers/file")).expect("made");
+    let maps = "import mmap, os; f = os.open('link', 0); print(mmap.mmap(f, 16, mmap.MAP_PRIVATE, mmap.PROT_READ)[:])";
+    let mapped = mounted.run(0, &format!("python3 -c \"{maps}\""));
+    assert!(!mapped.status.success(), "it cannot be mapped");
+    drop(child.stdin.take());
+    let mut got = String::new();
+    stdout.read_to_string(&mut got).expect("read");
+    assert!(!got.contains("SESAME"), "{got}");
+    child.wait().expect("ended");
+    // Who drops what it may do keeps what it has open.
+    let mounted = Mounted::with_secret(true);
+    mounted.link_by(0, "link", &definition("/secret", "upper"));
+    let drops = "exec 3<link; setpriv --reuid=1000 --regid=1000 --clear-groups head -n 1 <&3";
+    assert_eq!(mounted.says(0, drops), "PASSWORD=SESAME\n");
+}
+
+#[test]
+fn looking_at_a_closed_link_changes_nothing_for_those_who_read_it() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    mounted.link_by(0, "link", &definition("/secret", "upper"));
+    let mut looks = mounted
+        .command(ALICE, "", "while :; do stat link; cat link; done")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("run");
+    for _ in 0..300 {
+        assert_eq!(fs::read_to_string(mounted.path("hers/link")).expect("read"), "PASSWORD=SESAME\n");
+        assert_eq!(fs::metadata(mounted.path("hers/link")).expect("attributes").len(), 16);
+    }
+    looks.kill().expect("it runs");
+    looks.wait().expect("ended");
+}
+
+#[test]
+fn closed_links_are_listed_packed_renamed_and_removed() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [false, true] {
+        let mounted = Mounted::with_secret(opens);
+        mounted.link_by(ALICE, "hers", &definition("/secret", "upper"));
+        mounted.link_by(0, "roots", &definition("/secret", "upper"));
+        assert_eq!(mounted.says(ALICE, "ls -l | grep -c 'ers\\|roots'; find . -type f | wc -l"), "2\n2\n");
+        let packed = mounted.run(ALICE, "echo text >file; tar cf packed.tar file roots; tar tf packed.tar");
+        assert!(String::from_utf8_lossy(&packed.stdout).contains("file\n"));
+        mounted.says(ALICE, "mv roots moved && ln hers again && chmod 600 hers && touch hers && rm again");
+        assert_eq!(mounted.says(ALICE, "rm -rf moved hers && ls | sort | tr '\\n' ' '"), "file packed.tar ");
+    }
+}
+
+#[test]
+fn attributes_of_a_closed_link_are_told_to_those_to_whom_it_is_open() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    mounted.link_by(0, "link", &definition("/secret", "sort"));
+    let tells = |uid, file: &str, name: &str| {
+        mounted.run(uid, &format!("getfattr --only-values -n user.weft.{name} {file}")).status.success()
+    };
+    if !tells(0, "link", "link") {
+        return eprintln!("SKIPPED: no getfattr");
+    }
+    for name in ["link", "digest", "memo"] {
+        fs::read(mounted.path("hers/link")).expect("read");
+        assert_eq!((tells(0, "link", name), tells(ALICE, "link", name)), (true, false), "{name}");
+    }
+}
+
+#[test]
+fn what_is_in_a_view_is_closed_as_links_are() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [false, true] {
+        let mounted = Mounted::with_secret(opens);
+        fs::create_dir(mounted.path("source")).expect("made");
+        fs::rename(mounted.path("secret"), mounted.path("source/secret")).expect("moved");
+        fs::write(mounted.path("source/public"), "hello\n").expect("written");
+        let view = |network| LinkDefinition {
+            view: ViewKind::Directory { rename: None, only: None },
+            ..definition("/source", network)
+        };
+        mounted.link_by(ALICE, "right", &view("grep '^pa'"));
+        mounted.link_by(ALICE, "wrong", &view("grep '^pb'"));
+        let look = "for v in right wrong; do stat -c '%s %a %b' $v/secret; cat $v/secret; done; cat right/public";
+        for asker in [0, ALICE] {
+            let told = mounted.run(asker, look).stdout;
+            assert_eq!(String::from_utf8_lossy(&told), "1 0 0\n1 0 0\n", "to {asker}");
+        }
+        fs::set_permissions(mounted.path("source"), fs::Permissions::from_mode(0o700)).expect("set");
+        for asker in [0, ALICE] {
+            let told = mounted.run(asker, "ls right; stat -c %s right/secret; stat -c %s right/nothing").stdout;
+            assert_eq!(String::from_utf8_lossy(&told), "", "to {asker}");
+        }
+    }
+}
