@@ -31,6 +31,10 @@ pub trait Sources {
     fn stamp(&mut self, _number: usize) -> io::Result<Option<[u8; 32]>> {
         Ok(None)
     }
+    /// The user whose network it is, if that is not who runs this process.
+    fn owner(&self) -> Option<u32> {
+        None
+    }
     /// What the file has that holds the key called so, which is a name and no path.
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
         Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no key '{name}': there are none here")))

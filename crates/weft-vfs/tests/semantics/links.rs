@@ -552,6 +552,30 @@ fn code_that_its_maker_brings_runs_only_for_those_who_may_have_that() {
     }
 }
 
+/// Commands of one owner reach no processes of another's.
+#[test]
+fn commands_run_as_a_user_for_each_owner_of_links() {
+    use weft_vfs::Exported;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become other users");
+        return;
+    }
+    let volume = Volume::with(volume_options(), Options { exported: Exported::Everybody, ..options() });
+    volume.file("file");
+    let mut seen = std::collections::BTreeSet::new();
+    for uid in [0, 1000, 1001] {
+        let owner = Caller { uid, gid: uid, ..Caller::ROOT };
+        let link = definition(&["/file"], &format!("exec 'id -u; id -G; : {uid}'"));
+        let made = volume.vfs.make_link(owner, Ino::ROOT, format!("of {uid}").as_bytes(), 0o644, &link);
+        let said = volume.all(made.expect("made").ino).expect("read");
+        let ids = String::from_utf8(said).expect("text");
+        assert!(ids.lines().all(|id| id.parse::<u32>().is_ok_and(|id| id > 60_000)), "{ids}");
+        assert_eq!(ids.lines().collect::<std::collections::BTreeSet<_>>().len(), 1, "one group: {ids}");
+        seen.insert(ids);
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+}
+
 #[test]
 fn a_command_that_hangs_ends_in_time_and_disturbs_nothing_else() {
     let volume = Volume::new();
