@@ -1,6 +1,7 @@
 //! Stages made of what reads and writes as it likes: it runs in a thread of its own, between two queues with bounds.
 
 use crate::flow::{Input, Output};
+use crate::interrupt::{PERIOD, is_interrupted};
 use crate::stage::{Progress, Running, StageError};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -167,7 +168,9 @@ impl Running for Threaded {
             if state.is_hungry && state.input.is_empty() && !state.input_ended {
                 return Ok(Progress::NeedsInput);
             }
-            self.queues.changed.wait(&mut state);
+            if self.queues.changed.wait_for(&mut state, PERIOD).timed_out() && is_interrupted() {
+                return Err(StageError::Paused);
+            }
         }
     }
 }

@@ -535,6 +535,49 @@ fn commands_are_stages_and_what_becomes_of_them_is_told() {
     assert_eq!(text("exec 'echo $HOME$SECRET; pwd; ulimit -c; ulimit -v'").unwrap(), "\n/\n0\n2097152\n");
 }
 
+#[test]
+fn what_is_interrupted_goes_on_where_it_was() {
+    use std::cell::Cell;
+    use weft_transform::interrupt;
+    let lines: Vec<u8> =
+        (0..30_000u32).flat_map(|number| format!("{}\n", number * 7919 % 30_011).into_bytes()).collect();
+    let source = || Pieces::new(&lines, &[1000, 1, 7000, 333]);
+    for text in [
+        "sort | uniq -c | rev",
+        "zip(identity, tac | gzip | gzip -d, wc -l)",
+        "interleave(head -n 5000, upper, gzip | gzip -d | tail -n 7)",
+        "merge(sort, sort | gzip | gzip -d) | sha256",
+        "concat(tr 0-9 a-j, base64) | exec 'cat; echo end' | xz | xz -d",
+    ] {
+        let network = Network::parse(text).expect("a network");
+        let expected = run_on(&network, source).expect("it runs");
+        let (asked, given) = (std::rc::Rc::new(Cell::new(0u32)), &mut Given(source));
+        let counter = asked.clone();
+        let is_interrupted = move || {
+            counter.set(counter.get() + 1);
+            // A chain of a few stages gets through in between.
+            counter.get() % 7 == 0
+        };
+        let (made, times) = interrupt::during(is_interrupted, || {
+            let (mut made, mut times) = (Vec::new(), 0);
+            for rope in Run::start(&network, given).expect("it begins") {
+                match rope {
+                    Ok(rope) => made.extend(rope.to_vec()),
+                    Err(RunError::Interrupted) => times += 1,
+                    Err(error) => panic!("{text}: {error}"),
+                }
+            }
+            (made, times)
+        });
+        assert!(
+            made == expected && times > 0,
+            "{text}: {} bytes of {}, interrupted {times} times",
+            made.len(),
+            expected.len()
+        );
+    }
+}
+
 /// Whether a process of this machine has these words.
 fn is_running(words: &str) -> bool {
     let processes = std::fs::read_dir("/proc").expect("a directory");
