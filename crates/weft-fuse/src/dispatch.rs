@@ -19,6 +19,7 @@ mod xattrs;
 pub(crate) use init::{Offer, Way};
 pub(crate) use links::Valid;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
+pub use xattrs::STOP_COMPUTING;
 
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
@@ -31,6 +32,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use weft_vfs::computing::{Asker, set_asker};
 use weft_vfs::{Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs};
 
 /// Why a request fails.
@@ -170,6 +172,11 @@ impl Server {
             reply.finish(header.unique, libc::ENOSYS);
             return Served::Done;
         };
+        set_asker(Asker {
+            user: header.uid,
+            thread: (header.pid != 0).then_some(header.pid),
+            number: Some(header.unique),
+        });
         let outcome = match self.refuse_left(opcode) {
             Some(refused) => Some(refused),
             None => self.dispatch(opcode, &header, request.body, reply),
@@ -242,7 +249,7 @@ impl Server {
             Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
             Opcode::Statfs => Some(self.statfs(reply)),
             Opcode::Setxattr => self.setxattr(caller, ino, body),
-            Opcode::Getxattr => self.getxattr(ino, body, reply),
+            Opcode::Getxattr => self.getxattr(caller, ino, body, reply),
             Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),
             Opcode::Readdir => self.readdir(ino, body, reply),

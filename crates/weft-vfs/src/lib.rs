@@ -13,6 +13,7 @@ mod cache;
 mod caller;
 mod clock;
 mod commit;
+pub mod computing;
 mod data;
 mod error;
 #[doc(hidden)]

@@ -153,6 +153,9 @@ impl Files {
 
 impl Source for Files {
     fn next(&mut self) -> io::Result<Option<Slice>> {
-        self.read().map_err(io::Error::other)
+        self.read().map_err(|error| match error {
+            TargetError::Vfs(error) if error.kind() == ErrorKind::Interrupted => io::ErrorKind::Interrupted.into(),
+            error => io::Error::other(error),
+        })
     }
 }

@@ -168,7 +168,7 @@ impl Vfs {
             Some(content) => content,
             None => {
                 self.may_wait(Wait::Network)?;
-                blocking::waiting(|| draft.content.lock())
+                blocking::waiting(|| self.lock_computing(&draft.content))?
             }
         };
         if matches!(*content, Written::Nothing) {
@@ -185,11 +185,11 @@ impl Vfs {
         }
         self.may_wait(Wait::Network)?;
         blocking::waiting(|| {
-            let written = draft.content.lock();
+            let written = self.lock_computing(&draft.content)?;
             if let Written::Here(content) = &*written
                 && draft.is_new()
             {
-                while !self.store(ino, draft, content)? {
+                while !self.computing(|| self.store(ino, draft, content))?? {
                     self.make_room(ino)?;
                 }
                 draft.stored();
@@ -239,6 +239,7 @@ impl Vfs {
         match stopped(self, files, error) {
             Stopped::Busy => Ok(false),
             Stopped::Failed(failure) => Err(failure.kind.into()),
+            Stopped::Interrupted => Err(ErrorKind::Interrupted.into()),
             // Code that it runs was replaced meanwhile.
             Stopped::Changed | Stopped::NotKept => Err(ErrorKind::Io.into()),
         }

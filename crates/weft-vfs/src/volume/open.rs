@@ -5,6 +5,7 @@ use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::error::{ErrorKind, Result};
+use crate::computing::Computing;
 use crate::links::{Indexes, PlacesAhead, Stacks, Views};
 use crate::locks::Locks;
 use crate::message::say;
@@ -76,6 +77,7 @@ impl Vfs {
             observers: Observers::default(),
             locks: Locks::default(),
             views: Views::default(),
+            computing: Computing::default(),
             places_ahead: PlacesAhead::new(me, has_threads),
             indexes: Indexes::default(),
             stacks: Stacks::default(),
