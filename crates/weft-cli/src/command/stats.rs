@@ -102,6 +102,13 @@ fn print(stats: &Value) {
         number("results_found"),
         show(number("bytes_computed_ahead"))
     );
+    println!(
+        "computing   {} requests of {} users wait for networks, {} were ended, {} refused",
+        number("requests_computing"),
+        number("users_computing"),
+        number("computing_interrupted"),
+        number("computing_refused")
+    );
     for name in ["inode", "name", "block"] {
         println!("{}", rate(name));
     }
