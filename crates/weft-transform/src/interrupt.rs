@@ -1,6 +1,8 @@
-//! Work that nobody waits for any more: whoever runs a network on a thread says how that is to be asked, and stages ask where they may take long.
+//! Work that nobody waits for any more: whoever runs a network on a thread says how that is to be
+//! asked, and stages ask where they may take long.
 //!
-//! A network that is interrupted has lost nothing: it goes on when it is asked for more. Code of others that is interrupted ends.
+//! A network that is interrupted has lost nothing: it goes on when it is asked for more. Code of
+//! others that is interrupted ends.
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -213,7 +213,8 @@ impl Pull for Node {
     fn pull(&mut self) -> Result<Option<Rope>, RunError> {
         let mut output = Output::default();
         while let Some(before) = &mut self.before {
-            // Here nothing is on its way: all that was read is in the input, and all that was made is passed on.
+            // Here nothing is on its way: all that was read is in the input, and all that was made
+            // is passed on.
             if is_interrupted() {
                 return Err(RunError::Interrupted);
             }

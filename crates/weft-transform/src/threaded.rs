@@ -73,7 +73,8 @@ impl Stop {
 }
 
 impl Reader {
-    /// Has `bell`, an event's descriptor, rung when nobody wants the results any more, or this was stopped: for a thread that waits for something else.
+    /// Has `bell`, an event's descriptor, rung when nobody wants the results any more, or this was
+    /// stopped: for a thread that waits for something else.
     pub(crate) fn ring(&self, bell: &Arc<OwnedFd>) {
         let mut state = self.queues.state.lock();
         state.bell = Some(bell.clone());

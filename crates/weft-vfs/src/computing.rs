@@ -1,8 +1,11 @@
-//! Requests that wait for networks: each can be ended, and no user gets more than a share of those who serve, or of the processors.
+//! Requests that wait for networks: each can be ended, and no user gets more than a share of those
+//! who serve, or of the processors.
 //!
-//! A thread says which request it serves ([`set_asker`]), and, if it is one of few, of which [`Lane`] ([`set_lane`]). A request that is about to compute, or to wait for
-//! another that does, is known by its number until it is done, so that [`Vfs::interrupt`] finds it. Networks ask now and then whether anybody waits for them
-//! ([`weft_transform::interrupt`]); that is also where a user with more at work than a share of the processors is held back.
+//! A thread says which request it serves ([`set_asker`]), and, if it is one of few, of which
+//! [`Lane`] ([`set_lane`]). A request that is about to compute, or to wait for another that does,
+//! is known by its number until it is done, so that [`Vfs::interrupt`] finds it. Networks ask now
+//! and then whether anybody waits for them ([`weft_transform::interrupt`]); that is also where a
+//! user with more at work than a share of the processors is held back.
 //!
 //! Locks: that of the table is held for nothing else.
 
@@ -19,7 +22,8 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use weft_transform::interrupt::{self, PERIOD};
 
-/// Interruptions that are remembered of requests which nobody knows: they came before them, or after.
+/// Interruptions that are remembered of requests which nobody knows: they came before them, or
+/// after.
 const EARLY_MAX: usize = 256;
 
 /// How long a user that has more at work than a share is held back at once.
@@ -59,7 +63,8 @@ pub fn set_lane(lane: Arc<Lane>) {
     LANE.with(|slot| *slot.borrow_mut() = Some(lane));
 }
 
-/// Those of one way in who serve, of whom some must always be left for others than those who compute.
+/// Those of one way in who serve, of whom some must always be left for others than those who
+/// compute.
 #[derive(Debug)]
 pub struct Lane {
     user_max: usize,
@@ -226,7 +231,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Holds a thread back whose user has more at work than its share: so that all of them together take what the share would.
+/// Holds a thread back whose user has more at work than its share: so that all of them together
+/// take what the share would.
 struct Pace {
     at_work: Arc<AtomicUsize>,
     share: usize,
@@ -264,8 +270,10 @@ fn pause(time: Duration) {
 }
 
 impl Vfs {
-    /// Does `work`, which runs networks or waits for others that do: it ends early, in whatever way it tells of that, when [`Vfs::interrupt`] is called for the request of
-    /// this thread and its program is to end. `Busy` if the user has enough at work already, `Interrupted` if nothing is computed any more.
+    /// Does `work`, which runs networks or waits for others that do: it ends early, in whatever way
+    /// it tells of that, when [`Vfs::interrupt`] is called for the request of this thread and its
+    /// program is to end. `Busy` if the user has enough at work already, `Interrupted` if nothing
+    /// is computed any more.
     pub(crate) fn computing<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         if COMPUTES.get() {
             return Ok(work());
@@ -314,8 +322,9 @@ impl Vfs {
         })?
     }
 
-    /// The program that waits for request `number` was sent a signal. If it is one that ends programs, or that they are waiting for, what the request computes ends,
-    /// unless another one waits for it; the request fails with `Interrupted`.
+    /// The program that waits for request `number` was sent a signal. If it is one that ends
+    /// programs, or that they are waiting for, what the request computes ends, unless another one
+    /// waits for it; the request fails with `Interrupted`.
     pub fn interrupt(&self, number: u64) {
         let mut table = self.computing.table.lock();
         if let Some(hint) = table.requests.get(&number) {
@@ -325,7 +334,8 @@ impl Vfs {
         table.remember(number);
     }
 
-    /// Ends all that networks compute now, because the volume is about to be unmounted; with `for_good`, nothing is computed any more, else nothing for a while.
+    /// Ends all that networks compute now, because the volume is about to be unmounted; with
+    /// `for_good`, nothing is computed any more, else nothing for a while.
     pub fn stop_computing(&self, for_good: bool) {
         let until = (!for_good).then(|| Instant::now() + STOPPED);
         *self.computing.stopped_until.lock() = until;
@@ -342,7 +352,8 @@ impl Drop for Done {
     }
 }
 
-/// Signals that programs get without wanting what they wait for to fail: a child has ended, a timer of a profiler, a window's size, job control.
+/// Signals that programs get without wanting what they wait for to fail: a child has ended, a timer
+/// of a profiler, a window's size, job control.
 const HARMLESS: [i32; 10] = [
     libc::SIGCHLD,
     libc::SIGCONT,
@@ -356,7 +367,8 @@ const HARMLESS: [i32; 10] = [
     libc::SIGWINCH,
 ];
 
-/// Whether `thread` was sent a signal that is to end what it waits for (proc_pid_status(5)). One of which nothing is known may be gone.
+/// Whether `thread` was sent a signal that is to end what it waits for (proc_pid_status(5)). One of
+/// which nothing is known may be gone.
 fn is_ending(thread: u32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
     let harmless = HARMLESS.iter().fold(0u64, |all, signal| all | 1 << (signal - 1));

@@ -39,7 +39,8 @@ pub struct Stats {
     pub requests_computing: u64,
     /// See there.
     pub users_computing: u64,
-    /// Requests ended while they waited for networks: their programs were killed, or all computing was stopped.
+    /// Requests ended while they waited for networks: their programs were killed, or all computing
+    /// was stopped.
     pub computing_interrupted: u64,
     /// Requests refused because a user had enough networks at work already.
     pub computing_refused: u64,

@@ -15,8 +15,9 @@ const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
 /// Says, in the environment of a process, that another one watches it.
 const WATCHED: &str = "WEFT_UMOUNT_WATCHED";
 
-/// Unmounts, and waits until the daemon has committed all and let go of the volume. Another process does so: one that waits for a mount whose daemon does not answer
-/// cannot be stopped, and this one ends in time.
+/// Unmounts, and waits until the daemon has committed all and let go of the volume. Another process
+/// does so: one that waits for a mount whose daemon does not answer cannot be stopped, and this one
+/// ends in time.
 pub fn run(arguments: &Umount) -> Result<ExitCode> {
     if arguments.timeout == 0 || std::env::var_os(WATCHED).is_some() {
         return unmount_and_wait(arguments);
@@ -50,7 +51,8 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     )
 }
 
-/// Has the daemon end all that networks compute: what programs wait for keeps a file system mounted. One that refuses is asked for no more than to be unmounted.
+/// Has the daemon end all that networks compute: what programs wait for keeps a file system
+/// mounted. One that refuses is asked for no more than to be unmounted.
 fn stop_computing(directory: &Path) {
     let mut said = [0; 16];
     let _ = rustix::fs::getxattr(directory, weft_fuse::STOP_COMPUTING, &mut said[..]);

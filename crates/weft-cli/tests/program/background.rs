@@ -184,7 +184,8 @@ fn unmounting_gives_up_in_time_where_the_daemon_does_not_answer() {
     place.umount();
 }
 
-/// Whoever reads a link that takes for ever keeps the mount in use, but not the daemon from answering, and can be killed.
+/// Whoever reads a link that takes for ever keeps the mount in use, but not the daemon from
+/// answering, and can be killed.
 #[test]
 fn links_that_are_computed_for_ever_hold_up_nobody() {
     let Some(place) = Place::to_mount() else { return };

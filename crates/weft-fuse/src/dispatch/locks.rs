@@ -137,7 +137,8 @@ impl Server {
         })
     }
 
-    /// The program that waits for request `unique` was sent a signal. Locks and networks are waited for no longer.
+    /// The program that waits for request `unique` was sent a signal. Locks and networks are waited
+    /// for no longer.
     pub(super) fn interrupt(&self, mut body: Body<'_>) -> Option<Outcome> {
         let unique = body.u64()?;
         self.vfs.interrupt(unique);

@@ -10,8 +10,8 @@ use weft_vfs::{COUNTS, Caller, Ino, LENT, LINK, LinkOrder, SetXattr};
 /// The attribute of the root that tells counters as JSON.
 const STATS: &[u8] = b"user.weft.stats";
 
-/// The attribute of the root that has all that networks compute end when it is read, by the super-user or whose the daemon is: something that may be waited for keeps a
-/// mount from going.
+/// The attribute of the root that has all that networks compute end when it is read, by the
+/// super-user or whose the daemon is: something that may be waited for keeps a mount from going.
 pub const STOP_COMPUTING: &str = "user.weft.stop-computing";
 
 impl Server {

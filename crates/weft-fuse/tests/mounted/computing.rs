@@ -1,4 +1,5 @@
-//! Networks that would compute for ever: whoever waits for one can be killed, leaves others their threads, and does not hold up the end of the mount.
+//! Networks that would compute for ever: whoever waits for one can be killed, leaves others their
+//! threads, and does not hold up the end of the mount.
 
 use crate::fixture::{Mounted, on_each_transport};
 use std::fs::{self, File};

@@ -119,7 +119,8 @@ struct Attended<'a> {
 }
 
 impl Attended<'_> {
-    /// Passes on what the command gives, until it has ended: not until nobody has its pipes any more. `Idle`, and an error if `enough` rings.
+    /// Passes on what the command gives, until it has ended: not until nobody has its pipes any
+    /// more. `Idle`, and an error if `enough` rings.
     fn attend(&mut self, enough: &OwnedFd, writer: &mut Writer) -> Result<Ended, StageError> {
         let (mut last, mut before) = (Instant::now(), 0);
         let (mut gives, mut says) = (true, true);
@@ -152,7 +153,8 @@ impl Attended<'_> {
                 gives = self.pass_on(writer)?;
                 last = Instant::now();
             } else if ended {
-                // All that could write is gone; a pipe that somebody else got hold of is none of ours.
+                // All that could write is gone; a pipe that somebody else got hold of is none of
+                // ours.
                 while gives && self.pass_on(writer)? {}
                 return self.spawned.ended();
             } else if left.is_zero() {

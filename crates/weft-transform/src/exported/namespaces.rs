@@ -1,10 +1,14 @@
-//! A command of somebody else's in namespaces of its own: when its first process ends, the kernel kills all that it started, wherever that went (pid_namespaces(7)).
+//! A command of somebody else's in namespaces of its own: when its first process ends, the kernel
+//! kills all that it started, wherever that went (pid_namespaces(7)).
 //!
-//! The first process is a shell that starts another one, for the command, and ends with it: the first process of a namespace takes no signal from within. The daemon's
-//! memory is neither copied nor reachable: the new process borrows it until it runs the shell, as after vfork(2), and meanwhile makes system calls and nothing else.
+//! The first process is a shell that starts another one, for the command, and ends with it: the
+//! first process of a namespace takes no signal from within. The daemon's memory is neither copied
+//! nor reachable: the new process borrows it until it runs the shell, as after vfork(2), and
+//! meanwhile makes system calls and nothing else.
 //!
-//! The namespaces: processes, mounts (without any of Weft's, so that a command can neither wait for its own daemon nor keep a volume mounted; with a `/proc` of its own
-//! processes), System V IPC and, unless the network is asked for, network. Without root a user namespace comes first.
+//! The namespaces: processes, mounts (without any of Weft's, so that a command can neither wait for
+//! its own daemon nor keep a volume mounted; with a `/proc` of its own processes), System V IPC
+//! and, unless the network is asked for, network. Without root a user namespace comes first.
 
 use super::confined::{LIMITS, NOBODY};
 use super::refused_calls;
@@ -23,12 +27,14 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// The first process: a shell that runs the command in another one. What it says itself, as of a signal, is for nobody.
+/// The first process: a shell that runs the command in another one. What it says itself, as of a
+/// signal, is for nobody.
 const FIRST: &str = "exec 3>&2 2>/dev/null; /bin/sh -c \"$1\" 2>&3 3>&-; exit $?";
 
 const ENVIRONMENT: [&str; 2] = ["PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"];
 
-/// User numbers of commands begin here, one for each owner of links. systemd and others hand out none of these (systemd.io/UIDS-GIDS).
+/// User numbers of commands begin here, one for each owner of links. systemd and others hand out
+/// none of these (systemd.io/UIDS-GIDS).
 const USERS_FROM: u32 = 0x7000_0000;
 
 /// Bits of an owner's number that tell the user of its commands.
@@ -197,9 +203,11 @@ impl Plan {
         let mut watch: RawFd = -1;
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD | self.flags;
         let blocked = Blocked::all();
-        // SAFETY: the new process runs `begin` on a stack of its own, which ends where the vector does and is aligned, while this thread waits in the call, so that nothing
-        // it uses goes away; no other thread knows the stack or the plan. It makes system calls alone, with no signals that could have it do anything else, and leaves
-        // this memory by execve() or _exit().
+        // SAFETY: the new process runs `begin` on a stack of its own, which ends where the vector
+        // does and is aligned, while this thread waits in the call, so that nothing it uses goes
+        // away; no other thread knows the stack or the plan. It makes system calls alone, with no
+        // signals that could have it do anything else, and leaves this memory by execve() or
+        // _exit().
         let pid = unsafe {
             let top = stack.as_mut_ptr().add(STACK_BYTES);
             let top = top.sub(top.addr() % 16).cast::<c_void>();
@@ -240,7 +248,8 @@ extern "C" fn begin(plan: *mut c_void) -> libc::c_int {
     unsafe { libc::_exit(127) }
 }
 
-/// Confines this process and runs the shell; gives what failed. Makes system calls and nothing else.
+/// Confines this process and runs the shell; gives what failed. Makes system calls and nothing
+/// else.
 fn run(plan: &Plan) -> (&'static str, io::Error) {
     let done = own_user(plan)
         .and_then(|()| own_mounts(plan))
@@ -251,7 +260,8 @@ fn run(plan: &Plan) -> (&'static str, io::Error) {
     if let Err(failed) = done {
         return failed;
     }
-    // SAFETY: all pointers are to text that ends with a NUL, or to pointers to such that end with a null, which the plan keeps.
+    // SAFETY: all pointers are to text that ends with a NUL, or to pointers to such that end with a
+    // null, which the plan keeps.
     unsafe { libc::execve(plan.program.as_ptr(), plan.arguments.as_ptr(), plan.environment.as_ptr()) };
     ("/bin/sh", io::Error::last_os_error())
 }
@@ -285,7 +295,8 @@ fn own_mounts(plan: &Plan) -> Step {
         check("mounts of its own", slave.into())?;
     }
     for mount in &plan.mounts {
-        // SAFETY: the path ends with a NUL. What is gone already, or in a namespace that its user may not take it out of, stays.
+        // SAFETY: the path ends with a NUL. What is gone already, or in a namespace that its user
+        // may not take it out of, stays.
         unsafe { libc::umount2(mount.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) };
     }
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
@@ -310,8 +321,9 @@ fn own_files(plan: &Plan) -> Step {
 
 /// Becomes its user, for good.
 fn lose_privileges(plan: &Plan) -> Step {
-    // SAFETY: none of the calls is passed memory but the last, which reads two structures. The C library's functions would have all threads of the other process change
-    // their user, so the system calls are made.
+    // SAFETY: none of the calls is passed memory but the last, which reads two structures. The C
+    // library's functions would have all threads of the other process change their user, so the
+    // system calls are made.
     unsafe {
         // Numbers that the kernel does not know end it.
         let mut capability = 0;
@@ -359,7 +371,8 @@ fn bound() -> Step {
         }
     }
     for signal in 1..=64 {
-        // SAFETY: no function is installed, and what is is this process's own. Two cannot be changed, and need not be.
+        // SAFETY: no function is installed, and what is is this process's own. Two cannot be
+        // changed, and need not be.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     // SAFETY: the set is a local one.

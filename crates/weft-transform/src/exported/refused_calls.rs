@@ -1,5 +1,6 @@
-//! System calls that a command is refused: those by which it could reach other processes, change what it runs in, or try parts of the kernel that it has no use for
-//! (seccomp(2)). Others it has: it may be any program.
+//! System calls that a command is refused: those by which it could reach other processes, change
+//! what it runs in, or try parts of the kernel that it has no use for (seccomp(2)). Others it has:
+//! it may be any program.
 
 use crate::stage::StageError;
 use libc::c_long;
@@ -91,7 +92,8 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// From now on these calls are refused to this process and all that it starts. Makes system calls and nothing else.
+    /// From now on these calls are refused to this process and all that it starts. Makes system
+    /// calls and nothing else.
     pub(super) fn apply(&self, has_network: bool) -> io::Result<()> {
         let network = (!has_network).then_some(&self.network);
         for program in self.always.iter().chain(network) {
@@ -139,10 +141,11 @@ fn program(rules: BTreeMap<c_long, Vec<SeccompRule>>) -> Result<BpfProgram, Stri
     SeccompFilter::new(rules, other, these, machine).and_then(BpfProgram::try_from).map_err(said)
 }
 
-/// Has two kinds of calls not be there: clone3(2), whose arguments no filter sees, so that programs use clone(2); and those by other numbers (x32), which lists of
-/// numbers do not know.
+/// Has two kinds of calls not be there: clone3(2), whose arguments no filter sees, so that programs
+/// use clone(2); and those by other numbers (x32), which lists of numbers do not know.
 fn unknown() -> BpfProgram {
-    /// What the instructions do (linux/bpf_common.h): load a number of the call, jump if it is as large, or equal, and answer.
+    /// What the instructions do (linux/bpf_common.h): load a number of the call, jump if it is as
+    /// large, or equal, and answer.
     const LOAD: u16 = 0x20;
     const IF_AT_LEAST: u16 = 0x35;
     const IF_EQUAL: u16 = 0x15;

@@ -23,7 +23,8 @@ use weft_transform::{Keeps, Network, interrupt};
 /// Bytes of an archive that are read at once while its members are looked for.
 const READ_BYTES: usize = 64 << 10;
 
-/// The error of who reads an archive for nobody any more: those who read would go on after `Interrupted`.
+/// The error of who reads an archive for nobody any more: those who read would go on after
+/// `Interrupted`.
 const INTERRUPTED: io::ErrorKind = io::ErrorKind::BrokenPipe;
 
 /// Bytes of memory that an index may take, and about how many of them an entry takes beside its name.

@@ -46,8 +46,9 @@ impl Vfs {
         self.lookup_by(caller, parent, name, State::attributes)
     }
 
-    /// As [`Vfs::lookup`], but computes no length of a link: one that is not known is 0, and [`Attributes::computed`] too, so that whoever wants it asks again. For a
-    /// way in by which nobody gets into the directory while a name is looked up.
+    /// As [`Vfs::lookup`], but computes no length of a link: one that is not known is 0, and
+    /// [`Attributes::computed`] too, so that whoever wants it asks again. For a way in by which
+    /// nobody gets into the directory while a name is looked up.
     pub fn lookup_at_once(&self, caller: Caller, parent: Ino, name: &[u8]) -> Result<Attributes> {
         self.lookup_by(caller, parent, name, |state, ino| match state.inode(ino)?.row.kind {
             Kind::Transformation => state.attributes_at_once(ino),
