@@ -721,6 +721,9 @@ pub struct Umount {
     /// Unmount even if it is in use; it goes when the last user does
     #[arg(short, long)]
     pub lazy: bool,
+    /// Seconds after which this gives up, whatever it waits for; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub timeout: u64,
 }
 
 #[derive(Args)]

@@ -21,6 +21,7 @@ pub(crate) use closed::node_of;
 pub(crate) use init::{Offer, Way};
 pub(crate) use links::Valid;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
+pub use xattrs::STOP_COMPUTING;
 
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};
@@ -33,7 +34,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs};
+use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs, computing};
 
 /// Why a request fails.
 pub(crate) enum Failure {
@@ -181,6 +182,11 @@ impl Server {
             reply.finish(header.unique, libc::ENOSYS);
             return Served::Done;
         };
+        computing::set_requester(computing::Requester {
+            user: header.uid,
+            thread: (header.pid != 0).then_some(header.pid),
+            number: Some(header.unique),
+        });
         let outcome = match self.refuse_left(opcode) {
             Some(refused) => Some(refused),
             None => self.dispatch(opcode, &header, request.body, reply),
@@ -258,7 +264,7 @@ impl Server {
             Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
             Opcode::Statfs => Some(self.statfs(reply)),
             Opcode::Setxattr => self.setxattr(caller, ino, body),
-            Opcode::Getxattr => self.getxattr(header.uid, ino, body, reply),
+            Opcode::Getxattr => self.getxattr(caller, ino, body, reply),
             Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),
             Opcode::Readdir => self.readdir(ino, body, reply),

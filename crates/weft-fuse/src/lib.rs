@@ -11,7 +11,7 @@ mod session;
 mod transport;
 mod wakefulness;
 
-pub use dispatch::{REFUSE_CHANGES, TAKE_CHANGES};
+pub use dispatch::{REFUSE_CHANGES, STOP_COMPUTING, TAKE_CHANGES};
 pub use mount::{MountError, MountOptions, check_mount_point, remount, unmount};
 pub use session::{Inviter, Leaver, LockKeeper, Placement, Session, SessionOptions, Transport, Unmounter};
 

@@ -7,6 +7,8 @@ mod fixture;
 
 #[path = "mounted/aio.rs"]
 mod aio;
+#[path = "mounted/computing.rs"]
+mod computing;
 #[path = "mounted/files.rs"]
 mod files;
 #[path = "mounted/load.rs"]

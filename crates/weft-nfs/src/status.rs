@@ -59,7 +59,7 @@ impl From<ErrorKind> for Status {
             ErrorKind::NotSynchronized => Status::NotSync,
             ErrorKind::Stale => Status::Stale,
             // Asked for again, later, it will not have to wait.
-            ErrorKind::WouldBlock => Status::Jukebox,
+            ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::Busy => Status::Jukebox,
         }
     }
 }
@@ -95,6 +95,8 @@ mod tests {
             (ErrorKind::NotSynchronized, libc::EBUSY, 10002),
             (ErrorKind::Stale, libc::ESTALE, 70),
             (ErrorKind::WouldBlock, libc::EAGAIN, 10008),
+            (ErrorKind::Interrupted, libc::EINTR, 10008),
+            (ErrorKind::Busy, libc::EAGAIN, 10008),
         ];
         for (kind, errno, status) in table {
             assert_eq!((kind.errno(), Status::from(kind) as u32), (errno, status), "{kind:?}");

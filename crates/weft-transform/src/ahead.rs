@@ -1,7 +1,10 @@
 //! Part of a network that runs in a thread of its own, a little ahead of whoever reads it.
 
+use crate::interrupt::{self, PERIOD, is_interrupted};
 use crate::run::{Pull, RunError};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use weft_block::Rope;
 
@@ -11,8 +14,12 @@ const AHEAD_MAX: usize = 4;
 /// What is handed over: bytes, the end, or why there are no more.
 type Handed = Result<Option<Rope>, RunError>;
 
-/// Reads what a thread makes. When this goes, the thread ends as soon as it has something to hand over.
-struct Ahead(Receiver<Handed>);
+/// Reads what a thread makes. When this goes, the thread ends, also in the middle of something.
+struct Ahead {
+    handed: Receiver<Handed>,
+    /// Set when this goes.
+    has_left: Arc<AtomicBool>,
+}
 
 /// Runs `pull` in a thread, if there is more than one processor.
 pub(crate) fn ahead(pull: Box<dyn Pull>) -> Result<Box<dyn Pull>, RunError> {
@@ -25,23 +32,43 @@ pub(crate) fn ahead(pull: Box<dyn Pull>) -> Result<Box<dyn Pull>, RunError> {
 
 fn in_thread(mut pull: Box<dyn Pull>) -> Result<Box<dyn Pull>, RunError> {
     let (sender, receiver) = sync_channel(AHEAD_MAX);
+    let has_left = Arc::new(AtomicBool::new(false));
+    let left = has_left.clone();
     let work = move || {
-        loop {
-            let handed = pull.pull();
-            let is_last = !matches!(handed, Ok(Some(_)));
-            if sender.send(handed).is_err() || is_last {
-                return;
-            }
-        }
+        interrupt::during(
+            move || left.load(Ordering::Relaxed),
+            || {
+                loop {
+                    let handed = pull.pull();
+                    let is_last = !matches!(handed, Ok(Some(_)));
+                    if sender.send(handed).is_err() || is_last {
+                        return;
+                    }
+                }
+            },
+        );
     };
     thread::Builder::new().name("weft-stage".into()).spawn(work).map_err(RunError::Thread)?;
-    Ok(Box::new(Ahead(receiver)))
+    Ok(Box::new(Ahead { handed: receiver, has_left }))
 }
 
 impl Pull for Ahead {
     fn pull(&mut self) -> Handed {
-        // It never ends without saying so, unless by a panic.
-        self.0.recv().unwrap_or(Err(RunError::Lost))
+        loop {
+            match self.handed.recv_timeout(PERIOD) {
+                Ok(handed) => return handed,
+                Err(RecvTimeoutError::Timeout) if is_interrupted() => return Err(RunError::Interrupted),
+                Err(RecvTimeoutError::Timeout) => {}
+                // It never ends without saying so, unless by a panic.
+                Err(RecvTimeoutError::Disconnected) => return Err(RunError::Lost),
+            }
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.has_left.store(true, Ordering::Relaxed);
     }
 }
 

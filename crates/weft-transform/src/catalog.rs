@@ -99,9 +99,9 @@ pub const STAGES: &[Entry] = &[
     ),
     entry(
         "exec",
-        "exec [-t SECONDS] COMMAND",
+        "exec [-n] [-t SECONDS] COMMAND",
         "any command of the shell",
-        "What 'sh -c COMMAND' makes of it: quote it as one word. It runs as nobody if Weft is the super-user's, gains no privileges, has no environment to speak of, and bounds: 2 GiB of memory, an hour of a processor, files of 1 GiB. It may leave input unread. If it ends with another code than 0, or neither takes nor gives anything for 60 seconds, or as many as -t says, that is an error. Links with it are for the super-user to make.",
+        "What 'sh -c COMMAND' makes of it: quote it as one word. It runs in namespaces of its own, as a user that is nobody else's where Weft is the super-user's, and is killed with all that it started when it ends or nobody reads it any more. It has no network unless -n asks for the machine's, gains no privileges, has no environment to speak of, and bounds: 2 GiB of memory, an hour of a processor, files of 1 GiB, 512 processes. It may leave input unread. If it ends with another code than 0, or neither takes nor gives anything for 60 seconds, or as many as -t says, that is an error. Links with it are for the super-user to make.",
         command::exec,
     ),
     entry(

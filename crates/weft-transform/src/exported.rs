@@ -8,6 +8,8 @@ mod confined;
 mod file;
 mod idle;
 pub(crate) mod library;
+mod namespaces;
+mod refused_calls;
 mod stream;
 pub(crate) mod wasm;
 

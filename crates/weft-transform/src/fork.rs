@@ -1,6 +1,7 @@
 //! One stream for several readers, each at its own pace. What one has read and another has not is kept: some of it in memory, where they share
 //! it, the rest in a temporary file.
 
+use crate::interrupt::{PERIOD, is_interrupted};
 use crate::run::{Pull, RunError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -71,7 +72,14 @@ fn fork_within(memory_bytes: usize, before: Box<dyn Pull>, count: usize) -> Vec<
 
 impl Pull for Handle {
     fn pull(&mut self) -> Result<Option<Rope>, RunError> {
-        let mut fork = self.fork.lock();
+        let mut fork = loop {
+            // Whoever has it may read for long.
+            match self.fork.try_lock_for(PERIOD) {
+                Some(fork) => break fork,
+                None if is_interrupted() => return Err(RunError::Interrupted),
+                None => {}
+            }
+        };
         loop {
             if let Some(rope) = fork.take(self.number).map_err(RunError::Temporary)? {
                 return Ok(Some(rope));
@@ -82,7 +90,13 @@ impl Pull for Handle {
             if let Some(failed) = &fork.failed {
                 return Err(RunError::Before(failed.clone()));
             }
-            fork.read().inspect_err(|error| fork.failed = Some(error.to_string()))?;
+            let read = fork.read();
+            if let Err(error) = &read
+                && !matches!(error, RunError::Interrupted)
+            {
+                fork.failed = Some(error.to_string());
+            }
+            read?;
         }
     }
 }

@@ -68,7 +68,7 @@ impl Join {
             Join::Concat => Box::new(Concat(branches.into())),
             Join::Interleave | Join::Merge | Join::Zip => {
                 let branches = branches.into_iter().map(|branch| Branch::new(self, branch)).collect();
-                Box::new(ByLine { join: self, branches, turn: 0 })
+                Box::new(ByLine { join: self, branches, turn: 0, output: Vec::new() })
             }
         }
     }
@@ -93,13 +93,15 @@ struct Branch {
     join: Join,
     pull: Box<dyn Pull>,
     slices: VecDeque<Slice>,
+    /// The beginning of a line whose end was not read yet.
+    begun: Option<Vec<u8>>,
     /// The line to be taken next, without its newline, once it was looked for; none: there are no more.
     line: Option<Option<Vec<u8>>>,
 }
 
 impl Branch {
     fn new(join: Join, pull: Box<dyn Pull>) -> Branch {
-        Branch { join, pull, slices: VecDeque::new(), line: None }
+        Branch { join, pull, slices: VecDeque::new(), begun: None, line: None }
     }
 
     /// Looks for the next line, if that was not done yet.
@@ -120,17 +122,15 @@ impl Branch {
     }
 
     fn read(&mut self) -> Result<Option<Vec<u8>>, RunError> {
-        let mut line = Vec::new();
-        let mut has_begun = false;
         loop {
             let Some(slice) = self.slices.pop_front() else {
                 match self.pull.pull()? {
                     Some(rope) => self.slices.extend(rope.slices().iter().cloned()),
-                    None => return Ok(has_begun.then_some(line)),
+                    None => return Ok(self.begun.take()),
                 }
                 continue;
             };
-            has_begun = true;
+            let line = self.begun.get_or_insert_default();
             let end = memchr(b'\n', &slice);
             let text = &slice[..end.unwrap_or(slice.len())];
             if line.len() + text.len() > LINE_BYTES_MAX {
@@ -141,7 +141,7 @@ impl Branch {
                 if end + 1 < slice.len() {
                     self.slices.push_front(slice.slice(end + 1..slice.len()));
                 }
-                return Ok(Some(line));
+                return Ok(self.begun.take());
             }
         }
     }
@@ -152,11 +152,13 @@ struct ByLine {
     branches: Vec<Branch>,
     /// Whose turn it is.
     turn: usize,
+    /// Lines that were not passed on yet.
+    output: Vec<u8>,
 }
 
 impl ByLine {
-    /// Adds the next line to `output`; false if there is none.
-    fn next(&mut self, output: &mut Vec<u8>) -> Result<bool, RunError> {
+    /// Adds the next line to the output; false if there is none.
+    fn next(&mut self) -> Result<bool, RunError> {
         let line = match self.join {
             Join::Concat => unreachable!("it does not look at lines"),
             Join::Interleave => self.interleaved()?,
@@ -164,16 +166,16 @@ impl ByLine {
             Join::Zip => self.zipped()?,
         };
         let Some(line) = line else { return Ok(false) };
-        output.extend_from_slice(&line);
-        output.push(b'\n');
+        self.output.extend_from_slice(&line);
+        self.output.push(b'\n');
         Ok(true)
     }
 
     fn interleaved(&mut self) -> Result<Option<Vec<u8>>, RunError> {
         for _ in 0..self.branches.len() {
-            let turn = self.turn;
-            self.turn = (turn + 1) % self.branches.len();
-            if let Some(line) = self.branches[turn].take()? {
+            let line = self.branches[self.turn].take()?;
+            self.turn = (self.turn + 1) % self.branches.len();
+            if let Some(line) = line {
                 return Ok(Some(line));
             }
         }
@@ -191,6 +193,8 @@ impl ByLine {
     }
 
     fn zipped(&mut self) -> Result<Option<Vec<u8>>, RunError> {
+        // All of them first: none is lost if one is not there yet.
+        self.branches.iter_mut().try_for_each(Branch::look)?;
         let lines = self.branches.iter_mut().map(Branch::take).collect::<Result<Vec<_>, _>>()?;
         if lines.iter().all(Option::is_none) {
             return Ok(None);
@@ -202,8 +206,8 @@ impl ByLine {
 
 impl Pull for ByLine {
     fn pull(&mut self) -> Result<Option<Rope>, RunError> {
-        let mut output = Vec::new();
-        while output.len() < OUTPUT_BYTES && self.next(&mut output)? {}
+        while self.output.len() < OUTPUT_BYTES && self.next()? {}
+        let output = std::mem::take(&mut self.output);
         Ok((!output.is_empty()).then(|| Rope::from(output)))
     }
 }

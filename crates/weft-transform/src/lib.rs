@@ -14,6 +14,7 @@ mod exported;
 mod flow;
 mod fork;
 mod hints;
+pub mod interrupt;
 mod joins;
 mod keys;
 mod language;

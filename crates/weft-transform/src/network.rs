@@ -222,6 +222,10 @@ impl Sources for Given<'_> {
         self.files.stamp(number)
     }
 
+    fn owner(&self) -> Option<u32> {
+        self.files.owner()
+    }
+
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
         self.files.key(name)
     }

@@ -6,6 +6,7 @@
 use crate::ahead::ahead;
 use crate::flow::{Input, Output, filled};
 use crate::fork::fork;
+use crate::interrupt::is_interrupted;
 use crate::network::{Network, Part};
 use crate::stage::{Progress, Running, StageError};
 use std::io::{self, Read};
@@ -30,6 +31,10 @@ pub trait Sources {
     /// What tells the content of such a file from what it was before, and from others, if that is known without reading it.
     fn stamp(&mut self, _number: usize) -> io::Result<Option<[u8; 32]>> {
         Ok(None)
+    }
+    /// The user whose network it is, if that is not who runs this process.
+    fn owner(&self) -> Option<u32> {
+        None
     }
     /// What the file has that holds the key called so, which is a name and no path.
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
@@ -77,6 +82,9 @@ pub enum RunError {
     /// A thread has ended before its work.
     #[error("a bug in Weft, told above: a stage has ended before its work")]
     Lost,
+    /// Nobody waits for it any more. It goes on when it is asked for more.
+    #[error("nobody waits for it any more")]
+    Interrupted,
     /// What waits for those who are behind cannot be kept.
     #[error("cannot use a temporary file: {0}")]
     Temporary(#[source] io::Error),
@@ -84,7 +92,7 @@ pub enum RunError {
 
 /// Something that gives bytes when asked.
 pub(crate) trait Pull: Send {
-    /// The next bytes; none at the end.
+    /// The next bytes; none at the end. After [`RunError::Interrupted`] it can be asked again.
     fn pull(&mut self) -> Result<Option<Rope>, RunError>;
 }
 
@@ -105,7 +113,7 @@ impl Iterator for Run {
 
     fn next(&mut self) -> Option<Result<Rope, RunError>> {
         let result = self.0.as_mut()?.pull().transpose();
-        if !matches!(result, Some(Ok(_))) {
+        if !matches!(result, Some(Ok(_) | Err(RunError::Interrupted))) {
             self.0 = None;
         }
         result
@@ -184,7 +192,11 @@ struct FromSource(Box<dyn Source>);
 
 impl Pull for FromSource {
     fn pull(&mut self) -> Result<Option<Rope>, RunError> {
-        Ok(self.0.next().map_err(RunError::Source)?.map(Rope::from))
+        let next = self.0.next().map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => RunError::Interrupted,
+            _ => RunError::Source(error),
+        })?;
+        Ok(next.map(Rope::from))
     }
 }
 
@@ -201,8 +213,15 @@ impl Pull for Node {
     fn pull(&mut self) -> Result<Option<Rope>, RunError> {
         let mut output = Output::default();
         while let Some(before) = &mut self.before {
-            let progress = self.running.advance(&mut self.input, &mut output);
-            let progress = progress.map_err(|source| RunError::Stage { stage: self.name.clone(), source })?;
+            // Here nothing is on its way: all that was read is in the input, and all that was made
+            // is passed on.
+            if is_interrupted() {
+                return Err(RunError::Interrupted);
+            }
+            let progress = match self.running.advance(&mut self.input, &mut output) {
+                Err(StageError::Paused) => return Err(RunError::Interrupted),
+                progress => progress.map_err(|source| RunError::Stage { stage: self.name.clone(), source })?,
+            };
             let made = output.take();
             match progress {
                 Progress::Ended => {

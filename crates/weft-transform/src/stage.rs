@@ -179,6 +179,12 @@ pub enum StageError {
     /// So much is running that it cannot begin now.
     #[error("{0}")]
     Busy(String),
+    /// Nobody waits for it any more; it can go on when somebody does again.
+    #[error("nobody waits for it any more")]
+    Paused,
+    /// The same, and it cannot go on.
+    #[error("nobody waits for it any more")]
+    Stopped,
     /// A file that it takes cannot be read.
     #[error("cannot read: {0}")]
     Source(#[source] io::Error),

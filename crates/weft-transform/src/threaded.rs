@@ -1,10 +1,12 @@
 //! Stages made of what reads and writes as it likes: it runs in a thread of its own, between two queues with bounds.
 
 use crate::flow::{Input, Output};
+use crate::interrupt::{PERIOD, is_interrupted};
 use crate::stage::{Progress, Running, StageError};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read, Write};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 use weft_block::{Block, Slice};
@@ -46,6 +48,15 @@ struct State {
     is_stopped: bool,
     /// Nobody wants the results any more.
     is_gone: bool,
+    /// What is rung when the thread is to stop, or nobody wants its results.
+    bell: Option<Arc<OwnedFd>>,
+}
+
+impl State {
+    fn ring(&self) {
+        // It cannot fail but by overflow, and then it rings already.
+        let _ = self.bell.as_ref().map(|bell| rustix::io::write(bell, &1u64.to_ne_bytes()));
+    }
 }
 
 /// Ends what reads a [`Reader`], from another thread.
@@ -56,11 +67,22 @@ impl Stop {
         let mut state = self.0.state.lock();
         state.is_stopped = true;
         state.is_hungry = false;
+        state.ring();
         self.0.changed.notify_all();
     }
 }
 
 impl Reader {
+    /// Has `bell`, an event's descriptor, rung when nobody wants the results any more, or this was
+    /// stopped: for a thread that waits for something else.
+    pub(crate) fn ring(&self, bell: &Arc<OwnedFd>) {
+        let mut state = self.queues.state.lock();
+        state.bell = Some(bell.clone());
+        if state.is_gone {
+            state.ring();
+        }
+    }
+
     /// What has the next read fail that finds nothing at hand, and all after it.
     pub(crate) fn stop(&self) -> Stop {
         Stop(self.queues.clone())
@@ -147,14 +169,19 @@ impl Running for Threaded {
             if state.is_hungry && state.input.is_empty() && !state.input_ended {
                 return Ok(Progress::NeedsInput);
             }
-            self.queues.changed.wait(&mut state);
+            if self.queues.changed.wait_for(&mut state, PERIOD).timed_out() && is_interrupted() {
+                return Err(StageError::Paused);
+            }
         }
     }
 }
 
 impl Drop for Threaded {
     fn drop(&mut self) {
-        self.queues.state.lock().is_gone = true;
+        let mut state = self.queues.state.lock();
+        state.is_gone = true;
+        state.ring();
+        drop(state);
         self.queues.changed.notify_all();
     }
 }

@@ -536,6 +536,100 @@ fn commands_are_stages_and_what_becomes_of_them_is_told() {
 }
 
 #[test]
+fn what_is_interrupted_goes_on_where_it_was() {
+    use std::cell::Cell;
+    use weft_transform::interrupt;
+    let lines: Vec<u8> =
+        (0..30_000u32).flat_map(|number| format!("{}\n", number * 7919 % 30_011).into_bytes()).collect();
+    let source = || Pieces::new(&lines, &[1000, 1, 7000, 333]);
+    for text in [
+        "sort | uniq -c | rev",
+        "zip(identity, tac | gzip | gzip -d, wc -l)",
+        "interleave(head -n 5000, upper, gzip | gzip -d | tail -n 7)",
+        "merge(sort, sort | gzip | gzip -d) | sha256",
+        "concat(tr 0-9 a-j, base64) | exec 'cat; echo end' | xz | xz -d",
+    ] {
+        let network = Network::parse(text).expect("a network");
+        let expected = run_on(&network, source).expect("it runs");
+        let (asked, given) = (std::rc::Rc::new(Cell::new(0u32)), &mut Given(source));
+        let counter = asked.clone();
+        let is_interrupted = move || {
+            counter.set(counter.get() + 1);
+            // A chain of a few stages gets through in between.
+            counter.get() % 7 == 0
+        };
+        let (made, times) = interrupt::during(is_interrupted, || {
+            let (mut made, mut times) = (Vec::new(), 0);
+            for rope in Run::start(&network, given).expect("it begins") {
+                match rope {
+                    Ok(rope) => made.extend(rope.to_vec()),
+                    Err(RunError::Interrupted) => times += 1,
+                    Err(error) => panic!("{text}: {error}"),
+                }
+            }
+            (made, times)
+        });
+        assert!(
+            made == expected && times > 0,
+            "{text}: {} bytes of {}, interrupted {times} times",
+            made.len(),
+            expected.len()
+        );
+    }
+}
+
+/// Whether a process of this machine has these words.
+fn is_running(words: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("a directory");
+    let says = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+    let mut said = processes.filter_map(Result::ok).map(says);
+    said.any(|said| said.split(|byte| *byte == 0).collect::<Vec<_>>().join(&b' ').starts_with(words.as_bytes()))
+}
+
+#[test]
+fn nothing_that_a_command_starts_outlives_it_or_is_waited_for() {
+    let text = |network: &str| run(network, b"abc\n", &[4]).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    // Each keeps the pipes, in a session of its own.
+    assert_eq!(text("exec 'setsid sleep 99173 & cat'").unwrap(), "abc\n");
+    assert_eq!(text("exec '(setsid sh -c \"sleep 99173; :\" &) ; echo a; exit 0'").unwrap(), "a\n");
+    let error =
+        text("exec -t 1 'trap \"\" TERM HUP; setsid nohup sleep 99173'").expect_err("it does nothing").to_string();
+    assert!(error.ends_with("nothing for 1 seconds"), "{error}");
+    // Nobody reads on.
+    assert_eq!(text("exec 'setsid sleep 99173 & cat /dev/zero | tr \"\\0\" \"\\n\"' | head -1").unwrap(), "\n");
+    while is_running("sleep 99173") {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_command_reaches_neither_the_network_nor_other_processes() {
+    let text = |network: &str| run(network, b"", &[1]).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let own = std::process::id();
+    for (command, expected) in [
+        // Of a network there is what leads nowhere.
+        ("grep -cv Iface /proc/net/route; true".to_owned(), "0\n"),
+        // It sees its own processes.
+        (format!("test -e /proc/{own} || test -e /proc/$$ && echo own"), "own\n"),
+        ("unshare -r true 2>&1 | grep -c 'not permitted'".into(), "1\n"),
+        ("unshare -n true 2>&1 | grep -c 'not permitted'".into(), "1\n"),
+        // No capabilities, none to be had, no privileges to be gained, and filters.
+        ("grep -cE '^(Cap(Inh|Prm|Eff|Bnd|Amb):.0{16}|NoNewPrivs:.1|Seccomp:.2)$' /proc/self/status".into(), "7\n"),
+        ("kill -9 1; kill -9 -1; echo a".into(), ""),
+    ] {
+        let network = format!("exec {}", quoted(&command));
+        let given = text(&network);
+        assert!(given.as_ref().is_ok_and(|given| given == expected) || expected.is_empty(), "{command}: {given:?}");
+    }
+    let limit = text("exec 'grep \"Max processes\" /proc/self/limits | tr -s \" \" | cut -d \" \" -f 3'").unwrap();
+    assert!(limit.trim().parse::<u64>().unwrap() <= 512, "{limit}");
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[test]
 fn age_reads_what_was_encrypted_and_what_it_encrypts_is_read() {
     /// Bytes, and a key called `key`.
     struct WithKey(Vec<u8>, Vec<u8>);

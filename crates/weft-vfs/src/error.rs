@@ -64,6 +64,10 @@ pub enum ErrorKind {
     Stale,
     /// The operation would wait and the thread's hook did not allow it; nothing was changed.
     WouldBlock,
+    /// Whoever waits for it was sent a signal, or all computing ends.
+    Interrupted,
+    /// Whoever asks has as many computations at work as there may be.
+    Busy,
 }
 
 impl ErrorKind {
@@ -95,7 +99,8 @@ impl ErrorKind {
             ErrorKind::Transformed => libc::EACCES,
             ErrorKind::TimedOut => libc::ETIMEDOUT,
             ErrorKind::Stale => libc::ESTALE,
-            ErrorKind::WouldBlock => libc::EAGAIN,
+            ErrorKind::WouldBlock | ErrorKind::Busy => libc::EAGAIN,
+            ErrorKind::Interrupted => libc::EINTR,
         }
     }
 }

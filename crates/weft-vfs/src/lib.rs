@@ -14,6 +14,7 @@ mod cache;
 mod caller;
 mod clock;
 mod commit;
+pub mod computing;
 mod data;
 mod error;
 #[doc(hidden)]

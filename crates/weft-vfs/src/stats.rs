@@ -35,6 +35,15 @@ pub struct Stats {
     pub bytes_computed_ahead: u64,
     /// Results of networks that were kept of something that was the same.
     pub results_found: u64,
+    /// Requests that wait for networks now, and users whose they are.
+    pub requests_computing: u64,
+    /// See there.
+    pub users_computing: u64,
+    /// Requests ended while they waited for networks: their programs were killed, or all computing
+    /// was stopped.
+    pub computing_interrupted: u64,
+    /// Requests refused because a user had enough networks at work already.
+    pub computing_refused: u64,
     /// Bytes of changes not yet committed.
     pub dirty_bytes: u64,
     /// Commits made.

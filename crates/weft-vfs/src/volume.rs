@@ -5,6 +5,7 @@ use crate::cache::BlockCache;
 use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Syncs, Turn};
+use crate::computing::Computing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::links::{Indexes, PlacesAhead, Stacks, Views, is_unstored};
 use crate::locks::Locks;
@@ -68,6 +69,8 @@ pub struct Vfs {
     pub(crate) observers: Observers,
     pub(crate) locks: Locks,
     pub(crate) views: Views,
+    /// Requests that wait for networks.
+    pub(crate) computing: Computing,
     pub(crate) places_ahead: PlacesAhead,
     pub(crate) indexes: Indexes,
     pub(crate) stacks: Stacks,

@@ -102,6 +102,7 @@ fn print(stats: &Value) {
         number("results_found"),
         show(number("bytes_computed_ahead"))
     );
+    print_computing(number);
     for name in ["inode", "name", "block"] {
         println!("{}", rate(name));
     }
@@ -124,4 +125,15 @@ fn print(stats: &Value) {
         let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
         println!("requests    {}", list.join(", "));
     }
+}
+
+/// Tells of requests that wait for networks.
+fn print_computing(number: impl Fn(&str) -> u64) {
+    println!(
+        "computing   {} requests of {} users wait for networks, {} were ended, {} refused",
+        number("requests_computing"),
+        number("users_computing"),
+        number("computing_interrupted"),
+        number("computing_refused")
+    );
 }

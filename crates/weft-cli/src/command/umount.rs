@@ -5,14 +5,61 @@ use crate::opened::{UNSETTLED, UNSETTLED_ADVICE};
 use crate::owner::Owner;
 use crate::watched::{Ended, Watched};
 use anyhow::{Context, Result, bail};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 /// The wait(2) status of a daemon that could not bring all it committed to where it lies.
 const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
 
-/// Unmounts, and waits until the daemon has committed all and let go of the volume.
+/// Says, in the environment of a process, that another one watches it.
+const WATCHED: &str = "WEFT_UMOUNT_WATCHED";
+
+/// Unmounts, and waits until the daemon has committed all and let go of the volume. Another process
+/// does so: one that waits for a mount whose daemon does not answer cannot be stopped, and this one
+/// ends in time.
 pub fn run(arguments: &Umount) -> Result<ExitCode> {
+    if arguments.timeout == 0 || std::env::var_os(WATCHED).is_some() {
+        return unmount_and_wait(arguments);
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.args(std::env::args_os().skip(1)).env(WATCHED, "1");
+    // It may keep its files open for longer than this process is there.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Without /proc there is no other process, and no deadline.
+    let Ok(mut child) = command.spawn() else { return unmount_and_wait(arguments) };
+    if let Some(watched) = Watched::new(child.id())? {
+        watched.await_end_within(Duration::from_secs(arguments.timeout))?;
+    }
+    if child.try_wait().context("cannot wait for the unmounting process")?.is_some() {
+        let said = child.wait_with_output().context("cannot hear the unmounting process")?;
+        // Who does not listen is not told.
+        let _ = std::io::stdout().write_all(&said.stdout).and_then(|()| std::io::stderr().write_all(&said.stderr));
+        return Ok(ExitCode::from(said.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+    }
+    // It may be where no signal reaches it.
+    let _ = child.kill();
+    if arguments.lazy {
+        // The kernel asks nobody for that.
+        weft_fuse::unmount(&arguments.directory, true)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    bail!(
+        "{} has not been let go of for {} seconds: its daemon does not answer, or still commits; {LOG}. Try again, with a longer --timeout, or give --lazy",
+        arguments.directory.display(),
+        arguments.timeout
+    )
+}
+
+/// Has the daemon end all that networks compute: what programs wait for keeps a file system
+/// mounted. One that refuses is asked for no more than to be unmounted.
+fn stop_computing(directory: &Path) {
+    let mut said = [0; 16];
+    let _ = rustix::fs::getxattr(directory, weft_fuse::STOP_COMPUTING, &mut said[..]);
+}
+
+fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     let directory = std::path::absolute(&arguments.directory).context("cannot tell which directory is meant")?;
     let owner = Owner::of(&directory);
     if asking(owner, || super::stats::is_dead(&directory))? {
@@ -38,6 +85,7 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     if !arguments.lazy {
         asking(owner, || sync(&directory))??;
     }
+    stop_computing(&directory);
     unmount(&directory, arguments.lazy)?;
     if let Some(elsewhere) = device.and_then(super::mounted::place_of).filter(|_| !arguments.lazy) {
         // Its daemon goes on: to wait for its end could take for ever.

@@ -184,6 +184,44 @@ fn a_mount_in_use_stays_unless_unmounted_lazily() {
 }
 
 #[test]
+fn unmounting_gives_up_in_time_where_the_daemon_does_not_answer() {
+    let Some(place) = Place::to_mount() else { return };
+    place.mounted();
+    let stats: serde_json::Value = place.weft(&["stats", "--json", "m"]).json();
+    let pid = u32::try_from(stats["pid"].as_u64().unwrap()).unwrap();
+    signal(pid, Signal::STOP);
+    place.weft(&["umount", "--timeout", "1", "m"]).failed(&["m has not been let go of for 1 seconds", "--timeout"]);
+    assert!(place.is_mounted("m"));
+    signal(pid, Signal::CONT);
+    place.umount();
+}
+
+/// Whoever reads a link that takes for ever keeps the mount in use, but not the daemon from
+/// answering, and can be killed.
+#[test]
+fn links_that_are_computed_for_ever_hold_up_nobody() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    File::create_new(directory.join("hole")).unwrap().set_len(1000 << 40).unwrap();
+    let mut readers = Vec::new();
+    for number in 0..40 {
+        let link = format!("m/link {number}");
+        place.weft(&["link", "m/hole", &link, "-n", &format!("tr a-z A-Z | sha256 | head -n {}", number + 1)]).well();
+        readers.push(std::process::Command::new("cat").arg(place.path(&link)).stderr(Stdio::null()).spawn().unwrap());
+    }
+    let waiting = || place.weft(&["stats", "--json", "m"]).json()["volume"]["requests_computing"].as_u64().unwrap();
+    while waiting() < 20 {}
+    assert!(place.weft(&["stats", "m"]).well().contains(" requests of 1 users wait for networks"));
+    place.weft(&["umount", "m"]).failed(&["busy", "--lazy"]);
+    for mut reader in readers {
+        // The attempt has ended it, or this does.
+        let _ = reader.kill();
+        assert!(!reader.wait().unwrap().success());
+    }
+    place.umount();
+}
+
+#[test]
 fn the_daemon_keeps_nothing_open_that_the_command_was_started_with() {
     let Some(place) = Place::to_mount() else { return };
     place.weft(&["init", "v"]).well();

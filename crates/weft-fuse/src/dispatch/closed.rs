@@ -108,7 +108,7 @@ impl Server {
                 }))
             }
             Opcode::Setxattr => self.setxattr(caller, ino, body),
-            Opcode::Getxattr => self.getxattr(ino, body, reply),
+            Opcode::Getxattr => self.getxattr(caller, ino, body, reply),
             Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),
             // It may have been opened before.

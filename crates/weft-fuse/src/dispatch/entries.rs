@@ -21,7 +21,8 @@ impl Server {
             // Asked for by kernel NFS exports.
             b"." => self.vfs.attributes(parent).inspect(|_| self.vfs.hold(parent)),
             b".." => self.vfs.parent(caller, parent),
-            name => self.vfs.lookup(caller, parent, name),
+            // The kernel lets nobody change the directory meanwhile.
+            name => self.vfs.lookup_at_once(caller, parent, name),
         };
         Some(match result {
             // The kernel remembers that there is nothing.

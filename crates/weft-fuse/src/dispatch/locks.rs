@@ -137,9 +137,11 @@ impl Server {
         })
     }
 
-    /// The program that waits for request `unique` was sent a signal. Nothing but a lock takes long enough to be hurried.
+    /// The program that waits for request `unique` was sent a signal. Locks and networks are waited
+    /// for no longer.
     pub(super) fn interrupt(&self, mut body: Body<'_>) -> Option<Outcome> {
         let unique = body.u64()?;
+        self.vfs.interrupt(unique);
         let Some(locks) = &self.locks else { return Some(Ok(())) };
         let taken = locks.waiting.lock().remove(&unique);
         if let Some((ino, request)) = taken

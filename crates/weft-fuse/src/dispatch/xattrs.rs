@@ -10,6 +10,10 @@ use weft_vfs::{COUNTS, Caller, Ino, LENT, LINK, LinkOrder, SetXattr};
 /// The attribute of the root that tells counters as JSON.
 const STATS: &[u8] = b"user.weft.stats";
 
+/// The attribute of the root that has all that networks compute end when it is read, by the
+/// super-user or whose the daemon is: something that may be waited for keeps a mount from going.
+pub const STOP_COMPUTING: &str = "user.weft.stop-computing";
+
 impl Server {
     pub(super) fn setxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
         let (size, flags, more) = (body.u32()?, body.u32()?, body.u32()?);
@@ -41,10 +45,17 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn getxattr(&self, user: u32, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn getxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let size = body.u32()?;
         body.skip(4)?;
         let name = body.string()?;
+        if ino == Ino::ROOT && name == STOP_COMPUTING.as_bytes() {
+            if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
+                return Some(Err(Failure::Errno(libc::EPERM)));
+            }
+            self.vfs.stop_computing(false);
+            return Some(sized(reply, size, b"stopped"));
+        }
         if ino == Ino::ROOT && name == STATS {
             return Some(sized(reply, size, self.stats().as_bytes()));
         }
@@ -55,7 +66,7 @@ impl Server {
                 return Some(Err(Failure::Errno(libc::ENODATA)));
             }
             // Whoever asks may read the file, as the kernel has seen to (xattr(7)).
-            let invitation = invite(user, ino).map_err(|_| Failure::Errno(libc::EAGAIN));
+            let invitation = invite(caller.uid, ino).map_err(|_| Failure::Errno(libc::EAGAIN));
             return Some(invitation.and_then(|invitation| sized(reply, size, &invitation)));
         }
         if name.starts_with(COUNTS) && (self.options.writeback || self.vfs.seen(ino, None) != ino) {

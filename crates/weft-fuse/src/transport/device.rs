@@ -23,9 +23,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use weft_vfs::blocking::{Answer, Wait, set_hook};
+use weft_vfs::computing::{Lane, set_lane};
 
 /// Most threads that serve, waiting ones included.
-const THREADS_MAX: usize = 32;
+const THREADS_MAX: usize = 64;
 
 /// Most slices of data sent as they are: writev(2) takes 1024 pieces.
 const SLICES_MAX: usize = 1000;
@@ -44,6 +45,8 @@ pub(crate) struct Device {
     free: Condvar,
     /// Gives the role away for a thread that takes long, and has not done so before.
     lookout: Arc<Lookout>,
+    /// How many threads may compute.
+    lane: Arc<Lane>,
 }
 
 /// Whether a thread has the role.
@@ -84,7 +87,15 @@ enum Read {
 impl Device {
     pub(crate) fn new(file: Arc<File>, server: Arc<Server>, beside_rings: bool) -> Arc<Device> {
         let roles = Mutex::new(Roles::default());
-        Arc::new(Device { file, server, beside_rings, roles, free: Condvar::new(), lookout: Lookout::new() })
+        Arc::new(Device {
+            file,
+            server,
+            beside_rings,
+            roles,
+            free: Condvar::new(),
+            lookout: Lookout::new(),
+            lane: Lane::new(THREADS_MAX),
+        })
     }
 
     /// Whether the mount is gone.
@@ -112,6 +123,7 @@ impl Device {
         let _kept_off = beside.map(|scheduling| scheduling.keep_off(rustix::thread::gettid()));
         let seat = Rc::new(RefCell::new(seat));
         self.install_hook(role.clone(), seat.clone());
+        set_lane(self.lane.clone());
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         let mut reply = Reply::default();
         let placement = if self.beside_rings { Placement::Free } else { self.server.options.placement };
@@ -234,6 +246,9 @@ impl Device {
         roles.reading = false;
         roles.ended = Some(how);
         self.free.notify_all();
+        drop(roles);
+        // Nobody is left to be answered, and those who compute are waited for.
+        self.server.vfs.stop_computing(true);
     }
 
     fn read(&self, buffer: &mut [u8]) -> Read {

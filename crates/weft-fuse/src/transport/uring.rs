@@ -24,7 +24,7 @@ use std::thread::{self, JoinHandle};
 const ENTRIES_TOTAL: usize = 256;
 
 /// Requests of one processor that are served at once.
-const ENTRIES_MAX: usize = 16;
+const ENTRIES_MAX: usize = 32;
 const ENTRIES_MIN: usize = 2;
 
 /// The queues of one mount.

@@ -1,14 +1,17 @@
 //! Any command of the shell as a stage: the compatible way, and the slow one, as all goes through pipes.
 
-use super::confined::confine;
+use super::namespaces::{Ended, Spawned, Terms};
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError};
+use crate::run::Sources;
 use crate::stage::{Stage, StageError};
 use crate::threaded::{Reader, Threaded, Writer};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use std::io::{self, BufRead, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::io::{self, BufRead, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,10 +24,10 @@ const IDLE_SECONDS_MAX: u64 = 86_400;
 const READ_BYTES: usize = 64 << 10;
 
 /// Bytes of what a command says of its failure.
-const SAID_BYTES: u64 = 4096;
+const SAID_BYTES: usize = 4096;
 
 pub(crate) fn exec(call: &Call) -> Result<Stage, NetworkError> {
-    let mut arguments = Arguments::read(call, "", "t")?;
+    let mut arguments = Arguments::read(call, "n", "t")?;
     let seconds = arguments.value('t', "a number of seconds")?.unwrap_or(IDLE_SECONDS);
     if !(1..=IDLE_SECONDS_MAX).contains(&seconds) {
         let message = format!("a command can be idle for 1 to {IDLE_SECONDS_MAX} seconds");
@@ -33,127 +36,164 @@ pub(crate) fn exec(call: &Call) -> Result<Stage, NetworkError> {
     let command = arguments.operand("a command of the shell, in quotes")?.text.clone();
     arguments.end()?;
     let idle = Duration::from_secs(seconds);
-    let start = move || {
-        let command = command.clone();
-        Threaded::new(move |reader, writer| run(&command, idle, reader, writer))
+    let has_network = arguments.has('n');
+    let start = move |sources: &mut dyn Sources| {
+        let terms = Terms { has_network, owner: sources.owner().unwrap_or_else(|| geteuid().as_raw()) };
+        let given = Given { command: command.clone(), idle, terms };
+        Ok(Threaded::new(move |reader, writer| run(&given, reader, writer)))
     };
-    Ok(Stage { is_exported: true, is_repeatable: false, ..Stage::new(start) })
+    Ok(Stage { is_exported: true, is_repeatable: false, ..Stage::reading(start) })
 }
 
-fn run(command: &str, idle: Duration, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    confine(&mut shell);
-    let mut child = Killed(shell.spawn().map_err(|error| StageError::data(format!("cannot start a shell: {error}")))?);
-    let stdin = child.0.stdin.take().expect("piped");
-    let stderr = child.0.stderr.take().expect("piped");
+/// What runs a command, and how long it may do nothing.
+struct Given {
+    command: String,
+    idle: Duration,
+    terms: Terms,
+}
+
+fn run(given: &Given, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
+    let mut spawned = Spawned::start(&given.command, given.terms)?;
+    let stdin = spawned.stdin.take().expect("it was not taken before");
     let (taken, stop) = (AtomicU64::new(0), reader.stop());
+    let enough = Arc::new(bell()?);
+    reader.ring(&enough);
     let (ended, said) = thread::scope(|scope| {
-        scope.spawn(|| feed(reader, stdin, &taken));
-        let said = scope.spawn(|| {
-            let (mut said, mut stderr) = (Vec::new(), stderr);
-            // The rest is read, so that nobody waits to say it. What cannot be read is not told.
-            let _ = stderr.by_ref().take(SAID_BYTES).read_to_end(&mut said);
-            let _ = io::copy(&mut stderr, &mut io::sink());
-            said
-        });
-        let ended = give(&mut child, idle, &taken, writer).and_then(|()| wait(&child, idle));
-        // Nobody feeds it, or hears what it says, any more; nor is anything left that it began.
+        scope.spawn(|| feed(reader, stdin, &taken, &enough));
+        let mut attended = Attended { spawned: &mut spawned, idle: given.idle, taken: &taken, said: Vec::new() };
+        let ended = attended.attend(&enough, writer);
+        let said = attended.said;
+        // Nobody feeds it any more; nor is anything left that it began.
+        spawned.kill();
         stop.stop();
-        child.kill();
-        (ended, said.join().unwrap_or_default())
+        (ended, said)
     });
-    ended?;
-    let status = child.0.wait()?;
-    if status.success() {
-        return Ok(());
-    }
+    let how = match ended? {
+        Ended::Exit(0) => return Ok(()),
+        // So the shell tells of a signal.
+        Ended::Exit(code @ 129..) => format!("exit status: {code} (signal: {})", code - 128),
+        Ended::Exit(code) => format!("exit status: {code}"),
+        Ended::Signal(signal) => format!("signal: {signal}"),
+    };
     let said = String::from_utf8_lossy(&said);
     let last = said.lines().last().map(|line| format!(": {line}")).unwrap_or_default();
-    Err(StageError::data(format!("it ended with {status}{last}")))
+    Err(StageError::data(format!("it ended with {how}{last}")))
 }
 
-/// Gives the command all there is, as long as it takes any.
-fn feed(mut reader: Reader, mut stdin: ChildStdin, taken: &AtomicU64) {
+fn bell() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// Gives the command all there is, as long as it takes any, until `enough` rings.
+fn feed(mut reader: Reader, stdin: OwnedFd, taken: &AtomicU64, enough: &OwnedFd) {
     // A command may end before it has read all, and whoever wanted its results may be gone.
     while let Ok(bytes) = reader.fill_buf()
         && !bytes.is_empty()
     {
-        let Ok(count) = stdin.write(bytes) else { return };
-        taken.fetch_add(count as u64, Ordering::Relaxed);
-        reader.consume(count);
+        match rustix::io::write(&stdin, bytes) {
+            Ok(count) => {
+                taken.fetch_add(count as u64, Ordering::Relaxed);
+                reader.consume(count);
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let mut waits = [PollFd::new(&stdin, PollFlags::OUT), PollFd::new(enough, PollFlags::IN)];
+                match poll(&mut waits, None) {
+                    Ok(_) if waits[1].revents().is_empty() => {}
+                    Err(Errno::INTR) => {}
+                    _ => return,
+                }
+            }
+            Err(_) => return,
+        }
     }
 }
 
-/// Passes on what the command gives.
-fn give(child: &mut Killed, idle: Duration, taken: &AtomicU64, writer: &mut Writer) -> Result<(), StageError> {
-    let mut stdout = child.0.stdout.take().expect("piped");
-    let mut buffer = vec![0; READ_BYTES];
-    let (mut last, mut before) = (Instant::now(), 0);
-    loop {
-        let left = idle.saturating_sub(last.elapsed());
-        let mut ready = [PollFd::new(&stdout, PollFlags::IN)];
-        let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut ready, Some(&wait)) {
-            Ok(0) => {
-                let now = taken.load(Ordering::Relaxed);
+/// A command that is listened to until it has ended.
+struct Attended<'a> {
+    spawned: &'a mut Spawned,
+    idle: Duration,
+    taken: &'a AtomicU64,
+    /// What it says of its failure.
+    said: Vec<u8>,
+}
+
+impl Attended<'_> {
+    /// Passes on what the command gives, until it has ended: not until nobody has its pipes any
+    /// more. `Idle`, and an error if `enough` rings.
+    fn attend(&mut self, enough: &OwnedFd, writer: &mut Writer) -> Result<Ended, StageError> {
+        let (mut last, mut before) = (Instant::now(), 0);
+        let (mut gives, mut says) = (true, true);
+        loop {
+            let left = self.idle.saturating_sub(last.elapsed());
+            let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            let wanted = |is: bool| if is { PollFlags::IN } else { PollFlags::empty() };
+            let [ended, over, given, said] = {
+                let spawned = &*self.spawned;
+                let mut ready = [
+                    PollFd::new(spawned.process(), PollFlags::IN),
+                    PollFd::new(enough, PollFlags::IN),
+                    // What has been closed is ready for ever.
+                    PollFd::new(if gives { &spawned.stdout } else { enough }, wanted(gives)),
+                    PollFd::new(if says { &spawned.stderr } else { enough }, wanted(says)),
+                ];
+                match poll(&mut ready, Some(&wait)) {
+                    Err(Errno::INTR) => continue,
+                    Err(error) => return Err(io::Error::from(error).into()),
+                    Ok(_) => ready.map(|file| !file.revents().is_empty()),
+                }
+            };
+            if over {
+                return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+            }
+            if says && (said || ended) {
+                says = self.listen();
+            }
+            if gives && given {
+                gives = self.pass_on(writer)?;
+                last = Instant::now();
+            } else if ended {
+                // All that could write is gone; a pipe that somebody else got hold of is none of
+                // ours.
+                while gives && self.pass_on(writer)? {}
+                return self.spawned.ended();
+            } else if left.is_zero() {
+                let now = self.taken.load(Ordering::Relaxed);
                 if now == before {
-                    return Err(StageError::Idle(idle));
+                    return Err(StageError::Idle(self.idle));
                 }
                 (last, before) = (Instant::now(), now);
             }
-            Ok(_) => {
-                let count = stdout.read(&mut buffer)?;
-                if count == 0 {
-                    return Ok(());
-                }
-                writer.write_all(&buffer[..count])?;
-                // What it gives late is of no use to somebody who reads.
-                writer.flush()?;
-                last = Instant::now();
+        }
+    }
+
+    /// Passes on what there is now; false at the end, or if there is nothing.
+    fn pass_on(&mut self, writer: &mut Writer) -> Result<bool, StageError> {
+        let mut buffer = [0; READ_BYTES];
+        let count = match rustix::io::read(&self.spawned.stdout, &mut buffer[..]) {
+            Ok(count) => count,
+            Err(Errno::AGAIN) => 0,
+            Err(Errno::INTR) => return Ok(true),
+            Err(error) => return Err(io::Error::from(error).into()),
+        };
+        writer.write_all(&buffer[..count])?;
+        // What it gives late is of no use to somebody who reads.
+        writer.flush()?;
+        Ok(count > 0)
+    }
+
+    /// Takes in what it says, so that it never waits to say it; false at the end.
+    fn listen(&mut self) -> bool {
+        let mut buffer = [0; SAID_BYTES];
+        match rustix::io::read(&self.spawned.stderr, &mut buffer[..]) {
+            Ok(0) => false,
+            Ok(count) => {
+                let room = SAID_BYTES - self.said.len();
+                self.said.extend_from_slice(&buffer[..count.min(room)]);
+                true
             }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(io::Error::from(error).into()),
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(_) => false,
         }
-    }
-}
-
-/// Waits until a command that gives nothing any more has ended.
-fn wait(child: &Killed, idle: Duration) -> Result<(), StageError> {
-    let Some(pid) = child.pid() else { return Ok(()) };
-    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from)?;
-    let until = Instant::now() + idle;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&wait)) {
-            Ok(0) => return Err(StageError::Idle(idle)),
-            Ok(_) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(io::Error::from(error).into()),
-        }
-    }
-}
-
-/// A process that ends, with all in its group, when this goes.
-struct Killed(Child);
-
-impl Killed {
-    fn kill(&mut self) {
-        if let Some(group) = self.pid() {
-            // It may have ended.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-
-    fn pid(&self) -> Option<Pid> {
-        Pid::from_raw(i32::try_from(self.0.id()).ok()?)
-    }
-}
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = self.0.wait();
     }
 }

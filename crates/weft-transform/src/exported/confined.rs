@@ -3,39 +3,18 @@
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use rustix::thread::set_no_new_privs;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 /// User and group that run for nobody in particular.
 pub(super) const NOBODY: u32 = 65534;
 
 /// Bytes of memory and of files, seconds of a processor, open files.
-const LIMITS: [(Resource, u64); 5] = [
+pub(super) const LIMITS: [(Resource, u64); 5] = [
     (Resource::As, 2 << 30),
     (Resource::Fsize, 1 << 30),
     (Resource::Cpu, 3600),
     (Resource::Nofile, 256),
     (Resource::Core, 0),
 ];
-
-/// Confines what `command` will start: as nobody if this process is the super-user's, with an environment that says nothing, in a group of processes of its own.
-pub(super) fn confine(command: &mut Command) {
-    command
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("LC_ALL", "C")
-        .current_dir("/")
-        .process_group(0);
-    if rustix::process::geteuid().is_root() {
-        // Other groups go with the user.
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    // SAFETY: between fork() and exec() only one thread is left, and locks that others held are never let go of. `restrict` makes system calls and nothing else: it
-    // neither allocates nor takes a lock.
-    unsafe {
-        command.pre_exec(restrict);
-    }
-}
 
 /// Bounds what this process takes, for good, and ends it when what started it ends. Makes system calls and nothing else.
 pub(super) fn restrict() -> io::Result<()> {

@@ -18,10 +18,14 @@ use std::sync::Arc;
 use weft_block::{Rope, Slice};
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, Timestamp};
 use weft_transform::archive::{self, Kind as MemberKind, Member};
-use weft_transform::{Keeps, Network};
+use weft_transform::{Keeps, Network, interrupt};
 
 /// Bytes of an archive that are read at once while its members are looked for.
 const READ_BYTES: usize = 64 << 10;
+
+/// The error of who reads an archive for nobody any more: those who read would go on after
+/// `Interrupted`.
+const INTERRUPTED: io::ErrorKind = io::ErrorKind::BrokenPipe;
 
 /// Bytes of memory that an index may take, and about how many of them an entry takes beside its name.
 const INDEX_BYTES_MAX: usize = 256 << 20;
@@ -185,8 +189,12 @@ impl Vfs {
         }
         self.may_wait(Wait::Commit)?;
         let archive = resolved.data();
-        let members =
-            blocking::waiting(|| members(&mut Archive { vfs: self, ino: archive, at: 0, read: (0, Rope::new()) }));
+        let members = blocking::waiting(|| {
+            self.computing(|| members(&mut Archive { vfs: self, ino: archive, at: 0, read: (0, Rope::new()) }))
+        })?;
+        if members.as_ref().is_err_and(|error| error.kind() == INTERRUPTED) {
+            return Err(ErrorKind::Interrupted.into());
+        }
         let index = members.and_then(Index::new).map_err(|error| {
             let path = self.path(view);
             // What follows a colon may be bytes of the archive, which are no business of whoever reads the log.
@@ -241,6 +249,9 @@ impl Read for Archive<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (from, rope) = &self.read;
         if self.at < *from || self.at >= from + rope.len() as u64 {
+            if interrupt::is_interrupted() {
+                return Err(INTERRUPTED.into());
+            }
             let rope = self.vfs.read(self.ino, self.at, READ_BYTES);
             self.read = (self.at, rope.map_err(|error| io::Error::from_raw_os_error(error.errno()))?);
         }

@@ -12,6 +12,7 @@ use crate::message::say;
 use crate::state::State;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use weft_block::Rope;
 use weft_store::{Ino, Kind};
 use weft_transform::Network;
@@ -57,7 +58,7 @@ impl Vfs {
                 Some(content) => content,
                 None => {
                     self.may_wait(Wait::Network)?;
-                    blocking::waiting(|| draft.content.lock())
+                    blocking::waiting(|| self.lock_computing(&draft.content))?
                 }
             };
             if let Written::Here(content) = &*content {
@@ -170,7 +171,7 @@ impl Vfs {
             self.may_wait(Wait::Places)?;
             loop {
                 // The bytes stay, to begin anew with.
-                match blocking::waiting(|| apply(bytes.clone(), files)) {
+                match blocking::waiting(|| self.computing(|| apply(bytes.clone(), files)))? {
                     Err(Stopped::Busy) => self.make_room(files.ino)?,
                     applied => break applied,
                 }
@@ -182,6 +183,7 @@ impl Vfs {
         match applied {
             Ok(applied) => Ok(Some(applied)),
             Err(Stopped::Failed(failure)) => Err(failure.kind.into()),
+            Err(Stopped::Interrupted) => Err(ErrorKind::Interrupted.into()),
             Err(Stopped::Changed | Stopped::NotKept | Stopped::Busy) => Ok(None),
         }
     }
@@ -216,7 +218,15 @@ impl Vfs {
                     }
                 }
                 Ok(Step::Wanting) => {}
-                Err(Problem::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
+                Err(Problem::Failed(error)) => return Err(error),
+                Err(Problem::Stopped(Stopped::Interrupted)) => {
+                    // The table and this request have it.
+                    if Arc::strong_count(&view) <= 2 {
+                        let run = view.try_lock().map(|mut view| view.rest());
+                        drop(run);
+                    }
+                    return Err(ErrorKind::Interrupted.into());
+                }
                 Err(Problem::Stopped(Stopped::NotKept)) => {
                     view.lock().give_up();
                     self.views.keeps(self, &resolved.version, 0);
@@ -247,8 +257,8 @@ impl Vfs {
             Some(locked) => locked,
             // Whoever has it may compute for long.
             None => {
-                self.may_wait(Wait::Network).map_err(|_| Problem::WouldBlock)?;
-                blocking::waiting(|| view.lock())
+                self.may_wait(Wait::Network)?;
+                blocking::waiting(|| self.lock_computing(view))?
             }
         };
         let found = match wanted {
@@ -263,9 +273,9 @@ impl Vfs {
             return Ok(found);
         }
         // Half a step cannot be taken back.
-        self.may_wait(Wait::Network).map_err(|_| Problem::WouldBlock)?;
+        self.may_wait(Wait::Network)?;
         let offset = if let Wanted::Bytes { offset, .. } = wanted { offset } else { u64::MAX };
-        let advanced = blocking::waiting(|| locked.advance(self, offset));
+        let advanced = blocking::waiting(|| self.computing(|| locked.advance(self, offset)))?;
         self.learn(&locked, resolved);
         let bytes = locked.kept_bytes();
         let is_whole = advanced.is_ok() && locked.whole().is_some();
@@ -289,9 +299,15 @@ impl Vfs {
 
 /// Why a step is not taken.
 enum Problem {
-    /// The thread may not wait for it.
-    WouldBlock,
+    /// The thread may not wait for it, or nobody does any more.
+    Failed(Error),
     Stopped(Stopped),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        Problem::Failed(error)
+    }
 }
 
 impl From<Stopped> for Problem {

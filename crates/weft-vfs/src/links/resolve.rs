@@ -148,7 +148,7 @@ impl State {
     }
 
     /// The same of link `ino`, without computing anything: 0 is a length that is not known.
-    pub(super) fn attributes_at_once(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+    pub(crate) fn attributes_at_once(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         self.link_attributes(ino, Measure::Never)
     }
 

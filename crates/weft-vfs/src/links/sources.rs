@@ -87,6 +87,19 @@ impl Sources for Targets {
         content.map(Some).map_err(|error| io::Error::other(TargetError::from(error)))
     }
 
+    fn owner(&self) -> Option<u32> {
+        let owner = |vfs: Arc<Vfs>| {
+            vfs.run(|state| {
+                let row = &state.inode(self.ino)?.row;
+                // What a view shows is another's, who has not said what is done with it.
+                let maker = if is_unstored(self.ino) { row.parent } else { self.ino };
+                Ok(state.inode(maker)?.row.uid)
+            })
+        };
+        // If it is gone meanwhile, it is nobody's.
+        Some(self.vfs.upgrade().and_then(|vfs| owner(vfs).ok()).unwrap_or(u32::MAX))
+    }
+
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
         let vfs = self.vfs.upgrade().ok_or_else(|| io::Error::other(TargetError::Changed))?;
         let none =
@@ -148,6 +161,9 @@ impl Files {
 
 impl Source for Files {
     fn next(&mut self) -> io::Result<Option<Slice>> {
-        self.read().map_err(io::Error::other)
+        self.read().map_err(|error| match error {
+            TargetError::Vfs(error) if error.kind() == ErrorKind::Interrupted => io::ErrorKind::Interrupted.into(),
+            error => io::Error::other(error),
+        })
     }
 }

@@ -12,6 +12,7 @@ use crate::error::{ErrorKind, Result};
 use crate::message::say;
 use crate::volume::Vfs;
 use std::collections::VecDeque;
+use std::io;
 use std::time::Instant;
 use weft_block::{Buffer, Rope, Slice};
 use weft_store::{Ino, Kind};
@@ -81,6 +82,8 @@ pub(super) enum Stopped {
     NotKept,
     /// The network cannot begin now, as others take too much.
     Busy,
+    /// Nobody waits for it any more.
+    Interrupted,
     /// The network failed so, where the view now ends.
     Failed(Failure),
 }
@@ -247,6 +250,10 @@ impl View {
     fn failed(&mut self, error: RunError) -> Stopped {
         let Some(vfs) = self.targets.vfs.upgrade() else { return Stopped::Changed };
         let stopped = stopped(&vfs, &self.targets, &error);
+        if matches!(stopped, Stopped::Interrupted) && !matches!(error, RunError::Interrupted) {
+            // It cannot go on where it was.
+            drop(self.rest());
+        }
         if let Stopped::Failed(failure) = stopped {
             self.ends(Some(failure));
         }
@@ -258,6 +265,10 @@ impl View {
 pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped {
     if matches!(error, RunError::Stage { source: StageError::Busy(_), .. }) {
         return Stopped::Busy;
+    }
+    let is_source = matches!(error, RunError::Source(source) if source.kind() == io::ErrorKind::Interrupted);
+    if is_source || matches!(error, RunError::Interrupted | RunError::Stage { source: StageError::Stopped, .. }) {
+        return Stopped::Interrupted;
     }
     let kind = match target_error(error) {
         Some(TargetError::Changed) => return Stopped::Changed,

@@ -183,7 +183,7 @@ impl Vfs {
             Some(content) => content,
             None => {
                 self.may_wait(Wait::Network)?;
-                blocking::waiting(|| draft.content.lock())
+                blocking::waiting(|| self.lock_computing(&draft.content))?
             }
         };
         if matches!(*content, Written::Nothing) {
@@ -200,11 +200,11 @@ impl Vfs {
         }
         self.may_wait(Wait::Network)?;
         blocking::waiting(|| {
-            let written = draft.content.lock();
+            let written = self.lock_computing(&draft.content)?;
             if let Written::Here(content) = &*written
                 && draft.is_new()
             {
-                while !self.store(ino, draft, content)? {
+                while !self.computing(|| self.store(ino, draft, content))?? {
                     self.make_room(ino)?;
                 }
                 draft.stored();
@@ -254,6 +254,7 @@ impl Vfs {
         match stopped(self, files, error) {
             Stopped::Busy => Ok(false),
             Stopped::Failed(failure) => Err(failure.kind.into()),
+            Stopped::Interrupted => Err(ErrorKind::Interrupted.into()),
             // Code that it runs was replaced meanwhile.
             Stopped::Changed | Stopped::NotKept => Err(ErrorKind::Io.into()),
         }

@@ -43,12 +43,32 @@ pub(crate) fn check_target(target: &[u8]) -> Result<()> {
 impl Vfs {
     /// Attributes of what `name` in directory `parent` names. `NotFound`, `NotDirectory`.
     pub fn lookup(&self, caller: Caller, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        self.lookup_by(caller, parent, name, State::attributes)
+    }
+
+    /// As [`Vfs::lookup`], but computes no length of a link: one that is not known is 0, and
+    /// [`Attributes::computed`] too, so that whoever wants it asks again. For a way in by which
+    /// nobody gets into the directory while a name is looked up.
+    pub fn lookup_at_once(&self, caller: Caller, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        self.lookup_by(caller, parent, name, |state, ino| match state.inode(ino)?.row.kind {
+            Kind::Transformation => state.attributes_at_once(ino),
+            _ => state.attributes(ino),
+        })
+    }
+
+    fn lookup_by(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: &[u8],
+        attributes: impl Fn(&mut State, Ino) -> Result<Attributes, Stop>,
+    ) -> Result<Attributes> {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
         }
         let found = self.run(|state| {
             let entry = state.existing(parent, name)?;
-            let attributes = state.attributes(entry.ino)?;
+            let attributes = attributes(state, entry.ino)?;
             state.hold(caller, entry.ino);
             Ok(attributes)
         });

@@ -4,6 +4,7 @@ use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
+use crate::computing::Computing;
 use crate::error::{ErrorKind, Result};
 use crate::links::{Indexes, PlacesAhead, Stacks, Views};
 use crate::locks::Locks;
@@ -76,6 +77,7 @@ impl Vfs {
             observers: Observers::default(),
             locks: Locks::default(),
             views: Views::default(),
+            computing: Computing::default(),
             places_ahead: PlacesAhead::new(me, has_threads),
             indexes: Indexes::default(),
             stacks: Stacks::default(),

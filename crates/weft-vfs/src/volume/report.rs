@@ -58,6 +58,7 @@ impl Vfs {
     pub fn stats(&self) -> Stats {
         // Views may be waiting for the state with their own lock taken.
         let memo_bytes = self.views.kept_bytes();
+        let (requests_computing, users_computing) = self.computing.counts();
         let state = self.state.lock();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
@@ -77,6 +78,10 @@ impl Vfs {
             results_computed: count(&self.views.computed),
             bytes_computed_ahead: self.places_ahead.bytes(),
             results_found: count(&self.views.found),
+            requests_computing,
+            users_computing,
+            computing_interrupted: count(&self.computing.interrupted),
+            computing_refused: count(&self.computing.refused),
             dirty_bytes: state.dirty_bytes,
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),

@@ -1,6 +1,7 @@
 //! What holds for users of a volume, sentence by sentence.
 
 mod access;
+mod computing;
 mod content;
 mod doubt;
 mod drafts;

@@ -51,11 +51,11 @@ impl Queue {
         let ring: IoUring<Entry128, cqueue::Entry> =
             IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(size)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;
-        let entries = (0..entries).map(|_| Entry::new(DATA_BYTES_MAX).map(Some)).collect::<Result<_, _>>()?;
+        let entries: Vec<_> = (0..entries).map(|_| Entry::new(DATA_BYTES_MAX).map(Some)).collect::<Result<_, _>>()?;
         let patience = Rc::new(Patience::default());
         let hook = patience.clone();
         set_hook(move |wait| hook.answer(wait));
-        let workers = Workers::new(server.clone())?;
+        let workers = Workers::new(server.clone(), entries.len())?;
         let seat = server.scheduling.as_ref().map(Scheduling::seat);
         let (reply, waiting, completed) = (Reply::default(), Vec::new(), Vec::new());
         Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, seat, patience, waiting, completed })

@@ -10,6 +10,7 @@ use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use weft_vfs::computing::{Lane, set_lane};
 
 /// An entry and its place in the queue.
 pub(super) type Placed = (usize, Entry);
@@ -24,6 +25,8 @@ pub(super) struct Workers {
 
 struct Shared {
     server: Arc<Server>,
+    /// How many of the queue's entries may be in the hands of those who compute.
+    lane: Arc<Lane>,
     jobs: Mutex<Jobs>,
     /// Signalled when there is a job, or no more will come.
     work: Condvar,
@@ -40,9 +43,11 @@ struct Jobs {
 }
 
 impl Workers {
-    pub(super) fn new(server: Arc<Server>) -> rustix::io::Result<Workers> {
+    pub(super) fn new(server: Arc<Server>, entries: usize) -> rustix::io::Result<Workers> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Shared { server, jobs: Mutex::default(), work: Condvar::new(), done: Mutex::default(), bell };
+        let lane = Lane::new(entries);
+        let (jobs, work, done) = (Mutex::default(), Condvar::new(), Mutex::default());
+        let shared = Shared { server, lane, jobs, work, done, bell };
         Ok(Workers { shared: Arc::new(shared), threads: Vec::new(), out: 0 })
     }
 
@@ -101,6 +106,7 @@ impl Drop for Workers {
 impl Shared {
     fn work(&self) {
         let _guard = EndOnPanic;
+        set_lane(self.lane.clone());
         let mut reply = Reply::default();
         while let Some((place, mut entry)) = self.next() {
             self.server.serve_entry(&mut entry, &mut reply);

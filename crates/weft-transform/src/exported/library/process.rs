@@ -3,6 +3,7 @@
 use super::area::{Area, INPUT_BYTES};
 use super::message::{BYTES, Order, Reply};
 use super::{started, worker};
+use crate::interrupt::{PERIOD, is_interrupted};
 use crate::stage::StageError;
 use blake3::Hash;
 use parking_lot::Mutex;
@@ -188,10 +189,12 @@ impl Process {
         }
     }
 
-    /// Waits for an answer, or so long.
+    /// Waits for an answer, or so long, or a while. `Stopped`.
     fn wait(&self, time: Duration) -> Result<(), StageError> {
+        let time = time.min(PERIOD);
         let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
+            Ok(0) if is_interrupted() => Err(StageError::Stopped),
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(unusable(error)),
         }

@@ -3,11 +3,12 @@
 use super::engine::{Running, TABLE_MAX, TICK, engine, module, said};
 use crate::exported::code::{AGAIN, Bounds, Code, ENDED, FAILED, Given, failure};
 use crate::exported::idle::AllWaiting;
+use crate::interrupt::is_interrupted;
 use crate::stage::StageError;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use wasmtime::{InstancePre, Memory, ResourceLimiter, Store, Trap, TypedFunc, WasmParams, WasmResults};
+use wasmtime::{InstancePre, Memory, ResourceLimiter, Store, Trap, TypedFunc, UpdateDeadline, WasmParams, WasmResults};
 use weft_block::Buffer;
 
 /// Bytes of memory that all modules have together.
@@ -180,14 +181,23 @@ fn timed<T>(
 ) -> Result<T, StageError> {
     let time = call.min(*left);
     // Part of a tick has passed.
-    let ticks = time.as_millis().div_ceil(TICK.as_millis()) + 1;
-    store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
+    let mut ticks = time.as_millis().div_ceil(TICK.as_millis()) + 1;
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(move |_| {
+        ticks -= 1;
+        match (ticks, is_interrupted()) {
+            (_, true) => Err(StageError::Stopped.into()),
+            (0, false) => Err(Trap::Interrupt.into()),
+            _ => Ok(UpdateDeadline::Continue(1)),
+        }
+    });
     let _ticking = Running::begin()?;
     let begun = Instant::now();
     let done = run(store);
     *left = left.saturating_sub(begun.elapsed());
-    done.map_err(|error| match error.downcast_ref::<Trap>() {
-        Some(Trap::Interrupt) => StageError::Idle(time),
+    done.map_err(|error| match (error.downcast_ref::<Trap>(), error.downcast_ref::<StageError>()) {
+        (Some(Trap::Interrupt), _) => StageError::Idle(time),
+        (_, Some(StageError::Stopped)) => StageError::Stopped,
         _ => StageError::data(format!("the module was stopped: {}", said(&error))),
     })
 }

@@ -1,0 +1,420 @@
+//! Requests that wait for networks: each can be ended, and no user gets more than a share of those
+//! who serve, or of the processors.
+//!
+//! A thread says which request it serves ([`set_requester`]), and, if it is one of few, of which
+//! [`Lane`] ([`set_lane`]). A request that is about to compute, or to wait for another that does,
+//! is known by its number until it is done, so that [`Vfs::interrupt`] finds it. Networks ask now
+//! and then whether anybody waits for them ([`weft_transform::interrupt`]); that is also where a
+//! user with more at work than a share of the processors is held back.
+//!
+//! Locks: that of the table is held for nothing else.
+
+use crate::error::{ErrorKind, Result};
+use crate::volume::Vfs;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustc_hash::FxHashMap;
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+use weft_transform::interrupt::{self, PERIOD};
+
+/// Interruptions that are remembered of requests which nobody knows: they came before them, or
+/// after.
+const EARLY_MAX: usize = 256;
+
+/// How long a user that has more at work than a share is held back at once.
+const HOLD_MAX: Duration = Duration::from_millis(50);
+
+/// How often it is looked whether a signal has come that ends a program.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long nothing is computed after all was stopped: whoever asked for that unmounts meanwhile.
+const STOPPED: Duration = Duration::from_secs(2);
+
+/// Who asks, and by which request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Requester {
+    /// The user.
+    pub user: u32,
+    /// The thread of the program, if the way in tells: one that waits cannot have ended.
+    pub thread: Option<u32>,
+    /// What tells the request from others, if anything does.
+    pub number: Option<u64>,
+}
+
+thread_local! {
+    static REQUESTER: Cell<Requester> = const { Cell::new(Requester { user: 0, thread: None, number: None }) };
+    static LANE: RefCell<Option<Arc<Lane>>> = const { RefCell::new(None) };
+    /// Whether this thread computes already, for the same request.
+    static COMPUTES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says for whom this thread works from now on.
+pub fn set_requester(requester: Requester) {
+    REQUESTER.set(requester);
+}
+
+/// Says of which of those who serve this thread is.
+pub fn set_lane(lane: Arc<Lane>) {
+    LANE.with(|slot| *slot.borrow_mut() = Some(lane));
+}
+
+/// Those of one way in who serve, of whom some must always be left for others than those who
+/// compute.
+#[derive(Debug)]
+pub struct Lane {
+    user_max: usize,
+    all_max: usize,
+    users: Mutex<FxHashMap<u32, usize>>,
+}
+
+impl Lane {
+    /// So many threads.
+    pub fn new(threads: usize) -> Arc<Lane> {
+        let all_max = (threads - threads.div_ceil(8).min(threads / 2)).max(1);
+        let user_max = (threads * 5 / 8).clamp(1, all_max);
+        Arc::new(Lane { user_max, all_max, users: Mutex::default() })
+    }
+
+    /// One more for `user`, if there may be one.
+    fn enter(self: &Arc<Lane>, user: u32) -> Option<InLane> {
+        let mut users = self.users.lock();
+        let all: usize = users.values().sum();
+        let own = users.entry(user).or_default();
+        if all >= self.all_max || *own >= self.user_max {
+            return None;
+        }
+        *own += 1;
+        Some(InLane { lane: self.clone(), user })
+    }
+}
+
+/// A thread that computes, or waits for one that does.
+struct InLane {
+    lane: Arc<Lane>,
+    user: u32,
+}
+
+impl Drop for InLane {
+    fn drop(&mut self) {
+        let mut users = self.lane.users.lock();
+        if let Some(own) = users.get_mut(&self.user) {
+            *own -= 1;
+            if *own == 0 {
+                users.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// The requests of a volume that wait for networks.
+#[derive(Default)]
+pub(crate) struct Computing {
+    table: Mutex<Table>,
+    /// Until then nothing is computed.
+    stopped_until: Mutex<Option<Instant>>,
+    is_stopped: AtomicBool,
+    /// Ended by a signal or for good, and refused as there were too many.
+    pub(crate) interrupted: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+#[derive(Default)]
+struct Table {
+    requests: FxHashMap<u64, Arc<Hint>>,
+    /// Numbers of interruptions that nobody knew.
+    early: VecDeque<u64>,
+    users: FxHashMap<u32, Arc<AtomicUsize>>,
+}
+
+/// Whether a request is to be looked at: its program was sent a signal.
+#[derive(Default)]
+struct Hint {
+    is_given: AtomicBool,
+    /// Whether the request has been told to end.
+    has_ended: AtomicBool,
+}
+
+/// A request that computes.
+struct Turn<'a> {
+    computing: &'a Computing,
+    requester: Requester,
+    hint: Arc<Hint>,
+    /// The users' own, and how many at work there are of this one.
+    at_work: Arc<AtomicUsize>,
+    _lane: Option<InLane>,
+}
+
+impl Computing {
+    fn enter(&self, requester: Requester) -> Result<Turn<'_>> {
+        if self.is_stopped() {
+            self.interrupted.fetch_add(1, Ordering::Relaxed);
+            return Err(ErrorKind::Interrupted.into());
+        }
+        let lane = LANE.with(|slot| slot.borrow().as_ref().map(|lane| lane.enter(requester.user)));
+        if matches!(lane, Some(None)) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(ErrorKind::Busy.into());
+        }
+        let hint = Arc::new(Hint::default());
+        let mut table = self.table.lock();
+        if let Some(number) = requester.number {
+            if let Some(at) = table.early.iter().position(|early| *early == number) {
+                table.early.remove(at);
+                hint.is_given.store(true, Ordering::Relaxed);
+            }
+            table.requests.insert(number, hint.clone());
+        }
+        let at_work = table.users.entry(requester.user).or_default().clone();
+        at_work.fetch_add(1, Ordering::Relaxed);
+        Ok(Turn { computing: self, requester, hint, at_work, _lane: lane.flatten() })
+    }
+
+    fn is_stopped(&self) -> bool {
+        if !self.is_stopped.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut until = self.stopped_until.lock();
+        let is_over = until.is_some_and(|until| until <= Instant::now());
+        if is_over {
+            *until = None;
+            self.is_stopped.store(false, Ordering::Relaxed);
+        }
+        !is_over
+    }
+
+    /// Requests that wait, and users whose they are.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let table = self.table.lock();
+        let counts = || table.users.values().map(|at_work| at_work.load(Ordering::Relaxed) as u64);
+        (counts().sum(), counts().filter(|count| *count > 0).count() as u64)
+    }
+
+    /// How many of one user can be at work without holding others back.
+    fn share(&self) -> usize {
+        let processors = available_parallelism().map_or(1, usize::from);
+        let (_, users) = self.counts();
+        (processors / usize::try_from(users.max(1)).unwrap_or(processors)).max(1)
+    }
+}
+
+impl Table {
+    /// Remembers an interruption of a request that has no turn now.
+    fn remember(&mut self, number: u64) {
+        if self.early.len() >= EARLY_MAX {
+            self.early.pop_front();
+        }
+        self.early.push_back(number);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut table = self.computing.table.lock();
+        if let Some(number) = self.requester.number {
+            table.requests.remove(&number);
+            let has_ended = self.hint.has_ended.load(Ordering::Relaxed);
+            if has_ended {
+                self.computing.interrupted.fetch_add(1, Ordering::Relaxed);
+            } else if self.hint.is_given.load(Ordering::Relaxed) {
+                // It came too late for this turn; the request goes on, and may take another one.
+                table.remember(number);
+            }
+        }
+        if self.at_work.fetch_sub(1, Ordering::Relaxed) == 1 {
+            table.users.remove(&self.requester.user);
+        }
+    }
+}
+
+/// Holds a thread back whose user has more at work than its share: so that all of them together
+/// take what the share would.
+struct Pace {
+    at_work: Arc<AtomicUsize>,
+    share: usize,
+    looked: Instant,
+    worked: Duration,
+}
+
+impl Pace {
+    fn hold_back(&mut self, vfs: &Vfs) {
+        let at_work = self.at_work.load(Ordering::Relaxed);
+        if at_work <= self.share && self.looked.elapsed() < LOOK_AGAIN {
+            return;
+        }
+        if self.looked.elapsed() >= LOOK_AGAIN {
+            (self.looked, self.share) = (Instant::now(), vfs.computing.share());
+        }
+        let now = worked();
+        let since = now.saturating_sub(std::mem::replace(&mut self.worked, now));
+        if at_work > self.share {
+            let factor = u32::try_from(at_work.div_ceil(self.share) - 1).unwrap_or(u32::MAX);
+            pause(since.saturating_mul(factor).min(HOLD_MAX));
+        }
+    }
+}
+
+/// Processor time that this thread has taken.
+fn worked() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+/// Does nothing for so long.
+fn pause(time: Duration) {
+    let (never, nothing) = (Condvar::new(), Mutex::new(()));
+    never.wait_for(&mut nothing.lock(), time);
+}
+
+impl Vfs {
+    /// Does `work`, which runs networks or waits for others that do: it ends early, in whatever way
+    /// it tells of that, when [`Vfs::interrupt`] is called for the request of this thread and its
+    /// program is to end. `Busy` if the user has enough at work already, `Interrupted` if nothing
+    /// is computed any more.
+    pub(crate) fn computing<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        if COMPUTES.get() {
+            return Ok(work());
+        }
+        let requester = REQUESTER.get();
+        let turn = self.computing.enter(requester)?;
+        let (me, hint, looked) = (self.me.clone(), turn.hint.clone(), Cell::new(None::<Instant>));
+        let share = available_parallelism().map_or(1, usize::from);
+        let pace = Pace { at_work: turn.at_work.clone(), share, looked: Instant::now(), worked: worked() };
+        let pace = RefCell::new(pace);
+        let is_interrupted = move || {
+            // Without a volume nobody wants anything.
+            let Some(vfs) = me.upgrade() else { return true };
+            if vfs.computing.is_stopped() || hint.has_ended.load(Ordering::Relaxed) {
+                hint.has_ended.store(true, Ordering::Relaxed);
+                return true;
+            }
+            pace.borrow_mut().hold_back(&vfs);
+            let is_due = || looked.get().is_none_or(|at| at.elapsed() >= LOOK_AGAIN);
+            if hint.is_given.load(Ordering::Relaxed) && is_due() {
+                looked.set(Some(Instant::now()));
+                let is_ending = requester.thread.is_none_or(is_ending);
+                hint.has_ended.store(is_ending, Ordering::Relaxed);
+                return is_ending;
+            }
+            false
+        };
+        COMPUTES.set(true);
+        let done = Done;
+        let result = interrupt::during(is_interrupted, work);
+        drop(done);
+        drop(turn);
+        Ok(result)
+    }
+
+    /// Waits for a lock that somebody has who computes. `Interrupted`, and as [`Vfs::computing`].
+    pub(crate) fn lock_computing<'a, T>(&self, lock: &'a Mutex<T>) -> Result<MutexGuard<'a, T>> {
+        self.computing(|| {
+            loop {
+                match lock.try_lock_for(PERIOD) {
+                    Some(locked) => return Ok(locked),
+                    None if interrupt::is_interrupted() => return Err(ErrorKind::Interrupted.into()),
+                    None => {}
+                }
+            }
+        })?
+    }
+
+    /// The program that waits for request `number` was sent a signal. If it is one that ends
+    /// programs, or that they are waiting for, what the request computes ends, unless another one
+    /// waits for it; the request fails with `Interrupted`.
+    pub fn interrupt(&self, number: u64) {
+        let mut table = self.computing.table.lock();
+        if let Some(hint) = table.requests.get(&number) {
+            hint.is_given.store(true, Ordering::Relaxed);
+            return;
+        }
+        table.remember(number);
+    }
+
+    /// Ends all that networks compute now, because the volume is about to be unmounted; with
+    /// `for_good`, nothing is computed any more, else nothing for a while.
+    pub fn stop_computing(&self, for_good: bool) {
+        let until = (!for_good).then(|| Instant::now() + STOPPED);
+        *self.computing.stopped_until.lock() = until;
+        self.computing.is_stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Says, when it goes, that this thread computes no more.
+struct Done;
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        COMPUTES.set(false);
+    }
+}
+
+/// Signals that programs get without wanting what they wait for to fail: a child has ended, a timer
+/// of a profiler, a window's size, job control.
+const HARMLESS: [i32; 10] = [
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGURG,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGWINCH,
+];
+
+/// Whether `thread` was sent a signal that is to end what it waits for (proc_pid_status(5)). One of
+/// which nothing is known may be gone.
+fn is_ending(thread: u32) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
+    let harmless = HARMLESS.iter().fold(0u64, |all, signal| all | 1 << (signal - 1));
+    pending(&status).is_none_or(|pending| pending & !harmless != 0)
+}
+
+/// Signals that wait to be delivered, as bits.
+fn pending(status: &str) -> Option<u64> {
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(line.strip_prefix(':')?.trim(), 16).ok()
+    };
+    Some((set("SigPnd")? | set("ShdPnd")?) & !set("SigBlk")? & !set("SigIgn")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_takes_a_share_and_leaves_others_theirs() {
+        let lane = Lane::new(16);
+        let of = |user| (0..100).map_while(|_| lane.enter(user)).collect::<Vec<_>>();
+        let first = of(1);
+        let second = of(2);
+        assert_eq!((first.len(), second.len(), of(3).len()), (10, 4, 0));
+        drop(first);
+        assert_eq!(of(3).len(), 10);
+        drop(second);
+        assert!(lane.users.lock().is_empty());
+        assert_eq!([1, 2, 3, 4].map(|threads| Lane::new(threads).all_max), [1, 1, 2, 3]);
+    }
+
+    #[test]
+    fn signals_that_programs_get_all_the_time_end_nothing() {
+        let status = |pending: u64, shared: u64| {
+            format!(
+                "Name:\tx\nSigPnd:\t{pending:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{:016x}\n",
+                2,
+                1 << 12
+            )
+        };
+        assert_eq!(pending(&status(1 << 8, 1 << 12)), Some(1 << 8));
+        assert_eq!(pending(&status(2, 1 << 16)), Some(1 << 16));
+        assert_eq!(pending("Name:\tx\n"), None);
+        assert!(!is_ending(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()));
+        assert!(is_ending(u32::MAX));
+    }
+}

@@ -1,0 +1,73 @@
+//! What runs for links: for whom, until when.
+
+use crate::links::definition;
+use crate::{Volume, kind, options, volume_options};
+use weft_vfs::{Caller, ErrorKind, Ino, Options};
+
+/// Commands of one owner reach no processes of another's.
+#[test]
+fn commands_run_as_a_user_for_each_owner_of_links() {
+    use weft_vfs::Exported;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become other users");
+        return;
+    }
+    let volume = Volume::with(volume_options(), Options { exported: Exported::Everybody, ..options() });
+    volume.file("file");
+    let mut seen = std::collections::BTreeSet::new();
+    for uid in [0, 1000, 1001] {
+        let owner = Caller { uid, gid: uid, ..Caller::ROOT };
+        let link = definition(&["/file"], &format!("exec 'id -u; id -G; : {uid}'"));
+        let made = volume.vfs.make_link(owner, Ino::ROOT, format!("of {uid}").as_bytes(), 0o644, &link);
+        let said = volume.all(made.expect("made").ino).expect("read");
+        let ids = String::from_utf8(said).expect("text");
+        assert!(ids.lines().all(|id| id.parse::<u32>().is_ok_and(|id| id > 60_000)), "{ids}");
+        assert_eq!(ids.lines().collect::<std::collections::BTreeSet<_>>().len(), 1, "one group: {ids}");
+        seen.insert(ids);
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+}
+
+/// A request that is interrupted ends, and what it waited for goes on for whoever else waits.
+#[test]
+fn an_interrupted_request_takes_nothing_from_others() {
+    use std::os::unix::fs::PermissionsExt;
+    use weft_vfs::computing::{Requester, set_requester};
+    let volume = Volume::new();
+    let file = volume.file("file");
+    volume.write(file, 0, b"abc\n");
+    let outside = tempfile::tempdir().expect("a directory");
+    std::fs::set_permissions(outside.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
+    let go = outside.path().join("go");
+    let command = format!("exec 'until test -e {}; do sleep 0.02; done; cat' | upper", go.display());
+    let link = volume.link("link", "/file", &command);
+    let read = |number| {
+        set_requester(Requester { user: 7, thread: None, number: Some(number) });
+        volume.all(link)
+    };
+    let computing = |requests| {
+        while volume.vfs.stats().requests_computing != requests {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| read(1));
+        computing(1);
+        let second = scope.spawn(|| read(2));
+        computing(2);
+        volume.vfs.interrupt(1);
+        assert_eq!(kind(first.join().unwrap()), ErrorKind::Interrupted);
+        std::fs::write(&go, "").expect("written");
+        assert_eq!(second.join().unwrap().unwrap(), b"ABC\n");
+    });
+    // The word may come before the request that it is about.
+    let sum = volume.link("sum", "/file", "sha256");
+    volume.vfs.interrupt(3);
+    set_requester(Requester { user: 7, thread: None, number: Some(3) });
+    assert_eq!(kind(volume.all(sum)), ErrorKind::Interrupted);
+    set_requester(Requester { user: 7, thread: None, number: Some(4) });
+    assert_eq!(volume.all(sum).unwrap().len(), 65);
+    let stopped = volume.link("stopped", "/file", "wc -c");
+    volume.vfs.stop_computing(true);
+    assert_eq!(kind(volume.all(stopped)), ErrorKind::Interrupted);
+}
