@@ -6,7 +6,7 @@ use super::transfer::{Place, find, in_volume, names};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rustix::fs::{CWD, Mode, RenameFlags, XattrFlags};
+use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, XattrFlags, statx};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -176,7 +176,10 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
 
 /// Says if nobody can read `link`, which was made with these permission bits.
 fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
-    let is_closed = std::fs::metadata(link).is_ok_and(|seen| seen.mode() & 0o777 == 0);
+    // As the kernel knows it from looking it up: asking anew computes how long it is.
+    let (flags, wanted) = (AtFlags::STATX_DONT_SYNC, StatxFlags::MODE);
+    let seen = statx(CWD, link, flags, wanted);
+    let is_closed = seen.is_ok_and(|seen| seen.stx_mode & 0o777 == 0);
     if !is_closed || permissions == 0 {
         return;
     }
