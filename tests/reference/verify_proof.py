@@ -2,12 +2,16 @@
 """Verifies a proof of `weft prove` on standard input after docs/digest.md: a second implementation.
 
 Prints the digest of the first directory, that of the last entry, and its path."""
-import struct, sys
+import re, struct, sys
 from blake3 import derive_key
 
 
 def unescape(name):
-    return name.replace(b"\\\\", b"\0").replace(b"\\n", b"\n").replace(b"\\r", b"\r").replace(b"\0", b"\\")
+    def meaning(escape):
+        rest = escape[1]
+        return {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}.get(rest) or bytes([int(rest[1:], 16)])
+
+    return re.sub(rb"\\(\\|n|r|x[0-9a-f]{2})", meaning, name)
 
 
 def main():

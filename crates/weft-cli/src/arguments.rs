@@ -43,13 +43,14 @@ pub enum Command {
     Info(Info),
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
-    /// Exit code 0: the volume is whole. 1: damage was found (repaired or not), or the check could not be made.
-    /// With --salvage: 0: all was brought. 1: something is missing.
+    /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could not
+    /// be made. With --salvage: 0: all was brought. 1: something is missing. 2: nothing was brought.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it
     ///
-    /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are, or it could not be read.
+    /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are. 2: the
+    /// volume could not be read.
     Scrub(Scrub),
     /// Write a volume anew with the other home for its blocks
     ///
@@ -59,7 +60,8 @@ pub enum Command {
     /// Bring a volume of an older format to the one that this program reads
     ///
     /// In one transaction: interrupted, it leaves the volume as it was. The program that made the
-    /// volume no longer opens it then.
+    /// volume no longer opens it then. A volume of that format already stays as it is. Exit code 0:
+    /// it has that format. 1: it could not be brought to it.
     Upgrade(Upgrade),
     /// Copy a directory into a volume that is not mounted
     ///
@@ -367,7 +369,8 @@ pub struct Digest {
     /// for standard input
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Verify what these lists name, as this command or b3sum printed them
+    /// Verify what these lists name, as this command or b3sum printed them; a list without digests
+    /// is an error
     #[arg(long)]
     pub check: bool,
     /// Tell where two trees differ, as 'weft diff' does
@@ -540,7 +543,7 @@ pub struct Mount {
     /// Options as mount(8) takes them, separated by commas, from left to right: ro, rw, noatime,
     /// relatime, strictatime, exec,
     /// noexec, suid, nosuid, dev, nodev (nosuid and nodev unless root asks), defaults (rw, suid,
-    /// dev and exec), remount (with ro or rw, of what is
+    /// dev and exec), remount (with ro or rw, of the volume that is
     /// mounted at the directory), allow_other, writeback, keep-awake, no-idle-policy, opens, and
     /// commit-interval, dirty-max, metadata-cache, block-cache,
     /// read-ahead, shared-memory, memo, keys, exported-stages, transport, placement and log with
@@ -581,6 +584,9 @@ pub struct Mount {
     /// eighth of the memory). It is taken when they ask
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub shared_memory: Option<u64>,
+    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
+    pub nfs: Option<String>,
     #[command(flatten)]
     pub served: Served,
     /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of
@@ -656,9 +662,6 @@ pub struct Open {
 /// What of a volume is served over a network.
 #[derive(Args)]
 pub struct Served {
-    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
-    pub nfs: Option<String>,
     /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
     /// '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks or '*'; options are rw, ro,
     /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, insecure, xprtsec=tls. Without this,
@@ -689,10 +692,12 @@ pub struct Served {
 }
 
 #[derive(Args)]
-#[command(mut_arg("nfs", |nfs| nfs.required(true)))]
 pub struct Serve {
     /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,
+    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
+    pub nfs: String,
     #[command(flatten)]
     pub served: Served,
     /// Go to the background once clients can connect

@@ -41,7 +41,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
-        Command::Check(arguments) => check::run(&arguments),
+        Command::Check(arguments) => Ok(looked(check::run(&arguments))),
         Command::Convert(arguments) => Ok(convert::run(&arguments)),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Import(arguments) => Ok(import::run(&arguments)),
@@ -54,7 +54,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Keygen(arguments) => sign::keygen(&arguments),
         Command::Sign(arguments) => sign::sign(&arguments),
         Command::Verify(arguments) => sign::verify(&arguments),
-        Command::Scrub(arguments) => scrub::run(&arguments),
+        Command::Scrub(arguments) => Ok(looked(scrub::run(&arguments))),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Link(arguments) => link::run(&arguments),
         Command::Net(arguments) => net::run(&arguments),
@@ -125,16 +125,30 @@ impl std::error::Error for Usage {}
 
 /// An error and its causes on one line, and what to do.
 pub fn one_line(error: &anyhow::Error) -> String {
-    let is_damage = error
-        .chain()
-        .find_map(|error| error.downcast_ref::<weft_store::Error>())
-        .is_some_and(|error| error.kind() == weft_store::ErrorKind::Corrupt);
     let told = causes(error);
     // Some say themselves what to do.
     let is_advised =
         ["weft check", "--accept-loss", "--salvage", "move the log away"].iter().any(|word| told.contains(word));
-    let advice = if is_damage && !is_advised { "; 'weft check --read-data VOLUME' tells what is damaged" } else { "" };
+    let advice =
+        if is_damage(error) && !is_advised { "; 'weft check --read-data VOLUME' tells what is damaged" } else { "" };
     told + advice
+}
+
+/// Whether an error tells of damage, or of something synced that is lost.
+fn is_damage(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .find_map(|error| error.downcast_ref::<weft_store::Error>())
+        .is_some_and(|error| error.kind() == weft_store::ErrorKind::Corrupt)
+}
+
+/// The exit code of a command that looks for damage. An error that it ends with is said: it has
+/// exit code 1 if it tells of damage, and 2 if the volume could not be looked at.
+fn looked(done: Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        weft_vfs::say(format_args!("{}", crate::shown::message(&one_line(&error))));
+        if is_damage(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
+    })
 }
 
 /// An error and its causes on one line; many an error names its cause itself.
@@ -158,7 +172,7 @@ fn causes(error: &anyhow::Error) -> String {
 /// Tells the user a line that is no error, if there is one.
 pub fn tell(note: Option<String>) {
     if let Some(note) = note {
-        eprintln!("weft: {note}");
+        eprintln!("weft: {}", crate::shown::message(&note));
     }
 }
 

@@ -127,26 +127,40 @@ fn open_log(path: &Path) -> std::io::Result<File> {
 /// Finds the log that the user asked for, or says why messages cannot go there: before anything is
 /// served, as nobody would hear of it later.
 pub fn find_log(asked: Option<&Path>) -> Result<Option<PathBuf>> {
-    let Some(path) = asked else { return Ok(None) };
-    refuse_foreign_link(path)?;
-    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-    opened.with_context(|| format!("cannot write messages to {}", path.display()))?;
-    let path = path.canonicalize().or_else(|_| std::path::absolute(path));
-    path.map(Some).context("cannot tell where messages go")
+    let Some(asked) = asked else { return Ok(None) };
+    let cannot = || format!("cannot write messages to {}", asked.display());
+    let path = follow_own_links(asked).with_context(cannot)?;
+    match open_log(&path) {
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            bail!("{}: it is a symbolic link in a directory where others can make one; name its target", cannot())
+        }
+        opened => opened.map(|_| Some(path)).with_context(cannot),
+    }
 }
 
-/// Refuses a log that is a symbolic link in a directory where others can make one: it may lead to
-/// any file of this user.
-fn refuse_foreign_link(path: &Path) -> Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let others_write = parent.metadata().is_ok_and(|metadata| metadata.mode() & 0o022 != 0);
-    if path.is_symlink() && others_write {
-        bail!(
-            "cannot write messages to {}: it is a symbolic link in a directory that others can write; name its target",
-            path.display()
-        );
+/// Most symbolic links that are followed, as the kernel does (path_resolution(7)).
+const LINKS_MAX: u32 = 40;
+
+/// The path of a file, in a directory without links on the way to it. It is a symbolic link itself
+/// only where somebody else could have made that: it may lead to any file of this user.
+fn follow_own_links(path: &Path) -> std::io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = parent.canonicalize()?;
+        let file = directory.join(path.file_name().ok_or(std::io::ErrorKind::InvalidFilename)?);
+        if others_write(&directory.metadata()?) || !file.is_symlink() {
+            return Ok(file);
+        }
+        path = directory.join(file.read_link()?);
     }
-    Ok(())
+    Err(std::io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Whether others than this user and root can make files in a directory of these attributes.
+fn others_write(directory: &std::fs::Metadata) -> bool {
+    let owners = [0, rustix::process::geteuid().as_raw()];
+    directory.mode() & 0o022 != 0 || !owners.contains(&directory.uid())
 }
 
 /// Has this process told to end if `front` is ended while it waits: nobody wants what it would serve then.

@@ -69,9 +69,8 @@ impl Open {
 }
 
 impl Served {
-    /// How it is served over NFS, if it is.
-    pub fn options(&self) -> Result<Option<weft_nfs::Options>> {
-        let Some(address) = &self.nfs else { return Ok(None) };
+    /// The options of a volume that is served over NFS at `address`.
+    pub fn options(&self, address: &str) -> Result<weft_nfs::Options> {
         let Ok(address) = address.parse::<SocketAddr>() else {
             return usage(format!("'{address}' is not an address and a port, such as 127.0.0.1:2049 or [::]:2049"));
         };
@@ -99,7 +98,7 @@ impl Served {
         }
         let grace = Duration::from_secs(self.grace);
         let locking = self.portmap.then(|| LockOptions { grace, ..LockOptions::default() });
-        Ok(Some(weft_nfs::Options { address, exports, tls, locking }))
+        Ok(weft_nfs::Options { address, exports, tls, locking })
     }
 }
 

@@ -38,17 +38,25 @@ pub fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// Whether a terminal shows `character` as itself: no control character, no line end of Unicode,
+/// nothing that turns the direction of writing around.
+pub fn is_plain(character: char) -> bool {
+    let is_hidden = matches!(
+        character,
+        '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    !character.is_control() && !is_hidden
+}
+
 fn push(shown: &mut String, character: char) {
     let _ = match character {
         '\n' => shown.write_str("\\n"),
         '\r' => shown.write_str("\\r"),
         '\t' => shown.write_str("\\t"),
-        '\0'..='\u{ff}' if character.is_control() => write!(shown, "\\x{:02x}", u32::from(character)),
-        // Line ends of Unicode, and what turns the direction of writing around.
-        '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            write!(shown, "\\u{{{:x}}}", u32::from(character))
-        }
-        character => shown.write_char(character),
+        character if is_plain(character) => shown.write_char(character),
+        character if character.is_ascii() => write!(shown, "\\x{:02x}", u32::from(character)),
+        // A byte above 0x7f is no character by itself.
+        character => write!(shown, "\\u{{{:x}}}", u32::from(character)),
     };
 }
 
@@ -79,7 +87,7 @@ mod tests {
             (b"\x1b[2J\x7f", "\\x1b[2J\\x7f"),
             (b"\xff\xfe", "\\xff\\xfe"),
             ("Straße".as_bytes(), "Straße"),
-            ("\u{202e}txt.exe\u{9b}".as_bytes(), "\\u{202e}txt.exe\\x9b"),
+            ("\u{202e}txt.exe\u{9b}".as_bytes(), "\\u{202e}txt.exe\\u{9b}"),
         ] {
             assert_eq!(path(Path::new(OsStr::from_bytes(bytes))), text);
         }

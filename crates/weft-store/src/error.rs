@@ -39,7 +39,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The database refused a statement.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", in_words(source))]
     Sqlite {
         /// What was tried.
         what: &'static str,
@@ -135,8 +135,25 @@ fn io_kind(error: &std::io::Error) -> ErrorKind {
     }
 }
 
+/// The words of SQLite, except "disk I/O error" where there is no space.
+fn in_words(error: &rusqlite::Error) -> String {
+    if is_index_full(error) {
+        return "no space left for the index of the write-ahead log (-shm)".into();
+    }
+    error.to_string()
+}
+
+/// Tells if the index of the write-ahead log could not grow. SQLite calls it an I/O error: of all
+/// that it writes, this alone has no code of its own for a full disk (unixShmMap in os_unix.c).
+fn is_index_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|code| code.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
+}
+
 fn sqlite_kind(error: &rusqlite::Error) -> ErrorKind {
     use rusqlite::ErrorCode;
+    if is_index_full(error) {
+        return ErrorKind::Full;
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::Conflict,
         Some(ErrorCode::DiskFull) => ErrorKind::Full,
@@ -200,6 +217,18 @@ fn postgres_kind(error: &tokio_postgres::Error) -> ErrorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_as_one_also_where_sqlite_says_disk_i_o_error() {
+        let failure = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        let error = |code| Error::Sqlite { what: "cannot commit", source: failure(code) };
+        let full = error(rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
+        assert_eq!(full.kind(), ErrorKind::Full);
+        assert!(full.to_string().starts_with("cannot commit: no space left"), "{full}");
+        let other = error(rusqlite::ffi::SQLITE_IOERR_WRITE);
+        assert_eq!(other.kind(), ErrorKind::Unavailable);
+        assert!(other.to_string().contains("disk I/O error"), "{other}");
+    }
 
     #[test]
     fn a_schema_without_a_column_of_ours_is_damage() {

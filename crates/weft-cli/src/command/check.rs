@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use weft_store::{CheckOptions, Finding, Location, Outcome, Repair};
 
-/// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not, or the check failed.
+/// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not.
 pub fn run(arguments: &Check) -> Result<ExitCode> {
     if let Some(new) = arguments.new.as_ref().filter(|_| arguments.salvage) {
         return salvage::run(&arguments.volume, new, arguments.json);

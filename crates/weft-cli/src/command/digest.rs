@@ -10,6 +10,7 @@ mod tree;
 use super::transfer::{Place, Progress, in_volume, names};
 use crate::arguments::{Diff, Digest as Arguments};
 use crate::opened::Opened;
+use crate::shown;
 use anyhow::{Context, Result, anyhow, ensure};
 use directory::Boxed;
 use list::Line;
@@ -129,7 +130,7 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
             Ok(found) => stdout().write_all(&Line::new(path.as_bytes(), &found).encode())?,
             Err(error) => {
                 all = false;
-                progress.say(&format!("weft: {}", super::one_line(&error)));
+                progress.say(&format!("weft: {}", shown::message(&super::one_line(&error))));
             }
         }
     }
@@ -175,7 +176,7 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
             if arguments.json {
                 values.push(json!({ "path": path.to_string_lossy(), "right": outcome == "OK", "why": why.trim() }));
             } else if outcome != "OK" || !arguments.quiet {
-                let text = verdict(&line.path, &format!(": {outcome}{why}\n"));
+                let text = verdict(&line.path, &format!(": {outcome}{}\n", shown::message(&why)));
                 stdout().write_all(&text)?;
             }
         }

@@ -29,30 +29,35 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         return remount::run(arguments);
     }
     let location = Location::parse(&arguments.volume)?;
-    // So that whoever looks at mounts finds it from anywhere.
-    let source = match location.path() {
-        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string(),
-        None => location.to_string(),
-    };
-    let mut mount = MountOptions { source, ..MountOptions::default() };
+    let mut mount = MountOptions { source: source(&location), ..MountOptions::default() };
     options::take(&mut arguments, &mut mount)?;
     if (mount.suid || mount.devices) && !rustix::process::geteuid().is_root() {
         return usage("only root may mount with suid or dev".into());
     }
     let vfs = Options {
-        keep_written: arguments.served.nfs.is_some(),
+        keep_written: arguments.nfs.is_some(),
         // What the kernel keeps of changes is not what the volume has.
         shared_bytes_max: shared_bytes(&arguments)?,
         ..arguments.open.options(BLOCK_CACHE_BYTES)?
     };
     mount.access_times = vfs.atime;
-    let plan = Plan { vfs, session: session_options(&arguments)?, mount, nfs: arguments.served.options()? };
+    let nfs = arguments.nfs.as_deref().map(|address| arguments.served.options(address)).transpose()?;
+    let plan = Plan { vfs, session: session_options(&arguments)?, mount, nfs };
     // The daemon leaves this directory.
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
     daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| &mounted.log, serve)
+}
+
+/// The source of a mount of the volume at `location`: from wherever somebody looks at mounts, it
+/// leads there.
+fn source(location: &Location) -> String {
+    match location.path() {
+        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string(),
+        None => location.to_string(),
+    }
 }
 
 fn shared_bytes(arguments: &Mount) -> Result<u64> {

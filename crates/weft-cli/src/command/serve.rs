@@ -1,6 +1,5 @@
 //! `weft serve`.
 
-use super::usage;
 use crate::arguments::Serve;
 use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
@@ -17,9 +16,7 @@ use weft_vfs::Options;
 /// Serves a volume until it is told to stop.
 pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
-    let Some(options) = arguments.served.options()? else {
-        return usage("say how to serve the volume: --nfs".into());
-    };
+    let options = arguments.served.options(&arguments.nfs)?;
     let vfs = Options { keep_written: true, ..arguments.open.options(memory_bytes() / 4)? };
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;

@@ -39,8 +39,23 @@ fn a_log_is_not_written_through_a_link_that_others_could_have_made() {
     std::fs::set_permissions(&open, PermissionsExt::from_mode(0o1777)).unwrap();
     std::fs::write(place.path("mine"), "mine").unwrap();
     std::os::unix::fs::symlink(place.path("mine"), open.join("log")).unwrap();
-    place.weft(&["mount", "v", "m", "--log", "open/log"]).failed(&["open/log", "symbolic link", "name its target"]);
+    std::os::unix::fs::symlink("open/log", place.path("own")).unwrap();
+    for log in ["open/log", "own"] {
+        place.weft(&["mount", "v", "m", "--log", log]).failed(&[log, "symbolic link", "name its target"]);
+    }
     assert_eq!(std::fs::read(place.path("mine")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_log_is_written_through_a_link_in_a_directory_of_its_own_user() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.directory("logs");
+    std::os::unix::fs::symlink("logs/v.log", place.path("log")).unwrap();
+    place.weft(&["mount", "v", "m", "--log", "log"]).well();
+    place.umount();
+    assert!(place.path("logs/v.log").is_file(), "made through the link");
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use crate::place::Place;
 use crate::tree;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
@@ -74,6 +77,49 @@ fn lists_are_verified_line_by_line() {
     assert_eq!(said.err.lines().count(), 2, "{said:?}");
     std::fs::write(place.path("list"), "\nno line\n").unwrap();
     place.weft(&["digest", "--check", "list"]).failed(&["line 2 of list is not a digest"]);
+}
+
+#[test]
+fn names_that_a_terminal_would_obey_are_escaped_and_verified() {
+    let place = Place::new();
+    let name = "a\x1b[2J\u{202e}b";
+    for directory in ["one", "two"] {
+        std::fs::write(place.directory(directory).join(name), directory).unwrap();
+    }
+    std::fs::write(place.path(name), "mine").unwrap();
+    let list = place.weft(&["digest", name]).well();
+    assert!(list.starts_with('\\') && list.ends_with("  a\\x1b[2J\\xe2\\x80\\xaeb\n"), "{list:?}");
+    std::fs::write(place.path("list"), &list).unwrap();
+    let said = place.weft(&["digest", "--check", "list"]).well();
+    assert_eq!(said, "\\a\\x1b[2J\\xe2\\x80\\xaeb: OK\n");
+    std::fs::remove_file(place.path(name)).unwrap();
+    let said = place.weft(&["digest", "--check", "list"]);
+    assert!(said.code == 1 && !format!("{}{}", said.out, said.err).contains('\x1b'), "{said:?}");
+    assert_eq!(place.weft(&["digest", "--check", "--json", "list"]).partly()[0]["path"], name);
+    let said = place.weft(&["diff", "one", "two"]);
+    assert_eq!((said.code, said.out.as_str()), (1, "content     a\\x1b[2J\\xe2\\x80\\xaeb\n"), "{said:?}");
+}
+
+#[test]
+fn trees_deeper_than_a_path_can_be_long_are_digested_and_compared() {
+    let place = Place::new();
+    let name = "d".repeat(200);
+    for top in ["one", "two"] {
+        let mut at = OwnedFd::from(File::open(place.directory(top)).unwrap());
+        for _ in 0..30 {
+            rustix::fs::mkdirat(&at, &name, Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, &name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        let file = rustix::fs::openat(&at, "file", flags, Mode::RUSR | Mode::WUSR).unwrap();
+        File::from(file).write_all(top.as_bytes()).unwrap();
+        rustix::fs::symlinkat("target", &at, "link").unwrap();
+    }
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "one", "v"]).well();
+    assert_eq!(digest(&place, "v:"), digest(&place, "one"));
+    let said = place.weft(&["diff", "one", "two"]);
+    assert!(said.code == 1 && said.out.lines().count() == 1 && said.out.ends_with("/file\n"), "{said:?}");
 }
 
 #[test]

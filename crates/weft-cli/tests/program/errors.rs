@@ -42,11 +42,10 @@ fn a_volume_that_is_not_there_is_refused() {
     let place = Place::new();
     place.directory("m");
     fails(&place, &["mount", "v", "m"], &["there is no volume at", "weft init"]);
-    for command in [&["info", "v"][..], &["check", "v"]] {
-        fails(&place, command, &["there is no volume at v"]);
-    }
+    fails(&place, &["info", "v"], &["there is no volume at v"]);
     let convert = &["convert", "v", "w", "--blocks", "database"][..];
-    for command in [&["import", "m", "v"][..], &["export", "v", "e"], convert] {
+    let (check, salvage) = (&["check", "v"][..], &["check", "v", "--salvage", "w"][..]);
+    for command in [&["import", "m", "v"][..], &["export", "v", "e"], convert, check, salvage, &["scrub", "v"]] {
         cannot(&place, command, &["there is no volume at v"]);
     }
 }
@@ -63,7 +62,8 @@ fn what_is_not_a_volume_is_refused() {
     for name in ["empty", "full", "text", "nothing"] {
         fails(&place, &["mount", name, "m"], &[name, "is not a Weft volume"]);
         fails(&place, &["info", name], &[name, "is not a Weft volume"]);
-        fails(&place, &["check", "--repair", name], &[name, "is not a Weft volume"]);
+        cannot(&place, &["check", "--repair", name], &[name, "is not a Weft volume"]);
+        cannot(&place, &["scrub", name], &[name, "is not a Weft volume"]);
         cannot(&place, &["import", "m", name], &[name, "is not a Weft volume"]);
     }
 }
@@ -79,10 +79,12 @@ fn a_newer_format_is_refused() {
         let file = std::fs::OpenOptions::new().write(true).open(place.path(database)).unwrap();
         // SQLite's user_version.
         file.write_all_at(&99u32.to_be_bytes(), 60).unwrap();
-        for command in [&["mount", "v", "m"][..], &["info", "v"], &["check", "--repair", "v"]] {
+        for command in [&["mount", "v", "m"][..], &["info", "v"]] {
             fails(&place, command, &["v has format 99", "use a newer weft"]);
         }
-        cannot(&place, &["import", "m", "v"], &["v has format 99", "use a newer weft"]);
+        for command in [&["import", "m", "v"][..], &["check", "--repair", "v"], &["scrub", "v"]] {
+            cannot(&place, command, &["v has format 99", "use a newer weft"]);
+        }
     }
 }
 
@@ -104,10 +106,10 @@ fn a_second_mount_of_a_volume_is_refused() {
         place.directory(&first);
         place.directory(&second);
         place.weft(&["mount", blocks, &first]).well();
-        for command in [&["mount", blocks, &second][..], &["check", blocks]] {
-            place.weft(command).failed(&[blocks, "in use by another process"]);
+        place.weft(&["mount", blocks, &second]).failed(&[blocks, "in use by another process"]);
+        for command in [&["export", blocks, "e"][..], &["check", blocks], &["check", "--repair", blocks]] {
+            place.weft(command).could_not(&[blocks, "in use by another process"]);
         }
-        place.weft(&["export", blocks, "e"]).could_not(&[blocks, "in use by another process"]);
         let told = |what: &str| place.weft(&["info", what]).well();
         assert_eq!(told(blocks), told(&first), "of the volume, and of where it is mounted");
         assert!(!place.is_mounted(&second));

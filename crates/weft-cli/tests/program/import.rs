@@ -62,6 +62,31 @@ fn a_file_that_changes_while_it_is_read_is_told() {
 }
 
 #[test]
+fn times_that_a_volume_cannot_hold_are_named_and_counted() {
+    let place = Place::new();
+    let from = place.directory("from");
+    for name in ["late", "now"] {
+        std::fs::write(from.join(name), name).unwrap();
+    }
+    // In the year 2286.
+    let late = std::time::UNIX_EPOCH + std::time::Duration::from_secs(10_000_000_000);
+    std::fs::File::open(from.join("late")).unwrap().set_modified(late).unwrap();
+    if from.join("late").metadata().unwrap().modified().unwrap() != late {
+        return eprintln!("SKIPPED times_that_a_volume_cannot_hold_are_named_and_counted: nor can this file system");
+    }
+    place.weft(&["init", "v"]).well();
+    for kept in [0, 2] {
+        let said = place.weft(&["import", "--json", "from", "v"]);
+        assert_eq!((said.code, said.err.lines().count()), (0, 1), "{said:?}");
+        assert!(said.err.contains("from/late: its times lie outside of the years 1677 to 2262"), "{said:?}");
+        let summary: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!((&summary["times_not_kept"], &summary["kept"]), (&1.into(), &kept.into()), "{summary}");
+    }
+    let said = place.weft(&["import", "from", "v"]);
+    assert!(said.out.contains("1 had times that a volume cannot hold"), "{said:?}");
+}
+
+#[test]
 fn a_full_volume_ends_an_import_with_a_summary_and_leaves_only_whole_files() {
     let place = Place::new();
     let from = place.directory("from");

@@ -368,7 +368,9 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     }
     let mut file = match files::open(files::options().read(true), &layout.database) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(not_a_volume()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(without_database(layout).unwrap_or_else(not_a_volume));
+        }
         Err(error) => return Err(io("cannot open", &layout.database)(error)),
     };
     let not_a_volume = || match &layout.segments {
@@ -388,6 +390,20 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     Ok(number(60))
 }
 
+/// The refusal of a directory that has files of a volume, and no database.
+fn without_database(layout: &Layout) -> Option<Error> {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    // No other directory has files of these names by chance.
+    let is_volume = is_there(layout.segments.as_ref()?) && (is_there(&layout.hold) || is_there(&layout.log));
+    is_volume.then(|| {
+        Error::Unusable(format!(
+            "{} is not a whole Weft volume: its database {} is missing; put it back from a copy",
+            layout.volume.display(),
+            layout.database.display()
+        ))
+    })
+}
+
 /// How often a volume is tried that another process holds, and how long after the last time. A process that is just being started has all files
 /// open that the one which starts it had, and holds what that one has let go since.
 const HOLD_TRIES: u32 = 11;
@@ -398,7 +414,7 @@ fn refuse_lost_segments(lost: Vec<String>) -> Result<()> {
     let Some(lost) = lost.into_iter().next() else { return Ok(()) };
     Err(Error::Lost(format!(
         "{lost}: put it back from a copy, or go on without the blocks in it with 'weft mount --accept-loss'; \
-         'weft check VOLUME' names their files"
+         'weft check' names their files"
     )))
 }
 

@@ -1,7 +1,9 @@
-//! Lists of digests, line by line as b3sum prints them: the digest, two blanks, the path. A path that holds a line's end or
-//! a backslash has them escaped, and the line then begins with a backslash. The path of a directory ends with `/`.
+//! Lists of digests, line by line as b3sum prints them: the digest, two blanks, the path. A path
+//! that holds a line's end, a backslash or a control character has them escaped, and the line then
+//! begins with a backslash. The path of a directory ends with `/`.
 
 use super::tree::Found;
+use crate::shown;
 use weft_digest::{Digest, hex};
 
 /// One line.
@@ -57,18 +59,34 @@ pub fn unhex(digits: &[u8]) -> Option<Digest> {
     Some(digest)
 }
 
-/// `path` without line ends.
+/// `path` on one line, and without anything that a terminal obeys; bytes that are no UTF-8 stay.
 pub fn escape(path: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::new();
-    for byte in path {
-        match byte {
-            b'\\' => escaped.extend(b"\\\\"),
-            b'\n' => escaped.extend(b"\\n"),
-            b'\r' => escaped.extend(b"\\r"),
-            byte => escaped.push(*byte),
+    for chunk in path.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let mut buffer = [0; 4];
+            let bytes = character.encode_utf8(&mut buffer).as_bytes();
+            match character {
+                '\\' => escaped.extend(b"\\\\"),
+                '\n' => escaped.extend(b"\\n"),
+                '\r' => escaped.extend(b"\\r"),
+                character if shown::is_plain(character) => escaped.extend(bytes),
+                _ => bytes.iter().for_each(|byte| push_hex(&mut escaped, *byte)),
+            }
+        }
+        for byte in chunk.invalid() {
+            match byte {
+                // Control characters of a terminal that takes bytes for characters.
+                0x80..=0x9f => push_hex(&mut escaped, *byte),
+                byte => escaped.push(*byte),
+            }
         }
     }
     escaped
+}
+
+fn push_hex(escaped: &mut Vec<u8>, byte: u8) {
+    escaped.extend(format!("\\x{byte:02x}").into_bytes());
 }
 
 /// What [`escape`] gave.
@@ -81,6 +99,10 @@ pub fn unescape(escaped: &[u8]) -> Option<Vec<u8>> {
                 b'\\' => b'\\',
                 b'n' => b'\n',
                 b'r' => b'\r',
+                b'x' => {
+                    let mut digit = || char::from(*bytes.next()?).to_digit(16);
+                    u8::try_from(digit()? * 16 + digit()?).ok()?
+                }
                 _ => return None,
             },
             byte => *byte,
@@ -95,11 +117,14 @@ mod tests {
 
     #[test]
     fn a_line_says_what_it_was_made_of_whatever_the_path() {
-        for path in [&b"a"[..], b" a  b ", b"a\nb", b"\\", b"\\n", b"\r", b"\xff\xfe", b"dir/"] {
+        let own = [&b"a"[..], b" a  b ", b"a\nb", b"\\", b"\\n", b"\r", b"\xff\xfe", b"dir/"];
+        let obeyed = [&b"\x1b[2J\t\x7f"[..], "\u{9b}\u{202e}".as_bytes(), b"\x9b\xc2", b"\\x1b"];
+        for path in own.into_iter().chain(obeyed) {
             let line = Line { digest: std::array::from_fn(|i| i as u8 * 7), path: path.to_vec() };
             let encoded = line.encode();
             let (end, text) = encoded.split_last().expect("an end");
             assert_eq!((*end, text.contains(&b'\n')), (b'\n', false));
+            assert!(!text.iter().any(|byte| byte.is_ascii_control() || *byte == 0x9b), "{path:?}");
             assert_eq!(Line::decode(text), Some(line));
         }
     }
@@ -114,6 +139,8 @@ mod tests {
             format!("{digits}  "),
             format!("x{digits}  a"),
             format!("\\{digits}  a\\x"),
+            format!("\\{digits}  a\\x1"),
+            format!("\\{digits}  a\\x1g"),
         ] {
             assert_eq!(Line::decode(line.as_bytes()), None, "{line}");
         }

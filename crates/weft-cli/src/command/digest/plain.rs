@@ -1,13 +1,15 @@
 //! Files and directories of any file system.
 
 use super::super::mounted;
-use super::super::transfer::{CHUNK_BYTES, Progress};
+use super::super::transfer::{CHUNK_BYTES, Progress, os, proc_path};
 use super::directory;
 use super::list::unhex;
 use super::tree::{Found, KeptEntries, Listed, Tree, of_file};
 use anyhow::{Context, Result, anyhow};
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -56,6 +58,37 @@ pub struct Node {
     is_top: bool,
 }
 
+/// Most bytes of a path that the kernel is given: its own limit (PATH_MAX), but for some that stand
+/// before.
+const PATH_BYTES_MAX: usize = 4000;
+
+/// A path that the kernel takes.
+struct Reached<'a> {
+    path: Cow<'a, Path>,
+    /// The directory that it begins in, unless it is the node's own.
+    _directory: Option<OwnedFd>,
+}
+
+impl Node {
+    /// A path to it; one that is too long for the kernel is walked, part by part.
+    fn reach(&self) -> Result<Reached<'_>, Errno> {
+        let mut directory: Option<OwnedFd> = None;
+        let mut rest = self.path.as_os_str().as_bytes();
+        while rest.len() > PATH_BYTES_MAX {
+            let end = rest[..PATH_BYTES_MAX].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+            let from = directory.as_ref().map_or(CWD, AsFd::as_fd);
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            directory = Some(rustix::fs::openat(from, os(&rest[..end]), flags, Mode::empty())?);
+            rest = &rest[end + 1..];
+        }
+        let path = match &directory {
+            None => Cow::Borrowed(&*self.path),
+            Some(directory) => Cow::Owned(Path::new(&proc_path(directory)).join(os(rest))),
+        };
+        Ok(Reached { path, _directory: directory })
+    }
+}
+
 impl Plain {
     /// As things are mounted now.
     pub fn new() -> Plain {
@@ -68,10 +101,11 @@ impl Plain {
             return None;
         }
         let mut value = vec![0; len];
+        let reached = node.reach().ok()?;
         let len = if node.is_top {
-            rustix::fs::getxattr(&node.path, name, &mut value[..])
+            rustix::fs::getxattr(&*reached.path, name, &mut value[..])
         } else {
-            rustix::fs::lgetxattr(&node.path, name, &mut value[..])
+            rustix::fs::lgetxattr(&*reached.path, name, &mut value[..])
         };
         // What cannot be told is read, which then says what is wrong.
         value.truncate(len.ok()?);
@@ -94,9 +128,10 @@ impl Tree for Plain {
     fn entries(&self, directory: &Node) -> Result<Vec<Listed<Node>>> {
         let listed = || -> Result<_> {
             let mut listed = Vec::new();
-            for entry in std::fs::read_dir(&directory.path)? {
+            let reached = directory.reach()?;
+            for entry in std::fs::read_dir(&reached.path)? {
                 let entry = entry?;
-                let (path, status) = (entry.path(), entry.metadata()?);
+                let (path, status) = (directory.path.join(entry.file_name()), entry.metadata()?);
                 let kind = Kind::from_mode(status.mode())
                     .ok_or_else(|| anyhow!("{} is of an unknown kind", path.display()))?;
                 let name = entry.file_name().into_vec();
@@ -138,18 +173,20 @@ impl Tree for Plain {
     }
 
     fn read(&self, node: &Node, hasher: &mut FileHasher) -> Result<u64> {
-        let path = &node.path;
         let follow = if node.is_top { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let open = || rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | follow, Mode::empty());
+        let open = || {
+            let reached = node.reach()?;
+            rustix::fs::open(&*reached.path, OFlags::RDONLY | OFlags::CLOEXEC | follow, Mode::empty())
+        };
         let mut read = || -> Result<u64> { read(&mut File::from(open()?), hasher) };
-        read().with_context(|| format!("cannot read {}", path.display()))
+        read().with_context(|| format!("cannot read {}", node.path.display()))
     }
 
     fn target(&self, link: &Node) -> Result<Vec<u8>> {
         if let Some(order) = self.link_order(link) {
             return Ok(order.definition.encode());
         }
-        let target = std::fs::read_link(&link.path);
+        let target = link.reach().map_err(std::io::Error::from).and_then(|reached| std::fs::read_link(&reached.path));
         let target = target.with_context(|| format!("cannot read the link {}", link.path.display()))?;
         Ok(target.as_os_str().as_bytes().to_vec())
     }

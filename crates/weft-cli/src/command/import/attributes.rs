@@ -11,6 +11,16 @@ use weft_vfs::{Ino, SetAttributes, SetTime, SetXattr, Timestamp};
 /// Most bytes of an extended attribute, or of all their names (xattr(7)).
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
+/// The time of access that a volume keeps of a file: the nearest that it can hold.
+fn atime_kept(stat: &Stat) -> Timestamp {
+    Timestamp::from_parts(stat.st_atime, u32::try_from(stat.st_atime_nsec).unwrap_or(0))
+}
+
+/// The same of its modification.
+pub(super) fn mtime_kept(stat: &Stat) -> Timestamp {
+    Timestamp::from_parts(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
 impl Importer<'_> {
     /// Gives inode `ino` those of what `fd` stands for; what cannot be given is named.
     ///
@@ -31,15 +41,12 @@ impl Importer<'_> {
         };
         set(What::Owner, owner);
         self.xattrs(&proc_path(fd), path, ino);
-        let time = |seconds: i64, nanoseconds: u64| {
-            SetTime::To(Timestamp::from_parts(seconds, u32::try_from(nanoseconds).unwrap_or(0)))
-        };
-        let times = SetAttributes {
-            atime: Some(time(stat.st_atime, stat.st_atime_nsec)),
-            mtime: Some(time(stat.st_mtime, stat.st_mtime_nsec)),
-            ..SetAttributes::default()
-        };
-        set(What::Attribute, times);
+        let (atime, mtime) = (atime_kept(stat), mtime_kept(stat));
+        if atime.parts().0 != stat.st_atime || mtime.parts().0 != stat.st_mtime {
+            self.transfer.times_not_kept(path);
+        }
+        let [atime, mtime] = [atime, mtime].map(|time| Some(SetTime::To(time)));
+        set(What::Attribute, SetAttributes { atime, mtime, ..SetAttributes::default() });
     }
 
     fn xattrs(&self, source: &str, path: &Path, ino: Ino) {

@@ -1,6 +1,7 @@
 //! The content of files: written to an inode without a name, which gets its name when all is there.
 
 use super::super::transfer::{CHUNK_BYTES, Interrupted, What, is_same};
+use super::attributes::mtime_kept;
 use super::{IN_THE_WAY, Importer, Item, Made};
 use anyhow::{Result, ensure};
 use rustix::fd::OwnedFd;
@@ -125,9 +126,8 @@ enum Brought {
 
 /// Tells if an earlier import may have brought the file; its bytes decide.
 fn looks_same(stat: &Stat, there: &Attributes) -> bool {
-    let (seconds, nanoseconds) = there.mtime.parts();
     there.kind == Kind::File
         && there.computed.is_none()
         && there.size == stat.st_size.cast_unsigned()
-        && (stat.st_mtime, stat.st_mtime_nsec) == (seconds, u64::from(nanoseconds))
+        && there.mtime == mtime_kept(stat)
 }

@@ -1,6 +1,6 @@
 //! `-o remount`: a mount that is there takes changes, or refuses them.
 
-use super::options;
+use super::{options, source};
 use crate::arguments::Mount;
 use crate::command::mounted;
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,8 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         bail!("no volume is mounted at {}; mount it first", directory.display());
     }
     let mounted = mounted::volume_at(&directory);
-    if source(&arguments.volume)? != mounted.to_string_lossy() {
+    // mount(8) names the source itself where fstab(5) has no line.
+    if source(&Location::parse(&arguments.volume)?) != mounted.to_string_lossy() {
         bail!(
             "{} is mounted at {}, and not {}; name the volume that is mounted there",
             mounted.display(),
@@ -47,15 +48,6 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         weft_fuse::remount(&directory, &wanted)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The source of a mount of `volume`. mount(8) names the source itself where fstab(5) has no line.
-fn source(volume: &Path) -> Result<String> {
-    let location = Location::parse(volume)?;
-    Ok(match location.path() {
-        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string(),
-        None => location.to_string(),
-    })
 }
 
 /// Tells the daemon.

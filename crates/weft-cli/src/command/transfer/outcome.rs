@@ -93,6 +93,7 @@ pub struct Transfer {
     interrupt: Arc<Interrupt>,
     kept: AtomicU64,
     owners_not_kept: AtomicU64,
+    times_not_kept: AtomicU64,
     failures: Mutex<Failures>,
     has_ended: AtomicBool,
     ended: Mutex<Option<Ended>>,
@@ -126,6 +127,7 @@ impl Transfer {
             progress: Progress::new(),
             kept: AtomicU64::new(0),
             owners_not_kept: AtomicU64::new(0),
+            times_not_kept: AtomicU64::new(0),
             failures: Mutex::default(),
             has_ended: AtomicBool::new(false),
             ended: Mutex::default(),
@@ -145,6 +147,13 @@ impl Transfer {
     /// Counts an owner that an ordinary user cannot set.
     pub fn owner_not_kept(&self) {
         self.owners_not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Names and counts something whose times a volume cannot hold; that is no failure.
+    pub fn times_not_kept(&self, path: &Path) {
+        self.times_not_kept.fetch_add(1, Ordering::Relaxed);
+        let what = "its times lie outside of the years 1677 to 2262; the nearest in these are kept";
+        self.progress.say(&format!("weft: {}: {what}", shown::path(path)));
     }
 
     /// Names a failure and counts it.
@@ -177,7 +186,7 @@ impl Transfer {
 
     /// Says an error that ends all.
     pub fn end_with(&self, error: &Error) {
-        self.progress.say(&format!("weft: {}", super::super::one_line(error)));
+        self.progress.say(&format!("weft: {}", shown::message(&super::super::one_line(error))));
         self.end(Ended::Failed);
     }
 
@@ -231,6 +240,7 @@ impl Transfer {
         add(self.kept.load(Ordering::Relaxed), "were there already");
         add(failures.damaged, "damaged files were left out");
         add(self.owners_not_kept.load(Ordering::Relaxed), "owners were not kept, which only root can set");
+        add(self.times_not_kept.load(Ordering::Relaxed), "had times that a volume cannot hold");
         let failed: Vec<String> = failed(failures).map(|(what, count)| format!("{count} {}", words(what))).collect();
         if !failed.is_empty() {
             text.push_str(&format!("; failed: {}", failed.join(", ")));
@@ -253,6 +263,7 @@ impl Transfer {
             "bytes": counts.bytes,
             "kept": self.kept.load(Ordering::Relaxed),
             "owners_not_kept": self.owners_not_kept.load(Ordering::Relaxed),
+            "times_not_kept": self.times_not_kept.load(Ordering::Relaxed),
             "damaged": failures.damaged,
             "failed": failed,
             "failures_not_listed": total - listed.len() as u64,
