@@ -83,6 +83,15 @@ impl Served {
             Ok(exports) if exports.0.is_empty() && self.exports.is_some() => {
                 return usage("the file of exports has no line that exports anything".into());
             }
+            Ok(exports) if exports.0.is_empty() && !self.export.is_empty() => {
+                return usage("--export '' exports nothing; leave it out to export all of the volume to this machine".into());
+            }
+            Ok(exports) if exports.0.is_empty() && !address.ip().to_canonical().is_loopback() => {
+                return usage(format!(
+                    "{address} can be reached from elsewhere: say what is exported to whom, \
+                     such as --export '/ 192.168.0.0/16' ('/ *' is all to everybody)"
+                ));
+            }
             Ok(exports) if exports.0.is_empty() => Exports::default(),
             Ok(exports) => exports,
             Err(error) => return usage(format!("cannot export: {error}")),
@@ -95,6 +104,17 @@ impl Served {
         });
         if demands && tls.is_none() {
             return usage("an export demands TLS; give a certificate with --tls-certificate and --tls-key".into());
+        }
+        let mut rules = exports.0.iter().flat_map(|export| &export.rules);
+        if self.tls_clients.is_some() && rules.clone().any(|rule| !rule.tls) {
+            return usage(
+                "--tls-clients lets in only certified clients, but an export takes others without TLS: \
+                 write xprtsec=mtls into its options"
+                    .into(),
+            );
+        }
+        if self.tls_clients.is_none() && rules.any(|rule| rule.mutual) {
+            return usage("an export demands certificates of clients; say with --tls-clients who certifies them".into());
         }
         let grace = Duration::from_secs(self.grace);
         let locking = self.portmap.then(|| LockOptions { grace, ..LockOptions::default() });

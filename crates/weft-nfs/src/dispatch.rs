@@ -1,6 +1,6 @@
 //! From calls to programs: which program a call is for, what of the volume it is about, as whom it acts.
 
-use crate::export::{Client, Closed, Export, Exports, Rule, Told, Transport};
+use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule, Told, Transport};
 use crate::handle::{HANDLE_BYTES, HANDLE_BYTES_MAX, Handle, HandleKey};
 use crate::locking::{Locking, nlm, nsm};
 use crate::mount::{self, Mounts};
@@ -155,11 +155,19 @@ impl Service {
         }
     }
 
-    /// A client says that it, which calls itself `name`, has restarted: it holds no locks any more. Not believed of one that may use nothing,
-    /// such as a user of a machine whose super-user alone may.
+    /// Whether some export is open to `client`, over TLS at least.
+    pub(crate) fn lets_in(&self, client: &Client) -> bool {
+        self.exports.iter().any(|exported| exported.export.rule(client) != Err(Closed::Denied))
+    }
+
+    /// A client says that it, which calls itself `name`, has restarted: it holds no locks any more. Not
+    /// believed of one that may use nothing, nor from a port that any user of a machine can call from:
+    /// hosts say so as the super-user.
     pub(crate) fn restarted(&self, client: &Client, name: &[u8]) {
-        let is_known = |exported: &Exported| exported.export.rule(client) != Err(Closed::Denied);
-        if let Some(locking) = self.locking.as_ref().filter(|_| self.exports.iter().any(is_known)) {
+        if let Some(locking) = &self.locking
+            && client.port < RESERVED_PORTS_END
+            && self.lets_in(client)
+        {
             locking.restarted(client.address, name);
         }
     }

@@ -16,6 +16,9 @@ use weft_vfs::Credentials;
 /// User and group that stand for users without rights of their own: "nobody".
 const NOBODY: u32 = 65534;
 
+/// Ports below this are the super-user's on most systems.
+pub(crate) const RESERVED_PORTS_END: u16 = 1024;
+
 /// All that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exports(pub Vec<Export>);
@@ -46,6 +49,9 @@ pub struct Rule {
     pub secure_port: bool,
     /// Only over TLS.
     pub tls: bool,
+    /// Only with a certificate of the client's. It comes over TLS, and the server must ask for it:
+    /// whoever parses exports sees to that.
+    pub mutual: bool,
     /// When what was changed is told.
     pub told: Told,
 }
@@ -121,6 +127,7 @@ impl Default for Rule {
             anonymous_gid: NOBODY,
             secure_port: false,
             tls: false,
+            mutual: false,
             told: Told::Durable,
         }
     }
@@ -153,14 +160,16 @@ impl Clients {
 }
 
 impl Export {
-    /// The rule for `client`.
+    /// The rule for `client`. It is chosen by the address alone: what the rule asks for beyond that
+    /// refuses the client, and opens no other rule to it.
     pub(crate) fn rule(&self, client: &Client) -> Result<&Rule, Closed> {
-        let is_open = |rule: &&Rule| client.port < 1024 || !rule.secure_port;
-        let open = self.rules.iter().filter(is_open);
-        let fitting = open.filter_map(|rule| Some((rule.clients.fit(client.address)?, rule)));
+        let fitting = self.rules.iter().filter_map(|rule| Some((rule.clients.fit(client.address)?, rule)));
         // The first of those that fit equally well.
         let best = fitting.reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (_, best) = best.ok_or(Closed::Denied)?;
+        if best.secure_port && client.port >= RESERVED_PORTS_END {
+            return Err(Closed::Denied);
+        }
         if best.tls && !client.tls { Err(Closed::NeedsTls) } else { Ok(best) }
     }
 
@@ -219,6 +228,11 @@ mod tests {
         let rule = |client: Client| exports.0[0].rule(&client).map(|_| ());
         assert_eq!(rule(client("10.0.0.1", 700)), Ok(()));
         assert_eq!(rule(client("10.0.0.1", 1024)), Err(Closed::Denied));
+        let exports: Exports = "/ *(rw,no_root_squash) 10.0.0.0/8(secure,ro)".parse().unwrap();
+        assert_eq!(exports.0[0].rule(&client("10.0.0.1", 1024)).err(), Some(Closed::Denied), "not by the wider rule");
+        assert!(exports.0[0].rule(&client("10.0.0.1", 1023)).unwrap().read_only);
+        let exports: Exports = "/ 10.0.0.0/8(secure) fd00::/8(xprtsec=tls)".parse().unwrap();
+        let rule = |client: Client| exports.0[0].rule(&client).map(|_| ());
         assert_eq!(rule(client("11.0.0.1", 700)), Err(Closed::Denied));
         assert_eq!(rule(client("fd12::1", 700)), Err(Closed::NeedsTls));
         assert_eq!(rule(Client { tls: true, ..client("fd12::1", 700) }), Ok(()));

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod clients;
+mod room;
 pub(crate) mod nlm;
 pub(crate) mod nsm;
 
@@ -50,5 +51,7 @@ pub(crate) enum Message {
         /// Of NLM.
         procedure: u32,
         arguments: Vec<u8>,
+        /// Its place among those that wait.
+        place: room::Place,
     },
 }

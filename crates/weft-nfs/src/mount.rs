@@ -1,14 +1,15 @@
 //! The MOUNT protocol, version 3 (RFC 1813 5): from paths to the first handle.
 
-use crate::dispatch::{Exported, Failure, GARBAGE, Outcome, Service, walk};
+use crate::dispatch::{Exported, Failure, GARBAGE, Outcome, Service};
 use crate::export::{Client, Clients, parts};
 use crate::handle::HANDLE_BYTES;
-use crate::rpc::{self, Call, Refusal};
+use crate::rpc::{self, Auth, Call, Refusal};
 use crate::status::Status;
 use crate::xdr::{Reader, Writer};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use weft_vfs::{FileId, Kind};
 
 /// MOUNT's number.
 pub(crate) const PROGRAM: u32 = 100_005;
@@ -32,7 +33,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     let mut reply = rpc::success(call.xid);
     let served = match call.procedure.number {
         0 => Ok(()),
-        1 => match mount(service, client, &mut arguments, &mut reply) {
+        1 => match mount(service, (client, &call.auth), &mut arguments, &mut reply) {
             Err(Failure::Refused(refusal)) => Err(refusal),
             Err(Failure::WouldWait) => return Outcome::WouldWait,
             Err(Failure::Status(status)) => {
@@ -57,9 +58,14 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
 }
 
 /// `MOUNTPROC3_MNT`.
-fn mount(service: &Service, client: &Client, arguments: &mut Reader<'_>, reply: &mut Writer) -> Result<(), Failure> {
+fn mount(
+    service: &Service,
+    (client, auth): (&Client, &Auth),
+    arguments: &mut Reader<'_>,
+    reply: &mut Writer,
+) -> Result<(), Failure> {
     let path = arguments.opaque(PATH_BYTES_MAX).ok_or(GARBAGE)?;
-    let handle = find(service, client, path)?;
+    let handle = find(service, (client, auth), path)?;
     let mut mounts = service.mounts.0.lock();
     if mounts.len() < MOUNTS_MAX {
         mounts.insert((client.address, path.to_vec()));
@@ -71,21 +77,31 @@ fn mount(service: &Service, client: &Client, arguments: &mut Reader<'_>, reply: 
     Ok(())
 }
 
-/// The handle of the directory that `path` names: an export, or a directory in one.
-fn find(service: &Service, client: &Client, path: &[u8]) -> Result<[u8; HANDLE_BYTES], Failure> {
+/// The handle of the directory that `path` names: an export, or a directory in one. Below an export the
+/// one who calls must be allowed to walk there: else it learns no more than that.
+fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Result<[u8; HANDLE_BYTES], Failure> {
     let path = parts(path);
     let contains = |exported: &&Exported| path.starts_with(&exported.export.path);
     let innermost = service.exports.iter().filter(contains).max_by_key(|exported| exported.export.path.len());
     let exported = innermost.ok_or(Status::NoEnt)?;
-    exported.export.rule(client)?;
+    let rule = exported.export.rule(client)?;
     if path.len() == exported.export.path.len() {
         return Ok(service.handle(exported, exported.root));
     }
     if path.iter().any(|name| name == b"..") {
         return Err(Status::NoEnt.into());
     }
-    let directory = walk(&service.vfs, &path)?.ok_or(Status::NoEnt)?;
-    Ok(service.handle(exported, directory))
+    let who = rule.credentials(auth);
+    let user = service.vfs.user(&who);
+    let mut at = exported.root;
+    for name in &path[exported.export.path.len()..] {
+        at = FileId::from(&user.lookup(at, name)?.0);
+    }
+    match user.attributes(at)?.kind {
+        Kind::Directory => Ok(service.handle(exported, at)),
+        // What is not to be mounted need not be told of.
+        _ => Err(Status::NoEnt.into()),
+    }
 }
 
 /// `MOUNTPROC3_DUMP`.

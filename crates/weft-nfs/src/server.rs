@@ -9,6 +9,7 @@ mod connection;
 mod datagrams;
 mod locking;
 mod notices;
+mod peers;
 mod portmapper;
 pub(crate) mod record;
 mod replay;
@@ -27,6 +28,7 @@ use crate::portmap::PORT;
 use connection::Connection;
 use locking::{LockService, listening};
 use parking_lot::Mutex;
+use peers::{Guest, Peers};
 use portmapper::Registered;
 use replay::ReplayCache;
 use rustix::net::sockopt;
@@ -140,6 +142,7 @@ struct Shared {
     service: Service,
     replays: ReplayCache,
     stable: Stabilizer,
+    peers: Peers,
     tls: Option<Tls>,
     stop: watch::Receiver<bool>,
 }
@@ -190,7 +193,8 @@ impl Server {
         let runtime = runtime().map_err(ServerError::System)?;
         let (stop, stopped) = watch::channel(false);
         let stable = Stabilizer::start(vfs).map_err(ServerError::System)?;
-        let shared = Arc::new(Shared { service, replays: ReplayCache::default(), stable, tls, stop: stopped });
+        let (replays, peers) = (ReplayCache::default(), Peers::default());
+        let shared = Arc::new(Shared { service, replays, stable, peers, tls, stop: stopped });
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let registered = runtime.block_on(async {
             let listener = listening(listener).map_err(refused)?;
@@ -276,9 +280,11 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connecti
         };
         match accepted {
             Ok((stream, peer)) => {
+                // One too many is closed: the client may try again when it has closed others.
+                let Some(guest) = shared.peers.admit(peer.ip().to_canonical()) else { continue };
                 let shared = shared.clone();
                 tokio::spawn(async move {
-                    serve(stream, peer, shared).await;
+                    serve(stream, (peer, guest), shared).await;
                     drop(permit);
                 });
             }
@@ -288,7 +294,7 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connecti
     }
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, (peer, guest): (SocketAddr, Guest), shared: Arc<Shared>) {
     // Replies are whole when they are written: nothing more is to be waited for.
     let _ = stream.set_nodelay(true);
     // Whoever vanished must not keep its place for ever. Without it all is served as rightly.
@@ -297,5 +303,5 @@ async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     let local = stream.local_addr().map_or(peer.ip(), |local| local.ip()).to_canonical();
     let (address, port) = (peer.ip().to_canonical(), peer.port());
     let client = Client { address, port, local, transport: Transport::Tcp, tls: false };
-    Connection::new(stream, client, shared).run().await;
+    Connection::new(stream, (client, guest), shared).run().await;
 }

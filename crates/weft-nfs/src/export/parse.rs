@@ -16,7 +16,7 @@ pub enum ParseError {
     /// An option that is not known.
     #[error(
         "'{0}' is none of the options rw, ro, root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, \
-         insecure, xprtsec=tls"
+         insecure, xprtsec=none, xprtsec=tls, xprtsec=mtls"
     )]
     Option(String),
     /// The same directory twice.
@@ -96,7 +96,14 @@ impl Rule {
         match option.split_once('=') {
             Some(("anonuid", id)) => self.anonymous_uid = id.parse().map_err(|_| unknown())?,
             Some(("anongid", id)) => self.anonymous_gid = id.parse().map_err(|_| unknown())?,
-            Some(("xprtsec", "tls")) => self.tls = true,
+            Some(("xprtsec", security)) => {
+                (self.tls, self.mutual) = match security {
+                    "none" => (false, false),
+                    "tls" => (true, false),
+                    "mtls" => (true, true),
+                    _ => return Err(unknown()),
+                }
+            }
             Some(_) => return Err(unknown()),
             None => match option {
                 "rw" => self.read_only = false,

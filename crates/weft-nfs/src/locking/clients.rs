@@ -5,6 +5,7 @@
 //! without locks is forgotten when serving ends, or when its place is needed.
 
 use super::Message;
+use super::room::{Place, Room};
 use crate::dispatch::Failure;
 use crate::export::Client;
 use crate::status::Status;
@@ -55,6 +56,7 @@ pub(crate) struct Locking {
     vfs: Arc<Vfs>,
     clients: Mutex<Clients>,
     outbox: UnboundedSender<Message>,
+    room: Room,
     /// An odd number that grows with each restart that clients are told of (XNFS 11.2).
     state: u32,
 }
@@ -72,7 +74,7 @@ impl Locking {
             unless_read_only(vfs.keep(STATE, Some(&state.to_be_bytes())).and_then(|()| vfs.sync()))?;
             vfs.locks().begin_grace();
         }
-        Ok((Locking { vfs, clients: Mutex::default(), outbox, state }, earlier))
+        Ok((Locking { vfs, clients: Mutex::default(), outbox, room: Room::default(), state }, earlier))
     }
 
     /// Who has locks in the name of `client`, which calls itself `name`. `NoSpc`: there are too many.
@@ -139,6 +141,11 @@ impl Locking {
 
     pub(super) fn outbox(&self) -> UnboundedSender<Message> {
         self.outbox.clone()
+    }
+
+    /// A place for a result that `client` is told by a call, if there is room.
+    pub(super) fn place(&self, client: IpAddr) -> Option<Place> {
+        self.room.place(client)
     }
 
     pub(crate) fn state(&self) -> u32 {

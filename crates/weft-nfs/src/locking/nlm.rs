@@ -106,11 +106,16 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
             body.u32(LockStatus::Denied as u32);
             Some(body)
         }),
-        6..=9 => result(locking, client, number - MESSAGE, &mut request).map(|result| {
-            let to = Peer::from(client);
-            locking.send(Message::Result { to, procedure: number + MESSAGE, arguments: result.into_bytes() });
-            None
-        }),
+        6..=9 if !service.lets_in(client) => Ok(None),
+        6..=9 => match locking.place(client.address) {
+            // It asks again.
+            None => Ok(None),
+            Some(place) => result(locking, client, number - MESSAGE, &mut request).map(|result| {
+                let (to, procedure, arguments) = (Peer::from(client), number + MESSAGE, result.into_bytes());
+                locking.send(Message::Result { to, procedure, arguments, place });
+                None
+            }),
+        },
         FREE_ALL => name(&mut request).map(|name| {
             service.restarted(client, name);
             None

@@ -1,5 +1,6 @@
 //! One connection: its calls, and their replies as they get ready.
 
+use super::peers::Guest;
 use super::record::{Message, Received};
 use super::replies::Replies;
 use super::serving::{Next, Ready};
@@ -13,9 +14,11 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::io::poll_read_buf;
 
 /// Bytes of replies that wait for a client to take them; beyond, none of its calls is looked at.
@@ -26,6 +29,34 @@ const RUNNING_BYTES_MAX: usize = 4 << 20;
 /// Calls served before their replies are sent.
 const BATCH: usize = 16;
 
+/// How often a connection is looked at, whether it still does something.
+const LOOK: Duration = Duration::from_secs(30);
+/// Looks at which one is closed: that has begun a call and not ended it, or does not take its replies;
+/// that says nothing at all (clients come again when they have something to say).
+const SLOW_LOOKS: u32 = 4;
+const IDLE_LOOKS: u32 = 20;
+
+/// What was found when the connection was looked at last.
+#[derive(Debug, Default)]
+struct Looked {
+    /// Events and calls until then.
+    events: u64,
+    calls: u64,
+    /// Looks since when there was no event, and no call came in whole though one had begun.
+    silent: u32,
+    unfinished: u32,
+}
+
+impl Looked {
+    /// Looks again, after so many events and calls; false if it was idle, or slow, for too long.
+    fn goes_on(&mut self, (events, calls): (u64, u64), has_begun: bool, has_replies: bool) -> bool {
+        let silent = if events == self.events { self.silent + 1 } else { 0 };
+        let unfinished = if has_begun && calls == self.calls { self.unfinished + 1 } else { 0 };
+        *self = Looked { events, calls, silent, unfinished };
+        silent < IDLE_LOOKS && unfinished < SLOW_LOOKS && (!has_replies || silent < SLOW_LOOKS)
+    }
+}
+
 /// A connection.
 pub(super) struct Connection {
     /// None only while TLS begins.
@@ -33,6 +64,7 @@ pub(super) struct Connection {
     /// Whether something was written that may not have left yet.
     is_flushed: bool,
     client: Client,
+    guest: Guest,
     shared: Arc<Shared>,
     received: Received,
     replies: Replies,
@@ -43,6 +75,11 @@ pub(super) struct Connection {
     ready: UnboundedReceiver<Ready>,
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_stopping: bool,
+    /// Events and calls so far.
+    events: u64,
+    calls: u64,
+    looked: Looked,
+    look: Pin<Box<Sleep>>,
 }
 
 /// What happened.
@@ -54,6 +91,8 @@ enum Event {
     /// There are more calls to look at.
     More,
     Stop,
+    /// It is time to look whether this goes on.
+    Look,
 }
 
 /// Which of the calls received were served.
@@ -77,7 +116,7 @@ impl From<io::Error> for End {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, client: Client, shared: Arc<Shared>) -> Connection {
+    pub(super) fn new(stream: TcpStream, (client, guest): (Client, Guest), shared: Arc<Shared>) -> Connection {
         let (sender, ready) = unbounded_channel();
         let mut stop = shared.stop.clone();
         let stop = Box::pin(async move { drop(stop.wait_for(|stop| *stop).await) });
@@ -85,6 +124,7 @@ impl Connection {
             stream: Some(Stream::Plain(stream)),
             is_flushed: true,
             client,
+            guest,
             shared,
             received: Received::default(),
             replies: Replies::default(),
@@ -94,6 +134,10 @@ impl Connection {
             ready,
             stop,
             is_stopping: false,
+            events: 0,
+            calls: 0,
+            looked: Looked::default(),
+            look: Box::pin(sleep(LOOK)),
         }
     }
 
@@ -114,7 +158,12 @@ impl Connection {
         if self.is_stopping && self.running == 0 && self.replies.bytes() == 0 {
             return Err(End);
         }
-        match poll_fn(|context| self.poll(context, has_more)).await? {
+        let event = poll_fn(|context| self.poll(context, has_more)).await?;
+        if !matches!(event, Event::Look) {
+            self.events += 1;
+        }
+        match event {
+            Event::Look => self.look()?,
             Event::Received(0) | Event::Sent(0) => return Err(End),
             Event::Received(_) | Event::More => {}
             Event::Sent(count) => {
@@ -125,7 +174,16 @@ impl Connection {
             Event::Ready(ready) => self.is_ready(ready),
             Event::Stop => self.is_stopping = true,
         }
-        Ok(())
+        if self.guest.keeps(self.received.len() + self.replies.bytes()) { Ok(()) } else { Err(End) }
+    }
+
+    /// Ends a connection that takes up room and does nothing, or too slowly.
+    fn look(&mut self) -> Result<(), End> {
+        self.look.as_mut().reset(Instant::now() + LOOK);
+        let (has_begun, has_replies) = (!self.received.is_empty(), self.replies.bytes() > 0);
+        let goes_on = self.looked.goes_on((self.events, self.calls), has_begun, has_replies);
+        // Whoever waits for an answer of this server may be silent.
+        if goes_on || self.running > 0 { Ok(()) } else { Err(End) }
     }
 
     fn is_ready(&mut self, ready: Ready) {
@@ -171,6 +229,7 @@ impl Connection {
                 return Ok(Taken::All);
             }
             let Some(message) = self.received.next().map_err(|_| End)? else { return Ok(Taken::All) };
+            self.calls += 1;
             let bytes = match &message {
                 Message::At(at) => self.received.bytes(at),
                 Message::Whole(bytes) => bytes,
@@ -205,6 +264,9 @@ impl Connection {
         if has_more {
             return Poll::Ready(Ok(Event::More));
         }
+        if self.look.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(Event::Look));
+        }
         if !self.is_stopping && self.stop.as_mut().poll(context).is_ready() {
             return Poll::Ready(Ok(Event::Stop));
         }
@@ -233,5 +295,26 @@ impl Connection {
         }
         let (room, wanted) = self.received.room();
         poll_read_buf(Pin::new(stream), context, &mut room.limit(wanted)).map_err(End::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_end_a_call_take_replies_or_say_anything_is_closed_in_the_end() {
+        // A byte now and then does not help.
+        let mut trickling = Looked::default();
+        let looks = (1..100).take_while(|n| trickling.goes_on((*n, 0), true, false)).count();
+        assert_eq!(looks, SLOW_LOOKS as usize - 1);
+        let mut deaf = Looked::default();
+        let looks = (1..100).take_while(|_| deaf.goes_on((7, 7), false, true)).count();
+        assert_eq!(looks, SLOW_LOOKS as usize);
+        let mut idle = Looked::default();
+        let looks = (1..100).take_while(|_| idle.goes_on((7, 7), false, false)).count();
+        assert_eq!(looks, IDLE_LOOKS as usize);
+        let mut busy = Looked::default();
+        assert!((1..1000).all(|n| busy.goes_on((n, n), true, true)));
     }
 }

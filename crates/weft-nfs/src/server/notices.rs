@@ -61,7 +61,7 @@ pub(super) async fn send(mut messages: UnboundedReceiver<Message>, portmapper: u
 
 async fn send_one(message: Message, portmapper: u16, vfs: &Vfs) {
     match message {
-        Message::Result { to, procedure, arguments } => {
+        Message::Result { to, procedure, arguments, place: _place } => {
             let procedure = Procedure { program: nlm::PROGRAM, version: 4, number: procedure };
             // If it is lost, the client asks again.
             let _ = call_program(&to, portmapper, procedure, &arguments).await;

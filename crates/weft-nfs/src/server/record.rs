@@ -72,6 +72,11 @@ impl Received {
         &self.bytes[at.clone()]
     }
 
+    /// Bytes that lie here.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.taken + self.begun.len()
+    }
+
     /// Whether nothing is waited for.
     pub(crate) fn is_empty(&self) -> bool {
         self.taken == self.bytes.len() && self.begun.is_empty()

@@ -30,6 +30,9 @@ pub(super) struct Key {
     sum: u64,
 }
 
+/// Connections that want the reply to one call, at most: a client that gave up one tries over another.
+const WAITING_MAX: usize = 8;
+
 /// What is known of a call.
 #[derive(Debug)]
 enum Known {
@@ -94,7 +97,11 @@ impl ReplayCache {
         Some(match known.calls.get_mut(&key) {
             Some(Known::Answered(reply)) => Found::Answered(reply.clone()),
             Some(Known::Running(waiting)) => {
-                waiting.push(sender.clone());
+                // A connection needs it once.
+                let is_there = waiting.iter().any(|other| other.same_channel(sender));
+                if !is_there && waiting.len() < WAITING_MAX {
+                    waiting.push(sender.clone());
+                }
                 Found::Running
             }
             None => {

@@ -73,6 +73,19 @@ fn a_directory_in_an_export_can_be_mounted_and_one_that_is_not_there_cannot() {
 }
 
 #[test]
+fn mounting_tells_nothing_of_what_lies_below_a_closed_directory() {
+    let served = serve("/ *");
+    let closed = MakeNode { permissions: 0o700, ..DIRECTORY };
+    let closed = served.vfs.make(Caller::ROOT, Ino::ROOT, b"closed", closed).unwrap().ino;
+    served.vfs.make(Caller::ROOT, closed, b"secret", DIRECTORY).unwrap();
+    let mut client = served.client("/");
+    for path in ["/closed/secret", "/closed/nothing"] {
+        assert_eq!(client.mount(path).status, ACCES, "{path}");
+    }
+    assert_eq!(client.mount("/closed").status, 0);
+}
+
+#[test]
 fn a_handle_that_was_made_up_or_belongs_to_another_volume_is_bad() {
     let (served, other) = (serve("/ *"), serve("/ *"));
     let mut client = served.client("/");

@@ -354,14 +354,28 @@ fn reservations_deny_others_and_go_with_the_client() {
         to.opaque(b"here.example.org");
         to.u32(3);
     });
-    client.call(nlm_procedure(23), free_all).end();
+    let Some(socket) = reserved_port() else { return };
+    let manager = SocketAddr::new(locked.server.address().ip(), port_of(&locked, nlm::PROGRAM, 4, 17));
+    ask_from(&socket, manager, nlm_procedure(23), free_all).expect("taken");
     assert_eq!(locked.try_lock(&mut client, 2, (0, 1)), GRANTED);
     assert_eq!(nlm(&mut client, 20, share(b"c", 3, 3)), GRANTED);
 }
 
 /// A call over datagrams, and its results.
 fn ask(to: SocketAddr, procedure: Procedure, arguments: Writer) -> Option<Vec<u8>> {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    ask_from(&UdpSocket::bind("127.0.0.1:0").expect("a port"), to, procedure, arguments)
+}
+
+/// A port that the super-user alone can call from; none for others.
+fn reserved_port() -> Option<UdpSocket> {
+    let socket = (600..1023).rev().find_map(|port| UdpSocket::bind(("127.0.0.1", port)).ok());
+    if socket.is_none() {
+        eprintln!("skipped in part: only the super-user calls from reserved ports");
+    }
+    socket
+}
+
+fn ask_from(socket: &UdpSocket, to: SocketAddr, procedure: Procedure, arguments: Writer) -> Option<Vec<u8>> {
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     let mut message = call(9, procedure, 0, &[]).into_bytes();
     message.extend(arguments.into_bytes());
@@ -385,13 +399,24 @@ fn a_client_that_has_restarted_holds_nothing_any_more() {
     let mut client = locked.client();
     assert_eq!(locked.try_lock(&mut client, 1, (0, 10)), GRANTED);
     let monitor = SocketAddr::new(locked.server.address().ip(), port_of(&locked, nsm::PROGRAM, 1, 17));
-    let notify = |name: &[u8]| {
-        let notice = arguments(|to| {
+    let notice = |name: &[u8]| {
+        arguments(|to| {
             to.opaque(name);
             to.u32(5);
-        });
-        ask(monitor, Procedure { program: nsm::PROGRAM, version: 1, number: 6 }, notice).expect("taken");
+        })
     };
+    let procedure = Procedure { program: nsm::PROGRAM, version: 1, number: 6 };
+    // Any user of that host can say so from such a port.
+    ask(monitor, procedure, notice(b"HERE.example.org")).expect("taken");
+    assert_eq!(locked.try_lock(&mut client, 2, (0, 10)), DENIED);
+    let free_all = arguments(|to| {
+        to.opaque(b"here");
+        to.u32(5);
+    });
+    client.call(nlm_procedure(23), free_all).end();
+    assert_eq!(locked.try_lock(&mut client, 2, (0, 10)), DENIED);
+    let Some(socket) = reserved_port() else { return };
+    let notify = |name: &[u8]| drop(ask_from(&socket, monitor, procedure, notice(name)).expect("taken"));
     notify(b"elsewhere");
     assert_eq!(locked.try_lock(&mut client, 2, (0, 10)), DENIED);
     notify(b"HERE.example.org");
