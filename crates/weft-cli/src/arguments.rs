@@ -664,8 +664,8 @@ pub struct Open {
 pub struct Served {
     /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
     /// '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks or '*'; options are rw, ro,
-    /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, insecure, xprtsec=tls. Without this,
-    /// all of the volume to all who can connect, with the super-user squashed
+    /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, insecure, xprtsec=none,
+    /// xprtsec=tls, xprtsec=mtls. Without this, all of the volume to this machine, with the super-user squashed
     #[arg(long, value_name = "LINE", requires = "nfs")]
     pub export: Vec<String>,
     /// Export what the lines of this file say, too
@@ -686,7 +686,8 @@ pub struct Served {
     /// Its private key
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// Let in over TLS only clients with a certificate that one of these authorities has signed
+    /// Let in only clients with a certificate that one of these authorities has signed; each export must
+    /// demand TLS (xprtsec=mtls)
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_clients: Option<PathBuf>,
 }

@@ -84,7 +84,9 @@ impl Served {
                 return usage("the file of exports has no line that exports anything".into());
             }
             Ok(exports) if exports.0.is_empty() && !self.export.is_empty() => {
-                return usage("--export '' exports nothing; leave it out to export all of the volume to this machine".into());
+                return usage(
+                    "--export '' exports nothing; leave it out to export all of the volume to this machine".into(),
+                );
             }
             Ok(exports) if exports.0.is_empty() && !address.ip().to_canonical().is_loopback() => {
                 return usage(format!(
@@ -114,7 +116,9 @@ impl Served {
             );
         }
         if self.tls_clients.is_none() && rules.any(|rule| rule.mutual) {
-            return usage("an export demands certificates of clients; say with --tls-clients who certifies them".into());
+            return usage(
+                "an export demands certificates of clients; say with --tls-clients who certifies them".into(),
+            );
         }
         let grace = Duration::from_secs(self.grace);
         let locking = self.portmap.then(|| LockOptions { grace, ..LockOptions::default() });

@@ -5,9 +5,9 @@
 
 mod arguments;
 mod clients;
-mod room;
 pub(crate) mod nlm;
 pub(crate) mod nsm;
+mod room;
 
 pub(crate) use clients::{Earlier, Locking};
 

@@ -108,6 +108,7 @@ impl Vfs {
     /// Runs `operation` on the state, fetching what it lacks until it ends.
     pub(crate) fn run<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
         let mut made_space = false;
+        let mut gone = None;
         loop {
             let stop = match operation(&mut self.state.lock()) {
                 Ok(value) => return Ok(value),
@@ -120,7 +121,13 @@ impl Vfs {
                 Stop::Miss(Miss::Space) if made_space => return Err(ErrorKind::NoSpace.into()),
                 Stop::Miss(miss) => {
                     made_space |= miss == Miss::Space;
-                    self.fetch(&miss)?;
+                    match self.fetch(&miss) {
+                        // If its name went with it, the operation finds none the next time.
+                        Err(error) if error.kind() == ErrorKind::Stale && gone.as_ref() != Some(&miss) => {
+                            gone = Some(miss);
+                        }
+                        fetched => fetched?,
+                    }
                 }
             }
         }

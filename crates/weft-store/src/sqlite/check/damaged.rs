@@ -78,8 +78,10 @@ const GONE: Rule = rule(
      count(*) AS named, count(b.id) AS found FROM extents e LEFT JOIN blocks b ON b.id = e.block GROUP BY e.ino) x \
      ON x.ino = f.ino WHERE f.mode & 61440 = 32768 AND f.inline IS NULL \
      AND f.allocated > coalesce(x.held, 0) AND coalesce(x.named, 0) = coalesce(x.found, 0)",
-    &["UPDATE fileatt SET allocated = (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block \
-       WHERE e.ino = fileatt.ino) WHERE mode & 61440 = 32768 AND inline IS NULL"],
+    &[
+        "UPDATE fileatt SET allocated = (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block \
+       WHERE e.ino = fileatt.ino) WHERE mode & 61440 = 32768 AND inline IS NULL",
+    ],
 );
 
 /// A damaged row: the inode it is about and a name in that, if any, and what is wrong.
