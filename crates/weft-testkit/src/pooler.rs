@@ -104,7 +104,8 @@ fn serve(mut client: UnixStream, pool: &Pool) -> Result<()> {
         server.write_all(&asked)?;
         let is_idle = loop {
             let answer = message(&mut server, true)?;
-            client.write_all(&answer)?;
+            // If it has gone, the session is still there for others once it has answered.
+            let _ = client.write_all(&answer);
             if answer[0] == b'Z' {
                 break answer[5] == b'I';
             }

@@ -95,33 +95,31 @@ fn new_mark() -> String {
 }
 
 /// Transactions that must all meet the session which began the connection.
-const POOLER_PROBES: usize = 4;
+const POOLER_PROBES: usize = 8;
 
 /// Refuses a pooler that gives transactions of one session to different sessions of the server:
-/// settings would be lost, and prepared statements be others'. A second session is begun, for that
-/// to come between.
+/// settings would be lost, and prepared statements be others'.
+///
+/// Another connection is begun. Where there is one session only, or the one used last is given first,
+/// its mark has taken the place of ours. Where sessions take turns, transactions that follow one
+/// another meet different ones.
 pub(super) fn refuse_pooled(connection: &mut Connection, connector: &Connector) -> Result<()> {
     let Some(mark) = connection.mark.clone() else { return Ok(()) };
     let _other = connector.connect()?;
-    for _ in 0..POOLER_PROBES {
-        // One transaction more, so that sessions that take turns are not met in step.
-        connection.run(WHAT, "SELECT 1")?;
-        let rows = connection.query(WHAT, "SELECT current_setting('weft.session', true)", Vec::new());
-        // A statement that is not there any more was prepared for another session.
-        let is_ours = match &rows {
-            Ok(rows) => {
-                rows.first().map(|row| get::<Option<String>>(row, 0)).transpose()?.flatten().as_ref() == Some(&mark)
-            }
-            Err(Error::Postgres { source, .. }) if source.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME) => {
-                false
-            }
-            Err(_) => return rows.map(|_| ()),
-        };
-        if !is_ours {
-            return Err(pooled(&connector.address));
+    (0..POOLER_PROBES).try_for_each(|_| refuse_session(connection, &mark, connector))
+}
+
+/// Fails if the next transaction has another session than the one with `mark`. No statement is
+/// prepared for that, as giving it up would be one transaction more.
+fn refuse_session(connection: &mut Connection, mark: &str, connector: &Connector) -> Result<()> {
+    // A mark has no quotes.
+    let probe = format!("SELECT 1 / (coalesce(current_setting('weft.session', true), '') = '{mark}')::int");
+    match connection.run(WHAT, &probe) {
+        Err(Error::Postgres { source, .. }) if source.code() == Some(&SqlState::DIVISION_BY_ZERO) => {
+            Err(pooled(&connector.address))
         }
+        probed => probed,
     }
-    Ok(())
 }
 
 fn pooled(address: &Address) -> Error {
