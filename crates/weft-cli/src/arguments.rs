@@ -175,7 +175,7 @@ pub struct Link {
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...
-    #[arg(short, long, visible_alias = "read", required_unless_present_any = ["show", "members"])]
+    #[arg(short, long, visible_alias = "read", required_unless_present_any = ["show", "members", "trust"])]
     pub network: Option<String>,
     /// What is done to bytes that are written through it, instead of what undoes each stage
     #[arg(long, value_name = "NETWORK", conflicts_with_all = ["show", "members"])]
@@ -210,6 +210,10 @@ pub struct Link {
     /// Tell what a link is made of, and of each of its stages what it keeps and what undoes it
     #[arg(long, conflicts_with_all = ["network", "memo"])]
     pub show: bool,
+    /// Confirm links of yours that run code ('exec', 'wasm', 'library') and were made by a Weft that let programs make such links
+    /// which restored attributes: until then they run nothing. Look at them with --show before
+    #[arg(long, conflicts_with_all = ["network", "memo", "show", "write", "dir", "members", "lazy", "direct", "no_fuse"])]
+    pub trust: bool,
     /// With --show: as JSON
     #[arg(long, requires = "show")]
     pub json: bool,
@@ -580,6 +584,9 @@ pub struct Mount {
     /// written as a whole, or one that not everybody may read): for 'weft net push --fd', and for such links to be made without mounting again
     #[arg(long)]
     pub opens: bool,
+    /// Forget that links of the volume wanted the kernel to tell of opens: for one whose links no longer do
+    #[arg(long, conflicts_with = "opens")]
+    pub no_opens: bool,
     /// Most bytes of memory that programs map to read blocks in place (weft cat, grep, wc and pipe, and those that use libweft); 0: none (default: an
     /// eighth of the memory). It is taken when they ask
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]

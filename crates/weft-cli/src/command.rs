@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod check;
+mod control;
 mod convert;
 mod diff;
 mod digest;

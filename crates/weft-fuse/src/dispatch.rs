@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Observer, Vfs, computing};
+use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Nonces, Observer, Vfs, computing};
 
 /// Why a request fails.
 pub(crate) enum Failure {
@@ -93,6 +93,8 @@ pub(crate) struct Server {
     opened: AtomicU64,
     /// What is open to be written as a whole, by those numbers.
     drafts: Mutex<HashMap<u64, Ino>>,
+    /// What programs prove by that they mean to control the volume; none if there is no randomness.
+    nonces: Option<Nonces>,
     links: Arc<Forgetting>,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
@@ -134,6 +136,7 @@ impl Server {
             openers: Mutex::default(),
             opened: AtomicU64::new(1),
             drafts: Mutex::default(),
+            nonces: Nonces::new().ok(),
             links: Arc::default(),
             over_rings: AtomicBool::new(false),
             has_left: AtomicBool::new(false),

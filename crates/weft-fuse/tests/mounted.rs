@@ -9,6 +9,8 @@ mod fixture;
 mod aio;
 #[path = "mounted/computing.rs"]
 mod computing;
+#[path = "mounted/control.rs"]
+mod control;
 #[path = "mounted/files.rs"]
 mod files;
 #[path = "mounted/load.rs"]

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod content;
+mod control;
 mod counts;
 mod digests;
 mod directories;
@@ -13,6 +14,7 @@ mod telling;
 mod xattrs;
 
 pub(crate) use counts::CountsCache;
+pub use control::{CONTROL, NETWORK, NONCE, Nonce, Nonces};
 pub use counts::{COUNTS, COUNTS_BYTES};
 pub use digests::{ListedEntry, decode};
 pub(crate) use entries::{SYMLINK, check_target};

@@ -1,12 +1,13 @@
 //! `weft link`: makes transformation links, and tells of them.
 
+use super::control;
 use super::net::{self, Names};
 use super::run::{said, show};
 use super::transfer::{Place, find, in_volume, names};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, XattrFlags, statx};
+use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -16,6 +17,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
 use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Vfs, ViewKind};
+
+const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
 
 /// Permission bits of a link that is made; its targets may take some away.
 fn permissions(definition: &LinkDefinition) -> u32 {
@@ -29,6 +32,12 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
         let [link] = &arguments.paths[..] else { return usage("--show tells of one link".into()) };
         let (order, kept) = read(link).with_context(|| format!("cannot tell of {}", link.display()))?;
         tell(arguments, &order, kept)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.trust {
+        for link in &arguments.paths {
+            trust(Path::new(link)).with_context(|| format!("cannot confirm {}", link.display()))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let Some((link, targets)) = arguments.paths.split_last().filter(|(_, targets)| !targets.is_empty()) else {
@@ -48,6 +57,7 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
             (_, true) => ViewKind::Members,
             _ => ViewKind::File,
         },
+        trusted: false,
     };
     let volume = |path: &OsStr| path.to_str().and_then(in_volume).map(|(volume, _)| volume.to_owned());
     let made = match volume(link) {
@@ -105,8 +115,7 @@ fn make_within(
 /// Makes a link in a mounted volume.
 fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDefinition) -> Result<()> {
     let link = resolved(link)?;
-    let not_there = || anyhow!("it is in no mounted volume; name one that is not mounted as VOLUME:PATH");
-    let (_, device) = mounted::in_volume(&link).ok_or_else(not_there)?;
+    let (_, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
     // What follows the first is code.
     if let (ViewKind::Directory { .. }, Some(source)) = (&wanted.view, targets.first())
         && std::fs::metadata(source).is_ok_and(|found| !found.is_dir())
@@ -125,25 +134,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     let names_any = [Some(&wanted.network), wanted.write.as_ref()].into_iter().flatten().any(|text| text.contains('@'));
     let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
-    let directory = link.parent().context("it is the root of the volume")?;
-    // What is mounted within the volume would keep the order as it keeps any attribute.
-    ensure!(std::fs::metadata(directory)?.dev() == device, not_there());
-    // The kernel must never have heard that there is no such name.
-    let name = format!(".weft-link-{}", std::process::id());
-    let order = LinkOrder { name: name.into_bytes(), permissions: permissions(&definition), definition };
-    let set = rustix::fs::setxattr(directory, OsStr::from_bytes(LINK), &order.encode(), XattrFlags::empty());
-    if set == Err(Errno::PERM) && order.definition.is_exported() {
-        bail!("whose links may run commands is for who mounts the volume to say ('weft mount --exported-stages')");
-    }
-    if set == Err(Errno::PERM) && order.definition.has_keys() {
-        bail!("links that use keys are for whoever mounts the volume to make ('weft mount --keys')");
-    }
-    if set == Err(Errno::OPNOTSUPP) {
-        bail!(
-            "mounts with --writeback have no links: the kernel would not follow their lengths there; mount it without"
-        );
-    }
-    set?;
+    let order = order_in_mount(&link, device, permissions(&definition), definition)?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
         let lacks = match &order.definition {
             LinkDefinition { lazy: true, .. } => "its length is computed when it is asked for",
@@ -154,7 +145,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
             "weft: until the volume is mounted anew, {lacks}: only then the kernel tells of opening and closing files"
         );
     }
-    let made = directory.join(OsStr::from_bytes(&order.name));
+    let made = link.with_file_name(OsStr::from_bytes(&order.name));
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
     if renamed.is_err() {
         // What is left otherwise is a link as good as that one would have been.
@@ -171,6 +162,52 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
             link.display()
         );
     }
+    Ok(())
+}
+
+/// Has the daemon make a link beside `link`, in the mount of this device, which is to be renamed.
+fn order_in_mount(link: &Path, device: u64, permissions: u32, definition: LinkDefinition) -> Result<LinkOrder> {
+    let directory = link.parent().context("it is the root of the volume")?;
+    // What is mounted within the volume would keep the order as it keeps any attribute.
+    ensure!(std::fs::metadata(directory)?.dev() == device, anyhow!(NO_VOLUME));
+    // The kernel must never have heard that there is no such name.
+    let name = format!(".weft-link-{}", std::process::id());
+    let order = LinkOrder { name: name.into_bytes(), permissions: permissions, definition };
+    let set = control::order(directory, LINK, &order.encode());
+    if set == Err(Errno::PERM) && order.definition.is_exported() {
+        bail!("whose links may run commands is for who mounts the volume to say ('weft mount --exported-stages')");
+    }
+    if set == Err(Errno::PERM) && order.definition.has_keys() {
+        bail!("links that use keys are for whoever mounts the volume to make ('weft mount --keys')");
+    }
+    if set == Err(Errno::OPNOTSUPP) {
+        bail!(
+            "mounts with --writeback have no links: the kernel would not follow their lengths there; mount it without. \
+             (Or its daemon is of an older version of Weft; mount it anew)"
+        );
+    }
+    set?;
+    Ok(order)
+}
+
+/// Makes `link`, which runs code, anew as it is, by whose it is.
+fn trust(link: &Path) -> Result<()> {
+    let link = resolved(link)?;
+    let (_, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
+    let (LinkOrder { permissions, definition, .. }, _) = read(link.as_os_str())?;
+    if !definition.is_exported() || definition.trusted {
+        return Ok(());
+    }
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    let owner = statx(CWD, &link, flags, StatxFlags::UID)?.stx_uid;
+    if owner != rustix::process::geteuid().as_raw() {
+        bail!("it is user {owner}'s to confirm");
+    }
+    let order = order_in_mount(&link, device, permissions, definition)?;
+    let made = link.with_file_name(OsStr::from_bytes(&order.name));
+    rustix::fs::rename(&made, &link).inspect_err(|_| {
+        let _ = std::fs::remove_file(&made).or_else(|_| std::fs::remove_dir(&made));
+    })?;
     Ok(())
 }
 
@@ -259,7 +296,8 @@ fn told(definition: &LinkDefinition, network: &Network, kept: Option<Memo>) -> S
 }
 
 fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
-    let LinkDefinition { targets, network: text, write, memo, lazy, direct, fuse: _, view } = &order.definition;
+    let LinkDefinition { targets, network: text, write, memo, lazy, direct, fuse: _, view, trusted } =
+        &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
     let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
     if arguments.json {
@@ -276,7 +314,7 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
             ViewKind::Members => json!("members"),
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
-        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "direct": direct, "gives": network.gives().name(), "stages": stages, "directory": directory });
+        let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "direct": direct, "trusted": order.definition.is_exported().then_some(trusted), "gives": network.gives().name(), "stages": stages, "directory": directory });
         println!("{value:#}");
     } else if arguments.dot {
         print!("{}", picture::dot(&network, &shown));
@@ -288,6 +326,11 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
         write.iter().for_each(|text| println!("write    {text}"));
         println!("memo     {}", told(&order.definition, &network, kept));
         println!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
+        if order.definition.is_exported() && !trusted {
+            println!(
+                "trusted  no: it runs code, and nothing tells that its owner ordered it; 'weft link --trust' confirms it"
+            );
+        }
         if *direct {
             println!("reading  past what the kernel keeps of files");
         }

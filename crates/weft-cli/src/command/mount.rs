@@ -125,6 +125,9 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     daemon.hold_signals();
     let is_again = dead.is_some();
     let started = || {
+        if arguments.no_opens {
+            opened.vfs.want_opens_from_now(false).context("cannot forget that links want to know of opens")?;
+        }
         dead.map_or(Ok(()), Dead::remove)?;
         let listener = lends.then(weft_share::Listener::new).transpose()?;
         let lender = listener.map(|listener| start_lender(listener, opened.vfs.clone())).transpose()?;

@@ -4,12 +4,12 @@
 
 mod pushed;
 
+use super::control;
 use super::run::said;
 use super::transfer::Place;
 use super::{mounted, usage};
 use crate::arguments::Net;
 use anyhow::{Context, Result, bail};
-use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -18,10 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 use weft_transform::{Network, expand};
-use weft_vfs::{ErrorKind, Ino, SetXattr, Vfs};
-
-/// What the attributes are called, before the name.
-const PREFIX: &str = "user.weft.network.";
+use weft_vfs::{ErrorKind, NETWORK, Vfs};
 
 /// The networks of a volume, by name.
 pub type Names = BTreeMap<String, String>;
@@ -82,12 +79,7 @@ pub fn all(place: &OsStr) -> Result<Names> {
 
 /// The networks of a volume that is open.
 pub fn of_volume(vfs: &Vfs) -> Result<Names> {
-    let mut names = Names::new();
-    for attribute in vfs.xattr_names(Ino::ROOT)? {
-        let Some(name) = name(attribute.as_bytes()) else { continue };
-        names.extend(named(name, vfs.xattr(Ino::ROOT, attribute.as_bytes())?));
-    }
-    Ok(names)
+    Ok(vfs.networks()?)
 }
 
 fn of_mount(root: &Path) -> Result<Names> {
@@ -107,7 +99,7 @@ fn of_mount(root: &Path) -> Result<Names> {
 }
 
 fn name(attribute: &[u8]) -> Option<&str> {
-    std::str::from_utf8(attribute.strip_prefix(PREFIX.as_bytes())?).ok().filter(|name| expand::is_name(name))
+    std::str::from_utf8(attribute.strip_prefix(NETWORK)?).ok().filter(|name| expand::is_name(name))
 }
 
 /// Nothing if somebody has set it to what is no text.
@@ -124,23 +116,18 @@ fn root_above(place: &OsStr) -> Result<Option<std::path::PathBuf>> {
 }
 
 fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
-    let attribute = format!("{PREFIX}{name}");
     if let Some(root) = root_above(place)? {
-        return Ok(match network {
-            Some(text) => rustix::fs::setxattr(&root, &attribute, text.as_bytes(), XattrFlags::empty()),
-            None => rustix::fs::removexattr(&root, &attribute),
-        }?);
-    }
-    within(place, false, |vfs| {
-        let attribute = attribute.as_bytes();
-        let done = match network {
-            Some(text) => vfs.set_xattr(Ino::ROOT, attribute, text.as_bytes(), SetXattr::Any, false),
-            None => vfs.remove_xattr(Ino::ROOT, attribute),
-        };
-        match done {
-            Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
+        let attribute = [NETWORK, name.as_bytes()].concat();
+        return match control::order(&root, &attribute, network.unwrap_or_default().as_bytes()) {
+            Err(Errno::OPNOTSUPP) => {
+                bail!("the daemon of {} is of another version of Weft; unmount it, and mount it anew", root.display())
+            }
             done => Ok(done?),
-        }
+        };
+    }
+    within(place, false, |vfs| match vfs.define_network(name, network) {
+        Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
+        done => Ok(done?),
     })
 }
 

@@ -5,7 +5,7 @@ use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
 use crate::session::Inviter;
 use std::sync::atomic::Ordering;
-use weft_vfs::{COUNTS, Caller, Ino, LENT, LINK, LinkOrder, SetXattr};
+use weft_vfs::{CONTROL, COUNTS, Caller, Ino, LENT, LINK, LinkOrder, NETWORK, NONCE, SetXattr};
 
 /// The attribute of the root that tells counters as JSON.
 const STATS: &[u8] = b"user.weft.stats";
@@ -26,11 +26,27 @@ impl Server {
             libc::XATTR_REPLACE => SetXattr::Replace,
             _ => return Some(Err(Failure::Errno(libc::EINVAL))),
         };
-        if name == LINK {
-            return Some(self.make_link(caller, ino, value));
+        if name.starts_with(CONTROL) {
+            return Some(self.control(caller, ino, name, value));
         }
         let kill = more & SETXATTR_ACL_KILL_SGID != 0;
         Some(self.vfs.set_xattr(ino, name, value, mode, kill).map_err(Failure::from))
+    }
+
+    /// Does what the attribute `name` of `directory` orders, if `value` begins with the caller's
+    /// nonce: one that comes from an archive is of no effect ([`weft_vfs::Nonces`]).
+    fn control(&self, caller: Caller, directory: Ino, name: &[u8], value: &[u8]) -> Outcome {
+        let nonces = self.nonces.as_ref().ok_or(Failure::Errno(libc::EIO))?;
+        let value = nonces.verified(caller.uid, directory, value)?;
+        if name == LINK {
+            return self.make_link(caller, directory, value);
+        }
+        let network = name.strip_prefix(NETWORK).filter(|_| directory == Ino::ROOT);
+        let network = network.ok_or(Failure::Errno(libc::EOPNOTSUPP))?;
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Failure::Errno(libc::EINVAL));
+        // No network is nothing at all.
+        let defined = Some(text(value)?).filter(|text| !text.is_empty());
+        Ok(self.vfs.define_network(text(network)?, defined)?)
     }
 
     /// Makes a transformation link in directory `parent`: the kernel has checked that the caller may write there. The kernel does not know of
@@ -49,6 +65,10 @@ impl Server {
         let size = body.u32()?;
         body.skip(4)?;
         let name = body.string()?;
+        if name == NONCE {
+            let nonces = self.nonces.as_ref().ok_or(Failure::Errno(libc::EIO));
+            return Some(nonces.and_then(|nonces| sized(reply, size, &nonces.of(caller.uid, ino))));
+        }
         if ino == Ino::ROOT && name == STOP_COMPUTING.as_bytes() {
             if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
                 return Some(Err(Failure::Errno(libc::EPERM)));

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use weft_vfs::{Caller, Ino, LinkDefinition, Stats, ViewKind};
+use weft_vfs::{Caller, Ino, LinkDefinition, Stats};
 
 /// Makes a link to a file of 1000 TiB, all of it a hole, that is computed from all of that.
 fn endless(mounted: &Mounted, name: &str) {
@@ -16,16 +16,7 @@ fn endless(mounted: &Mounted, name: &str) {
 }
 
 fn link(mounted: &Mounted, name: &str, target: &str, network: &str) {
-    let definition = LinkDefinition {
-        targets: vec![target.into()],
-        network: network.into(),
-        write: None,
-        memo: true,
-        lazy: false,
-        direct: false,
-        fuse: true,
-        view: ViewKind::File,
-    };
+    let definition = LinkDefinition::new(vec![target.into()], network);
     mounted.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o644, &definition).expect("made");
 }
 

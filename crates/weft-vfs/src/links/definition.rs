@@ -38,6 +38,9 @@ pub struct LinkDefinition {
     pub fuse: bool,
     /// What it looks like.
     pub view: ViewKind,
+    /// Whether its maker is known to have ordered it, if it runs code of its own. Of links from before
+    /// that was asked it is not: a program that restored attributes may have made them.
+    pub trusted: bool,
 }
 
 /// What a link looks like to whoever uses it.
@@ -57,7 +60,8 @@ pub enum ViewKind {
     Members,
 }
 
-/// A link to be made in a directory, as the attribute [`crate::LINK`] of that directory takes it from programs.
+/// A link to be made in a directory, as the attribute [`crate::LINK`] of that directory takes it
+/// from programs, behind a [`crate::Nonce`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkOrder {
     /// Its name there.
@@ -216,7 +220,17 @@ impl LinkDefinition {
     /// A link to `targets` that looks like a file, and is as links are if nothing else is said.
     pub fn new(targets: Vec<Vec<u8>>, network: impl Into<String>) -> LinkDefinition {
         let (network, view) = (network.into(), ViewKind::File);
-        LinkDefinition { targets, network, write: None, memo: true, lazy: false, direct: false, fuse: true, view }
+        LinkDefinition {
+            targets,
+            network,
+            write: None,
+            memo: true,
+            lazy: false,
+            direct: false,
+            fuse: true,
+            view,
+            trusted: false,
+        }
     }
 
     /// Whether a link can be made of it.
@@ -304,6 +318,9 @@ impl LinkDefinition {
         if !self.fuse {
             put("fuse", b"off");
         }
+        if self.trusted {
+            put("trusted", b"on");
+        }
         match &self.view {
             ViewKind::File => {}
             ViewKind::Members => put("view", b"members"),
@@ -335,6 +352,7 @@ impl LinkDefinition {
                 (b"lazy", b"on") => definition.lazy = true,
                 (b"direct", b"on") => definition.direct = true,
                 (b"fuse", b"off") => definition.fuse = false,
+                (b"trusted", b"on") => definition.trusted = true,
                 (b"view", b"members") => definition.view = ViewKind::Members,
                 (b"view", b"directory") => definition.view = ViewKind::Directory { rename: None, only: None },
                 (key, value) => match (&mut definition.view, key) {
@@ -389,7 +407,7 @@ impl Vfs {
         if definition.wants_opens() {
             self.want_opens()?;
         }
-        let target = definition.encode();
+        let target = LinkDefinition { trusted: definition.is_exported(), ..definition.clone() }.encode();
         let node = MakeNode { kind: Kind::Transformation, permissions, umask: 0, rdev: 0 };
         let time = self.now();
         let made = self.change(|state| {
@@ -491,10 +509,11 @@ mod tests {
         #[test]
         fn a_definition_comes_back_and_nothing_else_is_read_as_one(
             targets in prop::collection::vec(prop::collection::vec(1u8.., 0..20), 1..4),
-            network in "[^\0]{0,30}", write in prop::option::of("[^\0]{0,30}"), memo: bool, lazy: bool, direct: bool, fuse: bool, view in view(), cut: prop::sample::Index,
+            network in "[^\0]{0,30}", write in prop::option::of("[^\0]{0,30}"), memo: bool, lazy: bool, direct: bool, fuse: bool, view in view(), trusted: bool,
+            cut: prop::sample::Index,
         ) {
             let targets = targets.into_iter().map(|path| [&b"/"[..], &path].concat()).collect();
-            let definition = LinkDefinition { targets, network, write, memo, lazy, direct, fuse, view };
+            let definition = LinkDefinition { targets, network, write, memo, lazy, direct, fuse, view, trusted };
             let bytes = definition.encode();
             prop_assert_eq!(LinkDefinition::decode(&bytes), Some(definition.clone()));
             let order = LinkOrder { name: b"name".to_vec(), permissions: 0o640, definition: definition.clone() };

@@ -161,6 +161,7 @@ impl State {
             direct: link.definition.direct,
             fuse: link.definition.fuse,
             view: if is_directory { link.definition.view.clone() } else { ViewKind::File },
+            trusted: link.definition.trusted,
         };
         let (kind, inline) = match found.kind {
             Kind::Symlink => (Kind::Symlink, found.inline.clone().unwrap_or_default()),

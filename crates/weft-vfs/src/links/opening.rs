@@ -6,7 +6,7 @@
 use super::definition::Writing;
 use super::drafts::{Closed, Written};
 use crate::asker::Asker;
-use crate::attributes::{Attributes, SetXattr};
+use crate::attributes::Attributes;
 use crate::error::{ErrorKind, Result};
 use crate::message::say;
 use crate::observe::Change;
@@ -14,7 +14,7 @@ use crate::stop::Stop;
 use crate::volume::Vfs;
 use weft_store::{Ino, Kind};
 
-/// The attribute of the root of a volume that has links which want to be told of. Whoever may set it may have it so without such links, or with them not.
+/// The attribute of the root of a volume that has links which want to be told of.
 /// `told`: they are.
 pub const OPENS: &[u8] = b"user.weft.opens";
 
@@ -74,7 +74,7 @@ impl Vfs {
         if self.wants_opens()? {
             return Ok(());
         }
-        self.set_xattr(Ino::ROOT, OPENS, b"1", SetXattr::Any, false)
+        self.want_opens_from_now(true)
     }
 
     /// A program has opened file `ino`. `AccessDenied` if it is a link that is closed to it, or

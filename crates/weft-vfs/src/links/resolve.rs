@@ -446,10 +446,11 @@ impl State {
         self.length_of(target, &inner)
     }
 
-    /// Whether `link` runs no code and uses no keys but what user `uid` may have.
+    /// Whether `link` runs no code and uses no keys but what user `uid` may have, and ordered.
     fn may_have(&self, link: &Link, uid: u32) -> bool {
         let has_keys = uid == 0 || self.keys_of == Some(uid);
-        (!link.is_exported() || self.exported.allows(uid)) && (!link.has_keys() || has_keys)
+        let may_run = link.definition.trusted && self.exported.allows(uid);
+        (!link.is_exported() || may_run) && (!link.has_keys() || has_keys)
     }
 
     /// What tells the content of file or link `ino` from what it was before.

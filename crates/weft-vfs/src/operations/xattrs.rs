@@ -1,5 +1,6 @@
 //! Extended attributes (xattr(7)), ACLs among them.
 
+use super::control::CONTROL;
 use super::counts::COUNTS;
 use super::digests::encode;
 use crate::acl::Acl;
@@ -13,6 +14,7 @@ use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use weft_store::{Cookie, Ino, Kind, Name};
 
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
@@ -31,8 +33,8 @@ pub const LENT: &[u8] = b"user.weft.lent";
 /// first are after position 0; there are no more when it is empty.
 pub const DIGEST_ENTRIES: &[u8] = b"user.weft.digest.entries.";
 
-/// The attribute of a transformation link that tells what it is made of, as [`crate::LinkOrder::encode`] writes it, without a name. Programs set it on a
-/// directory to have one made there.
+/// The attribute of a transformation link that tells what it is made of, as [`crate::LinkOrder::encode`] writes it, without a name. Of a
+/// directory it is how programs have one made there ([`super::control`]).
 pub const LINK: &[u8] = b"user.weft.link";
 
 impl Vfs {
@@ -74,17 +76,18 @@ impl Vfs {
         })
     }
 
-    /// Names of all extended attributes, ascending.
+    /// Names of all extended attributes, ascending, but those that only this volume can use.
     pub fn xattr_names(&self, ino: Ino) -> Result<Vec<Name>> {
         self.run(|state| {
             let names = state.xattrs(ino)?.map.keys();
-            Ok(names.filter(|name| !name.as_bytes().starts_with(KEPT)).cloned().collect())
+            let is_told = |name: &[u8]| !name.starts_with(KEPT) && name != OPENS;
+            Ok(names.filter(|name| is_told(name.as_bytes())).cloned().collect())
         })
     }
 
     /// Sets an extended attribute (setxattr(2)). Setting an access ACL sets the permission bits that it
     /// stands for; `kill_set_group_id` then clears the set-group-id bit, for a caller not in the file's group.
-    /// `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name), `NotSupported` (namespace), `NoSpace` (list full), `NotPermitted` ([`DIGEST`]).
+    /// `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name), `NotSupported` (namespace, or [`CONTROL`]), `NoSpace` (list full).
     pub fn set_xattr(
         &self,
         ino: Ino,
@@ -107,10 +110,7 @@ impl Vfs {
                 (SetXattr::Replace, false) => return Err(ErrorKind::NoAttribute.into()),
                 _ => {}
             }
-            let listed: usize = map.keys().map(|name| name.as_bytes().len() + 1).sum();
-            if !map.contains_key(&name) && listed + name.as_bytes().len() >= BYTES_MAX {
-                return Err(ErrorKind::NoSpace.into());
-            }
+            fits_list(map, &name)?;
             let (value, permissions) = state.follow_acl(ino, &name, value, kill_set_group_id)?;
             state.perform(&Mutation::Xattr { ino, name: name.clone(), value, permissions, time })
         })?;
@@ -124,7 +124,7 @@ impl Vfs {
         }
     }
 
-    /// Removes an extended attribute. `NoAttribute`, `NotPermitted` ([`DIGEST`]).
+    /// Removes an extended attribute. `NoAttribute`, `NotSupported` ([`CONTROL`]).
     pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let name = settable(name)?;
         let time = self.now();
@@ -175,10 +175,16 @@ impl State {
     }
 }
 
-/// The name of an attribute that is kept and not computed: nobody sets one that begins with [`DIGEST`], or [`LINK`]. `NotPermitted`.
+/// The name of an attribute that programs set and remove as they like. `NotSupported`.
 fn settable(name: &[u8]) -> Result<Name> {
-    let is_told = name.starts_with(DIGEST) || name.starts_with(COUNTS) || [LINK, MEMO, LENT].contains(&name);
-    if is_told { Err(ErrorKind::NotPermitted.into()) } else { xattr_name(name) }
+    if name.starts_with(CONTROL) { Err(ErrorKind::NotSupported.into()) } else { xattr_name(name) }
+}
+
+/// `NoSpace` if one more attribute, `name`, makes a longer list than there can be.
+pub(super) fn fits_list<V>(map: &BTreeMap<Name, V>, name: &Name) -> Result<()> {
+    let listed: usize = map.keys().map(|name| name.as_bytes().len() + 1).sum();
+    let fits = map.contains_key(name) || listed + name.as_bytes().len() < BYTES_MAX;
+    if fits { Ok(()) } else { Err(ErrorKind::NoSpace.into()) }
 }
 
 /// The name of an attribute in a namespace that is kept.

@@ -1,0 +1,20 @@
+//! Orders to the daemon of a mounted volume: attributes that it takes from those alone who show that
+//! they mean it ([`weft_vfs::Nonces`]).
+
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use weft_vfs::{NONCE, Nonce};
+
+/// Orders what attribute `name` of `directory` controls to be as `value` says. `OPNOTSUPP` if the
+/// mount takes no such order, or its daemon is of another version of Weft.
+pub fn order(directory: &Path, name: &[u8], value: &[u8]) -> rustix::io::Result<()> {
+    let mut nonce = Nonce::default();
+    let len = rustix::fs::getxattr(directory, OsStr::from_bytes(NONCE), &mut nonce[..]);
+    if len.map_err(|error| if error == Errno::NODATA { Errno::OPNOTSUPP } else { error })? != nonce.len() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    rustix::fs::setxattr(directory, OsStr::from_bytes(name), &[&nonce[..], value].concat(), XattrFlags::empty())
+}

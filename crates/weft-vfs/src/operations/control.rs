@@ -1,0 +1,138 @@
+//! Attributes by which programs control a volume, and the proof that they mean to.
+//!
+//! Programs that restore files set whatever attributes an archive or another file system has, and
+//! the super-user runs them for others: an attribute that arrives so must do nothing. So no name
+//! that begins with [`CONTROL`] can be set as others are (`NotSupported`). Those that control
+//! something come through the ways of this module, and the ways in ask for a [`Nonce`] first, which
+//! nothing that is restored can have. (An ioctl would ask the kernel for neither the right to write
+//! to the directory nor whether the mount can be written.)
+
+use crate::error::{ErrorKind, Result};
+use crate::links::OPENS;
+use crate::mutation::Mutation;
+use crate::state::ROW_BYTES;
+use crate::volume::Vfs;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use weft_store::{Ino, Name};
+use weft_transform::expand;
+
+/// Begins the names of attributes that tell what Weft knows of a file, or control it.
+pub const CONTROL: &[u8] = b"user.weft.";
+
+/// Begins, before a name, the attribute of the root that has a named network.
+pub const NETWORK: &[u8] = b"user.weft.network.";
+
+/// The attribute of each directory that tells its [`Nonce`] to the user who asks. It is in no list.
+/// The kernel lets everybody ask for attributes of its namespace, as who may write to a directory
+/// need not be able to read it (xattr(7)).
+pub const NONCE: &[u8] = b"system.weft.nonce";
+
+/// What has to stand before the value of an attribute that controls something: only who asked this
+/// mount for it, as the same user, knows it.
+pub type Nonce = [u8; 32];
+
+/// The nonces of a mount.
+pub struct Nonces {
+    secret: [u8; 32],
+}
+
+impl Nonces {
+    /// Those of a mount that begins. `Io` if the system gives no random numbers.
+    pub fn new() -> Result<Nonces> {
+        let mut secret = [0; 32];
+        let filled = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
+        match filled {
+            Ok(len) if len == secret.len() => Ok(Nonces { secret }),
+            _ => Err(ErrorKind::Io.into()),
+        }
+    }
+
+    /// The one of user `uid` for `directory`.
+    pub fn of(&self, uid: u32, directory: Ino) -> Nonce {
+        let asked = [&self.secret[..], &uid.to_be_bytes(), &directory.0.to_be_bytes()].concat();
+        weft_digest::digest(&asked)
+    }
+
+    /// What stands behind the nonce of user `uid` for `directory` in `value`. `NotSupported` if that
+    /// does not begin with it.
+    pub fn verified<'a>(&self, uid: u32, directory: Ino, value: &'a [u8]) -> Result<&'a [u8]> {
+        let nonce = self.of(uid, directory);
+        let (given, text) = value.split_at_checked(nonce.len()).ok_or(ErrorKind::NotSupported)?;
+        // All of it is compared, however early it differs.
+        let differs = given.iter().zip(&nonce).fold(0, |all, (one, other)| all | (one ^ other));
+        if differs == 0 { Ok(text) } else { Err(ErrorKind::NotSupported.into()) }
+    }
+}
+
+impl Vfs {
+    /// The networks that the volume knows by name; those of which somebody made what is no text are
+    /// left out.
+    pub fn networks(&self) -> Result<BTreeMap<String, String>> {
+        self.run(|state| {
+            let attributes = state.xattrs(Ino::ROOT)?.map.iter();
+            let named = attributes.filter_map(|(attribute, text)| {
+                let name = std::str::from_utf8(attribute.as_bytes().strip_prefix(NETWORK)?).ok()?;
+                let text = String::from_utf8(text.to_vec()).ok()?;
+                expand::is_name(name).then(|| (name.to_owned(), text))
+            });
+            Ok(named.collect())
+        })
+    }
+
+    /// Has the volume know a network by `name`, or know it no more. `Invalid` if it is no name or
+    /// the network makes no sense, `NoAttribute` if it was not known, `NoSpace`.
+    pub fn define_network(&self, name: &str, network: Option<&str>) -> Result<()> {
+        if !expand::is_name(name) || network.is_some_and(|text| expand::check(text).is_err()) {
+            return Err(ErrorKind::Invalid.into());
+        }
+        let attribute = [NETWORK, name.as_bytes()].concat();
+        self.control(&attribute, network.map(str::as_bytes))
+    }
+
+    /// Has mounts that begin hear of files being opened, as links of the volume want them to, or no
+    /// more.
+    pub fn want_opens_from_now(&self, wanted: bool) -> Result<()> {
+        match self.control(OPENS, wanted.then_some(b"1")) {
+            Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Sets or removes an attribute of the root that controls something.
+    fn control(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let name = Name::of_xattr(name).map_err(|_| ErrorKind::Range)?;
+        let time = self.now();
+        self.change(|state| {
+            state.room(ROW_BYTES + value.map_or(0, |value| value.len() as u64))?;
+            state.may_grow(0, 0)?;
+            let map = &state.xattrs(Ino::ROOT)?.map;
+            if value.is_none() && !map.contains_key(&name) {
+                return Err(ErrorKind::NoAttribute.into());
+            }
+            super::xattrs::fits_list(map, &name)?;
+            let (name, value) = (name.clone(), value.map(Cow::Borrowed));
+            state.perform(&Mutation::Xattr { ino: Ino::ROOT, name, value, permissions: None, time })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_good_for_its_user_directory_and_mount_alone() {
+        let (nonces, others) = (Nonces::new().unwrap(), Nonces::new().unwrap());
+        let value = [&nonces.of(1, Ino(2))[..], b"text"].concat();
+        assert_eq!(nonces.verified(1, Ino(2), &value).unwrap(), b"text");
+        let refused = |nonces: &Nonces, uid, ino, value: &[u8]| {
+            nonces.verified(uid, Ino(ino), value).unwrap_err().kind() == ErrorKind::NotSupported
+        };
+        assert!(refused(&nonces, 0, 2, &value));
+        assert!(refused(&nonces, 1, 3, &value));
+        assert!(refused(&others, 1, 2, &value));
+        assert!(refused(&nonces, 1, 2, b"text"));
+        assert!(refused(&nonces, 1, 2, &value[1..]));
+    }
+}
