@@ -17,6 +17,8 @@ pub(super) struct Bounds {
     pub(super) length: bool,
     /// Whether each byte follows from the one at the same place alone, so that there is nothing to give at the end.
     pub(super) place: bool,
+    /// The user whose network it is.
+    pub(super) owner: u32,
 }
 
 /// What there is for what code took.

@@ -8,6 +8,7 @@ use crate::language::{Call, NetworkError};
 use crate::network::Network;
 use crate::run::Sources;
 use crate::stage::{Keeps, Stage, StageError};
+use rustix::process::geteuid;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,11 +50,14 @@ pub(super) fn stage<C: Code>(call: &Call) -> Result<Stage, NetworkError> {
     }
     let place = arguments.has('p');
     let keeps = Keeps { length: place || arguments.has('l'), place };
-    let bounds = Bounds { call: Duration::from_secs(seconds), memory_bytes: mib << 20, length: keeps.length, place };
+    let bounds =
+        Bounds { call: Duration::from_secs(seconds), memory_bytes: mib << 20, length: keeps.length, place, owner: 0 };
     let undone = inverse.iter().flat_map(|(_, network)| network.modules().iter().copied());
     let modules = [file].into_iter().chain(undone).collect();
     let idle = Arc::new(Idle::<C>::new());
     let start = move |sources: &mut dyn Sources| {
+        let owner = sources.owner().unwrap_or_else(|| geteuid().as_raw());
+        let bounds = Bounds { owner, ..bounds };
         let begin = |(digest, bytes): (blake3::Hash, Vec<u8>)| C::begin(&bytes, digest, bounds, &words);
         if !place {
             return Ok(Lent::own(Stream::new(begin(read::<C>(sources, file)?)?, bounds)));

@@ -7,7 +7,7 @@
 mod area;
 mod message;
 mod process;
-mod sandbox;
+pub(super) mod sandbox;
 mod started;
 pub mod worker;
 
@@ -19,6 +19,7 @@ use crate::stage::{Stage, StageError};
 use area::INPUT_BYTES;
 use blake3::Hash;
 use message::Reply;
+pub(super) use process::Image;
 use process::Process;
 use std::ops::Range;
 use std::sync::Arc;

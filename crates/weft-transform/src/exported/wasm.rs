@@ -3,6 +3,7 @@
 //! What a module exports is in docs/networks.md. It is given bytes by having them written into its memory, and gives others by saying where they lie in it,
 //! from where they are copied: once in, once out. Whatever it says is looked at before it is believed.
 
+pub(super) mod compiler;
 mod engine;
 mod instance;
 

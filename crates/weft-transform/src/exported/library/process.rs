@@ -40,14 +40,14 @@ const IMAGES_MAX: usize = 8;
 static IMAGES: Mutex<Vec<Arc<Image>>> = Mutex::new(Vec::new());
 
 /// A library, in memory, where nothing changes it.
-pub(super) struct Image {
+pub(in crate::exported) struct Image {
     pub(super) digest: Hash,
     file: File,
 }
 
 impl Image {
     /// The one that `bytes` are, of this digest.
-    pub(super) fn of(bytes: &[u8], digest: Hash) -> Result<Arc<Image>, StageError> {
+    pub(in crate::exported) fn of(bytes: &[u8], digest: Hash) -> Result<Arc<Image>, StageError> {
         let mut images = IMAGES.lock();
         let known = images.iter().position(|image| image.digest == digest).map(|at| images.remove(at));
         let image = match known {
@@ -59,6 +59,10 @@ impl Image {
             images.remove(0);
         }
         Ok(image)
+    }
+
+    pub(in crate::exported) fn file(&self) -> &File {
+        &self.file
     }
 
     fn new(bytes: &[u8], digest: Hash) -> io::Result<Image> {

@@ -56,7 +56,14 @@ const LOADING: [c_long; 6] =
 const WRITING: i32 = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
 
 /// Leaves this process what it needs to load a library, and this much memory beyond what it has.
-pub(super) fn before_loading(memory_bytes: usize) -> Result<(), String> {
+pub(in crate::exported) fn before_loading(memory_bytes: usize) -> Result<(), String> {
+    bounded(memory_bytes)?;
+    confined()
+}
+
+/// Takes this process' privileges, and has it take no more than this much memory beyond what it has,
+/// and no file.
+pub(in crate::exported) fn bounded(memory_bytes: usize) -> Result<(), String> {
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         // SAFETY: what Rust does to tell of a stack that is full takes more than there will be; the process just ends.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -75,6 +82,11 @@ pub(super) fn before_loading(memory_bytes: usize) -> Result<(), String> {
     for (resource, bytes) in [(Resource::As, bytes), (Resource::Fsize, 0)] {
         setrlimit(resource, Rlimit { current: Some(bytes), maximum: Some(bytes) }).map_err(wrong("bounds"))?;
     }
+    Ok(())
+}
+
+/// Leaves this process the files and system calls that loading a library takes.
+fn confined() -> Result<(), String> {
     let access = AccessFs::from_all(ABI::V1);
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -92,7 +104,7 @@ pub(super) fn before_loading(memory_bytes: usize) -> Result<(), String> {
 }
 
 /// Leaves this process what it needs to compute.
-pub(super) fn after_loading() -> Result<(), String> {
+pub(in crate::exported) fn after_loading() -> Result<(), String> {
     allow(computing()?)
 }
 

@@ -8,6 +8,7 @@ use super::message::{BYTES, Order, Reply};
 use super::process::PROCESSORS;
 use super::sandbox;
 use crate::exported::code::{AGAIN, ENDED, FAILED};
+use crate::exported::wasm::compiler;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use std::error::Error;
 use std::ffi::OsString;
@@ -30,18 +31,20 @@ pub fn set_program(program: PathBuf) {
     LazyLock::force(&PROCESSORS);
 }
 
-pub(super) fn program() -> Option<&'static PathBuf> {
+pub(in crate::exported) fn program() -> Option<&'static PathBuf> {
     PROGRAM.get()
 }
 
-/// Runs a library, if these words, the program's name before them, ask for it: only as the first thing that a program does. Who types them has neither the socket nor
+/// Runs a library, or compiles a module, if these words, the program's name before them, ask for it: only as the first thing that a program does. Who types them has neither the socket nor
 /// the memory, and gets an error.
 pub fn run_if_asked(words: &[OsString]) -> Option<ExitCode> {
     let [_, word, memory_bytes] = words else { return None };
-    if word != WORD {
-        return None;
-    }
-    let done = memory_bytes.to_str().and_then(|bytes| bytes.parse().ok()).map(run);
+    let work = match word.to_str() {
+        Some(WORD) => run,
+        Some(compiler::WORD) => compiler::run,
+        _ => return None,
+    };
+    let done = memory_bytes.to_str().and_then(|bytes| bytes.parse().ok()).map(work);
     Some(if matches!(done, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -1,8 +1,10 @@
 //! What all modules have in common: how they are compiled, once each, and the clock by which their time is up.
 
 use super::MEMORY_BYTES_MAX;
+use super::compiler::{self, Failure};
 use super::instance::Memories;
 use crate::exported::be_ordinary;
+use crate::interrupt::{PERIOD, is_interrupted};
 use crate::stage::StageError;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +16,7 @@ use wasmtime::{Config, Engine, InstancePre, Linker, Module, PoolingAllocationCon
 /// How often modules are asked whether their time is up.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
-/// Modules that are kept compiled, and how many bytes of them, as they were written.
+/// Modules that are kept compiled, and how many bytes of them.
 const MODULES_MAX: usize = 64;
 const MODULE_BYTES_MAX: usize = 64 << 20;
 
@@ -31,11 +33,22 @@ pub(super) const TABLE_MAX: usize = 20_000;
 /// Bytes of memory, of those that a module has begun to use, which the next one finds mapped.
 const RESIDENT_BYTES: usize = 256 << 10;
 
-static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(|| {
+/// What is the same for those who compile modules and those who run them.
+fn config() -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true).max_wasm_stack(STACK_BYTES);
     // The same of the same, on any machine: what it gives is kept.
     config.cranelift_nan_canonicalization(true).wasm_relaxed_simd(false);
+    config
+}
+
+/// How to compile modules, and not to run any.
+pub(super) fn compiling() -> Result<Engine, String> {
+    Engine::new(&config()).map_err(|error| error.to_string())
+}
+
+static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(|| {
+    let config = config();
     let mut places = PoolingAllocationConfig::new();
     places.total_core_instances(INSTANCES_MAX).total_memories(INSTANCES_MAX).total_tables(INSTANCES_MAX);
     places.max_tables_per_module(TABLES_MAX).table_elements(TABLE_MAX);
@@ -55,46 +68,70 @@ static COMPILED: Mutex<Vec<Compiled>> = Mutex::new(Vec::new());
 
 struct Compiled {
     digest: blake3::Hash,
+    /// As it was written, and once it is compiled as that made it.
     bytes: usize,
-    /// None while it is compiled.
+    /// None until it is compiled.
     module: Arc<Mutex<Option<Made>>>,
 }
 
 /// A module, or why it is none.
 type Made = Result<InstancePre<Memories>, String>;
 
-/// Compiling takes processors and memory: one module at a time does.
-static COMPILING: Mutex<()> = Mutex::new(());
-
-/// The module that `bytes` are, of this digest.
-pub(super) fn module(digest: blake3::Hash, bytes: &[u8]) -> Result<InstancePre<Memories>, StageError> {
+/// The module that `bytes` are, of this digest, for user `owner`.
+pub(super) fn module(digest: blake3::Hash, bytes: &[u8], owner: u32) -> Result<InstancePre<Memories>, StageError> {
     let place = {
         let mut compiled = COMPILED.lock();
         let known = compiled.iter().position(|known| known.digest == digest).map(|at| compiled.remove(at));
         let entry = known.unwrap_or_else(|| Compiled { digest, bytes: bytes.len(), module: Arc::default() });
         let place = entry.module.clone();
         compiled.push(entry);
-        while compiled.len() > 1
-            && (compiled.len() > MODULES_MAX
-                || compiled.iter().map(|known| known.bytes).sum::<usize>() > MODULE_BYTES_MAX)
-        {
-            compiled.remove(0);
-        }
+        forget_old(&mut compiled);
         place
     };
     // Whoever wants the same one waits here, and nobody else.
-    let mut module = place.lock();
+    let mut module = loop {
+        if let Some(module) = place.try_lock_for(PERIOD) {
+            break module;
+        }
+        if is_interrupted() {
+            return Err(StageError::Stopped);
+        }
+    };
+    if let Some(made) = &*module {
+        return made.clone().map_err(StageError::Data);
+    }
     let engine = engine()?;
-    let compiled = module.get_or_insert_with(|| {
-        let _one = COMPILING.lock();
-        compile(engine, bytes)
-    });
-    compiled.clone().map_err(StageError::Data)
+    let made = match compiler::compile(bytes, digest, owner) {
+        Ok(made) => {
+            let mut compiled = COMPILED.lock();
+            if let Some(known) = compiled.iter_mut().find(|known| known.digest == digest) {
+                known.bytes = made.len();
+            }
+            forget_old(&mut compiled);
+            drop(compiled);
+            runnable(engine, &made)
+        }
+        Err(Failure::Own(why)) => Err(why),
+        Err(Failure::Now(error)) => return Err(error),
+    };
+    module.insert(made).clone().map_err(StageError::Data)
 }
 
-fn compile(engine: &Engine, bytes: &[u8]) -> Made {
-    let module = Module::from_binary(engine, bytes)
-        .map_err(|error| format!("this is no WebAssembly module: {}", said(&error)))?;
+/// Has no more be kept than may be.
+fn forget_old(compiled: &mut Vec<Compiled>) {
+    let bytes = |all: &[Compiled]| all.iter().map(|known| known.bytes).sum::<usize>();
+    while compiled.len() > 1 && (compiled.len() > MODULES_MAX || bytes(compiled) > MODULE_BYTES_MAX) {
+        compiled.remove(0);
+    }
+}
+
+/// The module that `made` was made of, by this program.
+fn runnable(engine: &Engine, made: &[u8]) -> Made {
+    // SAFETY: it is what `Engine::precompile_module` gave, in this process or in one that this program
+    // began, that ended well, and that reached nothing but the module and the pipe. Who has found a way to
+    // have that make other code of a module has found one against a compiler in this process, too.
+    let module = unsafe { Module::deserialize(engine, made) };
+    let module = module.map_err(|error| format!("it cannot be run: {}", said(&error)))?;
     let mut linker = Linker::new(engine);
     // What it imports is not there; a module that never calls it may run.
     let linked = linker.define_unknown_imports_as_traps(&module).and_then(|()| linker.instantiate_pre(&module));

@@ -144,7 +144,7 @@ impl Code for Instance {
     }
 
     fn begin(bytes: &[u8], digest: blake3::Hash, bounds: Bounds, words: &[u8]) -> Result<Instance, StageError> {
-        Instance::new(&module(digest, bytes)?, bounds, words)
+        Instance::new(&module(digest, bytes, bounds.owner)?, bounds, words)
     }
 
     fn advance(&mut self, input: &[u8], is_last: bool) -> Result<Given, StageError> {
