@@ -1,7 +1,6 @@
 //! The commands, one file each.
 
 mod check;
-mod control;
 mod convert;
 mod diff;
 mod digest;

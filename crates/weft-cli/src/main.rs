@@ -3,6 +3,7 @@
 mod arguments;
 mod command;
 mod confinement;
+mod control;
 mod daemon;
 mod helper;
 mod input;

@@ -1,11 +1,11 @@
 //! `weft link`: makes transformation links, and tells of them.
 
-use super::control;
 use super::net::{self, Names};
 use super::run::{said, show};
 use super::transfer::{Place, find, in_volume, names};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
+use crate::control;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, statx};
 use rustix::io::Errno;
@@ -172,7 +172,7 @@ fn order_in_mount(link: &Path, device: u64, permissions: u32, definition: LinkDe
     ensure!(std::fs::metadata(directory)?.dev() == device, anyhow!(NO_VOLUME));
     // The kernel must never have heard that there is no such name.
     let name = format!(".weft-link-{}", std::process::id());
-    let order = LinkOrder { name: name.into_bytes(), permissions: permissions, definition };
+    let order = LinkOrder { name: name.into_bytes(), permissions, definition };
     let set = control::order(directory, LINK, &order.encode());
     if set == Err(Errno::PERM) && order.definition.is_exported() {
         bail!("whose links may run commands is for who mounts the volume to say ('weft mount --exported-stages')");

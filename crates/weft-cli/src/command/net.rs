@@ -4,11 +4,11 @@
 
 mod pushed;
 
-use super::control;
 use super::run::said;
 use super::transfer::Place;
 use super::{mounted, usage};
 use crate::arguments::Net;
+use crate::control;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::json;
