@@ -27,6 +27,7 @@ mod read;
 mod readers;
 mod reclaim;
 mod renew;
+mod room;
 mod salvage;
 mod scan;
 mod schema;
@@ -69,10 +70,11 @@ use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use names::Names;
 use parking_lot::Mutex;
 use readers::Readers;
+use room::Room;
 use segments::Segments;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use weft_block::Block;
 use weft_digest::Digest;
 
@@ -87,8 +89,7 @@ pub struct SqliteStore {
     /// Closed before the writer, whose last checkpoint would else wait for what they see.
     readers: Readers,
     writer: Mutex<apply::Writer>,
-    /// See [`apply::Writer::waiting_bytes`].
-    waiting_bytes: Arc<AtomicU64>,
+    room: Arc<Room>,
     segments: Option<Arc<Segments>>,
     zeros: Arc<ZeroValues>,
     names: Arc<Names>,
@@ -218,12 +219,12 @@ impl Store for SqliteStore {
 
     fn space(&self) -> Result<Space> {
         let space = self.layout.space()?;
-        Ok(match self.segments {
-            Some(_) => space,
-            None => {
-                Space { bytes_free: writable(space.bytes_free, self.waiting_bytes.load(Ordering::Relaxed)), ..space }
-            }
-        })
+        let free = space.bytes_free.saturating_sub(self.room.waiting.load(Ordering::Relaxed));
+        let free = match self.segments {
+            Some(_) => free,
+            None => writable(free),
+        };
+        Ok(Space { bytes_free: free + self.room.within.load(Ordering::Relaxed), ..space })
     }
 
     fn reclaim(&self) -> Result<Space> {
@@ -235,10 +236,9 @@ impl Store for SqliteStore {
     }
 }
 
-/// Bytes that blocks in the database may take of `free` ones, beside `waiting` ones in the
-/// write-ahead log. Each is written to the log first: what that holds must fit into the database
-/// after it, or nothing could be committed any more, removals included.
-fn writable(free: u64, waiting: u64) -> u64 {
-    let free = free.saturating_sub(waiting);
+/// Bytes that blocks in the database may take of `free` ones. Each is written to the log first: what
+/// that holds must fit into the database after it, or nothing could be committed any more, removals
+/// included.
+fn writable(free: u64) -> u64 {
     free - (free / 2).min(LOG_BYTES_MAX)
 }

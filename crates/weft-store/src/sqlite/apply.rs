@@ -10,7 +10,8 @@ use super::proof::is_any_behind;
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::renew::{Database, renew, verify};
-use super::segments::{PAGE, Segments, Tail};
+use super::room::Room;
+use super::segments::{Segments, Tail};
 use super::sums::{BLOCK, FREED, SEGMENT};
 use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
@@ -23,7 +24,7 @@ use crate::sums;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use weft_digest::Digest;
 
 /// Bytes of write-ahead log after which it is copied into the database.
@@ -42,11 +43,13 @@ pub(super) struct Writer {
     database: Option<Arc<Database>>,
     /// SQLite's write-ahead log.
     wal: PathBuf,
-    /// Bytes of it that the database has still to take in.
-    waiting_bytes: Arc<AtomicU64>,
+    room: Arc<Room>,
     /// True if something that was committed may not be on the disk though no sync will tell
     /// (`renew`).
     in_doubt: bool,
+    /// True if something could not be committed for want of space, and what it took of that has not
+    /// been given back yet.
+    is_full: bool,
     /// True if segments stay as they are found, for what is given up may be brought back.
     keeps_segments: bool,
     /// True from the first commit on, whose epoch tells that an intent log is needed.
@@ -119,8 +122,9 @@ impl Writer {
             connection,
             database,
             wal: Wal::path_of(path),
-            waiting_bytes: Arc::new(AtomicU64::new(wal_bytes)),
+            room: Arc::new(Room::of_log(wal_bytes)),
             in_doubt: true,
+            is_full: false,
             keeps_segments: loss == Loss::Accept,
             is_first_copied: false,
             has_taken_over: false,
@@ -199,6 +203,12 @@ impl Writer {
     /// Begins a transaction, which [`Writer::commit`] or [`Writer::roll_back`] ends.
     pub(super) fn begin(&mut self, durability: Durability) -> Result<()> {
         self.renew()?;
+        if self.is_full {
+            // Once the database has what the log holds, the log is written from its beginning again, and takes
+            // no more than it has: what makes space free needs some. There is none for that if others took it.
+            let _ = self.checkpoint();
+            self.is_full = false;
+        }
         self.take_over()?;
         let synchronous = match durability {
             Durability::Eventual => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
@@ -216,6 +226,15 @@ impl Writer {
         self.next_freed += i64::try_from(freed.rows.len()).unwrap_or(i64::MAX);
         self.waiting.add(freed);
         Ok(())
+    }
+
+    /// What was to be committed has failed. For want of space: so that it takes none itself, what it
+    /// left in the log is cut off before anything else is written.
+    pub(super) fn has_failed(&mut self, error: &Error) {
+        if error.kind() == ErrorKind::Full {
+            self.in_doubt = true;
+            self.is_full = true;
+        }
     }
 
     /// Ends the transaction without a trace.
@@ -478,30 +497,23 @@ impl Writer {
         if durable && !self.in_doubt {
             self.reclaim();
         }
-        self.count_waiting();
+        self.room.look(&self.connection, &self.wal);
     }
 
-    /// Bytes of the write-ahead log that the database has still to take in, and so may grow by.
-    pub(super) fn waiting_bytes(&self) -> Arc<AtomicU64> {
-        self.waiting_bytes.clone()
-    }
-
-    fn count_waiting(&self) {
-        let frames = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
-        // One that cannot be looked at counts as it did.
-        if let Ok(frames) = self.connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), frames) {
-            let bytes = u64::try_from(frames).unwrap_or(0) * PAGE;
-            self.waiting_bytes.store(bytes, Ordering::Relaxed);
-        }
+    /// Room for rows, as it is after each commit.
+    pub(super) fn room(&self) -> Arc<Room> {
+        self.room.clone()
     }
 
     /// Has everything that commits freed given back, as far as they can be made durable; tells what goes on then.
     pub(super) fn give_back(&mut self) -> Option<Ongoing> {
         let is_any = !self.waiting.rows.is_empty() || !self.waiting.emptied.is_empty();
+        let is_kept = self.room.waiting.load(Ordering::Relaxed) > 0;
         // What cannot be made durable now will be by a later commit.
-        if is_any && self.checkpoint().unwrap_or(false) {
+        if (is_any || is_kept) && self.checkpoint().unwrap_or(false) {
             self.reclaim();
         }
+        self.room.look(&self.connection, &self.wal);
         self.reclaimer.as_ref().map(Reclaimer::ongoing)
     }
 

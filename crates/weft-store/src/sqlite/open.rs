@@ -305,12 +305,12 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
     let files = (&*layout.database, parts.access, parts.database.clone());
     let writer = Writer::open(parts.connection, files, (written, parts.loss), &header, &zeros)?;
     let names = Arc::new(parts.names);
-    let waiting_bytes = writer.waiting_bytes();
+    let room = writer.room();
     let store = SqliteStore {
         layout: layout.clone(),
         header: Mutex::new(header),
         writer: Mutex::new(writer),
-        waiting_bytes,
+        room,
         readers: Readers::new(layout.database.clone(), parts.access, names.clone()),
         segments: parts.segments,
         zeros,

@@ -49,6 +49,23 @@ impl<'a> SqliteTransaction<'a> {
         Ok(places)
     }
 
+    /// As [`Transaction::put_blocks`].
+    fn put(&mut self, mut blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
+        if blocks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stored = |new: &mut NewBlock| {
+            let block = new.at(Place::Database);
+            Stored { block, parts: std::mem::take(&mut new.parts), alone: new.alone }
+        };
+        let stored = blocks.iter_mut().map(stored).collect::<Vec<_>>();
+        let places = self.store_bytes(blocks)?;
+        let placed = |(stored, place): (Stored, Place)| Stored { block: BlockRef { place, ..stored.block }, ..stored };
+        let first = self.blocks.len();
+        self.blocks.extend(stored.into_iter().zip(places).map(placed));
+        Ok(self.blocks[first..].iter().map(|stored| stored.block).collect())
+    }
+
     /// Has all blocks written and synced while the rows of `batch` are made, then commits these.
     fn write(&mut self, batch: &Batch) -> Result<()> {
         let (freed, synced) = if let Some(segments) = self.store.segments.clone() {
@@ -77,24 +94,16 @@ impl<'a> SqliteTransaction<'a> {
 }
 
 impl Transaction for SqliteTransaction<'_> {
-    fn put_blocks(&mut self, mut blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
-        if blocks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let stored = |new: &mut NewBlock| {
-            let block = new.at(Place::Database);
-            Stored { block, parts: std::mem::take(&mut new.parts), alone: new.alone }
-        };
-        let stored = blocks.iter_mut().map(stored).collect::<Vec<_>>();
-        let places = self.store_bytes(blocks)?;
-        let placed = |(stored, place): (Stored, Place)| Stored { block: BlockRef { place, ..stored.block }, ..stored };
-        let first = self.blocks.len();
-        self.blocks.extend(stored.into_iter().zip(places).map(placed));
-        Ok(self.blocks[first..].iter().map(|stored| stored.block).collect())
+    fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
+        let put = self.put(blocks);
+        put.inspect_err(|error| self.writer.has_failed(error))
     }
 
     fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {
-        self.write(batch)?;
+        if let Err(error) = self.write(batch) {
+            self.writer.has_failed(&error);
+            return Err(error);
+        }
         {
             let mut header = self.store.header.lock();
             header.commit = batch.commit;
