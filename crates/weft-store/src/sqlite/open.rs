@@ -14,6 +14,7 @@ use super::readers::Readers;
 use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
 use super::segments::{Segments, sync_directory};
+use super::upgrade::State;
 use super::wal::Wal;
 use super::{SqliteStore, read};
 use crate::FORMAT;
@@ -348,10 +349,15 @@ pub(super) fn check_file(layout: &Layout) -> Result<()> {
             "{} has format {newer}, this program reads up to {FORMAT}; use a newer weft",
             layout.volume.display()
         ))),
-        older => Err(Error::Unusable(format!(
-            "{} has format {older}, this program reads {FORMAT}; 'weft upgrade' brings it up",
-            layout.volume.display()
-        ))),
+        older => Err(Error::Unusable(match State::look(layout).map_or(older, |state| state.format) {
+            FORMAT => {
+                format!("{} was being upgraded; run 'weft upgrade' again, which ends that", layout.volume.display())
+            }
+            older => format!(
+                "{} has format {older}, this program reads {FORMAT}; 'weft upgrade' brings it up",
+                layout.volume.display()
+            ),
+        })),
     }
 }
 

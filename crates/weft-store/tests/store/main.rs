@@ -21,4 +21,5 @@ mod sample;
 mod space;
 mod sums;
 mod upgrade;
+mod upgrade_killed;
 mod waiting;

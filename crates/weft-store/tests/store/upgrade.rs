@@ -18,7 +18,7 @@ fn refusal<T>(result: Result<T>) -> (ErrorKind, String) {
     (error.kind(), error.to_string())
 }
 
-fn run(path: &Path, mode: Upgrade) -> Result<Upgraded> {
+pub fn run(path: &Path, mode: Upgrade) -> Result<Upgraded> {
     upgrade(path, mode, &mut |_| {})
 }
 
@@ -68,15 +68,8 @@ fn what_is_damaged_or_was_not_unmounted_cleanly_is_not_upgraded() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = sample_volume(&directory, home);
         downgrade(&path).expect("an old one");
-        let beside = |suffix: &str| {
-            let mut name = database(&path).into_os_string();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        fs::write(beside("-wal"), b"pages").expect("written");
-        assert!(refusal(run(&path, Upgrade::Now)).1.contains("not unmounted cleanly"));
-        fs::remove_file(beside("-wal")).expect("removed");
-        let log = if home == BlockHome::Segments { path.join("intent.log") } else { beside("-intent") };
+        let beside = || PathBuf::from(format!("{}-intent", path.display()));
+        let log = if home == BlockHome::Segments { path.join("intent.log") } else { beside() };
         let mut record = b"WEFTLOG1".to_vec();
         // A checksum, the epoch of the sample, the first operation and the last, the length.
         [7, 0, 1, u64::MAX, 0].iter().for_each(|number: &u64| record.extend(number.to_le_bytes()));
@@ -127,7 +120,7 @@ fn a_volume_of_the_format_before_in_postgresql_is_the_same_after_an_upgrade() {
 }
 
 /// What `tests/old-volumes` put into the volumes of `tests/data`.
-fn has_what_the_old_program_wrote(store: &dyn Store) {
+pub fn has_what_the_old_program_wrote(store: &dyn Store) {
     let name = |parent, name: &str| {
         let row = store.name(parent, &Name::new(name.as_bytes()).expect("valid")).expect("readable");
         row.unwrap_or_else(|| panic!("{name}")).ino
