@@ -20,6 +20,7 @@ mod name;
 pub mod postgres;
 mod round_trips;
 mod row;
+mod shape;
 pub mod sqlite;
 mod store;
 mod sums;

@@ -32,6 +32,7 @@ mod scan;
 mod schema;
 mod scrub;
 mod segments;
+mod shape;
 mod sums;
 mod transaction;
 mod upgrade;

@@ -18,6 +18,7 @@ mod proven;
 mod rot;
 mod salvage;
 mod sample;
+mod shape;
 mod space;
 mod sums;
 mod upgrade;
