@@ -45,4 +45,4 @@ pub use waiting::Waiting;
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;

@@ -24,18 +24,21 @@ const RELATIONS: &str = "SELECT c.relname::text, c.relkind::text, \
 
 /// Columns of tables, as they would be said.
 const COLUMNS: &str = "SELECT c.relname::text, a.attname::text || ' ' || format_type(a.atttypid, a.atttypmod) \
-    || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END || CASE WHEN a.attgenerated <> '' THEN ' GENERATED' ELSE '' END \
+    || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END \
+    || CASE WHEN a.attgenerated <> '' THEN ' GENERATED' ELSE '' END \
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0 \
     AND NOT a.attisdropped ORDER BY c.relname, a.attnum";
 
 /// Indices: table, name, definition, whether it is whole, and the constraint that it is for.
 const INDICES: &str = "SELECT t.relname::text, i.relname::text, \
-    CASE WHEN x.indisunique THEN 'UNIQUE ' ELSE '' END || '(' || (SELECT string_agg(pg_get_indexdef(x.indexrelid, n, true), ', ' ORDER BY n) \
+    CASE WHEN x.indisunique THEN 'UNIQUE ' ELSE '' END \
+    || '(' || (SELECT string_agg(pg_get_indexdef(x.indexrelid, n, true), ', ' ORDER BY n) \
     FROM generate_series(1, x.indnatts) n) || ')' || CASE WHEN x.indpred IS NULL THEN '' ELSE ' WHERE' END, \
-    x.indisvalid AND x.indisready, \
-    coalesce((SELECT o.contype::text FROM pg_catalog.pg_constraint o WHERE o.conindid = x.indexrelid AND o.contype IN ('p', 'u', 'x') LIMIT 1), '') \
-    FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid JOIN pg_catalog.pg_class t ON t.oid = x.indrelid \
+    x.indisvalid AND x.indisready, coalesce((SELECT o.contype::text FROM pg_catalog.pg_constraint o \
+    WHERE o.conindid = x.indexrelid AND o.contype IN ('p', 'u', 'x') LIMIT 1), '') \
+    FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid \
+    JOIN pg_catalog.pg_class t ON t.oid = x.indrelid \
     WHERE t.relnamespace = current_schema()::regnamespace AND t.relkind IN ('r', 'p') ORDER BY 1, 2";
 
 /// Constraints other than keys and NOT NULL, triggers and rules: what it is, its table and its name.

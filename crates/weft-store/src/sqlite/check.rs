@@ -13,7 +13,7 @@ mod names;
 mod parts;
 mod rules;
 
-pub(super) use damaged::{damaged_rows, refuse_damaged_rows};
+pub(super) use damaged::{damaged_rows, give_up_attributes, refuse_damaged_rows};
 
 use super::aside::leave_wal;
 use super::connection::{AtClose, at_close, connect_somehow};

@@ -16,7 +16,7 @@ use super::connection::{Access, AtClose, at_close, connect};
 use super::layout::Layout;
 use super::open::{hold, read_header};
 use super::read::{self, unsigned};
-use super::sums::ALL;
+use super::sums::{ALL, INODE};
 use crate::FORMAT;
 use crate::digests::small;
 use crate::error::{Error, Result};
@@ -25,14 +25,14 @@ use crate::finding::Progress;
 use crate::log::{misfit, needs_log};
 use crate::row::Ino;
 use crate::upgrade::{Upgrade, Upgraded};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 
 /// The format before rows had sums.
 const WITHOUT_SUMS: u32 = 3;
 
-/// The formats that can be brought up.
-const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS];
+/// The formats that can be brought up. None of them counts extended attributes.
+const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5];
 
 /// The new database may take up to so many times the space of the old one, which is there until the
 /// end.
@@ -167,9 +167,33 @@ fn refuse_old_operations(connection: &Connection, layout: &Layout) -> Result<()>
 /// Verifies what format `format` can tell of rows: that the database is whole, and content in rows.
 fn verify(connection: &Connection, format: u32) -> Result<()> {
     left::refuse_broken(connection)?;
-    if format != WITHOUT_SUMS {
-        return Ok(());
+    verify_attributes(connection)?;
+    if format == WITHOUT_SUMS {
+        return verify_inline(connection);
     }
+    // The only rows that get another sum.
+    let sum = INODE.expression.replace(" xattrs,", " has_xattrs,");
+    let damaged = format!("SELECT ino FROM fileatt WHERE sum IS NOT {sum} LIMIT 1");
+    refuse_inode(connection, &damaged, "has a damaged row")
+}
+
+/// Fails if the attributes of an inode are gone: there is a flag that tells of them.
+fn verify_attributes(connection: &Connection) -> Result<()> {
+    let lacking =
+        "SELECT ino FROM fileatt f WHERE has_xattrs <> EXISTS (SELECT 1 FROM xattr x WHERE x.ino = f.ino) LIMIT 1";
+    refuse_inode(connection, lacking, "has no extended attributes and says that it has, or the other way round")
+}
+
+/// Fails if `query` finds an inode.
+fn refuse_inode(connection: &Connection, query: &str, what: &str) -> Result<()> {
+    let found = connection.query_row(query, (), |row| row.get::<_, i64>(0)).optional().map_err(failed)?;
+    let Some(ino) = found else { return Ok(()) };
+    let advice = "so that it cannot be upgraded; 'weft check' of the weft that made it names it";
+    Err(Error::Corrupt(format!("inode {ino} {what}, {advice}")))
+}
+
+/// Verifies content in rows by the digests that are kept of it.
+fn verify_inline(connection: &Connection) -> Result<()> {
     let all = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, \
                has_xattrs, inline, digest FROM fileatt WHERE inline IS NOT NULL AND digest IS NOT NULL";
     let mut statement = connection.prepare(all).map_err(failed)?;
@@ -198,6 +222,10 @@ pub fn downgrade(path: &Path) -> Result<()> {
     run("BEGIN IMMEDIATE; DROP INDEX naming_order; ALTER TABLE volume DROP COLUMN uuid")?;
     ALL.iter().try_for_each(|summed| run(&format!("ALTER TABLE {} DROP COLUMN {}", summed.table, summed.column)))?;
     run("CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind)")?;
+    for table in ["fileatt", "fileatt_history"] {
+        let flag = "RENAME COLUMN xattrs TO has_xattrs";
+        run(&format!("ALTER TABLE {table} {flag}; UPDATE {table} SET has_xattrs = has_xattrs > 0"))?;
+    }
     connection.pragma_update(None, "user_version", WITHOUT_SUMS).map_err(failed)?;
     run("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
     connection.close().map_err(|(_, source)| failed(source))

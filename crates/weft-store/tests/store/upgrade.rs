@@ -150,24 +150,63 @@ pub fn has_what_the_old_program_wrote(store: &dyn Store) {
 
 #[test]
 fn volumes_that_older_programs_made_are_upgraded_whole() {
+    for (from, tables) in [(3, include_str!("../data/format-3.sql")), (5, include_str!("../data/format-5.sql"))] {
+        let (_directory, path) = load(tables);
+        assert_eq!(run(&path, Upgrade::Now).expect("upgraded").from, from);
+        has_what_the_old_program_wrote(&*open(&path).expect("opens").store);
+        let found = look(&path, Repair::No);
+        assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    }
+    let tables = [(4, include_str!("../data/format-4.sql")), (5, include_str!("../data/format-5-postgres.sql"))];
+    for (from, tables) in tables {
+        let (address, _) = load_into_postgres(tables);
+        assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded").from, from);
+        has_what_the_old_program_wrote(&*postgres::open(&address, OpenOptions::default()).expect("opens"));
+        let options = CheckOptions { repair: Repair::No, read_data: true };
+        let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
+        assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    }
+}
+
+fn load(tables: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
     let connection = rusqlite::Connection::open(&path).expect("opened");
-    connection.execute_batch(include_str!("../data/format-3.sql")).expect("loaded");
+    connection.execute_batch(tables).expect("loaded");
     connection.close().expect("closed");
-    assert_eq!(run(&path, Upgrade::Now).expect("upgraded").from, 3);
-    has_what_the_old_program_wrote(&*open(&path).expect("opens").store);
-    let found = look(&path, Repair::No);
-    assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    (directory, path)
+}
 
+/// Loads a volume into a schema of its own; gives its name, too.
+fn load_into_postgres(tables: &str) -> (postgres::Address, String) {
     let cluster = Cluster::shared();
     let address = cluster.address();
     let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
-    let tables = include_str!("../data/format-4.sql").replace("old.", &format!("{schema}."));
+    let tables = tables.replace("old.", &format!("{schema}."));
     cluster.run(&tables.replace("CREATE SCHEMA old", &format!("CREATE SCHEMA {schema}")));
-    assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded").from, 4);
-    has_what_the_old_program_wrote(&*postgres::open(&address, OpenOptions::default()).expect("opens"));
-    let options = CheckOptions { repair: Repair::No, read_data: true };
-    let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
-    assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    (address, schema)
+}
+
+/// No sum of a new row hides what was wrong with the old one.
+#[test]
+fn damaged_rows_of_format_5_are_not_upgraded() {
+    let damages = [
+        ("UPDATE fileatt SET uid = 7 WHERE ino = 1", "has a damaged row"),
+        ("DELETE FROM xattr", "has no extended attributes and says that it has"),
+    ];
+    for (damage, told) in damages {
+        let (_directory, path) = load(include_str!("../data/format-5.sql"));
+        rusqlite::Connection::open(&path).expect("opened").execute(damage, ()).expect("edited");
+        let (kind, text) = refusal(run(&path, Upgrade::Now));
+        assert!(kind == ErrorKind::Corrupt && text.contains(told), "{text}");
+        assert!(refusal(open(&path)).1.contains("format 5"), "it is as it was");
+        let (address, schema) = load_into_postgres(include_str!("../data/format-5-postgres.sql"));
+        Cluster::shared().run(&format!("SET search_path TO {schema}; {damage}"));
+        let (kind, text) = refusal(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}));
+        assert!(kind == ErrorKind::Corrupt && text.contains(told), "{text}");
+    }
+    let (_directory, path) = load(include_str!("../data/format-5.sql"));
+    let damage = "UPDATE naming SET kind = 4096 WHERE name = CAST('small' AS BLOB)";
+    rusqlite::Connection::open(&path).expect("opened").execute(damage, ()).expect("edited");
+    assert_eq!(refusal(run(&path, Upgrade::Now)).0, ErrorKind::Corrupt);
 }

@@ -19,7 +19,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::fs::{File, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -79,7 +79,7 @@ fn take_place(layout: &Layout, new: &Path, progress: &mut dyn FnMut(Progress)) -
     Ok(())
 }
 
-fn fill(new: &PathBuf, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     files::open(files::options().write(true).create_new(true), new).map_err(io("cannot make", new))?;
     let connection = connect(new, &layout.database)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
@@ -161,11 +161,12 @@ fn copy(connection: &Connection, table: &str, format: u32) -> Result<()> {
     let old = columns(connection, table, "old")?;
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for column in columns(connection, table, "main")? {
+        let is_counted = table == "fileatt" && column == "sum";
         let summed = ALL.iter().find(|summed| summed.table == table && summed.column == column);
         let value = match summed {
             // That of the volume's row is of an id that it does not have yet.
             Some(_) if format == WITHOUT_SUMS && table == "volume" => continue,
-            Some(summed) if format == WITHOUT_SUMS => summed.expression.to_owned(),
+            Some(summed) if format == WITHOUT_SUMS || is_counted => summed.expression.to_owned(),
             None if table == "volume" && column == "uuid" && !old.contains(&column) => "?1".into(),
             _ => column.clone(),
         };
@@ -173,7 +174,12 @@ fn copy(connection: &Connection, table: &str, format: u32) -> Result<()> {
         values.push(value);
     }
     let (names, values) = (names.join(", "), values.join(", "));
-    let copy = format!("INSERT INTO main.{table} ({names}) SELECT {values} FROM old.{table}");
+    let rows = match table {
+        "fileatt" => "(SELECT *, (SELECT count(*) FROM old.xattr x WHERE x.ino = f.ino) AS xattrs FROM old.fileatt f)",
+        "fileatt_history" => "(SELECT *, has_xattrs AS xattrs FROM old.fileatt_history)",
+        _ => &format!("old.{table}"),
+    };
+    let copy = format!("INSERT INTO main.{table} ({names}) SELECT {values} FROM {rows}");
     let copied = match copy.contains("?1") {
         true => connection.execute(&copy, (crate::uuid::new()?,)),
         false => connection.execute(&copy, ()),
