@@ -16,7 +16,7 @@ const ROWS: i64 = 50_000;
 const TABLES: [(&str, &str, &[&str]); 3] = [
     (
         "fileatt",
-        "ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs",
+        "ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs",
         &["since", "digest"],
     ),
     ("naming", "parent, name, ino, kind, cookie", &["since"]),

@@ -20,6 +20,7 @@ mod name;
 pub mod postgres;
 mod round_trips;
 mod row;
+mod shape;
 pub mod sqlite;
 mod store;
 mod sums;
@@ -44,4 +45,4 @@ pub use waiting::Waiting;
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;

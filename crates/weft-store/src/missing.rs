@@ -13,6 +13,16 @@ pub(crate) fn refuse_names(directory: Ino, found: u64, counted: u64) -> Result<(
     Err(Error::Corrupt(format!("{found} there of the {counted} that directory {} has by its row", directory.0)))
 }
 
+/// Fails if `found` extended attributes are fewer than `ino` has by its row. One of those that are
+/// gone may be the list of rights, so nothing is answered by the others.
+pub(crate) fn refuse_xattrs(ino: Ino, found: u64, counted: u64) -> Result<()> {
+    if found >= counted {
+        return Ok(());
+    }
+    let found = if found == 1 { "1 extended attribute is".into() } else { format!("{found} extended attributes are") };
+    Err(Error::Corrupt(format!("{found} there of the {counted} that inode {} has by its row", ino.0)))
+}
+
 /// A file's blocks, as far as they tell whether one is missing.
 pub(crate) struct Blocks {
     /// Bytes of the file.

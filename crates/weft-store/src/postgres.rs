@@ -25,6 +25,7 @@ mod seal;
 mod sending;
 mod service;
 mod settings;
+mod shape;
 mod statements;
 mod tls;
 mod transaction;

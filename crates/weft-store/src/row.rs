@@ -110,8 +110,8 @@ pub struct InodeRow {
     pub btime: Timestamp,
     /// The directory that holds this directory (the root holds itself); `Ino(0)` for other kinds.
     pub parent: Ino,
-    /// Whether there are rows in `xattr` for it.
-    pub has_xattrs: bool,
+    /// Rows of `xattr` for it: fewer that are there are damage.
+    pub xattrs: u32,
     /// All content of a small file (bytes past its end up to `size` read as zero; such a file has no
     /// extents), or the target of a symbolic link.
     pub inline: Option<Slice>,
@@ -136,9 +136,14 @@ impl InodeRow {
             ctime: time,
             btime: time,
             parent: Ino::ROOT,
-            has_xattrs: false,
+            xattrs: 0,
             inline: None,
         }
+    }
+
+    /// True if it has extended attributes.
+    pub fn has_xattrs(&self) -> bool {
+        self.xattrs > 0
     }
 }
 

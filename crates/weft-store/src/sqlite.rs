@@ -33,6 +33,7 @@ mod scan;
 mod schema;
 mod scrub;
 mod segments;
+mod shape;
 mod sums;
 mod transaction;
 mod upgrade;

@@ -124,7 +124,7 @@ pub(crate) fn inode(row: &InodeRow, since: CommitNo, digest: Option<&Digest>) ->
         .int(row.ctime.0)
         .int(row.btime.0)
         .unsigned(row.parent.0)
-        .int(row.has_xattrs.into())
+        .int(row.xattrs.into())
         .unsigned(since.0);
     let sum = match (row.inline.as_deref(), digest) {
         // Without pieces of zeros a file is listed by the digest of its content, which need not be

@@ -52,6 +52,13 @@ pub(crate) struct Xattrs {
     pub(crate) changed: BTreeSet<Name>,
 }
 
+impl Xattrs {
+    /// The number of attributes, as their inode's row has it.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.map.len()).unwrap_or(u32::MAX)
+    }
+}
+
 /// Memory of what a link is made of, about.
 const LINK_BYTES: usize = 4096;
 

@@ -40,7 +40,7 @@ impl State {
     pub(crate) fn allows(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<bool, Stop> {
         let bits = self.permission_bits(ino)?;
         let row = &self.inode(ino)?.row;
-        let (owner, group, has_xattrs) = (row.uid, row.gid, row.has_xattrs);
+        let (owner, group, has_xattrs) = (row.uid, row.gid, row.has_xattrs());
         if who.is_root() {
             // Nobody runs what nobody may run.
             let may_execute = row.kind == Kind::Directory || bits & 0o111 != 0;

@@ -117,3 +117,57 @@ fn names_and_blocks_whose_rows_are_gone_are_missed() {
     }
     assert_eq!(fs::read_dir(place.path("out/whole")).unwrap().count(), 5);
 }
+
+/// An attribute that is gone may be the list of rights: nobody gets more by the bits that it leaves.
+#[test]
+fn attributes_whose_rows_are_gone_are_missed() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let mounted = place.directory("m");
+    place.mount();
+    for name in ["closed", "whole"] {
+        fs::write(mounted.join(name), SMALL).unwrap();
+        std::os::unix::fs::chown(mounted.join(name), None, Some(4321)).unwrap();
+        // Its group may nothing; the mask shows as the bits of the group.
+        let acl = "0x0200000001000600ffffffff02000400d204000004000000ffffffff10000400ffffffff20000000ffffffff";
+        let set = ["-n", "system.posix_acl_access", "-v", acl];
+        assert!(Command::new("setfattr").args(set).arg(mounted.join(name)).status().unwrap().success());
+        assert_eq!(fs::metadata(mounted.join(name)).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+    place.umount();
+    let gone = "DELETE FROM xattr WHERE ino = (SELECT ino FROM naming WHERE name = CAST('closed' AS BLOB))";
+    assert!(Command::new("sqlite3").arg(place.path("v/meta.sqlite")).arg(gone).status().unwrap().success());
+
+    place.mount();
+    let read = |name: &str, group: &str| {
+        let mut reader = Command::new("setpriv");
+        reader.args(["--reuid=1233", &format!("--regid={group}"), "--clear-groups", "cat"]).arg(mounted.join(name));
+        let said = reader.output().unwrap();
+        (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned())
+    };
+    assert_eq!(
+        read("closed", "4321"),
+        (false, format!("cat: {}: Input/output error\n", mounted.join("closed").display()))
+    );
+    let denied = format!("cat: {}: Permission denied\n", mounted.join("whole").display());
+    assert_eq!(read("whole", "4321"), (false, denied));
+    place.umount();
+
+    for arguments in [&["check", "v"][..], &["check", "--repair", "v"], &["scrub", "v"]] {
+        let said = place.weft(arguments);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.out.contains("/closed: rows of its extended attributes are gone"), "{said:?}");
+    }
+    let said = place.weft(&["convert", "v", "w", "--blocks", "database"]);
+    assert!(said.code == 1 && format!("{said:?}").contains("/closed"), "{said:?}");
+    let said = place.weft(&["export", "v", "out"]);
+    assert!(said.code == 1 && said.err.contains("closed"), "{said:?}");
+    let mode = |path: &str| fs::metadata(place.path(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("out/closed"), mode("out/whole")), (0o600, 0o640));
+    place.weft(&["check", "--repair", "--discard", "v"]);
+    place.weft(&["check", "v", "--read-data"]).well();
+    place.mount();
+    assert_eq!(mode("m/closed"), 0o600);
+    assert_eq!(fs::read(mounted.join("closed")).unwrap(), SMALL);
+    place.umount();
+}

@@ -4,12 +4,14 @@
 use super::address::Address;
 use super::columns::{TABLES, VOLUME};
 use super::connection::{Call, Connection};
+use super::lease::{Lease, in_transaction};
 use super::open::{OpenOptions, hold, look};
 use super::read::{self, get, int, unsigned};
-use super::{own, repair, statements as sql, waiting};
+use super::{own, repair, shape, statements as sql, waiting};
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::row::{BlockId, BlockRef, Ino, OpNo, Place};
+use crate::shape::is_hopeless;
 use crate::sqlite::{Copy, Elsewhere, check_copy};
 use crate::sums;
 use rusqlite::types::Value;
@@ -37,6 +39,24 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
         Repair::Yes | Repair::Discard => Some(hold(address, &OpenOptions::default())?.0),
     };
     let mut connection = look(address)?.0;
+    let misfits = shape::misfits(&mut connection)?;
+    let shaped = misfits.iter().map(|misfit| misfit.finding(options.repair));
+    if is_hopeless(&misfits) {
+        return Ok(shaped.collect());
+    }
+    if let Some(lease) = &lease {
+        in_transaction(&mut connection, lease.epoch(), |connection| shape::mend(connection, &misfits))?;
+    }
+    let mut findings = check_tables(connection, (options, lease.as_ref()), progress)?;
+    findings.splice(0..0, shaped);
+    Ok(findings)
+}
+
+fn check_tables(
+    mut connection: Connection,
+    (options, lease): (CheckOptions, Option<&Lease>),
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Finding>> {
     hold_tables(&mut connection)?;
     // As of the commit that all else here is read of.
     let header = read::header(&mut connection)?;
@@ -62,7 +82,7 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     let read = |block: &BlockRef| read_block(&copy, &mut blocks.borrow_mut(), block);
     let elsewhere = Elsewhere { bad, logged, read: &read };
     let mut findings = check_copy(&path, options.repair, elsewhere, progress)?;
-    if let Some(lease) = &lease {
+    if let Some(lease) = lease {
         copy.compare_with(&before)?;
         let fixed = sums::volume(header.created, &header.uuid, &header.options);
         repair::write_back(&copy, &stray, &mut blocks.borrow_mut(), (lease.epoch(), fixed))?;

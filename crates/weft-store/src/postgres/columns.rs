@@ -42,7 +42,7 @@ pub(super) const TABLES: &[Table] = &[
             "ctime",
             "btime",
             "parent",
-            "has_xattrs",
+            "xattrs",
             "since",
             "inline",
         ],

@@ -9,7 +9,7 @@ use super::own::OwnTables;
 use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::{settings, tls, write};
+use super::{settings, shape, tls, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheOptions};
@@ -245,6 +245,7 @@ pub(super) fn hold_any(
 pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
     let (lease, connector) = hold(address, &options)?;
     let mut connection = connector.connect()?;
+    shape::refuse_to_write(&mut connection)?;
     // What the last holder did is all there now.
     let header = read::header(&mut connection)?;
     let last = read::last_commit(&mut connection, header.commit)?;

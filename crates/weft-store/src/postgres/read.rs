@@ -6,6 +6,7 @@ use super::{own, statements as sql};
 use crate::Name;
 use crate::batch::Counters;
 use crate::error::{Error, ErrorKind, Result};
+use crate::missing::refuse_xattrs;
 use crate::row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
 };
@@ -161,7 +162,7 @@ pub(super) fn unverified_inode_row(row: &Row) -> Result<InodeRow> {
         ctime: time(11)?,
         btime: time(12)?,
         parent: Ino(unsigned(row, 13)?),
-        has_xattrs: get(row, 14)?,
+        xattrs: number(row, 14)?,
         inline: get::<Option<Vec<u8>>>(row, 15)?.map(Slice::from),
     })
 }
@@ -346,7 +347,11 @@ pub(super) fn along<'a>(row: &'a Row, block: &BlockRef, others: &'a Others) -> O
 }
 
 pub(super) fn xattrs(connection: &mut Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-    let rows = connection.query(WHAT, sql::XATTRS, vec![Box::new(int(ino.0))])?;
+    let mut rows = connection.query(WHAT, sql::XATTRS, vec![Box::new(int(ino.0))])?;
+    // It comes last; an inode that is gone has none.
+    if let Some(count) = rows.pop_if(|row| row.try_get::<_, Option<&[u8]>>(0).is_ok_and(|name| name.is_none())) {
+        refuse_xattrs(ino, rows.len() as u64, unsigned(&count, 2)?)?;
+    }
     let xattr = |row: &Row| {
         let name = Name::of_xattr(&get::<Vec<u8>>(row, 0)?).map_err(|_| bad("an attribute without a name"))?;
         let value = get::<Vec<u8>>(row, 1)?;

@@ -61,7 +61,7 @@ pub(super) const TABLES: &[&str] = &[
         ctime bigint NOT NULL,
         btime bigint NOT NULL,
         parent bigint NOT NULL,
-        has_xattrs boolean NOT NULL,
+        xattrs bigint NOT NULL,
         since bigint NOT NULL,
         sum bigint NOT NULL DEFAULT -1,
         digest bytea,
@@ -148,7 +148,7 @@ pub(super) const TABLES: &[&str] = &[
         ctime bigint NOT NULL,
         btime bigint NOT NULL,
         parent bigint NOT NULL,
-        has_xattrs boolean NOT NULL,
+        xattrs bigint NOT NULL,
         digest bytea,
         inline bytea,
         PRIMARY KEY (ino, since)

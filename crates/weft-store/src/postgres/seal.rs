@@ -38,6 +38,12 @@ pub(super) fn seal(connection: &mut Connection) -> Result<()> {
     connection.query(WHAT, "UPDATE volume SET sum = $1 WHERE id = 1", vec![Box::new(sum)]).map(drop)
 }
 
+/// Gives the rows of inodes the sums of what they hold now, but not their digests.
+pub(super) fn seal_inodes(connection: &mut Connection) -> Result<()> {
+    let inodes = TABLES.iter().filter(|table| table.name == "fileatt").flat_map(summed);
+    inodes.filter(|summed| summed.column == "sum").try_for_each(|summed| summed.seal(connection))
+}
+
 impl Summed {
     /// A page of rows at a time, in the order of their keys.
     fn seal(&self, connection: &mut Connection) -> Result<()> {

@@ -59,7 +59,7 @@ statements! {
     /// Fails where a table is distributed and one of the nodes that have it is away.
     REACH = "SELECT ino FROM fileatt LIMIT 1";
 
-    INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, inline, \
+    INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, inline, \
               since, sum FROM fileatt WHERE ino >= $1 ORDER BY ino LIMIT $2";
     NAME = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE parent = $1 AND name = $2";
     NAMES = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
@@ -80,18 +80,20 @@ statements! {
     /// Blocks of one file that others name, too; with bytes if they have no more than $3.
     OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, refs, sum, CASE WHEN length <= $3 THEN bytes END \
                      FROM blocks WHERE owner = $1 AND id = ANY($2)";
-    XATTRS = "SELECT name, value, since, sum FROM xattr WHERE ino = $1 ORDER BY name";
-    ORPHANS = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, inline, \
+    /// And a row without a name, which has how many there are by the row of their inode, as of the same commit.
+    XATTRS = "SELECT name, value, since, sum FROM xattr WHERE ino = $1 \
+              UNION ALL SELECT NULL, NULL, xattrs, NULL FROM fileatt WHERE ino = $1 ORDER BY name";
+    ORPHANS = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, inline, \
                since, sum FROM fileatt WHERE nlink = 0 ORDER BY ino";
     COMMITS = "SELECT number, time, op, root_digest, previous_digest, sum FROM commits WHERE number >= $1 ORDER BY number LIMIT $2";
     BLOCK_COUNT = "SELECT count(*) FROM blocks";
     BYTES = "SELECT id, bytes FROM blocks WHERE owner = $1 AND id = ANY($2) ORDER BY id";
 
     /// Without content, which may be much: what lies beside it is not compared with the sum then.
-    DIGEST_INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, \
+    DIGEST_INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, \
                      NULL::bytea, since, sum, digest, digest_sum, inline IS NULL FROM fileatt WHERE ino = ANY($1)";
     /// Directories, and files of more than $2 bytes.
-    LEAVING = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, \
+    LEAVING = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, \
                NULL::bytea, since, sum, digest, digest_sum, inline IS NULL FROM fileatt \
                WHERE ino = ANY($1) AND ((mode & 61440) = 16384 OR size > $2)";
     NAMES_OF = "SELECT ino, parent, name, digest, digest_sum FROM naming WHERE ino = ANY($1)";
@@ -107,14 +109,14 @@ statements! {
     BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     COMMIT = "COMMIT";
     PUT_INODES = "INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, \
-                  has_xattrs, since, sum, digest, digest_sum, inline) \
+                  xattrs, since, sum, digest, digest_sum, inline) \
                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
-                  $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::boolean[], \
+                  $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], \
                   $16::bigint[], $17::bigint[], $18::bytea[], $19::bigint[], $20::bytea[]) \
                   ON CONFLICT (ino) DO UPDATE SET generation = excluded.generation, mode = excluded.mode, uid = excluded.uid, \
                   gid = excluded.gid, nlink = excluded.nlink, rdev = excluded.rdev, size = excluded.size, allocated = excluded.allocated, \
                   atime = excluded.atime, mtime = excluded.mtime, ctime = excluded.ctime, btime = excluded.btime, parent = excluded.parent, \
-                  has_xattrs = excluded.has_xattrs, since = excluded.since, sum = excluded.sum, digest = excluded.digest, \
+                  xattrs = excluded.xattrs, since = excluded.since, sum = excluded.sum, digest = excluded.digest, \
                   digest_sum = excluded.digest_sum, inline = excluded.inline";
     SET_DIGESTS = "UPDATE fileatt SET digest = d.digest, digest_sum = d.sum \
                    FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS d (ino, digest, sum) WHERE fileatt.ino = d.ino";

@@ -1,5 +1,5 @@
-//! Bringing a volume of format 4 to this one, in one transaction: an interruption leaves it as it
-//! was.
+//! Bringing a volume of an older format to this one, in one transaction: an interruption leaves it
+//! as it was.
 
 use super::address::Address;
 use super::connection::Connection;
@@ -9,15 +9,28 @@ use super::{FORMAT, lease, seal};
 use crate::digests::small;
 use crate::error::{Error, Result};
 use crate::finding::Progress;
-use crate::row::Ino;
+use crate::row::CommitNo;
+use crate::sums;
 use crate::upgrade::{Upgrade, Upgraded};
 
 const WHAT: &str = "cannot upgrade the volume";
 
-/// The format that can be brought up.
-const OLD_FORMAT: u32 = 4;
+/// The format before rows had sums.
+const WITHOUT_SUMS: u32 = 4;
 
-/// Columns that this format has and the one before has not.
+/// The formats that can be brought up. None of them counts extended attributes.
+const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5];
+
+/// Has rows count their extended attributes, of which they had a flag.
+const COUNTS: &[&str] = &[
+    "ALTER TABLE fileatt RENAME COLUMN has_xattrs TO xattrs",
+    "ALTER TABLE fileatt ALTER COLUMN xattrs TYPE bigint USING 0",
+    "UPDATE fileatt SET xattrs = x.n FROM (SELECT ino, count(*) AS n FROM xattr GROUP BY ino) x WHERE x.ino = fileatt.ino",
+    "ALTER TABLE fileatt_history RENAME COLUMN has_xattrs TO xattrs",
+    "ALTER TABLE fileatt_history ALTER COLUMN xattrs TYPE bigint USING xattrs::integer",
+];
+
+/// Columns that format 5 has and format 4 has not.
 const COLUMNS: &[&str] = &[
     "ALTER TABLE volume ADD COLUMN uuid bytea",
     "ALTER TABLE volume ADD COLUMN sum bigint NOT NULL DEFAULT -1",
@@ -41,32 +54,42 @@ pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progre
     if from == FORMAT {
         return Err(Error::Unusable(format!("{address} has format {FORMAT} already; there is nothing to upgrade")));
     }
-    if from != OLD_FORMAT {
+    if !OLD_FORMATS.contains(&from) {
+        let known = OLD_FORMATS.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         return Err(Error::Unusable(format!(
-            "{address} has format {from}, this program upgrades format {OLD_FORMAT} alone"
+            "{address} has format {from}, this program upgrades from these alone: {known}"
         )));
     }
     let (lease, connector) = hold_any(connection, address, &OpenOptions::default())?;
     let mut connection = connector.connect()?;
     refuse_waiting_operations(&mut connection, address)?;
     progress(Progress { step: "verifying rows", done: 0, total: 2 });
-    verify(&mut connection)?;
+    verify(&mut connection, from)?;
     let count =
         "SELECT (SELECT count(*) FROM fileatt) + (SELECT count(*) FROM naming) + (SELECT count(*) FROM extents)";
     let rows = connection.query(WHAT, count, Vec::new())?.first().map_or(Ok(0), |row| unsigned(row, 0))?;
     if mode == Upgrade::Now {
         progress(Progress { step: "writing rows", done: 1, total: 2 });
-        let uuid = crate::uuid::new()?.to_vec();
-        lease::in_transaction(&mut connection, lease.epoch(), |connection| {
-            COLUMNS.iter().try_for_each(|statement| connection.run(WHAT, statement))?;
-            let made = "UPDATE volume SET uuid = $1, format = $2 WHERE id = 1";
-            connection.query(WHAT, made, vec![Box::new(uuid), Box::new(i64::from(FORMAT))])?;
-            connection.run(WHAT, "ALTER TABLE volume ALTER COLUMN uuid SET NOT NULL")?;
-            seal::seal(connection)
-        })?;
+        lease::in_transaction(&mut connection, lease.epoch(), |connection| rewrite(connection, from))?;
     }
     progress(Progress { step: "writing rows", done: 2, total: 2 });
     Ok(Upgraded { from, to: FORMAT, rows, bytes_needed: None })
+}
+
+/// Changes the tables of format `from`, and the rows.
+fn rewrite(connection: &mut Connection, from: u32) -> Result<()> {
+    COUNTS.iter().try_for_each(|statement| connection.run(WHAT, statement))?;
+    let set = "UPDATE volume SET format = $1 WHERE id = 1";
+    connection.query(WHAT, set, vec![Box::new(i64::from(FORMAT))])?;
+    if from != WITHOUT_SUMS {
+        // Other rows have the sums that they had.
+        return seal::seal_inodes(connection);
+    }
+    COLUMNS.iter().try_for_each(|statement| connection.run(WHAT, statement))?;
+    let made = "UPDATE volume SET uuid = $1 WHERE id = 1";
+    connection.query(WHAT, made, vec![Box::new(crate::uuid::new()?.to_vec())])?;
+    connection.run(WHAT, "ALTER TABLE volume ALTER COLUMN uuid SET NOT NULL")?;
+    seal::seal(connection)
 }
 
 /// Operations that were synced and not committed are in no row yet, and are encoded as the program
@@ -82,17 +105,34 @@ fn refuse_waiting_operations(connection: &mut Connection, address: &Address) -> 
     }
 }
 
-/// What format 4 can verify of rows: content that lies in them.
-fn verify(connection: &mut Connection) -> Result<()> {
-    let all = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, has_xattrs, \
-               inline, digest FROM fileatt WHERE inline IS NOT NULL AND digest IS NOT NULL";
-    connection.each(WHAT, all, |row| {
-        let holds = read::unverified_inode_row(row).is_ok_and(|inode| read::digest(row, 16).ok().flatten() == Some(small(&inode)));
-        if holds {
-            return Ok(());
-        }
-        let what = "has other content than was written, so that it cannot be upgraded; 'weft check' of the weft that made it names it";
-        Err(Error::Corrupt(format!("inode {} {what}", Ino(unsigned(row, 0)?).0)))
+/// Verifies what format `from` can tell of rows: content that lies in them, sums of those that get
+/// another, and that attributes are there where a flag says so.
+fn verify(connection: &mut Connection, from: u32) -> Result<()> {
+    let refused = |ino: u64, what: &str| {
+        let advice = "so that it cannot be upgraded; 'weft check' of the weft that made it names it";
+        Error::Corrupt(format!("inode {ino} {what}, {advice}"))
+    };
+    let lacking = "SELECT f.ino FROM fileatt f LEFT JOIN (SELECT DISTINCT ino FROM xattr) x ON x.ino = f.ino \
+                   WHERE f.has_xattrs <> (x.ino IS NOT NULL) LIMIT 1";
+    if let Some(row) = connection.query(WHAT, lacking, Vec::new())?.first() {
+        let what = "has no extended attributes and says that it has, or the other way round";
+        return Err(refused(unsigned(row, 0)?, what));
+    }
+    let columns = "ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, \
+                   has_xattrs::integer::bigint, inline, digest";
+    if from == WITHOUT_SUMS {
+        let all = format!("SELECT {columns} FROM fileatt WHERE inline IS NOT NULL AND digest IS NOT NULL");
+        return connection.each(WHAT, &all, |row| {
+            let inode = read::unverified_inode_row(row);
+            let holds = inode.is_ok_and(|inode| read::digest(row, 16).ok().flatten() == Some(small(&inode)));
+            if holds { Ok(()) } else { Err(refused(unsigned(row, 0)?, "has other content than was written")) }
+        });
+    }
+    let all = format!("SELECT {columns}, since, sum FROM fileatt");
+    connection.each(WHAT, &all, |row| {
+        let sum = |inode| Ok::<_, Error>(sums::inode(&inode, CommitNo(unsigned(row, 17)?), None));
+        let holds = read::unverified_inode_row(row).and_then(sum).is_ok_and(|sum| read::get(row, 18).ok() == Some(sum));
+        if holds { Ok(()) } else { Err(refused(unsigned(row, 0)?, "has a damaged row")) }
     })
 }
 
@@ -105,7 +145,12 @@ pub fn downgrade(address: &Address) -> Result<()> {
         let words = statement.split(' ').collect::<Vec<_>>();
         connection.run(WHAT, &format!("ALTER TABLE {} DROP COLUMN {}", words[2], words[5]))?;
     }
+    for table in ["fileatt", "fileatt_history"] {
+        let flag = format!("ALTER TABLE {table} ALTER COLUMN xattrs TYPE boolean USING xattrs > 0");
+        connection.run(WHAT, &flag)?;
+        connection.run(WHAT, &format!("ALTER TABLE {table} RENAME COLUMN xattrs TO has_xattrs"))?;
+    }
     let set = "UPDATE volume SET format = $1 WHERE id = 1";
-    connection.query(WHAT, set, vec![Box::new(i64::from(OLD_FORMAT))])?;
+    connection.query(WHAT, set, vec![Box::new(i64::from(WITHOUT_SUMS))])?;
     connection.run(WHAT, "COMMIT")
 }

@@ -141,7 +141,7 @@ pub(super) fn put_inodes(rows: &[(&InodeRow, Option<Digest>)], commit: u64) -> C
             number(|row| row.ctime.0),
             number(|row| row.btime.0),
             number(|row| int(row.parent.0)),
-            column(rows, |(row, _)| row.has_xattrs),
+            number(|row| i64::from(row.xattrs)),
             column(rows, |_| int(commit)),
             column(rows, |(row, digest)| sums::inode(row, CommitNo(commit), digest.as_ref())),
             column(rows, |(_, digest)| digest.map(|digest| digest.to_vec())),

@@ -611,7 +611,7 @@ pub(super) fn put_inode(
     digest: Option<&Digest>,
 ) -> Result<()> {
     let statement = "INSERT OR REPLACE INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
-                     atime, mtime, ctime, btime, parent, has_xattrs, since, sum, digest, digest_sum, inline) \
+                     atime, mtime, ctime, btime, parent, xattrs, since, sum, digest, digest_sum, inline) \
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     statement
@@ -630,7 +630,7 @@ pub(super) fn put_inode(
             row.ctime.0,
             row.btime.0,
             sql(row.parent.0),
-            row.has_xattrs,
+            row.xattrs,
             sql(commit.0),
             sums::inode(row, commit, digest),
             digest.map(|digest| &digest[..]),

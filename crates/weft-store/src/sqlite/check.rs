@@ -13,7 +13,7 @@ mod names;
 mod parts;
 mod rules;
 
-pub(super) use damaged::{damaged_rows, refuse_damaged_rows};
+pub(super) use damaged::{damaged_rows, give_up_attributes, refuse_damaged_rows};
 
 use super::aside::leave_wal;
 use super::connection::{AtClose, at_close, connect_somehow};
@@ -24,7 +24,7 @@ use super::medium::{Medium, Need, Reading, look};
 use super::network::refuse_shared;
 use super::open::{connect, hold, read_header, rot_of_log, would_lose};
 use super::segments::Segments;
-use super::sums;
+use super::{shape, sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::log::{IntentLog, Loss, misfit};
@@ -118,6 +118,18 @@ fn check_rows(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     connection.execute_batch("PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE").map_err(failed)?;
+    let mut shaped = Vec::new();
+    // A copy has tables of its own.
+    if elsewhere.is_none() {
+        let (findings, is_hopeless) = shape::mend(&connection, options.repair)?;
+        if is_hopeless {
+            return Ok(findings);
+        }
+        shaped = findings;
+        if shaped.iter().any(|finding| finding.outcome == Outcome::Repaired) {
+            at_close(&connection, AtClose::Copy)?;
+        }
+    }
     let mut checker =
         Checker { connection, layout, options, elsewhere, is_damaged: false, findings: Vec::new(), progress };
     match checker.run() {
@@ -132,7 +144,8 @@ fn check_rows(
         }
         Err(error) => return Err(error),
     }
-    Ok(checker.findings)
+    shaped.append(&mut checker.findings);
+    Ok(shaped)
 }
 
 /// One check under way, in a transaction. It puts right what it can even if that was not asked for, so that

@@ -36,6 +36,11 @@ pub(super) fn at_close(connection: &Connection, fate: AtClose) -> Result<()> {
     set.map(drop).map_err(|source| Error::Sqlite { what: "cannot set what closing does to the database", source })
 }
 
+/// The name by which SQLite opens the file at `path` with `options`.
+pub(super) fn uri(path: &Path, options: &str) -> String {
+    format!("file:{}?{options}", percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC))
+}
+
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot open the database", source }
 }
@@ -49,8 +54,7 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
         Access::Own => Connection::open_with_flags_and_vfs(database, writing, c"unix-excl"),
         Access::Immutable => {
             let reading = flags | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-            let path = percent_encode(database.as_os_str().as_bytes(), NON_ALPHANUMERIC);
-            Connection::open_with_flags(format!("file:{path}?immutable=1"), reading)
+            Connection::open_with_flags(uri(database, "immutable=1"), reading)
         }
     };
     let connection = connection.map_err(failed)?;

@@ -64,7 +64,7 @@ impl DigestRows for Rows<'_> {
     fn inode(&self, ino: Ino) -> Result<Option<Inode>> {
         let statement = "SELECT mode, size, parent, digest, digest_sum, \
                          sum IS weft_sum('fileatt', ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
-                         atime, mtime, ctime, btime, parent, has_xattrs, since, inline) FROM fileatt WHERE ino = ?1";
+                         atime, mtime, ctime, btime, parent, xattrs, since, inline) FROM fileatt WHERE ino = ?1";
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
         let read = |row: &Row<'_>| {
             if !row.get::<_, bool>(5)? {

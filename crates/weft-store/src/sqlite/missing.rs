@@ -1,4 +1,4 @@
-//! Entries and blocks whose rows are gone, in SQLite.
+//! Entries, blocks and attributes whose rows are gone, in SQLite.
 
 use super::read::{sql, unsigned};
 use crate::error::{Error, Result};
@@ -33,6 +33,17 @@ pub(super) fn block(connection: &Connection, (ino, index): (Ino, u64), block_siz
     match read.optional().map_err(failed)? {
         Some(blocks) => missing::refuse_block((ino, index), block_size, &blocks),
         // Removed, filled or shortened since.
+        None => Ok(()),
+    }
+}
+
+/// Fails if `ino` has more extended attributes by its row than the `found` ones.
+pub(super) fn xattrs(connection: &Connection, ino: Ino, found: u64) -> Result<()> {
+    let statement = "SELECT xattrs FROM fileatt WHERE ino = ?1";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    match statement.query_row((sql(ino.0),), |row| unsigned(row, 0)).optional().map_err(failed)? {
+        Some(counted) => missing::refuse_xattrs(ino, found, counted),
+        // Removed since.
         None => Ok(()),
     }
 }

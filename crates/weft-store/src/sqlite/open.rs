@@ -14,6 +14,8 @@ use super::readers::Readers;
 use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
 use super::segments::{Segments, sync_directory};
+use super::shape;
+use super::upgrade::State;
 use super::wal::Wal;
 use super::{SqliteStore, read};
 use crate::FORMAT;
@@ -227,9 +229,11 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     let (connection, access) = connect_somehow(&layout, 32).map_err(|error| alone.explain(error, &layout))?;
     // Whoever opens may yet find that something is missing.
     connection::at_close(&connection, AtClose::Leave)?;
-    let header = read_header(&connection).map_err(|error| alone.explain(error, &layout))?;
+    let header =
+        read_header(&connection).map_err(|error| alone.explain(shape::explain(error, &connection), &layout))?;
     layout.refuse_other_home(header.options.home)?;
     alone.refuse_foreign(&connection, &layout)?;
+    shape::refuse_to_write(&connection)?;
     if set_aside.is_empty() {
         set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
     }
@@ -274,8 +278,9 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     let Reading { layout, access, hold, directory } = reading;
     let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
     let (database, names, set_aside) = (None, Names::none(), Vec::new());
-    let header = read_header(&connection)?;
+    let header = read_header(&connection).map_err(|error| shape::explain(error, &connection))?;
     layout.refuse_other_home(header.options.home)?;
+    shape::refuse_to_read(&connection)?;
     let hold = hold.map(|lock| Hold { _lock: lock, _database: None });
     let writes = false;
     let parts =
@@ -348,10 +353,15 @@ pub(super) fn check_file(layout: &Layout) -> Result<()> {
             "{} has format {newer}, this program reads up to {FORMAT}; use a newer weft",
             layout.volume.display()
         ))),
-        older => Err(Error::Unusable(format!(
-            "{} has format {older}, this program reads {FORMAT}; 'weft upgrade' brings it up",
-            layout.volume.display()
-        ))),
+        older => Err(Error::Unusable(match State::look(layout).map_or(older, |state| state.format) {
+            FORMAT => {
+                format!("{} was being upgraded; run 'weft upgrade' again, which ends that", layout.volume.display())
+            }
+            older => format!(
+                "{} has format {older}, this program reads {FORMAT}; 'weft upgrade' brings it up",
+                layout.volume.display()
+            ),
+        })),
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn whole_inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
         ctime: time(11)?,
         btime: time(12)?,
         parent: Ino(unsigned(row, 13)?),
-        has_xattrs: row.get(14)?,
+        xattrs: unsigned32(row, 14)?,
         inline: match row.get_ref(15)? {
             ValueRef::Null => None,
             value => Some(Slice::from(value.as_blob().map_err(|_| bad(15, "inline content is no blob"))?.to_vec())),
@@ -91,7 +91,7 @@ pub(super) fn whole_inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
 /// the first is not.
 pub(super) fn inodes(connection: &Connection, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
     let statement = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
-                     atime, mtime, ctime, btime, parent, has_xattrs, inline, since, sum \
+                     atime, mtime, ctime, btime, parent, xattrs, inline, since, sum \
                      FROM fileatt WHERE ino >= ?1 ORDER BY ino LIMIT ?2";
     if i64::try_from(from.0).is_err() {
         return Ok(Vec::new());
@@ -152,7 +152,7 @@ fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
 pub(super) fn listed(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
     let statement = "SELECT n.cookie, n.ino, n.kind, n.name, n.since, n.sum, f.mode, f.digest, f.digest_sum, \
                      f.sum IS weft_sum('fileatt', f.ino, f.generation, f.mode, f.uid, f.gid, f.nlink, f.rdev, f.size, \
-                     f.allocated, f.atime, f.mtime, f.ctime, f.btime, f.parent, f.has_xattrs, f.since, f.inline) \
+                     f.allocated, f.atime, f.mtime, f.ctime, f.btime, f.parent, f.xattrs, f.since, f.inline) \
                      FROM naming n INDEXED BY naming_order JOIN fileatt f ON f.ino = n.ino \
                      WHERE n.parent = ?1 AND n.cookie > ?2 ORDER BY n.cookie LIMIT ?3";
     let rows = all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
@@ -204,14 +204,16 @@ pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> 
 
 pub(super) fn xattrs(connection: &Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
     let statement = "SELECT name, value, since, sum FROM xattr WHERE ino = ?1 ORDER BY name";
-    all(connection, statement, (sql(ino.0),), |row| {
+    let found = all(connection, statement, (sql(ino.0),), |row| {
         let name = row.get_ref(0)?.as_blob().map_err(|_| bad(0, "name is no blob"))?;
         let (name, value) = (Name::of_xattr(name).map_err(|_| bad(0, "not a name"))?, row.get::<_, Vec<u8>>(1)?);
         match row.get::<_, i64>(3)? == sums::xattr(ino, name.as_bytes(), &value, CommitNo(unsigned(row, 2)?)) {
             true => Ok((name, value)),
             false => Err(bad(3, &format!("an attribute of inode {} is damaged", ino.0))),
         }
-    })
+    })?;
+    super::missing::xattrs(connection, ino, found.len() as u64)?;
+    Ok(found)
 }
 
 /// Inodes without a name. One whose row is damaged may have names, and is none of them.

@@ -9,13 +9,13 @@ mod pages;
 mod rows;
 
 use super::apply::{put_inode, put_name};
-use super::check::check;
+use super::check::{check, give_up_attributes};
 use super::digests::Rows;
 use super::extents::put_block;
 use super::layout::Layout;
 use super::medium;
 use super::open::{connect, create, hold, remove};
-use super::read::sql;
+use super::read::{sql, unsigned};
 use super::scan::Scan;
 use super::segments::{Segments, Tail, taken};
 use super::sums;
@@ -316,6 +316,7 @@ impl Salvage<'_> {
             }
         }
         self.bring_xattrs(connection, &brought)?;
+        self.miss_xattrs(connection)?;
         Ok(brought)
     }
 
@@ -328,6 +329,22 @@ impl Salvage<'_> {
             statement.execute((sql(ino.0), name.as_bytes(), value, sql(self.volume.commit.0))).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Tells whose attributes were not all found, gives them up, and closes what they may have
+    /// closed.
+    fn miss_xattrs(&mut self, connection: &Connection) -> Result<()> {
+        let lacking = "SELECT f.ino, f.xattrs, count(x.ino) FROM fileatt f LEFT JOIN xattr x ON x.ino = f.ino \
+                       WHERE f.xattrs > 0 GROUP BY f.ino HAVING count(x.ino) < f.xattrs";
+        let mut statement = connection.prepare(lacking).map_err(failed)?;
+        let read = |row: &rusqlite::Row<'_>| Ok((unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?));
+        let rows = statement.query_map((), read).map_err(failed)?;
+        for row in rows {
+            let (ino, counted, found) = row.map_err(failed)?;
+            let why = format!("{found} of {counted} extended attributes are found; closed to all but its owner");
+            self.told.missing.push(Missing { kind: "attributes", what: self.path(Ino(ino)), why });
+        }
+        give_up_attributes(connection)
     }
 
     fn bring_names(&mut self, connection: &Connection, inodes: &BTreeMap<Ino, Kind>) -> Result<()> {

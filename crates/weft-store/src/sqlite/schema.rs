@@ -50,7 +50,7 @@ CREATE TABLE fileatt (
     ctime INTEGER NOT NULL,
     btime INTEGER NOT NULL,
     parent INTEGER NOT NULL,
-    has_xattrs INTEGER NOT NULL,
+    xattrs INTEGER NOT NULL,
     since INTEGER NOT NULL,
     sum INTEGER NOT NULL DEFAULT -1,
     digest BLOB,
@@ -148,7 +148,7 @@ CREATE TABLE fileatt_history (
     ctime INTEGER NOT NULL,
     btime INTEGER NOT NULL,
     parent INTEGER NOT NULL,
-    has_xattrs INTEGER NOT NULL,
+    xattrs INTEGER NOT NULL,
     digest BLOB,
     inline BLOB,
     PRIMARY KEY (ino, since)

@@ -10,6 +10,7 @@ use super::open::{Beside, read_header};
 use super::read::{self, sql};
 use super::scan::Scan;
 use super::segments::{PAGE as PAGE_BYTES, Segments};
+use super::shape;
 use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Outcome, Progress};
@@ -38,15 +39,21 @@ fn failed(source: rusqlite::Error) -> Error {
 
 /// Scrubs the volume at `path`; tells what is damaged. Errors: `Unusable`, `Unavailable`, and what keeps the scrub from going on.
 pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
-    let lost = super::waiting(path)?.lost;
     let volume = Beside::open(path)?;
     let connection = volume.connect()?;
+    let (mut shaped, is_lacking) = shape::findings(&connection)?;
+    shaped.retain(|finding| finding.outcome == Outcome::Damaged);
+    if is_lacking {
+        return Ok(shaped);
+    }
+    let lost = super::waiting(path)?.lost;
     let segments = volume.segments();
     let block_size = u64::from(read_header(&connection)?.options.block_size);
     let scrub = Scrub { connection, segments, volume: &volume, block_size };
     let damaged = scrub.blocks(progress)?;
     let mut findings = scrub.rows()?;
     let are_rows_whole = findings.is_empty();
+    findings.append(&mut shaped);
     findings.extend(scrub.name(&damaged)?);
     progress(Progress { step: "digests", done: 0, total: 1 });
     if are_rows_whole {

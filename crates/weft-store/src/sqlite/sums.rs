@@ -25,7 +25,7 @@ summed!(
     "fileatt",
     "sum",
     "weft_sum('fileatt', ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, \
-     parent, has_xattrs, since, inline)"
+     parent, xattrs, since, inline)"
 );
 summed!(DIGEST, "fileatt", "digest_sum", "weft_sum('digest', ino, digest)");
 summed!(NAME, "naming", "sum", "weft_sum('naming', parent, name, ino, kind, cookie, since)");

@@ -1,33 +1,42 @@
-//! Bringing a volume of format 3 to this one, in one transaction: an interruption leaves it as it
-//! was.
+//! Bringing a volume of an older format to this one.
+//!
+//! The database is written anew in a file beside it, which takes its place in one step once it is
+//! whole and on the disk. So a program of the old format finds the old database or a new one, by
+//! the header of the file, and an upgrade that was killed is begun again.
 //!
 //! Rows get the sums of what they hold, so whatever can be verified is verified before: content in
 //! rows by the digests that are kept of it.
 
-use super::check::refuse_damaged_rows;
-use super::digests::Rows;
+mod left;
+mod rewrite;
+
+pub(super) use left::State;
+
+use super::connection::{Access, AtClose, at_close, connect};
 use super::layout::Layout;
-use super::open::{connect, format_of, hold};
+use super::open::{hold, read_header};
 use super::read::{self, unsigned};
-use super::scan::Scan;
-use super::schema::TABLES;
-use super::sums::{self, ALL};
+use super::sums::{ALL, INODE};
 use crate::FORMAT;
-use crate::digests::{Digester, ZeroValues, small};
+use crate::digests::small;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::finding::Progress;
+use crate::log::{misfit, needs_log};
 use crate::row::Ino;
 use crate::upgrade::{Upgrade, Upgraded};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-/// The format that can be brought up.
-pub(super) const OLD_FORMAT: u32 = 3;
+/// The format before rows had sums.
+const WITHOUT_SUMS: u32 = 3;
 
-/// A transaction that writes all rows anew takes up to so many times the database's size: those
-/// rows, and a log of them.
-const SIZES_NEEDED: u64 = 3;
+/// The formats that can be brought up. None of them counts extended attributes.
+const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5];
+
+/// The new database may take up to so many times the space of the old one, which is there until the
+/// end.
+const SIZES_NEEDED: u64 = 2;
 
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot upgrade the database", source }
@@ -38,43 +47,73 @@ fn failed(source: rusqlite::Error) -> Error {
 /// not unmounted cleanly, or there is too little space; `Corrupt` if it is damaged.
 pub fn upgrade(path: &Path, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
     let layout = Layout::find(path)?;
-    let from = format_of(&layout)?;
-    let name = layout.volume.display();
-    if from == FORMAT {
-        return Err(Error::Unusable(format!("{name} has format {FORMAT} already; there is nothing to upgrade")));
-    }
-    if from != OLD_FORMAT {
-        return Err(Error::Unusable(format!(
-            "{name} has format {from}, this program upgrades format {OLD_FORMAT} alone"
-        )));
-    }
+    refuse_other_format(&layout, &State::look(&layout)?)?;
     let _hold = hold(&layout)?;
-    refuse_log_of_database(&layout)?;
-    let connection = connect(&layout.database, 64)?;
-    refuse_waiting_operations(&connection, &layout)?;
-    let bytes_needed = SIZES_NEEDED * std::fs::metadata(&layout.database).map_or(0, |metadata| metadata.len());
-    let bytes_free = layout.space()?.bytes_free;
-    if bytes_free < bytes_needed {
-        let what = format!(
-            "{name} needs up to {bytes_needed} bytes of free space beside it to be upgraded, and has {bytes_free}"
-        );
-        return Err(Error::Unusable(what));
+    // Whoever had it until now may have changed it.
+    let state = State::look(&layout)?;
+    refuse_other_format(&layout, &state)?;
+    let database = files::open(files::options().read(true), &layout.database);
+    let database =
+        database.map_err(|source| Error::Io { what: "cannot open", path: layout.database.clone(), source })?;
+    files::refuse_names(&database, &layout.database)?;
+    if !state.is_readable() {
+        return Err(unclean(&layout));
     }
-    progress(Progress { step: "verifying rows", done: 0, total: 2 });
-    verify(&connection)?;
+    if state.has_commits() && mode == Upgrade::Now {
+        left::copy(&layout)?;
+    }
+    let access = match mode {
+        Upgrade::DryRun if state.has_commits() => Access::Shared,
+        Upgrade::DryRun | Upgrade::Now => Access::Immutable,
+    };
+    let connection = connect(&layout.database, 64, access)?;
+    at_close(&connection, AtClose::Leave)?;
+    refuse_waiting_operations(&connection, state.format, &layout)?;
     let count =
         "SELECT (SELECT count(*) FROM fileatt) + (SELECT count(*) FROM naming) + (SELECT count(*) FROM extents)";
     let rows = connection.query_row(count, (), |row| unsigned(row, 0)).map_err(failed)?;
-    if mode == Upgrade::Now {
-        progress(Progress { step: "writing rows", done: 1, total: 2 });
-        rewrite(&connection)?;
-        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)?;
-        // Of the format before. Nothing waits in it.
-        let _ = std::fs::remove_file(old_log(&layout));
+    if state.format == FORMAT {
+        // An upgrade that was killed had written all, into the log.
+        return Ok(Upgraded { from: state.alone, to: FORMAT, rows, bytes_needed: None });
     }
+    let bytes_needed = SIZES_NEEDED * std::fs::metadata(&layout.database).map_or(0, |metadata| metadata.len());
+    refuse_too_little_space(&layout, bytes_needed)?;
+    progress(Progress { step: "verifying rows", done: 0, total: 1 });
+    verify(&connection, state.format)?;
     connection.close().map_err(|(_, source)| failed(source))?;
-    progress(Progress { step: "writing rows", done: 2, total: 2 });
-    Ok(Upgraded { from, to: FORMAT, rows, bytes_needed: Some(bytes_needed) })
+    progress(Progress { step: "verifying rows", done: 1, total: 1 });
+    if mode == Upgrade::Now {
+        rewrite::rewrite(&layout, &database, state.format, progress)?;
+        if state.format == WITHOUT_SUMS {
+            // Nothing waits in it.
+            let _ = std::fs::remove_file(old_log(&layout));
+        }
+    }
+    Ok(Upgraded { from: state.alone, to: FORMAT, rows, bytes_needed: Some(bytes_needed) })
+}
+
+fn refuse_other_format(layout: &Layout, state: &State) -> Result<()> {
+    let name = layout.volume.display();
+    if state.alone == FORMAT {
+        return Err(Error::Unusable(format!("{name} has format {FORMAT} already; there is nothing to upgrade")));
+    }
+    if state.format == FORMAT || OLD_FORMATS.contains(&state.format) {
+        return Ok(());
+    }
+    let known = OLD_FORMATS.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let from = state.format;
+    Err(Error::Unusable(format!("{name} has format {from}, this program upgrades from these alone: {known}")))
+}
+
+fn refuse_too_little_space(layout: &Layout, bytes_needed: u64) -> Result<()> {
+    let bytes_free = layout.space()?.bytes_free;
+    if bytes_free >= bytes_needed {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!(
+        "{} needs up to {bytes_needed} bytes of free space beside it to be upgraded, and has {bytes_free}",
+        layout.volume.display()
+    )))
 }
 
 fn unclean(layout: &Layout) -> Error {
@@ -82,14 +121,6 @@ fn unclean(layout: &Layout) -> Error {
         "{} was not unmounted cleanly; mount and unmount it once with the weft that made it, then upgrade it",
         layout.volume.display()
     ))
-}
-
-/// A write-ahead log that is there was not copied into the database by a clean end.
-fn refuse_log_of_database(layout: &Layout) -> Result<()> {
-    let mut wal = layout.database.as_os_str().to_owned();
-    wal.push("-wal");
-    let is_empty = std::fs::metadata(&wal).map_or(true, |metadata| metadata.len() == 0);
-    if is_empty { Ok(()) } else { Err(unclean(layout)) }
 }
 
 /// The intent log, where format 3 has it.
@@ -104,9 +135,23 @@ fn old_log(layout: &Layout) -> PathBuf {
     }
 }
 
-/// Operations that were synced and not committed lie in the intent log alone. Whatever looks like a
-/// record of them is taken for one.
-fn refuse_waiting_operations(connection: &Connection, layout: &Layout) -> Result<()> {
+/// Operations that were synced and not committed lie in the intent log alone.
+fn refuse_waiting_operations(connection: &Connection, format: u32, layout: &Layout) -> Result<()> {
+    if format == WITHOUT_SUMS {
+        return refuse_old_operations(connection, layout);
+    }
+    let header = read_header(connection)?;
+    if needs_log(header.counters.epoch) {
+        return Err(unclean(layout));
+    }
+    match misfit(&layout.log, &header)? {
+        Some(lost) => Err(Error::Lost(lost)),
+        None => Ok(()),
+    }
+}
+
+/// The same in format 3. Whatever looks like a record of them is taken for one.
+fn refuse_old_operations(connection: &Connection, layout: &Layout) -> Result<()> {
     const MAGIC: &[u8] = b"WEFTLOG1";
     let Ok(log) = std::fs::read(old_log(layout)) else { return Ok(()) };
     let read = |row: &rusqlite::Row<'_>| Ok((unsigned(row, 0)?, unsigned(row, 1)?));
@@ -119,14 +164,36 @@ fn refuse_waiting_operations(connection: &Connection, layout: &Layout) -> Result
     if waits { Err(unclean(layout)) } else { Ok(()) }
 }
 
-/// What format 3 can verify of rows: that the database is whole, and content in rows.
-fn verify(connection: &Connection) -> Result<()> {
-    let whole: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0)).map_err(failed)?;
-    if whole != "ok" {
-        return Err(Error::Corrupt(format!(
-            "the database is damaged: {whole}; 'weft check' of the weft that made it tells more"
-        )));
+/// Verifies what format `format` can tell of rows: that the database is whole, and content in rows.
+fn verify(connection: &Connection, format: u32) -> Result<()> {
+    left::refuse_broken(connection)?;
+    verify_attributes(connection)?;
+    if format == WITHOUT_SUMS {
+        return verify_inline(connection);
     }
+    // The only rows that get another sum.
+    let sum = INODE.expression.replace(" xattrs,", " has_xattrs,");
+    let damaged = format!("SELECT ino FROM fileatt WHERE sum IS NOT {sum} LIMIT 1");
+    refuse_inode(connection, &damaged, "has a damaged row")
+}
+
+/// Fails if the attributes of an inode are gone: there is a flag that tells of them.
+fn verify_attributes(connection: &Connection) -> Result<()> {
+    let lacking =
+        "SELECT ino FROM fileatt f WHERE has_xattrs <> EXISTS (SELECT 1 FROM xattr x WHERE x.ino = f.ino) LIMIT 1";
+    refuse_inode(connection, lacking, "has no extended attributes and says that it has, or the other way round")
+}
+
+/// Fails if `query` finds an inode.
+fn refuse_inode(connection: &Connection, query: &str, what: &str) -> Result<()> {
+    let found = connection.query_row(query, (), |row| row.get::<_, i64>(0)).optional().map_err(failed)?;
+    let Some(ino) = found else { return Ok(()) };
+    let advice = "so that it cannot be upgraded; 'weft check' of the weft that made it names it";
+    Err(Error::Corrupt(format!("inode {ino} {what}, {advice}")))
+}
+
+/// Verifies content in rows by the digests that are kept of it.
+fn verify_inline(connection: &Connection) -> Result<()> {
     let all = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, \
                has_xattrs, inline, digest FROM fileatt WHERE inline IS NOT NULL AND digest IS NOT NULL";
     let mut statement = connection.prepare(all).map_err(failed)?;
@@ -144,83 +211,22 @@ fn verify(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Writes all tables anew.
-fn rewrite(connection: &Connection) -> Result<()> {
-    let list = |query: &str| -> Result<Vec<String>> {
-        let mut statement = connection.prepare(query).map_err(failed)?;
-        let rows = statement.query_map((), |row| row.get(0)).map_err(failed)?;
-        rows.collect::<rusqlite::Result<_>>().map_err(failed)
-    };
-    let tables = list("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")?;
-    let indices = list("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL")?;
-    let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
-    run("PRAGMA synchronous = FULL; BEGIN IMMEDIATE; DROP VIEW IF EXISTS files")?;
-    indices.iter().try_for_each(|index| run(&format!("DROP INDEX {index}")))?;
-    tables.iter().try_for_each(|table| run(&format!("ALTER TABLE {table} RENAME TO old_{table}")))?;
-    run(TABLES)?;
-    for table in &tables {
-        let mut columns = list(&format!("SELECT name FROM pragma_table_info('old_{table}')"))?;
-        let mut values = columns.clone();
-        // That of the volume's row is of an id that it does not have yet.
-        for summed in ALL.iter().filter(|summed| summed.table == table && table != "volume") {
-            columns.push(summed.column.into());
-            values.push(summed.expression.into());
-        }
-        if table == "volume" {
-            columns.push("uuid".into());
-            values.push("?1".into());
-        }
-        let (columns, values) = (columns.join(", "), values.join(", "));
-        let copy = format!("INSERT INTO {table} ({columns}) SELECT {values} FROM old_{table}");
-        let uuid = crate::uuid::new()?;
-        let copied = match table.as_str() {
-            "volume" => connection.execute(&copy, (uuid,)),
-            _ => connection.execute(&copy, ()),
-        };
-        copied.map_err(failed)?;
-        run(&format!("DROP TABLE old_{table}"))?;
-    }
-    // An odd one would need an intent log.
-    run("UPDATE volume SET epoch = epoch + epoch % 2")?;
-    sums::VOLUME.seal(connection)?;
-    connection.pragma_update(None, "user_version", FORMAT).map_err(failed)?;
-    verify_tree(connection)?;
-    run("COMMIT")
-}
-
-/// Fails if what is kept of digests does not follow from the rows that have sums now: names, what they
-/// name, and which blocks are whose were not verified before.
-fn verify_tree(connection: &Connection) -> Result<()> {
-    refuse_damaged_rows(connection)?;
-    let kept = "SELECT block_size, digests FROM volume";
-    let read = |row: &rusqlite::Row<'_>| Ok((unsigned(row, 0)?, row.get::<_, bool>(1)?));
-    let (block_size, has_digests) = connection.query_row(kept, (), read).map_err(failed)?;
-    if !has_digests {
-        return Ok(());
-    }
-    let digester = Digester::new(Arc::new(ZeroValues::default()));
-    let rows = Rows { connection, segments: None, wait: &|| (), elsewhere: None };
-    match (Scan { digester: &digester, rows: &rows, block_size }).wrong(false)?.first() {
-        None => Ok(()),
-        Some((ino, what)) => Err(Error::Corrupt(format!(
-            "inode {}: {what}, so that it cannot be upgraded; 'weft check' of the weft that made it tells more",
-            ino.0
-        ))),
-    }
-}
-
 /// Brings the volume at `path` back to what format 3 was, but for the order of columns: for tests
 /// of [`upgrade`].
 #[doc(hidden)]
 pub fn downgrade(path: &Path) -> Result<()> {
     let layout = Layout::find(path)?;
     let _hold = hold(&layout)?;
-    let connection = connect(&layout.database, 8)?;
+    let connection = connect(&layout.database, 8, Access::Shared)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
     run("BEGIN IMMEDIATE; DROP INDEX naming_order; ALTER TABLE volume DROP COLUMN uuid")?;
     ALL.iter().try_for_each(|summed| run(&format!("ALTER TABLE {} DROP COLUMN {}", summed.table, summed.column)))?;
     run("CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind)")?;
-    connection.pragma_update(None, "user_version", OLD_FORMAT).map_err(failed)?;
+    for table in ["fileatt", "fileatt_history"] {
+        let flag = "RENAME COLUMN xattrs TO has_xattrs";
+        run(&format!("ALTER TABLE {table} {flag}; UPDATE {table} SET has_xattrs = has_xattrs > 0"))?;
+    }
+    connection.pragma_update(None, "user_version", WITHOUT_SUMS).map_err(failed)?;
     run("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
     connection.close().map_err(|(_, source)| failed(source))
 }

@@ -1,5 +1,6 @@
 //! Tests of stores through their public face.
 
+mod attributes_gone;
 mod check;
 mod compare;
 mod contract;
@@ -18,7 +19,9 @@ mod proven;
 mod rot;
 mod salvage;
 mod sample;
+mod shape;
 mod space;
 mod sums;
 mod upgrade;
+mod upgrade_killed;
 mod waiting;

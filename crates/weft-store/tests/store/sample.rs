@@ -39,7 +39,7 @@ pub fn fill(store: &dyn Store) {
     sample.blocks(ORPHAN, &[(0, 5000)], 5000);
     let name = Name::of_xattr(b"user.a/b").expect("a valid name");
     sample.batch.xattrs.push(XattrChange { ino: Ino(LARGE), name, value: Some(b"value".to_vec()) });
-    sample.inode(LARGE).has_xattrs = true;
+    sample.inode(LARGE).xattrs = 1;
     store.apply(&sample.finish(), Durability::Durable).expect("applied");
     // A second file shares a block of the first.
     let header = store.header().expect("readable");

@@ -18,7 +18,7 @@ fn refusal<T>(result: Result<T>) -> (ErrorKind, String) {
     (error.kind(), error.to_string())
 }
 
-fn run(path: &Path, mode: Upgrade) -> Result<Upgraded> {
+pub fn run(path: &Path, mode: Upgrade) -> Result<Upgraded> {
     upgrade(path, mode, &mut |_| {})
 }
 
@@ -68,15 +68,8 @@ fn what_is_damaged_or_was_not_unmounted_cleanly_is_not_upgraded() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = sample_volume(&directory, home);
         downgrade(&path).expect("an old one");
-        let beside = |suffix: &str| {
-            let mut name = database(&path).into_os_string();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        fs::write(beside("-wal"), b"pages").expect("written");
-        assert!(refusal(run(&path, Upgrade::Now)).1.contains("not unmounted cleanly"));
-        fs::remove_file(beside("-wal")).expect("removed");
-        let log = if home == BlockHome::Segments { path.join("intent.log") } else { beside("-intent") };
+        let beside = || PathBuf::from(format!("{}-intent", path.display()));
+        let log = if home == BlockHome::Segments { path.join("intent.log") } else { beside() };
         let mut record = b"WEFTLOG1".to_vec();
         // A checksum, the epoch of the sample, the first operation and the last, the length.
         [7, 0, 1, u64::MAX, 0].iter().for_each(|number: &u64| record.extend(number.to_le_bytes()));
@@ -127,7 +120,7 @@ fn a_volume_of_the_format_before_in_postgresql_is_the_same_after_an_upgrade() {
 }
 
 /// What `tests/old-volumes` put into the volumes of `tests/data`.
-fn has_what_the_old_program_wrote(store: &dyn Store) {
+pub fn has_what_the_old_program_wrote(store: &dyn Store) {
     let name = |parent, name: &str| {
         let row = store.name(parent, &Name::new(name.as_bytes()).expect("valid")).expect("readable");
         row.unwrap_or_else(|| panic!("{name}")).ino
@@ -157,24 +150,63 @@ fn has_what_the_old_program_wrote(store: &dyn Store) {
 
 #[test]
 fn volumes_that_older_programs_made_are_upgraded_whole() {
+    for (from, tables) in [(3, include_str!("../data/format-3.sql")), (5, include_str!("../data/format-5.sql"))] {
+        let (_directory, path) = load(tables);
+        assert_eq!(run(&path, Upgrade::Now).expect("upgraded").from, from);
+        has_what_the_old_program_wrote(&*open(&path).expect("opens").store);
+        let found = look(&path, Repair::No);
+        assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    }
+    let tables = [(4, include_str!("../data/format-4.sql")), (5, include_str!("../data/format-5-postgres.sql"))];
+    for (from, tables) in tables {
+        let (address, _) = load_into_postgres(tables);
+        assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded").from, from);
+        has_what_the_old_program_wrote(&*postgres::open(&address, OpenOptions::default()).expect("opens"));
+        let options = CheckOptions { repair: Repair::No, read_data: true };
+        let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
+        assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    }
+}
+
+fn load(tables: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
     let connection = rusqlite::Connection::open(&path).expect("opened");
-    connection.execute_batch(include_str!("../data/format-3.sql")).expect("loaded");
+    connection.execute_batch(tables).expect("loaded");
     connection.close().expect("closed");
-    assert_eq!(run(&path, Upgrade::Now).expect("upgraded").from, 3);
-    has_what_the_old_program_wrote(&*open(&path).expect("opens").store);
-    let found = look(&path, Repair::No);
-    assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    (directory, path)
+}
 
+/// Loads a volume into a schema of its own; gives its name, too.
+fn load_into_postgres(tables: &str) -> (postgres::Address, String) {
     let cluster = Cluster::shared();
     let address = cluster.address();
     let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
-    let tables = include_str!("../data/format-4.sql").replace("old.", &format!("{schema}."));
+    let tables = tables.replace("old.", &format!("{schema}."));
     cluster.run(&tables.replace("CREATE SCHEMA old", &format!("CREATE SCHEMA {schema}")));
-    assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded").from, 4);
-    has_what_the_old_program_wrote(&*postgres::open(&address, OpenOptions::default()).expect("opens"));
-    let options = CheckOptions { repair: Repair::No, read_data: true };
-    let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
-    assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    (address, schema)
+}
+
+/// No sum of a new row hides what was wrong with the old one.
+#[test]
+fn damaged_rows_of_format_5_are_not_upgraded() {
+    let damages = [
+        ("UPDATE fileatt SET uid = 7 WHERE ino = 1", "has a damaged row"),
+        ("DELETE FROM xattr", "has no extended attributes and says that it has"),
+    ];
+    for (damage, told) in damages {
+        let (_directory, path) = load(include_str!("../data/format-5.sql"));
+        rusqlite::Connection::open(&path).expect("opened").execute(damage, ()).expect("edited");
+        let (kind, text) = refusal(run(&path, Upgrade::Now));
+        assert!(kind == ErrorKind::Corrupt && text.contains(told), "{text}");
+        assert!(refusal(open(&path)).1.contains("format 5"), "it is as it was");
+        let (address, schema) = load_into_postgres(include_str!("../data/format-5-postgres.sql"));
+        Cluster::shared().run(&format!("SET search_path TO {schema}; {damage}"));
+        let (kind, text) = refusal(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}));
+        assert!(kind == ErrorKind::Corrupt && text.contains(told), "{text}");
+    }
+    let (_directory, path) = load(include_str!("../data/format-5.sql"));
+    let damage = "UPDATE naming SET kind = 4096 WHERE name = CAST('small' AS BLOB)";
+    rusqlite::Connection::open(&path).expect("opened").execute(damage, ()).expect("edited");
+    assert_eq!(refusal(run(&path, Upgrade::Now)).0, ErrorKind::Corrupt);
 }

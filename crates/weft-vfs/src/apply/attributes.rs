@@ -14,7 +14,7 @@ impl State {
     /// The extended attributes of inode `ino`.
     pub(crate) fn xattrs(&mut self, ino: Ino) -> Result<&mut Xattrs, Stop> {
         let inode = self.inode(ino)?;
-        if inode.xattrs.is_none() && inode.row.has_xattrs {
+        if inode.xattrs.is_none() && inode.row.has_xattrs() {
             return Err(Miss::Xattrs(ino).into());
         }
         Ok(inode.xattrs.get_or_insert_default())
@@ -93,5 +93,5 @@ fn set_xattr(inode: &mut Inode, name: Name, value: Option<&[u8]>) {
         None => xattrs.map.remove(&name),
     };
     xattrs.changed.insert(name);
-    inode.row.has_xattrs = !xattrs.map.is_empty();
+    inode.row.xattrs = xattrs.count();
 }

@@ -204,7 +204,7 @@ fn new_inode(parent: Ino, named: bool, generation: Generation, new: &NewInode<'_
         ctime: new.time,
         btime: new.time,
         parent: if is_directory { parent } else { Ino(0) },
-        has_xattrs: !xattrs.map.is_empty(),
+        xattrs: xattrs.count(),
         inline: target,
     };
     Inode {

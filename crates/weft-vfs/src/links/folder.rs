@@ -180,7 +180,7 @@ impl State {
             nlink: 1,
             size,
             inline: Some(inline),
-            has_xattrs: false,
+            xattrs: 0,
             parent,
             ..found
         };

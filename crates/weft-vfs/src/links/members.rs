@@ -311,7 +311,7 @@ impl State {
         // Who may read the archive may read all of it.
         let permissions = if kind == Kind::Symlink { 0o777 } else { node.permissions & 0o555 };
         let inline = Some(Slice::from(inline));
-        let (nlink, has_xattrs, allocated) = (1, false, 0);
+        let (nlink, xattrs, allocated) = (1, 0, 0);
         let parent = self.stored_view(view)?;
         let size = if let NodeKind::Symlink(target) = &node.kind { target.len() as u64 } else { owner.size };
         let row = InodeRow {
@@ -320,7 +320,7 @@ impl State {
             permissions,
             nlink,
             inline,
-            has_xattrs,
+            xattrs,
             parent,
             size,
             allocated,

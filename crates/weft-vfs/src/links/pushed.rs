@@ -113,7 +113,7 @@ impl Vfs {
             let inline = Some(Slice::from(definition.encode()));
             let kind = Kind::Transformation;
             let permissions = 0o7777;
-            let mut inode = Inode::loaded(InodeRow { ino: link, kind, permissions, inline, has_xattrs: false, ..row });
+            let mut inode = Inode::loaded(InodeRow { ino: link, kind, permissions, inline, xattrs: 0, ..row });
             let made = definition::read(&inode).ok_or(ErrorKind::Invalid)?;
             inode.link = Some(Arc::new(Link { of: Some(below), ..made }));
             state.put_unstored(inode);

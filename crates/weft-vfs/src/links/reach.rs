@@ -60,7 +60,7 @@ impl Step {
     pub(super) fn of(row: &InodeRow) -> Step {
         let InodeRow { ino, uid, gid, permissions, .. } = *row;
         // A link has none.
-        let may_have_acl = row.has_xattrs && row.kind != Kind::Transformation;
+        let may_have_acl = row.has_xattrs() && row.kind != Kind::Transformation;
         Step { ino, uid, gid, permissions, may_have_acl }
     }
 }

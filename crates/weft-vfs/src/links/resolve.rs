@@ -537,7 +537,7 @@ impl State {
 
     /// Whether inode `ino` has an access control list beyond its permission bits.
     fn has_acl(&mut self, ino: Ino) -> Result<bool, Stop> {
-        if !self.inode(ino)?.row.has_xattrs {
+        if !self.inode(ino)?.row.has_xattrs() {
             return Ok(false);
         }
         Ok(self.xattrs(ino)?.map.contains_key(ACCESS_ACL))

@@ -95,7 +95,7 @@ impl State {
 
     fn decide(&mut self, ino: Ino, changes: SetAttributes, time: Timestamp) -> Result<SetRow<'static>, Stop> {
         let row = &self.inode(ino)?.row;
-        let (kind, old, has_xattrs) = (row.kind, row.permissions, row.has_xattrs);
+        let (kind, old, has_xattrs) = (row.kind, row.permissions, row.has_xattrs());
         let owner_changes = changes.uid.is_some() || changes.gid.is_some();
         let wanted = changes.permissions.map(|bits| bits & 0o7777);
         let (bits, writer) = (wanted.unwrap_or(old), changes.writer);
@@ -141,7 +141,7 @@ impl State {
 
     /// Whether file `ino` has capabilities to lose.
     fn has_capability(&mut self, ino: Ino) -> Result<bool, Stop> {
-        if !self.inode(ino)?.row.has_xattrs {
+        if !self.inode(ino)?.row.has_xattrs() {
             return Ok(false);
         }
         Ok(self.xattrs(ino)?.map.contains_key(CAPABILITY))

@@ -360,7 +360,7 @@ impl State {
     }
 
     fn default_acl(&mut self, parent: Ino) -> Result<Option<Acl>, Stop> {
-        if !self.directory(parent)?.row.has_xattrs {
+        if !self.directory(parent)?.row.has_xattrs() {
             return Ok(None);
         }
         let value = self.xattrs(parent)?.map.get(DEFAULT_ACL);

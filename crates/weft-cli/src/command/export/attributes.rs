@@ -6,7 +6,7 @@ use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::path::Path;
-use weft_vfs::{Attributes, Kind};
+use weft_vfs::{Attributes, Kind, Name};
 
 /// Sets them on what `fd` stands for; what cannot be set is named.
 ///
@@ -15,6 +15,11 @@ pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &Path, attributes: &Attr
     let target = &proc_path(fd);
     let transfer = export.transfer;
     let mut permissions = attributes.permissions;
+    let names = export.vfs.xattr_names(attributes.ino);
+    if names.is_err() {
+        // One that cannot be read may be its ACL, without which its group would get more.
+        permissions &= !0o077;
+    }
     let owner = (rustix::fs::Uid::from_raw(attributes.uid), rustix::fs::Gid::from_raw(attributes.gid));
     if let Err(error) = rustix::fs::chownat(CWD, target, Some(owner.0), Some(owner.1), AtFlags::empty()) {
         // Nobody gets another's set-user-id program as their own.
@@ -30,7 +35,7 @@ pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &Path, attributes: &Attr
     {
         transfer.fail(What::Attribute, path, &format!("its mode cannot be set there: {error}"));
     }
-    set_xattrs(export, target, path, attributes);
+    set_xattrs(export, target, path, (attributes, names));
     let time = |time: weft_vfs::Timestamp| {
         let (seconds, nanoseconds) = time.parts();
         Timespec { tv_sec: seconds, tv_nsec: i64::from(nanoseconds) }
@@ -41,9 +46,14 @@ pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &Path, attributes: &Attr
     }
 }
 
-fn set_xattrs(export: &Exporter<'_>, target: &str, path: &Path, attributes: &Attributes) {
+fn set_xattrs(
+    export: &Exporter<'_>,
+    target: &str,
+    path: &Path,
+    (attributes, names): (&Attributes, weft_vfs::Result<Vec<Name>>),
+) {
     let transfer = export.transfer;
-    let names = match export.vfs.xattr_names(attributes.ino) {
+    let names = match names {
         Ok(names) => names,
         Err(error) => return transfer.fail(What::Attribute, path, &format!("its attributes cannot be read: {error}")),
     };

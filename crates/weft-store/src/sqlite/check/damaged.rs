@@ -26,7 +26,7 @@ const ROWS: &[Rule] = &[
     damaged!(
         "fileatt",
         "weft_sum('fileatt', ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, \
-         btime, parent, has_xattrs, since, inline)",
+         btime, parent, xattrs, since, inline)",
         "ino, NULL, 'its row is damaged'"
     ),
     damaged!(
@@ -84,13 +84,28 @@ const GONE: Rule = rule(
     ],
 );
 
+/// Extended attributes that are gone. Which they were is not known: without the list of its rights a
+/// file would be its group's, so what has none any more is closed to all but its owner.
+const GONE_ATTRIBUTES: Rule = rule(
+    "SELECT f.ino, NULL, printf('rows of its extended attributes are gone: %d are there of the %d that its row says', \
+     (SELECT count(*) FROM xattr x WHERE x.ino = f.ino), f.xattrs) FROM fileatt f \
+     WHERE f.xattrs > 0 AND f.xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = f.ino)",
+    &[
+        "UPDATE fileatt SET mode = mode & 65472 WHERE mode & 61440 NOT IN (40960, 45056) AND xattrs > 0 \
+         AND xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino) AND NOT EXISTS (SELECT 1 FROM xattr x \
+         WHERE x.ino = fileatt.ino AND x.name = CAST('system.posix_acl_access' AS BLOB))",
+        "UPDATE fileatt SET xattrs = (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino) WHERE xattrs > 0 \
+         AND xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino)",
+    ],
+);
+
 /// A damaged row: the inode it is about and a name in that, if any, and what is wrong.
 pub(in crate::sqlite) type Damaged = (Option<i64>, Option<Vec<u8>>, String);
 
 /// Up to `limit` damaged rows that nothing else tells of.
 pub(in crate::sqlite) fn damaged_rows(connection: &Connection, limit: usize) -> Result<Vec<Damaged>> {
     let mut found = Vec::new();
-    for rule in ROWS.iter().chain([&GONE]) {
+    for rule in ROWS.iter().chain([&GONE, &GONE_ATTRIBUTES]) {
         let mut statement = connection.prepare(rule.offenders).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         while found.len() < limit
@@ -113,13 +128,18 @@ pub(in crate::sqlite) fn refuse_damaged_rows(connection: &Connection) -> Result<
     }
 }
 
+/// Gives up the extended attributes that are gone.
+pub(in crate::sqlite) fn give_up_attributes(connection: &Connection) -> Result<()> {
+    GONE_ATTRIBUTES.repair.iter().try_for_each(|statement| connection.execute_batch(statement)).map_err(failed)
+}
+
 impl Checker<'_> {
     /// Tells the rows that are damaged or gone, and gives them up if asked for.
     pub(super) fn damaged(&mut self) -> Result<()> {
         if !damaged_rows(&self.connection, 1)?.is_empty() {
             self.reach()?;
             self.is_damaged = self.options.repair != Repair::Discard;
-            for rule in ROWS.iter().chain([&GONE]) {
+            for rule in ROWS.iter().chain([&GONE, &GONE_ATTRIBUTES]) {
                 let kept = Rule { is_note: false, offenders: rule.offenders, repair: &[] };
                 self.apply_rule(if self.is_damaged { &kept } else { rule })?;
             }

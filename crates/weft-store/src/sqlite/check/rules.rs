@@ -48,7 +48,7 @@ pub(super) const VALUES: &[Rule] = &[
     rule(
         "SELECT NULL, NULL, 'the root directory has no row' WHERE NOT EXISTS (SELECT 1 FROM fileatt WHERE ino = 1)",
         &["INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, \
-           btime, parent, has_xattrs, since) SELECT 1, 0, 16832, 0, 0, 2, 0, 0, 0, created, created, created, \
+           btime, parent, xattrs, since) SELECT 1, 0, 16832, 0, 0, 2, 0, 0, 0, created, created, created, \
            created, 1, 0, number + 1 FROM volume"],
     ),
     rule("SELECT 1, NULL, 'the root is not a directory' FROM fileatt WHERE ino = 1 AND mode & 61440 <> 16384", &[]),
@@ -64,7 +64,7 @@ pub(super) const VALUES: &[Rule] = &[
          OR typeof(size) <> 'integer' OR size < 0 OR typeof(allocated) <> 'integer' OR allocated < 0 \
          OR typeof(atime) <> 'integer' OR typeof(mtime) <> 'integer' OR typeof(ctime) <> 'integer' \
          OR typeof(btime) <> 'integer' OR typeof(parent) <> 'integer' OR parent < 0 \
-         OR typeof(has_xattrs) <> 'integer' OR typeof(since) <> 'integer' \
+         OR typeof(xattrs) <> 'integer' OR xattrs NOT BETWEEN 0 AND 4294967295 OR typeof(since) <> 'integer' \
          OR typeof(inline) NOT IN ('null', 'blob') OR typeof(digest) NOT IN ('null', 'blob')",
         &[],
     ),

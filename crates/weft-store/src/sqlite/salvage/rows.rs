@@ -143,7 +143,7 @@ pub(super) fn inode(row: i64, columns: &[Value]) -> Option<(InodeRow, i64, Optio
         ctime: time(11)?,
         btime: time(12)?,
         parent: Ino(columns[13].unsigned()?),
-        has_xattrs: columns[14].integer()? != 0,
+        xattrs: number(14)?,
         inline,
     };
     let (since, hash) = (columns[15].integer()?, digest(&columns[17])?);

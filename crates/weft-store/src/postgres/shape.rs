@@ -1,0 +1,276 @@
+//! The tables of a volume's schema, compared with those that [`TABLES`] makes, by the catalogs of
+//! the server.
+//!
+//! Catalogs are PostgreSQL's own; where another engine answers, nothing is compared.
+
+use super::connection::{Call, Connection};
+use super::own::PREFIX;
+use super::read::get;
+use super::schema::TABLES;
+use crate::error::Result;
+use crate::shape::{Misfit, Weight, differing, quoted, refuse};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::Row;
+
+const WHAT: &str = "cannot read the schema of the volume";
+
+/// The engine.
+const VERSION: &str = "SELECT version()::text";
+
+/// Tables: name, kind, row security. One that a crash empties is told of elsewhere (`settings`).
+const RELATIONS: &str = "SELECT c.relname::text, c.relkind::text, \
+    c.relrowsecurity OR c.relforcerowsecurity FROM pg_catalog.pg_class c \
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1";
+
+/// Columns of tables, as they would be said.
+const COLUMNS: &str = "SELECT c.relname::text, a.attname::text || ' ' || format_type(a.atttypid, a.atttypmod) \
+    || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END \
+    || CASE WHEN a.attgenerated <> '' THEN ' GENERATED' ELSE '' END \
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0 \
+    AND NOT a.attisdropped ORDER BY c.relname, a.attnum";
+
+/// Indices: table, name, definition, whether it is whole, and the constraint that it is for.
+const INDICES: &str = "SELECT t.relname::text, i.relname::text, \
+    CASE WHEN x.indisunique THEN 'UNIQUE ' ELSE '' END \
+    || '(' || (SELECT string_agg(pg_get_indexdef(x.indexrelid, n, true), ', ' ORDER BY n) \
+    FROM generate_series(1, x.indnatts) n) || ')' || CASE WHEN x.indpred IS NULL THEN '' ELSE ' WHERE' END, \
+    x.indisvalid AND x.indisready, coalesce((SELECT o.contype::text FROM pg_catalog.pg_constraint o \
+    WHERE o.conindid = x.indexrelid AND o.contype IN ('p', 'u', 'x') LIMIT 1), '') \
+    FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid \
+    JOIN pg_catalog.pg_class t ON t.oid = x.indrelid \
+    WHERE t.relnamespace = current_schema()::regnamespace AND t.relkind IN ('r', 'p') ORDER BY 1, 2";
+
+/// Constraints other than keys and NOT NULL, triggers and rules: what it is, its table and its name.
+/// Extensions (Citus) have triggers of the catalog's functions.
+const OTHERS: &str = "SELECT 'constraint'::text, t.relname::text, o.conname::text FROM pg_catalog.pg_constraint o \
+    JOIN pg_catalog.pg_class t ON t.oid = o.conrelid WHERE t.relnamespace = current_schema()::regnamespace \
+    AND o.contype NOT IN ('p', 'n', 't') AND NOT (o.contype = 'c' AND o.conname::text = t.relname::text || '_id_check') \
+    UNION ALL SELECT 'trigger', t.relname::text, g.tgname::text FROM pg_catalog.pg_trigger g \
+    JOIN pg_catalog.pg_class t ON t.oid = g.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = g.tgfoid \
+    WHERE t.relnamespace = current_schema()::regnamespace AND NOT g.tgisinternal \
+    AND p.pronamespace <> 'pg_catalog'::regnamespace \
+    UNION ALL SELECT 'rule', t.relname::text, r.rulename::text FROM pg_catalog.pg_rewrite r \
+    JOIN pg_catalog.pg_class t ON t.oid = r.ev_class WHERE t.relnamespace = current_schema()::regnamespace \
+    AND t.relkind IN ('r', 'p') ORDER BY 1, 2, 3";
+
+/// A table that Weft makes.
+#[derive(Default)]
+struct Table {
+    columns: Vec<String>,
+    /// Columns of its primary key, as an index says them.
+    key: String,
+}
+
+/// An index that Weft makes.
+struct Index {
+    table: &'static str,
+    definition: String,
+    made: &'static str,
+}
+
+/// The tables and indices of [`TABLES`].
+fn expected() -> (BTreeMap<&'static str, Table>, BTreeMap<&'static str, Index>) {
+    let (mut tables, mut indices) = (BTreeMap::new(), BTreeMap::new());
+    for made in TABLES {
+        if let Some((name, body)) = made.strip_prefix("CREATE TABLE ").and_then(|made| made.split_once(" (")) {
+            tables.insert(name, table(body.trim_end().strip_suffix(')').unwrap_or(body)));
+        } else if let Some((name, on)) = made.split_once("INDEX ").and_then(|(_, rest)| rest.split_once(" ON ")) {
+            let unique = if made.contains("UNIQUE") { "UNIQUE " } else { "" };
+            if let Some((table, columns)) = on.split_once(' ') {
+                let end = columns.find(" WHERE").map_or(columns.len(), |at| at + " WHERE".len());
+                let definition = format!("{unique}{}", &columns[..end]);
+                indices.insert(name, Index { table, definition, made });
+            }
+        }
+    }
+    (tables, indices)
+}
+
+/// The table that the words between the parentheses make.
+fn table(body: &str) -> Table {
+    let mut table = Table::default();
+    // A column stands in a line of its own.
+    for line in body.split('\n').map(|line| line.trim().trim_end_matches(',')).filter(|line| !line.is_empty()) {
+        if let Some(key) = line.strip_prefix("PRIMARY KEY ") {
+            table.key = key.to_owned();
+            continue;
+        }
+        let (name, said) = line.split_once(' ').unwrap_or((line, ""));
+        let is_key = said.contains("PRIMARY KEY");
+        if is_key {
+            table.key = format!("({name})");
+        }
+        let ends = [" PRIMARY KEY", " NOT NULL", " DEFAULT"].iter().filter_map(|end| said.find(end)).min();
+        let kind = &said[..ends.unwrap_or(said.len())];
+        let not_null = if is_key || said.contains("NOT NULL") { " NOT NULL" } else { "" };
+        table.columns.push(format!("{name} {kind}{not_null}"));
+    }
+    table
+}
+
+/// What the server says of the schema.
+struct Catalog {
+    relations: Vec<Row>,
+    columns: BTreeMap<String, Vec<String>>,
+    indices: Vec<Row>,
+    others: Vec<Row>,
+}
+
+impl Catalog {
+    /// None where another engine than PostgreSQL answers.
+    fn read(connection: &mut Connection) -> Result<Option<Catalog>> {
+        let version: String = match connection.query(WHAT, VERSION, Vec::new())?.first() {
+            Some(row) => get(row, 0)?,
+            None => String::new(),
+        };
+        if !version.starts_with("PostgreSQL ") || version.contains("-YB-") {
+            return Ok(None);
+        }
+        let calls = [RELATIONS, COLUMNS, INDICES, OTHERS].map(|statement| Call::once(statement.to_owned(), Vec::new()));
+        let mut answers = connection.query_all(WHAT, &calls)?.into_iter();
+        let mut next = || answers.next().unwrap_or_default();
+        let (relations, said, indices, others) = (next(), next(), next(), next());
+        let mut columns = BTreeMap::<String, Vec<String>>::new();
+        for row in &said {
+            columns.entry(get(row, 0)?).or_default().push(get(row, 1)?);
+        }
+        Ok(Some(Catalog { relations, columns, indices, others }))
+    }
+}
+
+/// The differences between the volume's schema and a new one.
+pub(super) fn misfits(connection: &mut Connection) -> Result<Vec<Misfit>> {
+    let Some(catalog) = Catalog::read(connection)? else { return Ok(Vec::new()) };
+    let (tables, indices) = expected();
+    let mut misfits = Vec::new();
+    others(&catalog, &tables, &mut misfits)?;
+    relations(&catalog, &tables, &mut misfits)?;
+    for (name, table) in &tables {
+        let Some(found) = catalog.columns.get(*name) else { continue };
+        let differ = |these: &[String]| these.iter().cloned().collect::<BTreeSet<_>>();
+        if differ(&table.columns) != differ(found) {
+            let what = format!("the table {name} {}", differing(&table.columns, found));
+            misfits.push(Misfit::new(Weight::Lacking, what, None));
+        }
+    }
+    compare_indices(&catalog, &tables, &indices, &mut misfits)?;
+    Ok(misfits)
+}
+
+fn is_ours(table: &str, tables: &BTreeMap<&'static str, Table>) -> bool {
+    tables.contains_key(table) || table.starts_with(PREFIX)
+}
+
+/// Finds constraints, triggers and rules.
+fn others(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits: &mut Vec<Misfit>) -> Result<()> {
+    for row in &catalog.others {
+        let (kind, table, name) = (get::<String>(row, 0)?, get::<String>(row, 1)?, get::<String>(row, 2)?);
+        if is_ours(&table, tables) {
+            let (on, dropped) = (quoted(&table), quoted(&name));
+            let drop = match kind.as_str() {
+                "constraint" => format!("ALTER TABLE {on} DROP CONSTRAINT {dropped}"),
+                _ => format!("DROP {kind} {dropped} ON {on}"),
+            };
+            let what = format!("the {kind} {name} on {table} is none of Weft's");
+            misfits.push(Misfit::new(Weight::Surplus, what, Some(drop)));
+        }
+    }
+    Ok(())
+}
+
+/// Finds tables that are gone, are something else or hide rows.
+fn relations(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits: &mut Vec<Misfit>) -> Result<()> {
+    let mut there = BTreeSet::new();
+    for row in &catalog.relations {
+        let (name, kind): (String, String) = (get(row, 0)?, get(row, 1)?);
+        if !is_ours(&name, tables) {
+            if name != "files" {
+                misfits.push(Misfit::new(Weight::Note, format!("the table or view {name} is none of Weft's"), None));
+            }
+            continue;
+        }
+        let on = quoted(&name);
+        if !matches!(kind.as_str(), "r" | "p") {
+            misfits.push(Misfit::new(Weight::Lacking, format!("{name} is not a table"), None));
+        }
+        if get::<bool>(row, 2)? {
+            let off = format!("ALTER TABLE {on} DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY");
+            let what = format!("row security hides rows of the table {name}");
+            misfits.push(Misfit::new(Weight::Surplus, what, Some(off)));
+        }
+        there.insert(name);
+    }
+    for name in tables.keys().filter(|name| !there.contains(**name)) {
+        // Nothing is in the tables of history.
+        let made = TABLES.iter().find(|made| made.starts_with(&format!("CREATE TABLE {name} (")));
+        let remedy = made.filter(|_| name.ends_with("_history")).map(|made| (*made).to_owned());
+        misfits.push(Misfit::new(Weight::Lacking, format!("the table {name} is missing"), remedy));
+    }
+    Ok(())
+}
+
+fn compare_indices(
+    catalog: &Catalog,
+    tables: &BTreeMap<&'static str, Table>,
+    indices: &BTreeMap<&'static str, Index>,
+    misfits: &mut Vec<Misfit>,
+) -> Result<()> {
+    let (mut there, mut keys) = (BTreeSet::new(), BTreeSet::new());
+    for row in &catalog.indices {
+        let (table, name, definition): (String, String, String) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+        let (is_whole, constraint): (bool, String) = (get(row, 3)?, get(row, 4)?);
+        let drop = format!("DROP INDEX {}", quoted(&name));
+        if constraint == "p" {
+            keys.insert((table, definition));
+        } else if let Some(index) = indices.get(name.as_str()).filter(|index| index.table == table) {
+            if definition != index.definition || !is_whole {
+                let what = format!("the index {name} is not the one that Weft makes");
+                misfits.push(Misfit::new(Weight::Lacking, what, Some(format!("{drop}; {}", index.made))));
+            }
+            there.insert(name);
+        } else if constraint.is_empty() && is_ours(&table, tables) {
+            let what = format!("the index {name} on {table} is none of Weft's");
+            misfits.push(Misfit::new(Weight::Surplus, what, Some(drop)));
+        }
+    }
+    for (name, index) in indices.iter().filter(|(name, _)| !there.contains(**name)) {
+        let what = format!("the index {name} is missing");
+        misfits.push(Misfit::new(Weight::Lacking, what, Some(index.made.into())));
+    }
+    for (name, table) in tables.iter().filter(|(name, _)| catalog.columns.contains_key(**name)) {
+        if !keys.contains(&((*name).to_owned(), format!("UNIQUE {}", table.key))) {
+            let key = format!("ALTER TABLE {name} ADD PRIMARY KEY {}", table.key);
+            let what = format!("the table {name} has not the primary key {}", table.key);
+            misfits.push(Misfit::new(Weight::Lacking, what, Some(key)));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a volume that cannot be written safely.
+pub(super) fn refuse_to_write(connection: &mut Connection) -> Result<()> {
+    refuse(&misfits(connection)?, Weight::Surplus)
+}
+
+/// Puts right what can be, in the transaction under way.
+pub(super) fn mend(connection: &mut Connection, misfits: &[Misfit]) -> Result<()> {
+    let remedies = misfits.iter().filter_map(|misfit| misfit.remedy.as_ref());
+    remedies.into_iter().try_for_each(|remedy| connection.run(WHAT, remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expected;
+
+    #[test]
+    fn the_tables_are_read_as_the_server_says_them() {
+        let (tables, indices) = expected();
+        assert_eq!(tables["dropped"].columns, ["owner bigint NOT NULL"]);
+        assert_eq!(tables["lease"].columns[3], "expires timestamp with time zone");
+        assert_eq!((tables["lease"].key.as_str(), tables["nodes"].key.as_str()), ("(id)", "(ino, level, idx)"));
+        assert_eq!(tables["blocks"].columns[5..], ["value bytea NOT NULL", "sum bigint NOT NULL", "bytes bytea"]);
+        assert_eq!(indices["naming_order"].definition, "UNIQUE (parent, cookie)");
+        assert_eq!(indices["fileatt_orphans"].definition, "(ino) WHERE");
+    }
+}
