@@ -16,6 +16,7 @@ mod digests;
 mod extents;
 mod foreign;
 mod holder;
+mod inspect;
 mod layout;
 mod medium;
 mod missing;

@@ -53,23 +53,6 @@ fn a_volume_that_was_moved_after_a_crash_has_what_was_synced() {
 }
 
 #[test]
-fn a_database_of_several_names_is_refused() {
-    let Some(place) = Place::to_mount() else { return };
-    place.directory("m");
-    for (home, file) in [("segments", "segments/meta.sqlite"), ("database", "database")] {
-        place.weft(&["init", home, "--blocks", home]).well();
-        std::fs::hard_link(place.path(file), place.path("other")).unwrap();
-        let refusal = &["has 2 names (hard links)", "remove all but one"];
-        for command in [&["mount", home, "m"][..], &["mount", "other", "m"], &["info", "other"]] {
-            place.weft(command).failed(refusal);
-        }
-        place.weft(&["check", home]).could_not(refusal);
-        std::fs::remove_file(place.path("other")).unwrap();
-        place.weft(&["check", home]).well();
-    }
-}
-
-#[test]
 fn a_file_that_is_mounted_by_itself_is_refused() {
     let place = Place::new();
     place.weft(&["init", "v", "--blocks", "database"]).well();
@@ -77,26 +60,6 @@ fn a_file_that_is_mounted_by_itself_is_refused() {
     let Some(said) = apart(&place, "mount --bind v b; \"$0\" check b") else { return };
     said.could_not(&["a file mounted by itself", "mount the directory that holds it"]);
     place.weft(&["check", "v"]).well();
-}
-
-#[test]
-fn files_that_others_put_into_a_volume_are_neither_followed_nor_waited_for() {
-    let place = Place::new();
-    place.weft(&["init", "v"]).well();
-    place.weft(&["init", "w"]).well();
-    let database = place.path("v/meta.sqlite");
-    std::fs::remove_file(&database).unwrap();
-    symlink(place.path("w/meta.sqlite"), &database).unwrap();
-    place.weft(&["info", "v"]).failed(&["meta.sqlite", "it is a symbolic link"]);
-    for command in [&["check", "v"][..], &["scrub", "v"], &["export", "v", "e"]] {
-        place.weft(command).could_not(&["meta.sqlite", "it is a symbolic link"]);
-    }
-    std::fs::remove_file(&database).unwrap();
-    assert!(Command::new("mkfifo").arg(&database).status().unwrap().success());
-    place.weft(&["check", "v"]).could_not(&["meta.sqlite", "it is a pipe"]);
-    std::fs::remove_dir(place.path("w/segments")).unwrap();
-    symlink(place.path("v/segments"), place.path("w/segments")).unwrap();
-    place.weft(&["check", "w"]).could_not(&["segments is a symbolic link", "mount --bind"]);
 }
 
 #[test]

@@ -170,9 +170,11 @@ impl Beside {
         let layout = Layout::find(path)?;
         Ok(match medium::look(&layout)? {
             Medium::Writable => Beside { layout, reading: None },
-            Medium::ReadOnly => match Reading::open(&layout, Need::Rows) {
+            medium @ (Medium::ReadOnly | Medium::Linked) => match Reading::open(&layout, Need::Rows) {
                 // Whoever holds it has made the files that this user could not make.
-                Err(Error::Locked(_)) if medium::takes_writes(&layout) => Beside { layout, reading: None },
+                Err(Error::Locked(_)) if medium == Medium::ReadOnly && medium::takes_writes(&layout) => {
+                    Beside { layout, reading: None }
+                }
                 reading => {
                     let reading = reading?;
                     Beside { layout: reading.layout.clone(), reading: Some(reading) }
@@ -276,7 +278,6 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     let (database, names, set_aside) = (None, Names::none(), Vec::new());
     let header = read_header(&connection)?;
     layout.refuse_other_home(header.options.home)?;
-    let hold = hold.map(|lock| Hold { _lock: lock, _database: None });
     let writes = false;
     let parts =
         Parts { connection, access, loss, database, names, segments, writes, hold, directory, set_aside, given_up };
@@ -434,10 +435,10 @@ fn lost_segments(connection: &Connection, segments: &Segments) -> Result<Vec<Str
 
 /// Keeps other processes from a volume until it is dropped.
 pub(super) struct Hold {
-    _lock: File,
+    pub(super) _lock: File,
     /// The database of a volume that is a directory: its lock can be removed by who takes it for a
     /// stale one.
-    _database: Option<File>,
+    pub(super) _database: Option<File>,
 }
 
 /// Takes the volume for this process.
