@@ -116,6 +116,49 @@ fn a_volume_that_was_taken_away_is_told_of_by_name() {
 }
 
 #[test]
+fn a_segment_that_was_taken_away_is_told_of_by_name() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("in");
+    std::fs::write(place.path("in/file"), vec![5; 300_000]).unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "in", "v"]).well();
+    let directory = place.directory("m");
+    place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
+    write_synced(&directory.join("before"), b"synced");
+    let segment = place.path("v/segments/00000001.seg");
+    std::fs::rename(&segment, place.path("aside")).unwrap();
+    let synced = File::create(directory.join("late")).unwrap().sync_all();
+    assert_eq!(synced.unwrap_err().raw_os_error(), Some(libc::EIO));
+    place.weft(&["umount", "m"]).failed(&[
+        "m stays mounted",
+        "00000001.seg",
+        "it was removed or moved",
+        "move it back",
+    ]);
+    std::fs::rename(place.path("aside"), &segment).unwrap();
+    File::open(directory.join("late")).unwrap().sync_all().unwrap();
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
+fn a_segment_that_was_replaced_while_it_was_written_is_told_of_by_name() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), vec![5; 40_000_000]).unwrap();
+    rustix::fs::syncfs(File::open(&directory).unwrap()).unwrap();
+    let segment = place.path("v/segments/00000001.seg");
+    std::fs::copy(&segment, place.path("copy")).unwrap();
+    std::fs::rename(&segment, place.path("aside")).unwrap();
+    std::fs::rename(place.path("copy"), &segment).unwrap();
+    assert!(File::create(directory.join("late")).unwrap().sync_all().is_err());
+    place.weft(&["umount", "m"]).failed(&["m stays mounted", "00000001.seg", "another file has its name"]);
+    std::fs::rename(place.path("aside"), &segment).unwrap();
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
 fn a_copy_of_a_mounted_volume_that_rests_is_a_volume() {
     let Some(place) = Place::to_mount() else { return };
     let directory = place.directory("m");

@@ -241,6 +241,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
             (lost, Loss::Accept) => given_up.extend(lost),
             (lost, Loss::Refuse) => refuse_lost_segments(lost)?,
         }
+        segments.find()?;
     }
     let parts = Parts {
         connection,
