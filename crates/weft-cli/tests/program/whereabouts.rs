@@ -324,6 +324,17 @@ fn a_log_that_cannot_be_written_is_told_of_at_once() {
 }
 
 #[test]
+fn messages_that_go_nowhere_are_told_of() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    place.weft(&["init", "v"]).well();
+    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(place.path("v/weft.log")).status().unwrap().success());
+    let said = place.weft(&["mount", "v", "m"]);
+    assert!(said.code == 0 && said.err.contains("cannot write messages to"), "{said:?}");
+    place.umount();
+}
+
+#[test]
 fn a_broken_database_is_salvaged_into_a_new_volume() {
     use std::os::unix::fs::FileExt;
     let place = Place::new();
@@ -350,6 +361,10 @@ fn a_broken_database_is_salvaged_into_a_new_volume() {
     }
     assert_eq!(std::fs::read(place.path("out/large")).unwrap(), vec![9; 1_000_000]);
     place.weft(&["check", "v", "--salvage", "new"]).could_not(&["new already exists"]);
+    place.directory("other.unfinished");
+    place
+        .weft(&["check", "v", "--salvage", "other"])
+        .could_not(&["other.unfinished exists", "remove it, then try again"]);
     assert_eq!(place.weft(&["check", "v", "new"]).code, 2);
 }
 
