@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use signals::Signals;
 use std::fs::{File, OpenOptions};
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -204,10 +204,16 @@ fn wait(mut pipe: PipeReader) -> ExitCode {
 impl Starting {
     /// The daemon serves: leaves the terminal, and writes messages to `log` from now on.
     fn succeeded(mut self, log: &Path) -> Result<()> {
-        let log = open_log(log);
+        let opened = open_log(log);
+        if let Err(error) = &opened
+            && !matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
+        {
+            let log = log.display();
+            weft_vfs::say(format_args!("cannot write messages to {log}: {error}; they are lost until the next mount"));
+        }
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
         // A volume on read-only storage has no log; messages are then lost.
-        let messages = log.unwrap_or(null.try_clone().context("cannot copy a descriptor")?);
+        let messages = opened.unwrap_or(null.try_clone().context("cannot copy a descriptor")?);
         rustix::process::chdir("/").context("cannot leave the directory")?;
         rustix::stdio::dup2_stdin(&null).context("cannot leave the terminal")?;
         rustix::stdio::dup2_stdout(&messages).context("cannot leave the terminal")?;

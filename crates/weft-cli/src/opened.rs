@@ -44,13 +44,12 @@ impl Opened {
             let closing = if options.read_only { Closing::Look } else { Closing::Close };
             close_to_others(path, closing).iter().for_each(|line| say(format_args!("{line}")));
         }
-        let volume = if options.read_only {
-            command::tell(location.note(false));
-            location.open_to_read(hold)
-        } else {
-            location.open(hold)
-        };
+        // Looked for before: to close a file of an open volume would drop the locks that SQLite has.
+        let note = if options.read_only { location.note(false) } else { None };
+        let volume = if options.read_only { location.open_to_read(hold) } else { location.open(hold) };
         let volume = volume.with_context(context)?;
+        // Told once, however often it is tried.
+        command::tell(note);
         for lost in &volume.given_up {
             say(format_args!("going on without what is lost, as asked for: {lost}"));
         }

@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, FileType, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -26,22 +26,36 @@ pub(crate) fn options() -> OpenOptions {
 /// regular file.
 pub(crate) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.open(path).map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP) => io::Error::other("it is a symbolic link; put the file itself there"),
+        Some(libc::ELOOP) => symbolic_link(),
         // A pipe that nobody reads, or a socket.
         Some(libc::ENXIO) => not_regular("a pipe or socket"),
         _ => error,
     })?;
-    let kind = file.metadata()?.file_type();
+    refuse_kind(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// Refuses a file of a `kind` that no file of a volume has.
+pub(crate) fn refuse_kind(kind: FileType) -> io::Result<()> {
     if kind.is_file() {
-        return Ok(file);
+        return Ok(());
+    }
+    if kind.is_symlink() {
+        return Err(symbolic_link());
     }
     Err(not_regular(if kind.is_dir() {
         "a directory"
     } else if kind.is_fifo() {
         "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
     } else {
         "a device"
     }))
+}
+
+fn symbolic_link() -> io::Error {
+    io::Error::other("it is a symbolic link; put the file itself there")
 }
 
 fn not_regular(what: &str) -> io::Error {
@@ -58,17 +72,9 @@ pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
     path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Refuses a database with more than one name: SQLite's write-ahead log lies beside one of them,
-/// and whoever opens another would not find it.
-pub(crate) fn refuse_names(database: &File, path: &Path) -> Result<()> {
-    let links = database.metadata().map_or(1, |metadata| metadata.nlink());
-    if links > 1 {
-        return Err(Error::Unusable(format!(
-            "{} has {links} names (hard links), and what is written by one of them is not found by the others; \
-             remove all but one, or use a copy of it",
-            path.display()
-        )));
-    }
+/// Refuses a database that is mounted by itself: SQLite's write-ahead log lies beside another name
+/// of it, and would not be found.
+pub(crate) fn refuse_mounted(database: &File, path: &Path) -> Result<()> {
     if is_mount_point(database) {
         return Err(Error::Unusable(format!(
             "{} is a file mounted by itself (mount --bind), and what is written beside it is not found where it lies; \

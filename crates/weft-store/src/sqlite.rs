@@ -16,6 +16,7 @@ mod digests;
 mod extents;
 mod foreign;
 mod holder;
+mod inspect;
 mod layout;
 mod medium;
 mod missing;
@@ -111,7 +112,14 @@ impl SqliteStore {
         if !self.writes {
             return Err(Error::Bug("a commit to a volume that is only read".into()));
         }
-        self.names.check()
+        self.check_names(false)
+    }
+
+    /// Fails if a file of the volume is not where it was. Looks at `all` segments, or as far as is
+    /// cheap.
+    fn check_names(&self, all: bool) -> Result<()> {
+        self.names.check()?;
+        self.segments.as_ref().map_or(Ok(()), |segments| segments.check_names(all))
     }
 }
 
@@ -199,13 +207,14 @@ impl Store for SqliteStore {
     }
 
     fn lost(&self) -> Option<Error> {
-        self.names.check().err()
+        if self.writes { self.check_names(false).err() } else { None }
     }
 
     fn close(&self) -> Result<()> {
         if !self.writes {
             return Ok(());
         }
+        self.check_names(true)?;
         self.readers.close();
         self.writer.lock().close()
     }

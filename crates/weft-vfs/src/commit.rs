@@ -109,7 +109,9 @@ impl Vfs {
             if let Some(sync) = sync {
                 log.file.keep(sync);
             }
-            return Ok(());
+            if log.file.is_in_place() {
+                return Ok(());
+            }
         }
         drop(log);
         self.may_wait(Wait::Commit)?;
@@ -144,7 +146,8 @@ impl Vfs {
         while log.syncs.is_any_before(begun) {
             self.log_synced.wait(&mut log);
         }
-        if log.broken.is_some() {
+        // Nobody finds a record in a file that was removed or moved.
+        if log.broken.is_some() || !log.file.is_in_place() {
             return Ok(false);
         }
         let mut state = self.state.lock();

@@ -1,6 +1,6 @@
 //! `weft digest`, `weft prove`, `weft verify-proof`.
 
-use crate::place::Place;
+use crate::place::{Place, Said};
 use crate::tree;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -57,6 +57,20 @@ fn what_cannot_be_digested_is_said_and_the_rest_is_printed() {
     place.weft(&["init", "v"]).well();
     place.weft(&["digest", "v:/nothing"]).failed(&["there is no nothing in the volume"]);
     place.weft(&["digest", "w:/nothing"]).failed(&["there is no volume at w"]);
+}
+
+#[test]
+fn a_named_pipe_is_not_waited_for() {
+    let place = Place::new();
+    let run = |script: &str| -> Said {
+        let mut command = Command::new("bash");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_weft")]).current_dir(place.path(""));
+        command.output().unwrap().into()
+    };
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    place.weft(&["digest", "pipe"]).failed(&["pipe is a named pipe", "weft digest - < pipe"]);
+    let piped = run(r#""$0" digest <(echo hello) | cut -c1-64"#).well();
+    assert_eq!(piped, run(r#"echo hello | "$0" digest - | cut -c1-64"#).well());
 }
 
 #[test]

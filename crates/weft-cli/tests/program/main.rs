@@ -16,6 +16,7 @@ mod mixtures;
 mod networks;
 mod pages;
 mod place;
+mod planted;
 mod programs;
 mod transfer;
 mod tree;

@@ -53,23 +53,6 @@ fn a_volume_that_was_moved_after_a_crash_has_what_was_synced() {
 }
 
 #[test]
-fn a_database_of_several_names_is_refused() {
-    let Some(place) = Place::to_mount() else { return };
-    place.directory("m");
-    for (home, file) in [("segments", "segments/meta.sqlite"), ("database", "database")] {
-        place.weft(&["init", home, "--blocks", home]).well();
-        std::fs::hard_link(place.path(file), place.path("other")).unwrap();
-        let refusal = &["has 2 names (hard links)", "remove all but one"];
-        for command in [&["mount", home, "m"][..], &["mount", "other", "m"], &["info", "other"]] {
-            place.weft(command).failed(refusal);
-        }
-        place.weft(&["check", home]).could_not(refusal);
-        std::fs::remove_file(place.path("other")).unwrap();
-        place.weft(&["check", home]).well();
-    }
-}
-
-#[test]
 fn a_file_that_is_mounted_by_itself_is_refused() {
     let place = Place::new();
     place.weft(&["init", "v", "--blocks", "database"]).well();
@@ -77,26 +60,6 @@ fn a_file_that_is_mounted_by_itself_is_refused() {
     let Some(said) = apart(&place, "mount --bind v b; \"$0\" check b") else { return };
     said.could_not(&["a file mounted by itself", "mount the directory that holds it"]);
     place.weft(&["check", "v"]).well();
-}
-
-#[test]
-fn files_that_others_put_into_a_volume_are_neither_followed_nor_waited_for() {
-    let place = Place::new();
-    place.weft(&["init", "v"]).well();
-    place.weft(&["init", "w"]).well();
-    let database = place.path("v/meta.sqlite");
-    std::fs::remove_file(&database).unwrap();
-    symlink(place.path("w/meta.sqlite"), &database).unwrap();
-    place.weft(&["info", "v"]).failed(&["meta.sqlite", "it is a symbolic link"]);
-    for command in [&["check", "v"][..], &["scrub", "v"], &["export", "v", "e"]] {
-        place.weft(command).could_not(&["meta.sqlite", "it is a symbolic link"]);
-    }
-    std::fs::remove_file(&database).unwrap();
-    assert!(Command::new("mkfifo").arg(&database).status().unwrap().success());
-    place.weft(&["check", "v"]).could_not(&["meta.sqlite", "it is a pipe"]);
-    std::fs::remove_dir(place.path("w/segments")).unwrap();
-    symlink(place.path("v/segments"), place.path("w/segments")).unwrap();
-    place.weft(&["check", "w"]).could_not(&["segments is a symbolic link", "mount --bind"]);
 }
 
 #[test]
@@ -150,6 +113,49 @@ fn a_volume_that_was_taken_away_is_told_of_by_name() {
         place.weft(&["umount", "m"]).failed(&["m stays mounted", "it was removed or moved"]);
         place.weft(&["umount", "--lazy", "m"]).well();
     }
+}
+
+#[test]
+fn a_segment_that_was_taken_away_is_told_of_by_name() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("in");
+    std::fs::write(place.path("in/file"), vec![5; 300_000]).unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "in", "v"]).well();
+    let directory = place.directory("m");
+    place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
+    write_synced(&directory.join("before"), b"synced");
+    let segment = place.path("v/segments/00000001.seg");
+    std::fs::rename(&segment, place.path("aside")).unwrap();
+    let synced = File::create(directory.join("late")).unwrap().sync_all();
+    assert_eq!(synced.unwrap_err().raw_os_error(), Some(libc::EIO));
+    place.weft(&["umount", "m"]).failed(&[
+        "m stays mounted",
+        "00000001.seg",
+        "it was removed or moved",
+        "move it back",
+    ]);
+    std::fs::rename(place.path("aside"), &segment).unwrap();
+    File::open(directory.join("late")).unwrap().sync_all().unwrap();
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
+fn a_segment_that_was_replaced_while_it_was_written_is_told_of_by_name() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), vec![5; 40_000_000]).unwrap();
+    rustix::fs::syncfs(File::open(&directory).unwrap()).unwrap();
+    let segment = place.path("v/segments/00000001.seg");
+    std::fs::copy(&segment, place.path("copy")).unwrap();
+    std::fs::rename(&segment, place.path("aside")).unwrap();
+    std::fs::rename(place.path("copy"), &segment).unwrap();
+    assert!(File::create(directory.join("late")).unwrap().sync_all().is_err());
+    place.weft(&["umount", "m"]).failed(&["m stays mounted", "00000001.seg", "another file has its name"]);
+    std::fs::rename(place.path("aside"), &segment).unwrap();
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
 }
 
 #[test]
@@ -318,6 +324,17 @@ fn a_log_that_cannot_be_written_is_told_of_at_once() {
 }
 
 #[test]
+fn messages_that_go_nowhere_are_told_of() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    place.weft(&["init", "v"]).well();
+    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(place.path("v/weft.log")).status().unwrap().success());
+    let said = place.weft(&["mount", "v", "m"]);
+    assert!(said.code == 0 && said.err.contains("cannot write messages to"), "{said:?}");
+    place.umount();
+}
+
+#[test]
 fn a_broken_database_is_salvaged_into_a_new_volume() {
     use std::os::unix::fs::FileExt;
     let place = Place::new();
@@ -344,6 +361,10 @@ fn a_broken_database_is_salvaged_into_a_new_volume() {
     }
     assert_eq!(std::fs::read(place.path("out/large")).unwrap(), vec![9; 1_000_000]);
     place.weft(&["check", "v", "--salvage", "new"]).could_not(&["new already exists"]);
+    place.directory("other.unfinished");
+    place
+        .weft(&["check", "v", "--salvage", "other"])
+        .could_not(&["other.unfinished exists", "remove it, then try again"]);
     assert_eq!(place.weft(&["check", "v", "new"]).code, 2);
 }
 

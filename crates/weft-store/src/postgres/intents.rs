@@ -1,7 +1,7 @@
 //! The intent log as rows: an fsync costs one short transaction instead of a commit.
 //!
 //! Records are written in the order in which they were appended; those who sync at once share a transaction, which checks the lease as commits
-//! do. A commit removes the records of the operations that it contains.
+//! do, and that the last commit and the record before are still there. A commit removes the records of the operations that it contains.
 
 use super::PostgresStore;
 use super::connection::{Connection, Parameter};
@@ -63,12 +63,14 @@ struct Line {
     written: u64,
     /// Those that are missing, if any: more than the one, up to the other. Nothing is written behind them, as nothing counts after a gap.
     missing: Option<(u64, u64)>,
+    /// The record written last, by its epoch and its first and last operations.
+    last: Option<(u64, OpNo, OpNo)>,
 }
 
 impl Intents {
     /// Of the volume that `store` holds.
     pub(super) fn new(store: Arc<PostgresStore>) -> Intents {
-        let line = Mutex::new(Line { connection: None, written: 0, missing: None });
+        let line = Mutex::new(Line { connection: None, written: 0, missing: None, last: None });
         Intents { shared: Arc::new(Shared { store, queue: Mutex::default(), line }), epoch: 0, used: 0 }
     }
 
@@ -204,7 +206,12 @@ impl Shared {
         let connection = line.connection.as_mut().expect("just connected");
         self.store.has_intents.store(true, Ordering::Relaxed);
         let count = records.len();
-        let uuid = self.store.header.lock().uuid;
+        let (uuid, commit) = {
+            let header = self.store.header.lock();
+            (header.uuid, header.commit)
+        };
+        let before = line.last.filter(|(of, ..)| *of == epoch);
+        let last = records.last().map(|record| (epoch, record.first, record.last));
         let trusts_server = self.store.connector.address.trusts_server;
         let mut parameters: Vec<Parameter> =
             vec![Box::new(self.store.lease.epoch()), Box::new(int(epoch)), Box::new(trusts_server)];
@@ -228,14 +235,20 @@ impl Shared {
                 sql::ADD_INTENTS
             }
         };
-        parameters.push(Box::new(uuid.to_vec()));
+        parameters.extend([Box::new(uuid.to_vec()) as Parameter, Box::new(int(commit.0))]);
+        parameters.extend([before.map(|(_, first, _)| first), before.map(|(.., last)| last)].map(|op| {
+            let op: Parameter = Box::new(op.map(|op| int(op.0)));
+            op
+        }));
         connection.take_warning();
         let rows = connection.query(WHAT, statement, parameters)?;
         if rows.len() != count {
             self.store.refuse_other(connection)?;
             settings::refuse_weak(connection, &self.store.connector.address)?;
+            // The record before is gone: a commit contains both.
             return Err(Error::Interrupted);
         }
+        line.last = last;
         if connection.take_warning() { self.store.confirm(connection) } else { Ok(()) }
     }
 }

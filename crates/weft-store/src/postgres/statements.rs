@@ -11,6 +11,16 @@ macro_rules! statements {
     };
 }
 
+/// The volume's row, if the volume is $7, has commit $8, and has the record of operations $9 to $10,
+/// or a commit that contains them. No record was put before if $9 is null.
+macro_rules! stands_on_all {
+    () => {
+        "SELECT 1 FROM volume v WHERE v.id = 1 AND v.uuid = $7 AND v.number >= $8::bigint \
+         AND ($9::bigint IS NULL OR v.op >= $10::bigint OR EXISTS (SELECT 1 FROM intents i \
+         WHERE i.epoch = $2::bigint AND i.first = $9::bigint AND i.last = $10::bigint))"
+    };
+}
+
 /// Of a file, with the blocks whose owner is $owner.
 macro_rules! extents {
     ($owner:literal) => {
@@ -207,11 +217,14 @@ statements! {
     LATER_INTENT = "SELECT first FROM intents WHERE epoch > $1 ORDER BY epoch, first LIMIT 1";
     /// Puts nothing unless this daemon holds the lease of volume $7, which cannot change hands
     /// before the end, and the server's settings keep what it acknowledges, unless $3 says that
-    /// this does not matter.
+    /// this does not matter. Nor where commit $8 is gone, or the record before, of operations $9 to
+    /// $10: a schema that was brought back to an earlier moment.
     ADD_INTENTS = concat!(
         "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, d.first, d.last, d.bytes \
          FROM (SELECT epoch FROM lease WHERE id = 1 AND epoch = $1 \
-         AND EXISTS (SELECT 1 FROM volume WHERE id = 1 AND uuid = $7) AND ($3::boolean OR (",
+         AND EXISTS (",
+        stands_on_all!(),
+        ") AND ($3::boolean OR (",
         is_durable!(),
         ")) FOR UPDATE) l \
          CROSS JOIN unnest($4::bigint[], $5::bigint[], $6::bytea[]) AS d (first, last, bytes) RETURNING first"
@@ -220,7 +233,9 @@ statements! {
     ADD_INTENT = concat!(
         "INSERT INTO intents (epoch, first, last, bytes) SELECT $2::bigint, $4::bigint, $5::bigint, $6::bytea \
          FROM lease WHERE id = 1 AND epoch = $1 \
-         AND EXISTS (SELECT 1 FROM volume WHERE id = 1 AND uuid = $7) AND ($3::boolean OR (",
+         AND EXISTS (",
+        stands_on_all!(),
+        ") AND ($3::boolean OR (",
         is_durable!(),
         ")) FOR UPDATE RETURNING first"
     );

@@ -20,7 +20,7 @@ use super::connection::{AtClose, at_close, connect_somehow};
 use super::digests::ReadElsewhere;
 use super::foreign::Alone;
 use super::layout::Layout;
-use super::medium::{Medium, Need, Reading, look};
+use super::medium::{Medium, Need, Reading, look, refuse_read_only};
 use super::network::refuse_shared;
 use super::open::{connect, hold, read_header, rot_of_log, would_lose};
 use super::segments::Segments;
@@ -57,7 +57,7 @@ fn failed(source: rusqlite::Error) -> Error {
 /// check from going on; damage is a finding, not an error.
 pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let layout = Layout::find(path)?;
-    if look(&layout)? == Medium::ReadOnly {
+    if look(&layout)? != Medium::Writable {
         return check_read_only(&layout, options, progress);
     }
     refuse_shared(&layout)?;
@@ -78,7 +78,10 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
 
 /// Checks a volume where nothing can be written, by a copy of its database.
 fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
-    if options.repair == Repair::Yes {
+    if options.repair != Repair::No {
+        if look(layout)? == Medium::Linked {
+            refuse_read_only(layout)?;
+        }
         let what = "lies where nothing can be written, and cannot be repaired there; copy it and repair the copy";
         return Err(Error::Unusable(format!("{} {what}", layout.volume.display())));
     }

@@ -1,5 +1,5 @@
 //! Volumes that lie where nothing can be written: read-only mounts, snapshots, what belongs to
-//! somebody else, or is in a directory that does.
+//! somebody else, or is in a directory that does; and those whose files have several names.
 //!
 //! One that was unmounted cleanly is read as it lies. Of any other a private copy of the database
 //! and its write-ahead log is made, where SQLite can do what it must; and one of the intent log,
@@ -7,8 +7,9 @@
 
 use super::connection::{self, connect};
 use super::holder::InUse;
+use super::inspect::inspect;
 use super::layout::Layout;
-use super::open::check_file;
+use super::open::{Hold, check_file};
 use crate::error::{Error, Result};
 use crate::files;
 use rusqlite::Connection;
@@ -24,6 +25,8 @@ use tempfile::TempDir;
 pub(super) enum Medium {
     Writable,
     ReadOnly,
+    /// It could be written, but another copy of the volume has the same files.
+    Linked,
 }
 
 /// What is to be done with a volume on a read-only medium.
@@ -44,10 +47,15 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 /// Tells where the volume of `layout` lies, and that it is a volume that this program reads.
 pub(super) fn look(layout: &Layout) -> Result<Medium> {
     check_file(layout)?;
+    let linked = inspect(layout)?;
     match files::open(files::options().read(true).write(true), &layout.database) {
         Ok(database) => {
-            files::refuse_names(&database, &layout.database)?;
-            Ok(if closed(layout).is_none() { Medium::Writable } else { Medium::ReadOnly })
+            files::refuse_mounted(&database, &layout.database)?;
+            Ok(match (closed(layout), linked) {
+                (Some(_), _) => Medium::ReadOnly,
+                (None, Some(_)) => Medium::Linked,
+                (None, None) => Medium::Writable,
+            })
         }
         Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
             Ok(Medium::ReadOnly)
@@ -82,6 +90,12 @@ pub(super) fn takes_writes(layout: &Layout) -> bool {
 pub(super) fn refuse_read_only(layout: &Layout) -> Result<()> {
     match look(layout)? {
         Medium::Writable => Ok(()),
+        Medium::Linked => Err(Error::Unusable(format!(
+            "{}, and what changes one destroys the other; use a copy that shares no files \
+             ('cp -a --reflink=auto VOLUME COPY'); 'weft mount --read-only', 'weft export' and 'weft check' read it as \
+             it is",
+            inspect(layout)?.map(|linked| linked.why()).unwrap_or_default()
+        ))),
         Medium::ReadOnly if closed(layout).is_some_and(|closed| closed != layout.database) => {
             let closed = closed(layout).unwrap_or_default();
             Err(Error::Unusable(format!(
@@ -102,15 +116,21 @@ pub(super) fn refuse_read_only(layout: &Layout) -> Result<()> {
 /// Tells, in a line, how the volume at `path` is read if it lies on a read-only medium.
 pub(crate) fn note(path: &Path, is_checked: bool) -> Option<String> {
     let layout = Layout::find(path).ok()?;
-    if look(&layout).ok()? == Medium::Writable {
-        return None;
-    }
+    let medium = look(&layout).ok()?;
     let how = if is_checked || has_frames(&layout) {
         format!("a private copy of its database in {} is used", std::env::temp_dir().display())
     } else {
         "it is read as it is".into()
     };
-    Some(format!("{} lies where nothing can be written: {how}, and nothing is changed", layout.volume.display()))
+    let volume = layout.volume.display();
+    Some(match medium {
+        Medium::Writable => return None,
+        Medium::ReadOnly => format!("{volume} lies where nothing can be written: {how}, and nothing is changed"),
+        Medium::Linked => {
+            let why = inspect(&layout).ok()??.why();
+            format!("{volume}: {why}; {how}, and nothing is changed")
+        }
+    })
 }
 
 /// Bytes that wait in the write-ahead log of the volume at `path`, if there are any and nobody has
@@ -132,7 +152,7 @@ pub(super) struct Reading {
     pub(super) layout: Layout,
     pub(super) access: connection::Access,
     /// Keeps daemons from mounting the volume meanwhile, where that can be had.
-    pub(super) hold: Option<File>,
+    pub(super) hold: Option<Hold>,
     pub(super) directory: Option<TempDir>,
 }
 
@@ -175,15 +195,22 @@ impl Reading {
 
 /// Takes the volume as one of those that read it. None where that cannot be: the medium has no
 /// locks, or the lock is not among what was copied there.
-pub(super) fn hold(layout: &Layout) -> Result<Option<File>> {
-    let file = match files::open(files::options().read(true), &layout.hold) {
+pub(super) fn hold(layout: &Layout) -> Result<Option<Hold>> {
+    let lock = hold_file(layout, &layout.hold)?;
+    // A daemon that came by another name of a file has another lock.
+    let database = layout.segments.as_ref().map(|_| hold_file(layout, &layout.database)).transpose()?.flatten();
+    Ok(lock.map(|lock| Hold { _lock: lock, _database: database }))
+}
+
+fn hold_file(layout: &Layout, path: &Path) -> Result<Option<File>> {
+    let file = match files::open(files::options().read(true), path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io("cannot open", &layout.hold)(error)),
+        Err(error) => return Err(io("cannot open", path)(error)),
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(Some(file)),
-        Err(Errno::WOULDBLOCK) => Err(Error::Locked(InUse::new(layout, &layout.hold))),
+        Err(Errno::WOULDBLOCK) => Err(Error::Locked(InUse::new(layout, path))),
         Err(_) => Ok(None),
     }
 }

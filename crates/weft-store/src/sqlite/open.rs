@@ -172,9 +172,11 @@ impl Beside {
         let layout = Layout::find(path)?;
         Ok(match medium::look(&layout)? {
             Medium::Writable => Beside { layout, reading: None },
-            Medium::ReadOnly => match Reading::open(&layout, Need::Rows) {
+            medium @ (Medium::ReadOnly | Medium::Linked) => match Reading::open(&layout, Need::Rows) {
                 // Whoever holds it has made the files that this user could not make.
-                Err(Error::Locked(_)) if medium::takes_writes(&layout) => Beside { layout, reading: None },
+                Err(Error::Locked(_)) if medium == Medium::ReadOnly && medium::takes_writes(&layout) => {
+                    Beside { layout, reading: None }
+                }
                 reading => {
                     let reading = reading?;
                     Beside { layout: reading.layout.clone(), reading: Some(reading) }
@@ -243,6 +245,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
             (lost, Loss::Accept) => given_up.extend(lost),
             (lost, Loss::Refuse) => refuse_lost_segments(lost)?,
         }
+        segments.find()?;
     }
     let parts = Parts {
         connection,
@@ -281,7 +284,6 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     let header = read_header(&connection).map_err(|error| shape::explain(error, &connection))?;
     layout.refuse_other_home(header.options.home)?;
     shape::refuse_to_read(&connection)?;
-    let hold = hold.map(|lock| Hold { _lock: lock, _database: None });
     let writes = false;
     let parts =
         Parts { connection, access, loss, database, names, segments, writes, hold, directory, set_aside, given_up };
@@ -444,10 +446,10 @@ fn lost_segments(connection: &Connection, segments: &Segments) -> Result<Vec<Str
 
 /// Keeps other processes from a volume until it is dropped.
 pub(super) struct Hold {
-    _lock: File,
+    pub(super) _lock: File,
     /// The database of a volume that is a directory: its lock can be removed by who takes it for a
     /// stale one.
-    _database: Option<File>,
+    pub(super) _database: Option<File>,
 }
 
 /// Takes the volume for this process.

@@ -96,6 +96,12 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     let mut unfinished = new.as_os_str().to_owned();
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
+    if unfinished.symlink_metadata().is_ok() {
+        return Err(Error::Unusable(format!(
+            "{} exists: it is left from a salvage that was ended, or one is at work; remove it, then try again",
+            unfinished.display()
+        )));
+    }
     create(&unfinished, &volume.options, (0, 0), volume.created)?;
     let target = Layout::of(&unfinished, volume.options.home);
     let target_of = |cell| Some(rows::name(&pages.record(cell)?.columns)?.0.ino);

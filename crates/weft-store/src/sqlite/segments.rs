@@ -4,6 +4,7 @@
 //! A commit begins at one. What a failed commit appended is written over by the next one: nothing names it.
 
 mod direct;
+mod known;
 mod writer;
 
 use crate::batch::NewBlock;
@@ -46,6 +47,8 @@ pub(super) struct Segments {
     unsynced: Mutex<BTreeMap<u32, Arc<File>>>,
     /// True if the directory has names that may not be on the disk.
     has_new_names: AtomicBool,
+    /// Files that must stay where they are.
+    known: known::Known,
 }
 
 struct Open {
@@ -78,6 +81,7 @@ impl Segments {
             open: Mutex::default(),
             unsynced: Mutex::default(),
             has_new_names: AtomicBool::new(false),
+            known: known::Known::default(),
         }
     }
 
@@ -161,6 +165,7 @@ impl Segments {
 
     fn write(&self, segment: u32, blocks: &[NewBlock], places: &[Place]) -> Result<()> {
         let (file, direct) = self.files(segment, true)?;
+        self.known.write(segment, &file);
         self.unsynced.lock().insert(segment, file.clone());
         let placed = blocks.iter().zip(places).map(|(block, place)| (segment_of(*place).1, &block.bytes));
         let placed = placed.collect::<Vec<_>>();
@@ -265,6 +270,7 @@ impl Segments {
     /// Deletes the file of a segment that holds nothing.
     pub(super) fn delete(&self, segment: u32) -> Result<()> {
         self.open.lock().retain(|open| open.id != segment);
+        self.known.forget(segment);
         match std::fs::remove_file(self.path(segment)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.io("cannot delete", segment, error)),
             _ => Ok(()),
@@ -276,15 +282,28 @@ impl Segments {
         let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
         for entry in std::fs::read_dir(&self.directory).map_err(io)? {
             let entry = entry.map_err(io)?;
-            let name = entry.file_name();
-            let id = name.to_str().and_then(|name| name.strip_suffix(".seg")?.parse::<u32>().ok());
-            let Some(id) = id.filter(|id| *id < tail.segment && !known.contains(id)) else { continue };
+            let Some(id) = id_of(&entry).filter(|id| *id < tail.segment && !known.contains(id)) else { continue };
             // Not by what it takes on disk, which some file systems always call nothing.
             if seek(&*self.file(id, false)?, SeekFrom::Data(0)) == Err(Errno::NXIO) {
                 self.delete(id)?;
             }
         }
         Ok(())
+    }
+
+    /// Takes note of the files that are there: from now on they must stay.
+    pub(super) fn find(&self) -> Result<()> {
+        let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
+        for entry in std::fs::read_dir(&self.directory).map_err(io)? {
+            self.known.find(id_of(&entry.map_err(io)?));
+        }
+        Ok(())
+    }
+
+    /// Fails if a file has lost its name, or another one has that of a file that was written. Looks
+    /// at all of them if `all`, else if names in the directory have changed.
+    pub(super) fn check_names(&self, all: bool) -> Result<()> {
+        self.known.check(&self.directory, all, |id| self.path(id))
     }
 
     /// Makes the directory if it is missing: an empty one is easily lost in a copy.
@@ -314,9 +333,7 @@ impl Segments {
         let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
         let mut last = 0;
         for entry in std::fs::read_dir(&self.directory).map_err(io)? {
-            let name = entry.map_err(io)?.file_name();
-            let id = name.to_str().and_then(|name| name.strip_suffix(".seg")?.parse::<u32>().ok());
-            last = last.max(id.unwrap_or(0));
+            last = last.max(id_of(&entry.map_err(io)?).unwrap_or(0));
         }
         Ok(last)
     }
@@ -342,6 +359,11 @@ impl Segments {
         }
         Ok(())
     }
+}
+
+/// The number of the segment whose file `entry` is, if it is one.
+fn id_of(entry: &std::fs::DirEntry) -> Option<u32> {
+    entry.file_name().to_str()?.strip_suffix(".seg")?.parse().ok()
 }
 
 fn segment_of(place: Place) -> (u32, u64) {

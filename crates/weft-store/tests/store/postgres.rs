@@ -250,6 +250,45 @@ fn damage_in_the_log_is_refused_unless_loss_is_accepted() {
     }
 }
 
+/// A schema that was brought back to an earlier moment lacks a commit, or a record, that the next
+/// record stands on.
+#[test]
+fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    create(&address);
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let store = open(&address);
+    let mut log = store.intents();
+    log.start(1).expect("begun");
+    let mut append = |op: std::ops::RangeInclusive<u64>| {
+        for op in op {
+            log.append(OpNo(op), OpNo(op), b"a record");
+        }
+        log.syncer().sync()
+    };
+    append(1..=1).expect("written");
+    append(2..=3).expect("written");
+    append(4..=4).expect("written");
+    cluster.run(&format!("DELETE FROM {schema}.intents WHERE first > 2"));
+    append(5..=5).expect_err("it would come after a gap");
+    assert_eq!(cluster.run(&format!("SELECT max(first) FROM {schema}.intents")), "2");
+    assert!(store.lost().is_none(), "a commit may do instead");
+    let mut log = store.intents();
+    log.start(1).expect("begun");
+    store.apply(&some(&*store), Durability::Durable).expect("applied");
+    cluster.run(&format!("UPDATE {schema}.volume SET number = number - 1"));
+    for op in [5..=5, 6..=7] {
+        for op in op {
+            log.append(OpNo(op), OpNo(op), b"a record");
+        }
+        log.syncer().sync().expect_err("the commit before it is gone");
+    }
+    let lost = store.lost().expect("told");
+    assert!(lost.to_string().contains("is at commit 1 and not at 2"), "{lost}");
+    assert_eq!(cluster.run(&format!("SELECT max(first) FROM {schema}.intents")), "2");
+}
+
 /// What is in memory at once when a log is read has a bound, and it is read to its end.
 #[test]
 fn a_long_log_is_read_in_parts() {

@@ -334,6 +334,24 @@ fn where_the_log_is_removed_or_replaced_each_fsync_becomes_a_commit() {
 }
 
 #[test]
+fn the_first_fsync_after_the_log_was_removed_is_a_commit() {
+    for record in [false, true] {
+        let files = Files::new(BlockHome::Segments);
+        let mounted = files.mount();
+        mounted.put_and_sync("file", b"first");
+        fs::rename(files.log(), files.directory.path().join("elsewhere")).expect("moved");
+        if record {
+            mounted.put("file", b"other");
+            mounted.vfs.record().expect("recorded");
+        } else {
+            mounted.put_and_sync("file", b"other");
+        }
+        assert_eq!(files.crashed().mount().get("file").as_deref(), Ok(&b"other"[..]));
+        mounted.close();
+    }
+}
+
+#[test]
 fn check_tells_of_a_log_that_is_missed() {
     let files = with_records(BlockHome::Database);
     let options = CheckOptions { repair: Repair::No, read_data: false };

@@ -5,7 +5,7 @@ use super::super::transfer::{CHUNK_BYTES, Progress, os, proc_path};
 use super::directory;
 use super::list::unhex;
 use super::tree::{Found, KeptEntries, Listed, Tree, of_file};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use weft_digest::{Content, Digest, FileHasher, Kind};
 use weft_vfs::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST, LinkOrder, ListedEntry, decode_entries};
@@ -23,6 +23,7 @@ use weft_vfs::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST, LinkOrder, ListedEnt
 pub fn digest(tree: &Plain, path: &Path, all: bool, progress: &Progress) -> Result<Found> {
     let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
     let node = find(path)?;
+    refuse_named_pipe(path)?;
     if node.is_directory {
         Ok(Found { digest: directory::of(tree, node, all, progress)?.0, is_directory: true })
     } else {
@@ -35,6 +36,17 @@ pub fn listed(path: &Path) -> Result<Digest> {
     let mut hasher = FileHasher::new(Content::IfListed);
     read(&mut File::open(path)?, &mut hasher)?;
     Ok(hasher.finish().listed)
+}
+
+/// Refuses a pipe that a file system names: nobody may ever write to it. One that a shell made for
+/// `<(command)` has no name that leads to it.
+fn refuse_named_pipe(path: &Path) -> Result<()> {
+    let is_pipe = std::fs::metadata(path).is_ok_and(|status| status.file_type().is_fifo());
+    if is_pipe && path.canonicalize().is_ok() {
+        let path = path.display();
+        bail!("{path} is a named pipe, which may never end; 'weft digest - < {path}' reads what is written to it");
+    }
+    Ok(())
 }
 
 /// What `path` names.

@@ -1,0 +1,92 @@
+//! A look at all files of a volume before any of them is opened to be used.
+//!
+//! SQLite opens files beside the database by itself: it would wait for a pipe, and put a rollback
+//! journal into the database. Files with several names (hard links) belong to a copy of the volume
+//! as well: a write or a punched hole in one destroys the other.
+
+use super::layout::{Layout, beside};
+use crate::error::{Error, Result};
+use crate::files;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A file of a volume that has other names, too.
+#[derive(Debug)]
+pub(super) struct Linked {
+    pub(super) path: PathBuf,
+    pub(super) names: u64,
+}
+
+impl Linked {
+    /// Says what is the matter with it.
+    pub(super) fn why(&self) -> String {
+        let (path, names) = (self.path.display(), self.names);
+        format!("{path} has {names} names (hard links): another copy of the volume has the same file")
+    }
+}
+
+/// Looks at the files of `layout`. Returns one that others have, too, if there is one. Errors: one
+/// is no regular file, or another user's, or is a rollback journal, which no volume has.
+pub(super) fn inspect(layout: &Layout) -> Result<Option<Linked>> {
+    let database = &layout.database;
+    let journal = beside(database, "-journal");
+    if journal.symlink_metadata().is_ok() {
+        return Err(Error::Unusable(format!(
+            "{} is a rollback journal, which Weft never makes: SQLite would put its content into the database; find out \
+             who put it there, and move it away",
+            journal.display()
+        )));
+    }
+    let owner = database.symlink_metadata().map_or(0, |metadata| metadata.uid());
+    // A lock that two copies share keeps out too many, and nothing is written to it.
+    look(&layout.hold, owner)?;
+    let mut linked = None;
+    for path in [database.clone(), layout.wal(), beside(database, "-shm"), layout.log.clone()] {
+        linked = linked.or(look(&path, owner)?);
+    }
+    for path in segments(layout)? {
+        linked = linked.or(look(&path, owner)?);
+    }
+    Ok(linked)
+}
+
+/// The files of segments.
+fn segments(layout: &Layout) -> Result<Vec<PathBuf>> {
+    let Some(directory) = &layout.segments else { return Ok(Vec::new()) };
+    let io = |source| Error::Io { what: "cannot list", path: directory.clone(), source };
+    let entries = match std::fs::read_dir(directory) {
+        // An empty directory is easily lost in a copy; another user's files are told of elsewhere.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            return Ok(Vec::new());
+        }
+        entries => entries.map_err(io)?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(io)?.path();
+        files.extend(path.extension().is_some_and(|end| end == "seg").then_some(path));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Looks at the file at `path` of a volume that belongs to `owner`.
+fn look(path: &Path, owner: u32) -> Result<Option<Linked>> {
+    let io = |source| Error::Io { what: "cannot open", path: path.into(), source };
+    let metadata = match path.symlink_metadata() {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => return Ok(None),
+        metadata => metadata.map_err(io)?,
+    };
+    files::refuse_kind(metadata.file_type()).map_err(io)?;
+    // Root's daemon may have made it.
+    if ![owner, 0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
+        return Err(Error::Unusable(format!(
+            "{} belongs to another user (number {}) than the volume (number {owner}); find out who put it there, and \
+             remove it, or give it to the volume's owner (chown) if it is the volume's",
+            path.display(),
+            metadata.uid()
+        )));
+    }
+    Ok((metadata.nlink() > 1).then(|| Linked { path: path.into(), names: metadata.nlink() }))
+}
