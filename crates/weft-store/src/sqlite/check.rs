@@ -42,6 +42,11 @@ const FINDINGS_MAX: usize = 1000;
 /// Ids left free for the operations that still wait in the intent log.
 const LOG_IDS: u64 = 1 << 32;
 
+/// Begins a check. It goes through each table many times, so up to 256 MiB of pages are cached; a
+/// table that is larger than the cache is read anew each time. Working tables lie in a file.
+const BEGIN: &str = "PRAGMA main.cache_size = -262144; PRAGMA temp_store = FILE; PRAGMA temp.cache_size = -32768; \
+                     PRAGMA synchronous = FULL; BEGIN IMMEDIATE";
+
 fn failed(source: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode;
     match source.sqlite_error_code() {
@@ -117,7 +122,7 @@ fn check_rows(
     elsewhere: Option<Elsewhere<'_>>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
-    connection.execute_batch("PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE").map_err(failed)?;
+    connection.execute_batch(BEGIN).map_err(failed)?;
     let mut checker =
         Checker { connection, layout, options, elsewhere, is_damaged: false, findings: Vec::new(), progress };
     match checker.run() {
