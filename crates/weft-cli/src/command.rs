@@ -190,7 +190,7 @@ fn causes(error: &anyhow::Error) -> String {
 /// Tells the user a line that is no error, if there is one.
 pub fn tell(note: Option<String>) {
     if let Some(note) = note {
-        eprintln!("weft: {}", crate::shown::message(&note));
+        errln!("weft: {}", crate::shown::message(&note));
     }
 }
 

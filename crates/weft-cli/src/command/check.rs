@@ -35,10 +35,10 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {
-        println!("{:#}", as_json(&findings, damaged, repaired));
+        outln!("{:#}", as_json(&findings, damaged, repaired));
     } else {
-        findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
-        println!("{location}: {}", verdict(damaged, repaired, arguments.repair, advice(&findings)));
+        findings.iter().for_each(|finding| outln!("{}", shown::message(&finding.to_string())));
+        outln!("{location}: {}", verdict(damaged, repaired, arguments.repair, advice(&findings)));
     }
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -35,8 +35,8 @@ fn convert(arguments: &Convert) -> Result<ExitCode> {
             postgres::convert(address, layout.0, &mut |progress| bar.show(progress)).with_context(failed)?;
             drop(bar);
             match arguments.json {
-                true => println!("{}", summary(&location, None, 0, &[])),
-                false => println!("converted {address}"),
+                true => outln!("{}", summary(&location, None, 0, &[])),
+                false => outln!("converted {address}"),
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -73,8 +73,8 @@ fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, j
     let named = converted.map_err(anyhow::Error::from).and_then(|()| unfinished.finish(new));
     let Err(error) = named else {
         match json {
-            true => println!("{}", summary(location, Some(new), blocks, &[])),
-            false => println!("made {}; {location} is as it was", new.display()),
+            true => outln!("{}", summary(location, Some(new), blocks, &[])),
+            false => outln!("made {}; {location} is as it was", new.display()),
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -97,10 +97,10 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
     if json {
         let mut summary = summary(location, None, 0, &findings);
         summary["complete"] = false.into();
-        println!("{summary}");
+        outln!("{summary}");
     } else {
-        findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
-        println!("{location}: {} found; copy what is whole with 'weft export'", damages(findings.len().max(1)));
+        findings.iter().for_each(|finding| outln!("{}", shown::message(&finding.to_string())));
+        outln!("{location}: {} found; copy what is whole with 'weft export'", damages(findings.len().max(1)));
     }
     Ok(ExitCode::FAILURE)
 }

@@ -32,6 +32,6 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     location.create(&options, owner, SystemClock.now()).with_context(|| format!("cannot make volume {location}"))?;
-    println!("made {location}; mount it with: weft mount {} DIRECTORY", shown::word(&location.to_string()));
+    outln!("made {location}; mount it with: weft mount {} DIRECTORY", shown::word(&location.to_string()));
     Ok(ExitCode::SUCCESS)
 }

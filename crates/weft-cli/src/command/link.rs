@@ -6,6 +6,7 @@ use super::transfer::{Place, find, in_volume, names};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
 use crate::control;
+use crate::output;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, statx};
 use rustix::io::Errno;
@@ -141,7 +142,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
             LinkDefinition { direct: true, .. } => "the kernel keeps what is read of it",
             _ => "it can only be read",
         };
-        eprintln!(
+        errln!(
             "weft: until the volume is mounted anew, {lacks}: only then the kernel tells of opening and closing files"
         );
     }
@@ -156,7 +157,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     if order.definition.view == ViewKind::Members
         && let Err(error) = std::fs::read_dir(&link)
     {
-        eprintln!(
+        errln!(
             "weft: {} shows nothing: {error}; is it a tar or zip archive? Of one that is compressed as a whole make a link that decompresses it, and a \
              view of that. The daemon's log tells more",
             link.display()
@@ -225,7 +226,7 @@ fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
     } else {
         "not everybody may read what it leads to, so it is closed until the volume is mounted anew: only then the kernel asks who opens it"
     };
-    eprintln!("weft: {}: {why}", link.display());
+    errln!("weft: {}: {why}", link.display());
 }
 
 /// Whether the daemon of a mount hears of files being opened and closed.
@@ -315,32 +316,32 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
         let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "direct": direct, "trusted": order.definition.is_exported().then_some(trusted), "gives": network.gives().name(), "stages": stages, "directory": directory });
-        println!("{value:#}");
+        outln!("{value:#}");
     } else if arguments.dot {
-        print!("{}", picture::dot(&network, &shown));
+        output::write(picture::dot(&network, &shown).as_bytes());
     } else if arguments.svg {
-        print!("{}", picture::svg(&network, &shown));
+        output::write(picture::svg(&network, &shown).as_bytes());
     } else {
-        shown.iter().for_each(|target| println!("target   {target}"));
-        println!("network  {text}");
-        write.iter().for_each(|text| println!("write    {text}"));
-        println!("memo     {}", told(&order.definition, &network, kept));
-        println!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
+        shown.iter().for_each(|target| outln!("target   {target}"));
+        outln!("network  {text}");
+        write.iter().for_each(|text| outln!("write    {text}"));
+        outln!("memo     {}", told(&order.definition, &network, kept));
+        outln!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
         if order.definition.is_exported() && !trusted {
-            println!(
+            outln!(
                 "trusted  no: it runs code, and nothing tells that its owner ordered it; 'weft link --trust' confirms it"
             );
         }
         if *direct {
-            println!("reading  past what the kernel keeps of files");
+            outln!("reading  past what the kernel keeps of files");
         }
         match view {
             ViewKind::File => {}
-            ViewKind::Members => println!("view     of the members of an archive"),
+            ViewKind::Members => outln!("view     of the members of an archive"),
             ViewKind::Directory { rename, only } => {
-                println!("view     of a directory");
-                rename.iter().for_each(|rule| println!("rename   {rule}"));
-                only.iter().for_each(|text| println!("only     {text}"));
+                outln!("view     of a directory");
+                rename.iter().for_each(|rule| outln!("rename   {rule}"));
+                only.iter().for_each(|text| outln!("only     {text}"));
             }
         }
         show(&network);

@@ -31,7 +31,7 @@ pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
     let secret_box = pair.sk.to_box(Some("weft secret key")).context("cannot make keys")?.into_string();
     write_new(secret, 0o600, secret_box.as_bytes())?;
     write_new(public, 0o644, public_box.as_bytes())?;
-    println!("made {} (keep it to yourself) and {}", secret.display(), public.display());
+    outln!("made {} (keep it to yourself) and {}", secret.display(), public.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -98,7 +98,7 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
         // A signature of nothing helps nobody; the error is what the user must see.
         let _ = std::fs::remove_file(&signature_path);
     })?;
-    println!(
+    outln!(
         "signed commit {} of {}: {} and {}",
         attestation.number,
         volume.display(),
@@ -124,10 +124,10 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
     verify()?;
     let attestation = Attestation::decode(&text);
     let attestation = attestation.with_context(|| format!("{} is not what 'weft sign' writes", path.display()))?;
-    println!("signed: commit {} of {}", attestation.number, show(attestation.time));
+    outln!("signed: commit {} of {}", attestation.number, show(attestation.time));
     if let Some(volume) = volume {
         compare(volume, *read, &attestation)?;
-        println!("{} holds exactly that", volume.display());
+        outln!("{} holds exactly that", volume.display());
     }
     Ok(ExitCode::SUCCESS)
 }

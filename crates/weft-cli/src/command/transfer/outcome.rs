@@ -7,7 +7,6 @@ use anyhow::{Error, Result};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -214,8 +213,7 @@ impl Transfer {
         } else {
             format!("{} {}", words.done, self.as_text(&failures))
         };
-        // Where it goes there may be no room; the exit code says it, too.
-        let _ = writeln!(std::io::stdout(), "{summary}");
+        outln!("{summary}");
         if let Some(why) = why {
             self.progress.say(&format!("weft: {}", words.early_end(why)));
         }
