@@ -3,6 +3,7 @@
 //! A volume in files is written under a name of its own and gets the one that was asked for when it
 //! is whole.
 
+use super::advice::{COPY_WHAT_IS_WHOLE, filled, is_malformed};
 use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
 use super::{damages, usage};
 use crate::arguments::Convert;
@@ -40,15 +41,18 @@ fn convert(arguments: &Convert) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        (Location::Files(_), Some(new), ..) if matches!(Location::parse(new)?, Location::Postgres(_)) => {
+            usage("from files to PostgreSQL a volume goes by 'weft export' and 'weft import'".into())
+        }
         (Location::Files(volume), Some(new), Some(blocks), None) => {
-            if let Location::Postgres(_) = Location::parse(new)? {
-                return usage("from files to PostgreSQL a volume goes by 'weft export' and 'weft import'".into());
-            }
             write_anew(&location, volume, new, blocks.into(), arguments.json)
         }
         (Location::Postgres(_), ..) => usage(
             "a volume in PostgreSQL is converted in place with --layout; to files it goes by 'weft export' and 'weft import'".into(),
         ),
+        (Location::Files(_), Some(_), None, None) => {
+            usage("say where the blocks of the new volume are to lie: --blocks segments, or --blocks database".into())
+        }
         (Location::Files(_), ..) => {
             usage("only a volume in PostgreSQL has a --layout; say which volume to make, and its --blocks".into())
         }
@@ -99,8 +103,10 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
         summary["complete"] = false.into();
         outln!("{summary}");
     } else {
-        findings.iter().for_each(|finding| outln!("{}", shown::message(&finding.to_string())));
-        outln!("{location}: {} found; copy what is whole with 'weft export'", damages(findings.len().max(1)));
+        findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
+        // What ends the conversion of a database that SQLite cannot read gives the advice.
+        let advice = if is_malformed(error) { "follow the advice above".into() } else { filled(COPY_WHAT_IS_WHOLE) };
+        outln!("{location}: {} found; {advice}", damages(findings.len().max(1)));
     }
     Ok(ExitCode::FAILURE)
 }
