@@ -186,7 +186,7 @@ impl Transfer {
     /// Says an error that ends all.
     pub fn end_with(&self, error: &Error) {
         self.progress.say(&format!("weft: {}", shown::message(&super::super::one_line(error))));
-        self.end(Ended::Failed);
+        self.end(if is_full(error) { Ended::Full } else { Ended::Failed });
     }
 
     fn end(&self, ended: Ended) {
