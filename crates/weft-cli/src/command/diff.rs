@@ -1,8 +1,8 @@
 //! `weft diff`.
 
-use super::digest::Source;
 use super::digest::difference::{Change, Difference, differences};
 use super::digest::list::escape;
+use super::digest::{Source, refuse_volume};
 use super::transfer::Progress;
 use crate::arguments::Diff;
 use crate::output;
@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 /// Tells where two trees differ. Exit codes are those of diff(1).
 pub fn run(arguments: &Diff) -> Result<ExitCode> {
+    [&arguments.first, &arguments.second].into_iter().try_for_each(|path| refuse_volume(path))?;
     let progress = Progress::new();
     let found = compare(arguments, &progress);
     progress.end();

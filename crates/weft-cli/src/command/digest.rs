@@ -34,10 +34,22 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let (first, second) = (first.clone(), second.clone());
         return super::diff::run(&Diff { first, second, read: arguments.read, json: arguments.json });
     }
+    if !arguments.check {
+        arguments.paths.iter().try_for_each(|path| refuse_volume(path))?;
+    }
     let progress = Progress::new();
     let right = if arguments.check { check(arguments, &progress)? } else { print(arguments, &progress)? };
     progress.end();
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Refuses the name of a volume: what is meant is what it holds, and not its files.
+pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
+    if !weft_store::sqlite::is_volume(Path::new(path)) {
+        return Ok(());
+    }
+    let shown = path.display();
+    super::usage(format!("{shown} is a volume: its content is {shown}: (with the colon)"))
 }
 
 /// Where a path leads.

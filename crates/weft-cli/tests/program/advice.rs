@@ -135,6 +135,24 @@ fn an_ambiguous_name_is_quoted_in_advice() {
 }
 
 #[test]
+fn a_volume_is_no_directory_or_file_to_digest() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["init", "one", "--blocks", "database"]).well();
+    place.directory("from");
+    for volume in ["v", "one"] {
+        let words = format!("{volume} is a volume: its content is {volume}:");
+        place.weft(&["digest", volume]).misused(&[&words]);
+        place.weft(&["digest", "--tree", "from", volume]).misused(&[&words]);
+        place.weft(&["diff", volume, "from"]).misused(&[&words]);
+        place.weft(&["diff", "from", volume]).misused(&[&words]);
+        let content = format!("{volume}:");
+        place.weft(&["digest", &content]).well();
+        assert_eq!(place.weft(&["diff", &content, "from"]).err, "");
+    }
+}
+
+#[test]
 fn a_volume_goes_to_postgresql_by_export_and_import_says_convert() {
     let place = Place::new();
     place.weft(&["init", "v"]).well();

@@ -395,6 +395,11 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     Ok(number(60))
 }
 
+/// True if a volume of any format lies at `path`, by its database file alone.
+pub fn is_volume(path: &Path) -> bool {
+    Layout::find(path).is_ok_and(|layout| format_of(&layout).is_ok())
+}
+
 /// True if a file that does not begin as a database has our tables further on.
 fn has_schema(database: &Path) -> bool {
     let mut start = Vec::new();
