@@ -7,6 +7,7 @@ use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
 use crate::control;
 use crate::output;
+use crate::shown;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, statx};
 use rustix::io::Errno;
@@ -20,6 +21,9 @@ use weft_transform::{Network, picture};
 use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Vfs, ViewKind};
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
+
+/// What gets a mount, once and for all, to tell the daemon of files being opened and closed.
+const MOUNT_AGAIN: &str = "unmount the volume and mount it again, once";
 
 /// Permission bits of a link that is made; its targets may take some away.
 fn permissions(definition: &LinkDefinition) -> u32 {
@@ -97,7 +101,9 @@ fn make_within(
         wanted.targets.push([b"/", path.trim_start_matches('/').as_bytes()].concat());
     }
     let Place { opened, path } = Place::open(link.to_str().unwrap_or_default(), false)?;
+    let link = [b"/", &path.join(&b'/')[..]].concat();
     let made = || -> Result<()> {
+        refuse_view_of_itself(&link, &wanted)?;
         let vfs = &opened.vfs;
         let definition = checked(wanted, &net::of_volume(vfs)?)?;
         for target in &definition.targets {
@@ -113,10 +119,25 @@ fn make_within(
     made
 }
 
+/// Refuses a view at `link`, a path in the volume, of a directory that it lies in: it would show
+/// itself, which ends nowhere, and no export of the volume would be whole.
+fn refuse_view_of_itself(link: &[u8], wanted: &LinkDefinition) -> Result<()> {
+    let (ViewKind::Directory { .. }, Some(source)) = (&wanted.view, wanted.targets.first()) else { return Ok(()) };
+    let parts = |path: &[u8]| Path::new(OsStr::from_bytes(path)).components().collect::<PathBuf>();
+    let source = parts(source);
+    if parts(link).starts_with(&source) {
+        return usage(format!(
+            "it would lie in {}, the directory that it is a view of, and show itself; make it elsewhere",
+            shown::path(&source)
+        ));
+    }
+    Ok(())
+}
+
 /// Makes a link in a mounted volume.
 fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDefinition) -> Result<()> {
     let link = resolved(link)?;
-    let (_, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
+    let (within, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
     // What follows the first is code.
     if let (ViewKind::Directory { .. }, Some(source)) = (&wanted.view, targets.first())
         && std::fs::metadata(source).is_ok_and(|found| !found.is_dir())
@@ -131,20 +152,19 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
             _ => bail!("{} is not in the same volume", target.display()),
         }
     }
+    refuse_view_of_itself(within.as_os_str().as_bytes(), &wanted)?;
     let parent = link.parent().unwrap_or(&link);
     let names_any = [Some(&wanted.network), wanted.write.as_ref()].into_iter().flatten().any(|text| text.contains('@'));
     let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
     let order = order_in_mount(&link, device, permissions(&definition), definition)?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
-        let lacks = match &order.definition {
-            LinkDefinition { lazy: true, .. } => "its length is computed when it is asked for",
-            LinkDefinition { direct: true, .. } => "the kernel keeps what is read of it",
-            _ => "it can only be read",
+        let (now, then) = match &order.definition {
+            LinkDefinition { lazy: true, .. } => ("its length is computed when it is asked for", "it is left open"),
+            LinkDefinition { direct: true, .. } => ("the kernel keeps what is read of it", "it is read past that"),
+            _ => ("it can only be read", "it can be written"),
         };
-        errln!(
-            "weft: until the volume is mounted anew, {lacks}: only then the kernel tells of opening and closing files"
-        );
+        errln!("weft: for now {now}: {MOUNT_AGAIN}, and {then}");
     }
     let made = link.with_file_name(OsStr::from_bytes(&order.name));
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
@@ -224,9 +244,14 @@ fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
     let why = if tells_of_opens(device) {
         "you may not read all that it leads to, so it is closed to everybody"
     } else {
-        "not everybody may read what it leads to, so it is closed until the volume is mounted anew: only then the kernel asks who opens it"
+        "not everybody may read what it leads to, so for now it is closed to everybody"
     };
-    errln!("weft: {}: {why}", link.display());
+    let advice = if tells_of_opens(device) {
+        String::new()
+    } else {
+        format!(": {MOUNT_AGAIN}, and it is open to those who may")
+    };
+    errln!("weft: {}: {why}{advice}", link.display());
 }
 
 /// Whether the daemon of a mount hears of files being opened and closed.

@@ -160,3 +160,33 @@ fn a_volume_goes_to_postgresql_by_export_and_import_says_convert() {
     place.weft(&["convert", "v", "w"]).misused(&["--blocks segments"]);
     place.weft(&["convert", "v"]).misused(&["which volume to make"]);
 }
+
+#[test]
+fn a_view_in_the_directory_that_it_shows_is_refused() {
+    let place = Place::new();
+    place.directory("from");
+    place.directory("from/d");
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let view = |source: &str, link: &str| place.weft(&["link", "--dir", source, link, "-n", "rot13"]);
+    for (source, link) in [("v:", "v:plain"), ("v:d", "v:d/plain"), ("v:/", "v:d/plain")] {
+        view(source, link).misused(&["the directory that it is a view of", "make it elsewhere"]);
+    }
+    view("v:d", "v:dd").well();
+    place.weft(&["export", "v", "out"]).well();
+    let Some(place) = Place::to_mount() else { return };
+    let mounted = place.mounted();
+    std::fs::create_dir(mounted.join("d")).unwrap();
+    let view = |source: &str, link: &str| place.weft(&["link", "--dir", source, link, "-n", "rot13"]);
+    view("m", "m/plain").misused(&["a view of", "make it elsewhere"]);
+    view("m/d", "m/d/plain").misused(&["a view of", "make it elsewhere"]);
+    view("m/d", "m/view").well();
+    std::fs::rename(mounted.join("view"), mounted.join("d/view")).unwrap();
+    place.umount();
+    let said = place.weft(&["export", "v", "out"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.err.contains("out/d/view/view: not exported: it lies in the directory that it is a view of"),
+        "{said:?}"
+    );
+}
