@@ -22,11 +22,12 @@ use weft_store::Location;
 pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
     let Keygen { secret, public, no_password } = arguments;
     [secret, public].into_iter().try_for_each(|path| refuse_existing(path))?;
+    if !no_password {
+        require_terminal().context("cannot make keys; --no-password makes some without a password")?;
+    }
     let pair =
         if *no_password { KeyPair::generate_unencrypted_keypair() } else { KeyPair::generate_encrypted_keypair(None) };
-    let asked =
-        if *no_password { "" } else { " (a password is asked for at a terminal; --no-password makes some without)" };
-    let pair = pair.with_context(|| format!("cannot make keys{asked}"))?;
+    let pair = pair.context("cannot make keys")?;
     let public_box = pair.pk.to_box().context("cannot make keys")?.into_string();
     let secret_box = pair.sk.to_box(Some("weft secret key")).context("cannot make keys")?.into_string();
     write_new(secret, 0o600, secret_box.as_bytes())?;
@@ -59,9 +60,18 @@ fn secret_key(key: &Path) -> Result<SecretKey> {
         key.display()
     );
     let secret = SecretKeyBox::from_string(&text).with_context(|| format!("{} is not a secret key", key.display()))?;
-    let secret = secret.clone().into_unencrypted_secret_key().or_else(|_| secret.into_secret_key(None));
-    secret
-        .with_context(|| format!("cannot use the secret key {} (a password is asked for at a terminal)", key.display()))
+    let cannot = || format!("cannot use the secret key {}", key.display());
+    if let Ok(secret) = secret.clone().into_unencrypted_secret_key() {
+        return Ok(secret);
+    }
+    require_terminal().with_context(cannot)?;
+    secret.into_secret_key(None).with_context(cannot)
+}
+
+/// Refuses to ask for a password where nobody can be asked.
+fn require_terminal() -> Result<()> {
+    ensure!(std::fs::File::open("/dev/tty").is_ok(), "there is no terminal to ask for a password at");
+    Ok(())
 }
 
 fn refuse_existing(path: &Path) -> Result<()> {

@@ -162,6 +162,15 @@ fn a_volume_goes_to_postgresql_by_export_and_import_says_convert() {
 }
 
 #[test]
+fn keys_with_a_password_want_a_terminal() {
+    let place = Place::new();
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--wait", env!("CARGO_BIN_EXE_weft"), "keygen", "secret", "public"]).current_dir(place.path(""));
+    let Ok(output) = command.output() else { return eprintln!("SKIPPED: needs setsid(1)") };
+    crate::place::Said::from(output).failed(&["there is no terminal", "--no-password"]);
+}
+
+#[test]
 fn a_view_in_the_directory_that_it_shows_is_refused() {
     let place = Place::new();
     place.directory("from");
