@@ -82,7 +82,7 @@ pub enum Command {
     /// A file's digest is BLAKE3 of its content, as b3sum prints it. A directory's covers the names in it with kinds,
     /// permissions and digests of what they name; two directories of one digest are the same in that. Works on any
     /// file system, and inside a volume that is not mounted. Exit code 0: all could be read, and all that was to be
-    /// verified is right. 1: otherwise.
+    /// verified is right. 1: otherwise. 2: a volume was named without its colon.
     #[command(after_long_help = examples::DIGEST)]
     Digest(Digest),
     /// Tell where two trees differ: in names, kinds, permissions, contents

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod advice;
 mod check;
 mod convert;
 mod diff;
@@ -35,6 +36,7 @@ use weft_store::{BlockHome, Location, Waiting};
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<ExitCode> {
+    advice::is_about(&command);
     match command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Mount(arguments) => mount::run(arguments),
@@ -144,28 +146,17 @@ impl std::error::Error for Usage {}
 /// An error and its causes on one line, and what to do.
 pub fn one_line(error: &anyhow::Error) -> String {
     let told = causes(error);
-    // Some say themselves what to do.
-    let is_advised =
-        ["weft check", "--accept-loss", "--salvage", "move the log away"].iter().any(|word| told.contains(word));
-    let advice =
-        if is_damage(error) && !is_advised { "; 'weft check --read-data VOLUME' tells what is damaged" } else { "" };
-    told + advice
-}
-
-/// Whether an error tells of damage, or of something synced that is lost.
-fn is_damage(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .find_map(|error| error.downcast_ref::<weft_store::Error>())
-        .is_some_and(|error| error.kind() == weft_store::ErrorKind::Corrupt)
+    let advice = advice::on(error, &told);
+    advice::filled(&(told + &advice))
 }
 
 /// The exit code of a command that looks for damage. An error that it ends with is said: it has
-/// exit code 1 if it tells of damage, and 2 if the volume could not be looked at.
+/// exit code 1 if it tells of damage, and 2 if the volume could not be looked at, be it that SQLite
+/// cannot read it.
 fn looked(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         weft_vfs::say(format_args!("{}", crate::shown::message(&one_line(&error))));
-        if is_damage(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
+        if advice::is_damage(&error) && !advice::is_malformed(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
     })
 }
 
@@ -190,7 +181,7 @@ fn causes(error: &anyhow::Error) -> String {
 /// Tells the user a line that is no error, if there is one.
 pub fn tell(note: Option<String>) {
     if let Some(note) = note {
-        eprintln!("weft: {}", crate::shown::message(&note));
+        errln!("weft: {}", crate::shown::message(&note));
     }
 }
 

@@ -191,11 +191,11 @@ fn wait(mut pipe: PipeReader) -> ExitCode {
     match (read, said.as_str()) {
         (Ok(_), "ok") => ExitCode::SUCCESS,
         (Ok(_), "") | (Err(_), _) => {
-            eprintln!("weft: the daemon ended before it served");
+            errln!("weft: the daemon ended before it served");
             ExitCode::FAILURE
         }
         (Ok(_), error) => {
-            eprintln!("weft: {}", weft_vfs::printable(error));
+            errln!("weft: {}", weft_vfs::printable(error));
             ExitCode::FAILURE
         }
     }

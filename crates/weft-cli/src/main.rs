@@ -1,4 +1,10 @@
 //! The `weft` program: volumes made, mounted, looked at and checked.
+// All printing goes through `output`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+// Before all that print.
+#[macro_use]
+mod output;
 
 mod arguments;
 mod command;
@@ -18,6 +24,7 @@ mod watched;
 
 use clap::Parser;
 use helper::Helper;
+use output::Work;
 use std::process::ExitCode;
 use weft_transform::worker;
 
@@ -48,14 +55,18 @@ fn main() -> ExitCode {
         Helper::Fake => return ExitCode::SUCCESS,
     }
     outlive_limits();
-    let arguments = arguments::Arguments::parse_from(words);
-    if arguments.command.only_prints() {
+    let arguments = match arguments::Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => return help_or_refuse(&error),
+    };
+    let only_prints = arguments.command.only_prints();
+    if only_prints {
         end_with_the_reader();
     }
     if arguments.command.writes_volumes() {
         close_new_files();
     }
-    match command::run(arguments.command) {
+    let code = match command::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
             weft_vfs::say(format_args!("{}", shown::message(&command::one_line(&error))));
@@ -67,7 +78,18 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         }
+    };
+    output::end(code, if only_prints { Work::Printing } else { Work::Done })
+}
+
+/// Prints the help that was asked for, or says what is wrong with the arguments and ends.
+fn help_or_refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        error.exit();
     }
+    end_with_the_reader();
+    output::note(error.print());
+    output::end(ExitCode::SUCCESS, Work::Printing)
 }
 
 /// Has a write beyond the limit of file sizes (setrlimit(2), `RLIMIT_FSIZE`) fail with EFBIG, as

@@ -1,9 +1,11 @@
 //! Paths and messages as a terminal can show them: on one line, without control characters,
 //! unambiguous.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use weft_store::Location;
 
 /// `path` with what cannot be printed escaped: `\n`, `\x1b`, `\xff`, `\u{202e}`; a backslash is
 /// `\\`.
@@ -29,19 +31,46 @@ pub fn message(text: &str) -> String {
 
 pub use weft_vfs::is_plain;
 
-/// A word of a command, quoted where a shell would read it as anything else than itself.
-pub fn word(text: &str) -> String {
+/// A word of a command, on one line, quoted where a shell would read it as anything else than
+/// itself.
+pub fn word(text: &OsStr) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte) || !byte.is_ascii();
-    if !text.is_empty() && text.bytes().all(is_plain) {
-        return text.into();
+    match text.to_str().filter(|text| text.chars().all(weft_vfs::is_plain)) {
+        Some(text) if !text.is_empty() && text.bytes().all(is_plain) => text.into(),
+        Some(text) => format!("'{}'", text.replace('\'', "'\\''")),
+        None => escaped(text.as_bytes()),
     }
-    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// A word that cannot be shown as it is, as POSIX.1-2024 has them (2.2.4 "Dollar-Single-Quotes").
+fn escaped(bytes: &[u8]) -> String {
+    let mut word = String::from("$'");
+    for byte in bytes {
+        match byte {
+            b'\n' => word.push_str("\\n"),
+            b'\'' | b'\\' => word.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => word.push(char::from(*byte)),
+            // Writing to a string cannot fail.
+            byte => drop(write!(word, "\\x{byte:02x}")),
+        }
+    }
+    word + "'"
+}
+
+/// A volume as a word of a command, which must not be taken for an option.
+pub fn location(location: &Location) -> String {
+    match location {
+        Location::Files(path) if path.as_os_str().as_bytes().starts_with(b"-") => {
+            word(Path::new(".").join(path).as_os_str())
+        }
+        Location::Files(path) => word(path.as_os_str()),
+        Location::Postgres(address) => word(OsStr::new(&address.to_string())),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
 
     #[test]
     fn a_shell_reads_a_quoted_word_as_it_is() {
@@ -52,8 +81,17 @@ mod tests {
             ("$(reboot)", "'$(reboot)'"),
             ("", "''"),
         ] {
-            assert_eq!(word(text), quoted);
+            assert_eq!(word(OsStr::new(text)), quoted);
         }
+        for (bytes, quoted) in [
+            (&b"nl\nx.weft"[..], "$'nl\\nx.weft'"),
+            (b"it's \xff\\", "$'it\\'s \\xff\\\\'"),
+            ("\u{202e}".as_bytes(), "$'\\xe2\\x80\\xae'"),
+        ] {
+            assert_eq!(word(OsStr::from_bytes(bytes)), quoted);
+        }
+        let volume = |path: &str| location(&Location::Files(path.into()));
+        assert_eq!((volume("-x.weft"), volume("x")), ("./-x.weft".into(), "x".into()));
     }
 
     #[test]

@@ -109,6 +109,14 @@ impl Error {
         }
     }
 
+    /// True if SQLite cannot read its own trees, or the file is none of its own: only a copy or a
+    /// salvage helps.
+    pub fn is_malformed(&self) -> bool {
+        use rusqlite::ErrorCode;
+        let Error::Sqlite { source, .. } = self else { return false };
+        matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+
     /// Whether a commit that failed so may have happened all the same, or may happen yet: who was asked for it did not say what became of it.
     pub fn leaves_doubt(&self) -> bool {
         match self {

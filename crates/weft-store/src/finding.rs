@@ -56,6 +56,14 @@ pub struct Finding {
     pub outcome: Outcome,
 }
 
+impl Finding {
+    /// True if bytes of a file are damaged: only a copy of them can make that good. As the checks
+    /// word it.
+    pub fn is_of_bytes(&self) -> bool {
+        self.what.starts_with("bytes ") && self.what.contains(" are damaged: block ")
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {

@@ -239,7 +239,7 @@ impl Store for MemoryStore {
     }
 
     fn space(&self) -> Result<Space> {
-        Ok(Space { bytes_total: u64::MAX / 2, bytes_free: u64::MAX / 2 })
+        Ok(Space { bytes_total: u64::MAX / 2, bytes_free: u64::MAX / 2, bytes_reserved: 0 })
     }
 }
 

@@ -51,7 +51,7 @@ pub use holder::{Holder, InUse};
 pub use layout::Layout;
 pub use medium::left_in_wal;
 pub(crate) use medium::note;
-pub use open::{Volume, create, header, open, open_to_read, open_with};
+pub use open::{Volume, create, header, is_volume, open, open_to_read, open_with};
 pub use salvage::{Missing, Salvaged, salvage};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};

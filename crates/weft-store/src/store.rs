@@ -340,4 +340,6 @@ pub struct Space {
     pub bytes_total: u64,
     /// Bytes that can still be written.
     pub bytes_free: u64,
+    /// Bytes that are free too, and kept for others: on many file systems for the super-user.
+    pub bytes_reserved: u64,
 }

@@ -385,7 +385,9 @@ impl Vfs {
     }
 
     fn after_commit(&self, error: Option<&Error>) {
-        if let Some(error) = error {
+        if let Some(error) = error
+            && self.is_open.load(Ordering::Relaxed)
+        {
             self.report("cannot commit; will try again", error);
         }
         self.store.notices().into_iter().for_each(|notice| say(format_args!("{notice}")));

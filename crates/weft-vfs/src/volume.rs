@@ -61,6 +61,8 @@ pub struct Vfs {
     pub(crate) closing: AtomicBool,
     /// True if changes are refused for now. Set with the state locked.
     pub(crate) refuses_changes: AtomicBool,
+    /// False while it is being opened: what fails then is told to who opens it.
+    pub(crate) is_open: AtomicBool,
     pub(crate) committer: Mutex<Option<Committer>>,
     pub(crate) commits: AtomicU64,
     pub(crate) commits_failed: AtomicU64,

@@ -51,7 +51,7 @@ pub struct Convert {
     /// The volume to make of one in files
     pub new: Option<PathBuf>,
     /// Where the new one's blocks lie
-    #[arg(long, value_enum, required_unless_present = "layout", requires = "new")]
+    #[arg(long, value_enum, requires = "new")]
     pub blocks: Option<Blocks>,
     /// Tables that the blocks of a volume in PostgreSQL are to lie in: single, per-file, or hybrid[=SIZE]
     #[arg(long, value_parser = layout, value_name = "LAYOUT", conflicts_with_all = ["new", "blocks"])]

@@ -2,6 +2,7 @@
 
 mod salvage;
 
+use super::advice::filled;
 use super::damages;
 use super::transfer::steps;
 use crate::arguments::Check;
@@ -35,10 +36,11 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {
-        println!("{:#}", as_json(&findings, damaged, repaired));
+        outln!("{:#}", as_json(&findings, damaged, repaired));
     } else {
-        findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
-        println!("{location}: {}", verdict(damaged, repaired, arguments.repair, advice(&findings)));
+        findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
+        let verdict = verdict(damaged, repaired, arguments.repair, advice(&findings));
+        outln!("{}", shown::message(&format!("{location}: {}", filled(&verdict))));
     }
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -51,20 +53,35 @@ fn open_to_others(location: &Location, repair: Repair) -> Vec<Finding> {
     lines.into_iter().map(finding).collect()
 }
 
-/// Source of the advice on damage that is left.
+/// Advice on damage that is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Advice {
     /// A finding gives it.
     Finding,
-    /// The last line gives it.
-    Verdict,
+    /// Bytes are damaged, which no repair makes good, and nothing else is.
+    Bytes,
+    /// Bytes are damaged among other damage.
+    AlsoBytes,
+    /// A repair, and then a copy of what is whole.
+    Repair,
 }
 
 fn advice(findings: &[Finding]) -> Advice {
-    let gives = |what: &str| what.contains("--accept-loss") || what.contains("--salvage");
-    let is_given = findings.iter().any(|finding| finding.outcome == Outcome::Damaged && gives(&finding.what));
-    if is_given { Advice::Finding } else { Advice::Verdict }
+    let gives = |what: &str| ["--accept-loss", "--salvage", "--discard"].iter().any(|word| what.contains(word));
+    let damaged = findings.iter().filter(|finding| finding.outcome == Outcome::Damaged).collect::<Vec<_>>();
+    if damaged.iter().any(|finding| gives(&finding.what)) {
+        return Advice::Finding;
+    }
+    match damaged.iter().filter(|finding| finding.is_of_bytes()).count() {
+        0 => Advice::Repair,
+        bytes if bytes == damaged.len() => Advice::Bytes,
+        _ => Advice::AlsoBytes,
+    }
 }
+
+/// The remedy for damaged bytes.
+const FROM_A_COPY: &str = "only a copy brings damaged bytes back: 'weft import --overwrite COPY VOLUME', with COPY a \
+                           directory of whole files; until then the rest of these files can be read";
 
 fn verdict(damaged: usize, repaired: usize, repairing: bool, advice: Advice) -> String {
     match (damaged, repaired, repairing) {
@@ -77,11 +94,20 @@ fn verdict(damaged: usize, repaired: usize, repairing: bool, advice: Advice) -> 
             format!("{} repaired, {damaged} left; follow the advice above", damages(repaired))
         }
         (damaged, _, false) => {
-            let found = damages(damaged);
-            format!("{found} found; nothing was changed, 'weft check --repair' repairs what can be")
+            let repair = "'weft check --repair VOLUME' repairs what can be";
+            let advice = match advice {
+                Advice::Bytes => FROM_A_COPY.into(),
+                Advice::AlsoBytes => format!("{repair}; {FROM_A_COPY}"),
+                Advice::Finding | Advice::Repair => repair.into(),
+            };
+            format!("{} found; nothing was changed, {advice}", damages(damaged))
         }
         (damaged, repaired, true) => {
-            format!("{} repaired, {damaged} left; copy what is whole with 'weft export'", damages(repaired))
+            let advice = match advice {
+                Advice::Bytes | Advice::AlsoBytes => FROM_A_COPY,
+                Advice::Finding | Advice::Repair => "copy what is whole with 'weft export VOLUME DIRECTORY'",
+            };
+            format!("{} repaired, {damaged} left; {advice}", damages(repaired))
         }
     }
 }
@@ -96,7 +122,7 @@ fn as_json(findings: &[Finding], damaged: usize, repaired: usize) -> Value {
                 Outcome::Damaged => "damaged",
                 Outcome::Repaired => "repaired",
             };
-            json!({ "path": path, "what": finding.what, "outcome": outcome })
+            json!({ "path": path, "what": filled(&finding.what), "outcome": outcome })
         })
         .collect();
     json!({ "clean": damaged == 0, "damaged": damaged, "repaired": repaired, "findings": findings })
@@ -121,7 +147,19 @@ mod tests {
             }
         }
         let advice = advice(&[damaged("a row is damaged")]);
-        assert!(verdict(1, 0, false, advice).contains("'weft check --repair'"));
-        assert!(verdict(1, 0, true, advice).contains("'weft export'"));
+        assert!(verdict(1, 0, false, advice).contains("'weft check --repair VOLUME'"));
+        assert!(verdict(1, 0, true, advice).contains("'weft export VOLUME DIRECTORY'"));
+    }
+
+    #[test]
+    fn no_repair_is_advised_against_damaged_bytes() {
+        let bytes = damaged("bytes 0 to 65535 are damaged: block 1 has other bytes than were written");
+        let alone = advice(std::slice::from_ref(&bytes));
+        for repairing in [false, true] {
+            let line = verdict(1, 0, repairing, alone);
+            assert!(line.contains("'weft import --overwrite COPY VOLUME'") && !line.contains("--repair"), "{line}");
+        }
+        let line = verdict(2, 0, false, advice(&[bytes, damaged("a row is damaged")]));
+        assert!(line.contains("--repair VOLUME'") && line.contains("--overwrite COPY VOLUME'"), "{line}");
     }
 }

@@ -3,6 +3,7 @@
 //! A volume in files is written under a name of its own and gets the one that was asked for when it
 //! is whole.
 
+use super::advice::{COPY_WHAT_IS_WHOLE, filled, is_malformed};
 use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
 use super::{damages, usage};
 use crate::arguments::Convert;
@@ -35,20 +36,23 @@ fn convert(arguments: &Convert) -> Result<ExitCode> {
             postgres::convert(address, layout.0, &mut |progress| bar.show(progress)).with_context(failed)?;
             drop(bar);
             match arguments.json {
-                true => println!("{}", summary(&location, None, 0, &[])),
-                false => println!("converted {address}"),
+                true => outln!("{}", summary(&location, None, 0, &[])),
+                false => outln!("converted {address}"),
             }
             Ok(ExitCode::SUCCESS)
         }
+        (Location::Files(_), Some(new), ..) if matches!(Location::parse(new)?, Location::Postgres(_)) => {
+            usage("from files to PostgreSQL a volume goes by 'weft export' and 'weft import'".into())
+        }
         (Location::Files(volume), Some(new), Some(blocks), None) => {
-            if let Location::Postgres(_) = Location::parse(new)? {
-                return usage("from files to PostgreSQL a volume goes by 'weft export' and 'weft import'".into());
-            }
             write_anew(&location, volume, new, blocks.into(), arguments.json)
         }
         (Location::Postgres(_), ..) => usage(
             "a volume in PostgreSQL is converted in place with --layout; to files it goes by 'weft export' and 'weft import'".into(),
         ),
+        (Location::Files(_), Some(_), None, None) => {
+            usage("say where the blocks of the new volume are to lie: --blocks segments, or --blocks database".into())
+        }
         (Location::Files(_), ..) => {
             usage("only a volume in PostgreSQL has a --layout; say which volume to make, and its --blocks".into())
         }
@@ -73,8 +77,8 @@ fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, j
     let named = converted.map_err(anyhow::Error::from).and_then(|()| unfinished.finish(new));
     let Err(error) = named else {
         match json {
-            true => println!("{}", summary(location, Some(new), blocks, &[])),
-            false => println!("made {}; {location} is as it was", new.display()),
+            true => outln!("{}", summary(location, Some(new), blocks, &[])),
+            false => outln!("made {}; {location} is as it was", new.display()),
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -97,10 +101,12 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
     if json {
         let mut summary = summary(location, None, 0, &findings);
         summary["complete"] = false.into();
-        println!("{summary}");
+        outln!("{summary}");
     } else {
-        findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
-        println!("{location}: {} found; copy what is whole with 'weft export'", damages(findings.len().max(1)));
+        findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
+        // What ends the conversion of a database that SQLite cannot read gives the advice.
+        let advice = if is_malformed(error) { "follow the advice above".into() } else { filled(COPY_WHAT_IS_WHOLE) };
+        outln!("{location}: {} found; {advice}", damages(findings.len().max(1)));
     }
     Ok(ExitCode::FAILURE)
 }

@@ -1,32 +1,33 @@
 //! `weft diff`.
 
-use super::digest::Source;
 use super::digest::difference::{Change, Difference, differences};
 use super::digest::list::escape;
+use super::digest::{Source, refuse_volume};
 use super::transfer::Progress;
 use crate::arguments::Diff;
+use crate::output;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 /// Tells where two trees differ. Exit codes are those of diff(1).
 pub fn run(arguments: &Diff) -> Result<ExitCode> {
+    [&arguments.first, &arguments.second].into_iter().try_for_each(|path| refuse_volume(path))?;
     let progress = Progress::new();
     let found = compare(arguments, &progress);
     progress.end();
     let found = match found {
         Ok(found) => found,
         Err(error) => {
-            eprintln!("weft: {}", crate::shown::message(&super::one_line(&error)));
+            errln!("weft: {}", crate::shown::message(&super::one_line(&error)));
             return Ok(ExitCode::from(2));
         }
     };
     if arguments.json {
-        println!("{:#}", Value::from(found.iter().map(as_json).collect::<Vec<_>>()));
+        outln!("{:#}", Value::from(found.iter().map(as_json).collect::<Vec<_>>()));
     } else {
-        found.iter().try_for_each(print)?;
+        found.iter().for_each(print);
     }
     Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -54,11 +55,11 @@ fn word(change: Change) -> &'static str {
     }
 }
 
-fn print(difference: &Difference) -> Result<()> {
+fn print(difference: &Difference) {
     let mut line = format!("{:<12}", word(difference.change)).into_bytes();
     line.extend(escape(&difference.path));
     line.extend(if difference.is_directory { &b"/\n"[..] } else { b"\n" });
-    Ok(stdout().write_all(&line)?)
+    output::write(&line);
 }
 
 fn as_json(difference: &Difference) -> Value {

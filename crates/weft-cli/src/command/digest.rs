@@ -10,6 +10,7 @@ mod tree;
 use super::transfer::{Place, Progress, in_volume, names};
 use crate::arguments::{Diff, Digest as Arguments};
 use crate::opened::Opened;
+use crate::output;
 use crate::shown;
 use anyhow::{Context, Result, anyhow, ensure};
 use directory::Boxed;
@@ -17,7 +18,6 @@ use list::Line;
 use plain::Plain;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::io::{Write, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,10 +34,22 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let (first, second) = (first.clone(), second.clone());
         return super::diff::run(&Diff { first, second, read: arguments.read, json: arguments.json });
     }
+    if !arguments.check {
+        arguments.paths.iter().try_for_each(|path| refuse_volume(path))?;
+    }
     let progress = Progress::new();
     let right = if arguments.check { check(arguments, &progress)? } else { print(arguments, &progress)? };
     progress.end();
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Refuses the name of a volume: what is meant is what it holds, and not its files.
+pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
+    if !weft_store::sqlite::is_volume(Path::new(path)) {
+        return Ok(());
+    }
+    let shown = path.display();
+    super::usage(format!("{shown} is a volume: its content is {shown}: (with the colon)"))
 }
 
 /// Where a path leads.
@@ -127,7 +139,7 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
     for path in &arguments.paths {
         match digest_of(path, arguments.read, progress) {
             Ok(found) if arguments.json => values.push(as_json(path, &found)),
-            Ok(found) => stdout().write_all(&Line::new(path.as_bytes(), &found).encode())?,
+            Ok(found) => output::write(&Line::new(path.as_bytes(), &found).encode()),
             Err(error) => {
                 all = false;
                 progress.say(&format!("weft: {}", shown::message(&super::one_line(&error))));
@@ -135,7 +147,7 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
         }
     }
     if arguments.json {
-        println!("{:#}", Value::from(values));
+        outln!("{:#}", Value::from(values));
     }
     Ok(all)
 }
@@ -177,12 +189,12 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
                 values.push(json!({ "path": path.to_string_lossy(), "right": outcome == "OK", "why": why.trim() }));
             } else if outcome != "OK" || !arguments.quiet {
                 let text = verdict(&line.path, &format!(": {outcome}{}\n", shown::message(&why)));
-                stdout().write_all(&text)?;
+                output::write(&text);
             }
         }
     }
     if arguments.json {
-        println!("{:#}", Value::from(values));
+        outln!("{:#}", Value::from(values));
     }
     for (count, what) in [
         (wrong, if wrong == 1 { "has another digest" } else { "have another digest" }),

@@ -32,6 +32,10 @@ const DIRECTORIES_MANY: usize = 64;
 
 const WORDS: Words = Words { done: "exported", again: "the same command with --continue goes on from there" };
 
+/// The reason of a failure where a view lies in the directory that it is a view of.
+const SHOWS_ITSELF: &str =
+    "not exported: it lies in the directory that it is a view of, and would show itself; make it elsewhere";
+
 /// The reason of a failure where a name is taken.
 const IN_THE_WAY: &str = "not exported: something else of that name is there, and was left as it is";
 
@@ -229,9 +233,10 @@ impl Exporter<'_> {
             return listed;
         }
         let failed = |error: weft_vfs::Error| {
-            let (what, before) = match is_view && !is_of_store(&error) {
-                true => (What::Link, "not exported: the view does not show it"),
-                false => (of_kind(entry.kind), "not exported"),
+            let (what, before) = match (is_view && !is_of_store(&error), error.kind()) {
+                (true, weft_vfs::ErrorKind::Loop) => (What::Link, SHOWS_ITSELF),
+                (true, _) => (What::Link, "not exported: the view does not show it"),
+                (false, _) => (of_kind(entry.kind), "not exported"),
             };
             self.transfer.fail_with(what, &directory.path_of(entry.name.as_bytes()), before, &error.into());
         };

@@ -170,6 +170,8 @@ impl Importer<'_> {
                 Err(error) => {
                     let path = self.root.path().join(&relative);
                     self.transfer.fail_with(What::Directory, &path, "cannot import it", &error.into());
+                    // That says it all: it need not be tried again for its attributes.
+                    found.directories.retain(|(other, _)| *other != relative);
                     continue;
                 }
             };

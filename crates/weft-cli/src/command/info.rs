@@ -18,7 +18,7 @@ pub fn run(arguments: &Info) -> Result<ExitCode> {
         Location::Postgres(address) => postgres::size(address)?,
     };
     if arguments.json {
-        println!("{:#}", as_json(&header, &waiting, on_disk));
+        outln!("{:#}", as_json(&header, &waiting, on_disk));
     } else {
         print(&header, on_disk);
     }
@@ -58,20 +58,20 @@ fn print(header: &Header, on_disk: Option<u64>) {
         BlockHome::Segments => "segment files",
         BlockHome::Database => "the database",
     };
-    println!("format      {}", header.format);
-    println!("blocks      {} each, in {home}", show(u64::from(header.options.block_size)));
+    outln!("format      {}", header.format);
+    outln!("blocks      {} each, in {home}", show(u64::from(header.options.block_size)));
     match header.options.own_table_from {
         None => {}
-        Some(0) => println!("layout      each file's blocks in a table of its own"),
-        Some(from) => println!("layout      blocks past the first {} of a file in a table of its own", show(from)),
+        Some(0) => outln!("layout      each file's blocks in a table of its own"),
+        Some(from) => outln!("layout      blocks past the first {} of a file in a table of its own", show(from)),
     }
-    println!("inline      files up to {}", show(u64::from(header.options.inline_max)));
-    println!(
+    outln!("inline      files up to {}", show(u64::from(header.options.inline_max)));
+    outln!(
         "inodes      {} (limit {})",
         header.counters.inodes_used,
         limit(header.options.inodes_max, &|n| n.to_string())
     );
-    println!("content     {} (limit {})", show(header.counters.bytes_used), limit(header.options.bytes_max, &show));
-    println!("on disk     {}", on_disk.map_or("not told".into(), show));
-    println!("commit      {}", header.commit.0);
+    outln!("content     {} (limit {})", show(header.counters.bytes_used), limit(header.options.bytes_max, &show));
+    outln!("on disk     {}", on_disk.map_or("not told".into(), show));
+    outln!("commit      {}", header.commit.0);
 }

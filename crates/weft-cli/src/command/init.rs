@@ -32,6 +32,7 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     location.create(&options, owner, SystemClock.now()).with_context(|| format!("cannot make volume {location}"))?;
-    println!("made {location}; mount it with: weft mount {} DIRECTORY", shown::word(&location.to_string()));
+    let name = shown::message(&location.to_string());
+    outln!("made {name}; mount it with: weft mount {} DIRECTORY", shown::location(&location));
     Ok(ExitCode::SUCCESS)
 }

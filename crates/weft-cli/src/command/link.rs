@@ -6,6 +6,8 @@ use super::transfer::{Place, find, in_volume, names};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
 use crate::control;
+use crate::output;
+use crate::shown;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, statx};
 use rustix::io::Errno;
@@ -19,6 +21,9 @@ use weft_transform::{Network, picture};
 use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Vfs, ViewKind};
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
+
+/// What gets a mount, once and for all, to tell the daemon of files being opened and closed.
+const MOUNT_AGAIN: &str = "unmount the volume and mount it again, once";
 
 /// Permission bits of a link that is made; its targets may take some away.
 fn permissions(definition: &LinkDefinition) -> u32 {
@@ -96,7 +101,9 @@ fn make_within(
         wanted.targets.push([b"/", path.trim_start_matches('/').as_bytes()].concat());
     }
     let Place { opened, path } = Place::open(link.to_str().unwrap_or_default(), false)?;
+    let link = [b"/", &path.join(&b'/')[..]].concat();
     let made = || -> Result<()> {
+        refuse_view_of_itself(&link, &wanted)?;
         let vfs = &opened.vfs;
         let definition = checked(wanted, &net::of_volume(vfs)?)?;
         for target in &definition.targets {
@@ -112,10 +119,25 @@ fn make_within(
     made
 }
 
+/// Refuses a view at `link`, a path in the volume, of a directory that it lies in: it would show
+/// itself, which ends nowhere, and no export of the volume would be whole.
+fn refuse_view_of_itself(link: &[u8], wanted: &LinkDefinition) -> Result<()> {
+    let (ViewKind::Directory { .. }, Some(source)) = (&wanted.view, wanted.targets.first()) else { return Ok(()) };
+    let parts = |path: &[u8]| Path::new(OsStr::from_bytes(path)).components().collect::<PathBuf>();
+    let source = parts(source);
+    if parts(link).starts_with(&source) {
+        return usage(format!(
+            "it would lie in {}, the directory that it is a view of, and show itself; make it elsewhere",
+            shown::path(&source)
+        ));
+    }
+    Ok(())
+}
+
 /// Makes a link in a mounted volume.
 fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDefinition) -> Result<()> {
     let link = resolved(link)?;
-    let (_, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
+    let (within, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
     // What follows the first is code.
     if let (ViewKind::Directory { .. }, Some(source)) = (&wanted.view, targets.first())
         && std::fs::metadata(source).is_ok_and(|found| !found.is_dir())
@@ -130,20 +152,19 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
             _ => bail!("{} is not in the same volume", target.display()),
         }
     }
+    refuse_view_of_itself(within.as_os_str().as_bytes(), &wanted)?;
     let parent = link.parent().unwrap_or(&link);
     let names_any = [Some(&wanted.network), wanted.write.as_ref()].into_iter().flatten().any(|text| text.contains('@'));
     let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
     let order = order_in_mount(&link, device, permissions(&definition), definition)?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
-        let lacks = match &order.definition {
-            LinkDefinition { lazy: true, .. } => "its length is computed when it is asked for",
-            LinkDefinition { direct: true, .. } => "the kernel keeps what is read of it",
-            _ => "it can only be read",
+        let (now, then) = match &order.definition {
+            LinkDefinition { lazy: true, .. } => ("its length is computed when it is asked for", "it is left open"),
+            LinkDefinition { direct: true, .. } => ("the kernel keeps what is read of it", "it is read past that"),
+            _ => ("it can only be read", "it can be written"),
         };
-        eprintln!(
-            "weft: until the volume is mounted anew, {lacks}: only then the kernel tells of opening and closing files"
-        );
+        errln!("weft: for now {now}: {MOUNT_AGAIN}, and {then}");
     }
     let made = link.with_file_name(OsStr::from_bytes(&order.name));
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
@@ -156,7 +177,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     if order.definition.view == ViewKind::Members
         && let Err(error) = std::fs::read_dir(&link)
     {
-        eprintln!(
+        errln!(
             "weft: {} shows nothing: {error}; is it a tar or zip archive? Of one that is compressed as a whole make a link that decompresses it, and a \
              view of that. The daemon's log tells more",
             link.display()
@@ -223,9 +244,14 @@ fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
     let why = if tells_of_opens(device) {
         "you may not read all that it leads to, so it is closed to everybody"
     } else {
-        "not everybody may read what it leads to, so it is closed until the volume is mounted anew: only then the kernel asks who opens it"
+        "not everybody may read what it leads to, so for now it is closed to everybody"
     };
-    eprintln!("weft: {}: {why}", link.display());
+    let advice = if tells_of_opens(device) {
+        String::new()
+    } else {
+        format!(": {MOUNT_AGAIN}, and it is open to those who may")
+    };
+    errln!("weft: {}: {why}{advice}", link.display());
 }
 
 /// Whether the daemon of a mount hears of files being opened and closed.
@@ -315,32 +341,32 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
             ViewKind::Directory { rename, only } => json!({ "rename": rename, "only": only }),
         };
         let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "direct": direct, "trusted": order.definition.is_exported().then_some(trusted), "gives": network.gives().name(), "stages": stages, "directory": directory });
-        println!("{value:#}");
+        outln!("{value:#}");
     } else if arguments.dot {
-        print!("{}", picture::dot(&network, &shown));
+        output::write(picture::dot(&network, &shown).as_bytes());
     } else if arguments.svg {
-        print!("{}", picture::svg(&network, &shown));
+        output::write(picture::svg(&network, &shown).as_bytes());
     } else {
-        shown.iter().for_each(|target| println!("target   {target}"));
-        println!("network  {text}");
-        write.iter().for_each(|text| println!("write    {text}"));
-        println!("memo     {}", told(&order.definition, &network, kept));
-        println!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
+        shown.iter().for_each(|target| outln!("target   {target}"));
+        outln!("network  {text}");
+        write.iter().for_each(|text| outln!("write    {text}"));
+        outln!("memo     {}", told(&order.definition, &network, kept));
+        outln!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
         if order.definition.is_exported() && !trusted {
-            println!(
+            outln!(
                 "trusted  no: it runs code, and nothing tells that its owner ordered it; 'weft link --trust' confirms it"
             );
         }
         if *direct {
-            println!("reading  past what the kernel keeps of files");
+            outln!("reading  past what the kernel keeps of files");
         }
         match view {
             ViewKind::File => {}
-            ViewKind::Members => println!("view     of the members of an archive"),
+            ViewKind::Members => outln!("view     of the members of an archive"),
             ViewKind::Directory { rename, only } => {
-                println!("view     of a directory");
-                rename.iter().for_each(|rule| println!("rename   {rule}"));
-                only.iter().for_each(|text| println!("only     {text}"));
+                outln!("view     of a directory");
+                rename.iter().for_each(|rule| outln!("rename   {rule}"));
+                only.iter().for_each(|text| outln!("only     {text}"));
             }
         }
         show(&network);

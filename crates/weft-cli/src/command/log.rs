@@ -18,14 +18,14 @@ pub fn run(arguments: &Log) -> Result<ExitCode> {
     super::tell_of_waiting(&location);
     let mut shown = commits.iter().rev().take(arguments.limit.unwrap_or(usize::MAX));
     if arguments.json {
-        println!("{:#}", Value::from(shown.by_ref().map(as_json).collect::<Vec<_>>()));
+        outln!("{:#}", Value::from(shown.by_ref().map(as_json).collect::<Vec<_>>()));
     } else {
         shown.by_ref().for_each(print);
     }
     let broken = commits.windows(2).filter(|pair| !follows(&pair[0], &pair[1])).map(|pair| pair[1].number.0);
     let broken = broken.collect::<Vec<_>>();
     for number in &broken {
-        eprintln!("weft: commit {number} does not follow from the one before it");
+        errln!("weft: commit {number} does not follow from the one before it");
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -45,7 +45,7 @@ pub fn show(time: Timestamp) -> String {
 fn print(commit: &CommitRow) {
     let CommitRow { number, time, root, .. } = commit;
     let root = root.map_or_else(|| "no digest is kept".into(), |root| hex(&root));
-    println!("commit {:<8} {}  {root}", number.0, show(*time));
+    outln!("commit {:<8} {}  {root}", number.0, show(*time));
 }
 
 fn as_json(commit: &CommitRow) -> Value {

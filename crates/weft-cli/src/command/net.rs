@@ -51,9 +51,9 @@ pub fn run(arguments: &Net) -> Result<ExitCode> {
         Net::List { volume, json } => {
             let names = all(volume)?;
             if *json {
-                println!("{:#}", json!(names));
+                outln!("{:#}", json!(names));
             } else {
-                names.iter().for_each(|(name, text)| println!("{name}\t{text}"));
+                names.iter().for_each(|(name, text)| outln!("{name}\t{text}"));
             }
         }
     }

@@ -1,15 +1,17 @@
 //! `weft completions` and `weft man`: made from the definitions that parse the arguments.
 
 use crate::arguments::Arguments;
+use crate::output;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints a completion script.
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
-    clap_complete::generate(shell, &mut Arguments::command(), "weft", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "weft", &mut script);
+    output::write(&script);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -23,7 +25,7 @@ pub fn man(directory: Option<&Path>) -> Result<ExitCode> {
         None => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
-            std::io::stdout().write_all(&page)?;
+            output::write(&page);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -39,7 +39,7 @@ pub fn run(arguments: &Pipe) -> Result<ExitCode> {
     let code = join(&network, files.unwrap_or_default(), &before.join(" | "), &after.join(" | "));
     if arguments.copies {
         // Threads that have ended told all but a little of what they copied.
-        eprintln!("{} bytes were copied from memory to memory", weft_block::bytes_copied());
+        errln!("{} bytes were copied from memory to memory", weft_block::bytes_copied());
     }
     code
 }

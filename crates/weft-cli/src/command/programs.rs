@@ -26,7 +26,7 @@ fn each_file(program: &str, files: &[OsString], mut work: impl FnMut(&OsStr) -> 
         if let Err(error) = work(file) {
             let text = error.to_string();
             let text = text.split(" (os error").next().unwrap_or_default();
-            eprintln!("weft {program}: {}: {text}", file.display());
+            errln!("weft {program}: {}: {text}", file.display());
             code = ExitCode::FAILURE;
         }
     }

@@ -6,9 +6,10 @@ use super::digest::list::unhex;
 use super::digest::{self, Source, listed};
 use super::transfer::{Progress, names};
 use crate::arguments::{Prove, VerifyProof};
+use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
-use std::io::{Read, Write, stdout};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,7 +32,7 @@ pub fn prove(arguments: &Prove) -> Result<ExitCode> {
     let proof = prove();
     progress.end();
     let proof = proof.with_context(|| format!("cannot prove {} in {}", path.display(), directory.display()))?;
-    stdout().write_all(&text::encode(&proof).context("this is no proof")?)?;
+    output::write(&text::encode(&proof).context("this is no proof")?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -78,12 +79,13 @@ fn report(root: &Digest, proof: &Proof, json: bool) -> Result<()> {
     let (root, digest, mode) = (hex(root), hex(&proof.digest), format!("{:04o}", last.permissions));
     if json {
         let path = String::from_utf8_lossy(&path);
-        println!("{:#}", json!({ "root": root, "path": path, "kind": kind, "mode": mode, "digest": digest }));
+        outln!("{:#}", json!({ "root": root, "path": path, "kind": kind, "mode": mode, "digest": digest }));
         return Ok(());
     }
-    println!("{root}  is a directory that holds");
+    outln!("{root}  is a directory that holds");
     let mut line = format!("{digest}  ").into_bytes();
     line.extend(super::digest::list::escape(&path));
     line.extend(format!(" ({kind}, mode {mode})\n").into_bytes());
-    Ok(stdout().write_all(&line)?)
+    output::write(&line);
+    Ok(())
 }

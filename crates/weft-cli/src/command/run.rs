@@ -69,9 +69,9 @@ pub(super) fn show(network: &Network) {
         };
         let inverse = inverse.map_or("nothing".into(), |inverse| format!("'{inverse}'"));
         let indent = "    ".repeat(depth);
-        println!("{indent}{text}\n{indent}    keeps {keeps}; undone by {inverse}");
+        outln!("{indent}{text}\n{indent}    keeps {keeps}; undone by {inverse}");
     }
-    println!("gives {}", network.gives().name());
+    outln!("gives {}", network.gives().name());
 }
 
 /// The files that were named.

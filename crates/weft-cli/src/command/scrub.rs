@@ -1,5 +1,6 @@
 //! `weft scrub`.
 
+use super::advice::{COPY_WHAT_IS_WHOLE, filled};
 use super::damages;
 use super::mounted::volume_at;
 use super::transfer::steps;
@@ -25,12 +26,12 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
             json!({ "path": path, "what": finding.what })
         };
         let findings = findings.iter().map(one).collect::<Vec<Value>>();
-        println!("{:#}", json!({ "damaged": findings.len(), "findings": findings }));
+        outln!("{:#}", json!({ "damaged": findings.len(), "findings": findings }));
     } else {
-        findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
+        findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         match findings.len() {
-            0 => println!("{volume}: no damage"),
-            count => println!("{volume}: {} found; copy what is whole with 'weft export'", damages(count)),
+            0 => outln!("{volume}: no damage"),
+            count => outln!("{volume}: {} found; {}", damages(count), filled(COPY_WHAT_IS_WHOLE)),
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -50,7 +50,7 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
             let volume = arguments.volume.display();
             let (address, portmap) = (server.address(), arguments.served.portmap);
             let command = if portmap { mount_command(address) } else { mount_command_without_portmapper(address) };
-            println!("serving {volume} over NFS at {address}; mount it with\n    {command}");
+            outln!("serving {volume} over NFS at {address}; mount it with\n    {command}");
             Ok(Serving { opened, server, log })
         }
         Err(error) => {

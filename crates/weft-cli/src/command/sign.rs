@@ -22,16 +22,17 @@ use weft_store::Location;
 pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
     let Keygen { secret, public, no_password } = arguments;
     [secret, public].into_iter().try_for_each(|path| refuse_existing(path))?;
+    if !no_password {
+        require_terminal().context("cannot make keys; --no-password makes some without a password")?;
+    }
     let pair =
         if *no_password { KeyPair::generate_unencrypted_keypair() } else { KeyPair::generate_encrypted_keypair(None) };
-    let asked =
-        if *no_password { "" } else { " (a password is asked for at a terminal; --no-password makes some without)" };
-    let pair = pair.with_context(|| format!("cannot make keys{asked}"))?;
+    let pair = pair.context("cannot make keys")?;
     let public_box = pair.pk.to_box().context("cannot make keys")?.into_string();
     let secret_box = pair.sk.to_box(Some("weft secret key")).context("cannot make keys")?.into_string();
     write_new(secret, 0o600, secret_box.as_bytes())?;
     write_new(public, 0o644, public_box.as_bytes())?;
-    println!("made {} (keep it to yourself) and {}", secret.display(), public.display());
+    outln!("made {} (keep it to yourself) and {}", secret.display(), public.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -59,9 +60,18 @@ fn secret_key(key: &Path) -> Result<SecretKey> {
         key.display()
     );
     let secret = SecretKeyBox::from_string(&text).with_context(|| format!("{} is not a secret key", key.display()))?;
-    let secret = secret.clone().into_unencrypted_secret_key().or_else(|_| secret.into_secret_key(None));
-    secret
-        .with_context(|| format!("cannot use the secret key {} (a password is asked for at a terminal)", key.display()))
+    let cannot = || format!("cannot use the secret key {}", key.display());
+    if let Ok(secret) = secret.clone().into_unencrypted_secret_key() {
+        return Ok(secret);
+    }
+    require_terminal().with_context(cannot)?;
+    secret.into_secret_key(None).with_context(cannot)
+}
+
+/// Refuses to ask for a password where nobody can be asked.
+fn require_terminal() -> Result<()> {
+    ensure!(std::fs::File::open("/dev/tty").is_ok(), "there is no terminal to ask for a password at");
+    Ok(())
 }
 
 fn refuse_existing(path: &Path) -> Result<()> {
@@ -98,7 +108,7 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
         // A signature of nothing helps nobody; the error is what the user must see.
         let _ = std::fs::remove_file(&signature_path);
     })?;
-    println!(
+    outln!(
         "signed commit {} of {}: {} and {}",
         attestation.number,
         volume.display(),
@@ -124,10 +134,10 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
     verify()?;
     let attestation = Attestation::decode(&text);
     let attestation = attestation.with_context(|| format!("{} is not what 'weft sign' writes", path.display()))?;
-    println!("signed: commit {} of {}", attestation.number, show(attestation.time));
+    outln!("signed: commit {} of {}", attestation.number, show(attestation.time));
     if let Some(volume) = volume {
         compare(volume, *read, &attestation)?;
-        println!("{} holds exactly that", volume.display());
+        outln!("{} holds exactly that", volume.display());
     }
     Ok(ExitCode::SUCCESS)
 }

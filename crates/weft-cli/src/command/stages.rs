@@ -27,14 +27,14 @@ pub fn run(arguments: &Stages) -> Result<ExitCode> {
                 "documentation": entry.documentation,
             })
         };
-        println!("{}", json!(chosen.iter().map(told).collect::<Vec<_>>()));
+        outln!("{}", json!(chosen.iter().map(told).collect::<Vec<_>>()));
     } else if arguments.name.is_some() {
         for entry in chosen {
-            println!("{}\n    {}\n\n{}", entry.usage, entry.summary, entry.documentation);
+            outln!("{}\n    {}\n\n{}", entry.usage, entry.summary, entry.documentation);
         }
     } else {
         for entry in chosen {
-            println!("{:12} {}", entry.name, entry.summary);
+            outln!("{:12} {}", entry.name, entry.summary);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! `weft stats`.
 
 use crate::arguments::Stats;
+use crate::output;
 use crate::size::show;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
@@ -14,11 +15,11 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
     loop {
         let stats = read(&arguments.directory)?;
         if arguments.json {
-            println!("{stats}");
+            outln!("{stats}");
         } else {
             print(&stats);
         }
-        if !arguments.watch {
+        if !arguments.watch || output::has_failed() {
             return Ok(ExitCode::SUCCESS);
         }
         #[expect(clippy::disallowed_methods, reason = "the user asked for one look each second")]
@@ -69,33 +70,33 @@ fn print(stats: &Value) {
             all => format!("{name:<12}{} of {all} found in memory ({} %)", hits, hits * 100 / all),
         }
     };
-    println!("daemon      process {}, transport {}", stats["pid"], stats["transport"].as_str().unwrap_or("?"));
-    println!("content     {} inodes, {}", number("inodes_used"), show(number("bytes_used")));
-    println!(
+    outln!("daemon      process {}, transport {}", stats["pid"], stats["transport"].as_str().unwrap_or("?"));
+    outln!("content     {} inodes, {}", number("inodes_used"), show(number("bytes_used")));
+    outln!(
         "operations  {} changes, {} read, {} written",
         number("operations"),
         show(number("bytes_read")),
         show(number("bytes_written"))
     );
-    println!(
+    outln!(
         "copies      {} from memory to memory, {} given to the kernel",
         show(number("bytes_copied")),
         show(stats["bytes_given"].as_u64().unwrap_or(0))
     );
-    println!(
+    outln!(
         "commits     {} made, {} failed, {} syncs by the log alone",
         number("commits"),
         number("commits_failed"),
         number("log_appends")
     );
-    println!(
+    outln!(
         "memory      {} changed, {} metadata, {} blocks, {} shared with programs",
         show(number("dirty_bytes")),
         show(number("metadata_bytes")),
         show(number("block_bytes")),
         show(number("shared_bytes"))
     );
-    println!(
+    outln!(
         "links       {} kept of what they give, {} results computed, {} found again, {} computed ahead",
         show(number("memo_bytes")),
         number("results_computed"),
@@ -104,32 +105,32 @@ fn print(stats: &Value) {
     );
     print_computing(number);
     for name in ["inode", "name", "block"] {
-        println!("{}", rate(name));
+        outln!("{}", rate(name));
     }
-    println!("read ahead  {} blocks", number("blocks_read_ahead"));
+    outln!("read ahead  {} blocks", number("blocks_read_ahead"));
     if let Some(cache) = volume["disk_cache"].as_object() {
         let count = |name: &str| cache[name].as_u64().unwrap_or_default();
         let rate = format!("{} of {} blocks found", count("hits"), count("hits") + count("misses"));
-        println!("disk cache  {rate}, {} of {} in it", count("blocks"), count("blocks_max"));
+        outln!("disk cache  {rate}, {} of {} in it", count("blocks"), count("blocks_max"));
         if let Some(failure) = cache["failure"].as_str() {
-            println!("            nothing more is written to it: {failure}");
+            outln!("            nothing more is written to it: {failure}");
         }
     }
     let trips = volume["round_trips"].as_object().into_iter().flatten();
     let trips = trips.filter(|(_, count)| **count != 0).map(|(name, count)| format!("{name} {count}"));
     let trips = trips.collect::<Vec<_>>();
     if !trips.is_empty() {
-        println!("round trips {}", trips.join(", "));
+        outln!("round trips {}", trips.join(", "));
     }
     if let Some(requests) = stats["requests"].as_object() {
         let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        println!("requests    {}", list.join(", "));
+        outln!("requests    {}", list.join(", "));
     }
 }
 
 /// Tells of requests that wait for networks.
 fn print_computing(number: impl Fn(&str) -> u64) {
-    println!(
+    outln!(
         "computing   {} requests of {} users wait for networks, {} were ended, {} refused",
         number("requests_computing"),
         number("users_computing"),

@@ -2,6 +2,7 @@
 
 use crate::arguments::Umount;
 use crate::opened::{UNSETTLED, UNSETTLED_ADVICE};
+use crate::output;
 use crate::owner::Owner;
 use crate::watched::{Ended, Watched};
 use anyhow::{Context, Result, bail};
@@ -35,7 +36,8 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     if child.try_wait().context("cannot wait for the unmounting process")?.is_some() {
         let said = child.wait_with_output().context("cannot hear the unmounting process")?;
         // Who does not listen is not told.
-        let _ = std::io::stdout().write_all(&said.stdout).and_then(|()| std::io::stderr().write_all(&said.stderr));
+        output::write(&said.stdout);
+        let _ = std::io::stderr().write_all(&said.stderr);
         return Ok(ExitCode::from(said.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
     }
     // It may be where no signal reaches it.
@@ -65,7 +67,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     if asking(owner, || super::stats::is_dead(&directory))? {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
         weft_fuse::unmount(&without_link(&directory), true)?;
-        println!(
+        outln!(
             "the daemon of {} had ended, or waited for a volume that another one took; what was synced is there at the next mount",
             directory.display()
         );
@@ -89,7 +91,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     unmount(&directory, arguments.lazy)?;
     if let Some(elsewhere) = device.and_then(super::mounted::place_of).filter(|_| !arguments.lazy) {
         // Its daemon goes on: to wait for its end could take for ever.
-        println!("{} is unmounted; the volume stays mounted at {}", directory.display(), elsewhere.display());
+        outln!("{} is unmounted; the volume stays mounted at {}", directory.display(), elsewhere.display());
         return Ok(ExitCode::SUCCESS);
     }
     match daemon {

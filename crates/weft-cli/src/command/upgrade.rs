@@ -11,7 +11,7 @@ pub fn run(arguments: &Upgrade) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
     // Older formats, and newer ones, cannot be read.
     if location.header().is_ok() {
-        println!("{location} has the current format {} already; nothing was changed", weft_store::FORMAT);
+        outln!("{location} has the current format {} already; nothing was changed", weft_store::FORMAT);
         return Ok(ExitCode::SUCCESS);
     }
     let mode = if arguments.dry_run { weft_store::Upgrade::DryRun } else { weft_store::Upgrade::Now };
@@ -24,9 +24,9 @@ pub fn run(arguments: &Upgrade) -> Result<ExitCode> {
     let space = space.unwrap_or_default();
     match mode {
         weft_store::Upgrade::DryRun => {
-            println!("{location} would go from format {from} to {to}: {rows} rows{space}; nothing was changed");
+            outln!("{location} would go from format {from} to {to}: {rows} rows{space}; nothing was changed");
         }
-        weft_store::Upgrade::Now => println!("{location} went from format {from} to {to}: {rows} rows"),
+        weft_store::Upgrade::Now => outln!("{location} went from format {from} to {to}: {rows} rows"),
     }
     Ok(ExitCode::SUCCESS)
 }

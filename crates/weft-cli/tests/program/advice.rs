@@ -64,3 +64,138 @@ fn errors_show_no_control_characters_of_names() {
     place.weft(&["info", "a\x1b[2Jb"]).failed(&["there is no volume at a\\x1b[2Jb"]);
     place.weft(&["diff", "a\x1b[2Jb", "b"]).could_not(&["cannot read a\\x1b[2Jb"]);
 }
+
+/// A volume `v` with files enough for some pages, and what its database is.
+fn with_files(place: &Place) -> std::path::PathBuf {
+    let from = place.directory("from");
+    (0..300).for_each(|number| std::fs::write(from.join(format!("file {number}")), "content").unwrap());
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    place.path("v/meta.sqlite")
+}
+
+#[test]
+fn a_database_that_sqlite_cannot_read_is_salvaged_says_each_command() {
+    let place = Place::new();
+    let database = with_files(&place);
+    let whole = std::fs::read(&database).unwrap();
+    place.directory("m");
+    let advice = "'weft check --salvage v NEW'";
+    let says = |arguments: &[&str], code: i32| {
+        let said = place.weft(arguments);
+        assert_eq!(said.code, code, "{arguments:?}: {said:?}");
+        let all = said.out.clone() + &said.err;
+        assert!(all.contains(advice) && !all.contains("try again"), "{arguments:?}: {said:?}");
+        assert!(all.lines().count() < 16 && all.lines().all(|line| line.len() < 400), "{arguments:?}: {said:?}");
+    };
+    // A page of a tree.
+    let mut broken = whole.clone();
+    (0..4096).for_each(|at| broken[3 * 4096 + at] = (at * 7 % 251) as u8);
+    std::fs::write(&database, broken).unwrap();
+    for (arguments, code) in [
+        (&["check", "v"][..], 1),
+        (&["check", "--repair", "v"], 1),
+        (&["mount", "v", "m"], 1),
+        (&["import", "from", "v"], 2),
+        (&["export", "v", "out"], 2),
+    ] {
+        says(arguments, code);
+    }
+    assert_eq!(place.weft(&["check", "--salvage", "v", "saved"]).code, 1);
+    assert_eq!(place.weft(&["diff", "from", "saved:"]).well(), "");
+    // The file ends too early.
+    std::fs::write(&database, &whole[..whole.len() / 8192 * 4096]).unwrap();
+    for (arguments, code) in [
+        (&["check", "v"][..], 2),
+        (&["check", "--repair", "v"], 2),
+        (&["mount", "v", "m"], 1),
+        (&["export", "v", "out"], 2),
+        (&["scrub", "v"], 2),
+    ] {
+        says(arguments, code);
+    }
+    // Its first bytes are gone.
+    std::fs::write(&database, [&[7; 100], &whole[100..]].concat()).unwrap();
+    for (arguments, code) in [(&["check", "v"][..], 2), (&["mount", "v", "m"], 1), (&["export", "v", "out"], 2)] {
+        says(arguments, code);
+    }
+    place.weft(&["init", "one", "--blocks", "database"]).well();
+    let whole = std::fs::read(place.path("one")).unwrap();
+    std::fs::write(place.path("one"), [&[7; 100], &whole[100..]].concat()).unwrap();
+    place.weft(&["check", "one"]).could_not(&["not a Weft volume any more", "'weft check --salvage one NEW'"]);
+}
+
+#[test]
+fn an_ambiguous_name_is_quoted_in_advice() {
+    let place = Place::new();
+    let said = place.weft(&["init", "--", "-x"]).well();
+    assert!(said.ends_with("weft mount ./-x DIRECTORY\n"), "{said}");
+    let said = place.weft(&["init", "nl\nx"]).well();
+    assert_eq!(said, "made nl\\nx; mount it with: weft mount $'nl\\nx' DIRECTORY\n");
+}
+
+#[test]
+fn a_volume_is_no_directory_or_file_to_digest() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["init", "one", "--blocks", "database"]).well();
+    place.directory("from");
+    for volume in ["v", "one"] {
+        let words = format!("{volume} is a volume: its content is {volume}:");
+        place.weft(&["digest", volume]).misused(&[&words]);
+        place.weft(&["digest", "--tree", "from", volume]).misused(&[&words]);
+        place.weft(&["diff", volume, "from"]).misused(&[&words]);
+        place.weft(&["diff", "from", volume]).misused(&[&words]);
+        let content = format!("{volume}:");
+        place.weft(&["digest", &content]).well();
+        assert_eq!(place.weft(&["diff", &content, "from"]).err, "");
+    }
+}
+
+#[test]
+fn a_volume_goes_to_postgresql_by_export_and_import_says_convert() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["convert", "v", "postgres://localhost/v"]).misused(&["'weft export' and 'weft import'"]);
+    place.weft(&["convert", "v", "w"]).misused(&["--blocks segments"]);
+    place.weft(&["convert", "v"]).misused(&["which volume to make"]);
+}
+
+#[test]
+fn keys_with_a_password_want_a_terminal() {
+    let place = Place::new();
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--wait", env!("CARGO_BIN_EXE_weft"), "keygen", "secret", "public"]).current_dir(place.path(""));
+    let Ok(output) = command.output() else { return eprintln!("SKIPPED: needs setsid(1)") };
+    crate::place::Said::from(output).failed(&["there is no terminal", "--no-password"]);
+}
+
+#[test]
+fn a_view_in_the_directory_that_it_shows_is_refused() {
+    let place = Place::new();
+    place.directory("from");
+    place.directory("from/d");
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let view = |source: &str, link: &str| place.weft(&["link", "--dir", source, link, "-n", "rot13"]);
+    for (source, link) in [("v:", "v:plain"), ("v:d", "v:d/plain"), ("v:/", "v:d/plain")] {
+        view(source, link).misused(&["the directory that it is a view of", "make it elsewhere"]);
+    }
+    view("v:d", "v:dd").well();
+    place.weft(&["export", "v", "out"]).well();
+    let Some(place) = Place::to_mount() else { return };
+    let mounted = place.mounted();
+    std::fs::create_dir(mounted.join("d")).unwrap();
+    let view = |source: &str, link: &str| place.weft(&["link", "--dir", source, link, "-n", "rot13"]);
+    view("m", "m/plain").misused(&["a view of", "make it elsewhere"]);
+    view("m/d", "m/d/plain").misused(&["a view of", "make it elsewhere"]);
+    view("m/d", "m/view").well();
+    std::fs::rename(mounted.join("view"), mounted.join("d/view")).unwrap();
+    place.umount();
+    let said = place.weft(&["export", "v", "out"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.err.contains("out/d/view/view: not exported: it lies in the directory that it is a view of"),
+        "{said:?}"
+    );
+}

@@ -38,12 +38,18 @@ fn damaged_bytes_are_found_and_named_by_path() {
     let said = place.weft(&["check", "v", "--read-data"]);
     assert_eq!((said.code, said.err.as_str()), (1, ""));
     assert!(said.out.contains("/big") && said.out.contains("v: 1 damage found;"), "{}", said.out);
+    for repairing in [&["check", "v", "--read-data"][..], &["check", "v", "--read-data", "--repair"]] {
+        let said = place.weft(repairing);
+        assert!(said.out.contains("'weft import --overwrite COPY v'"), "{}", said.out);
+        assert!(!said.out.contains("'weft check --repair"), "{}", said.out);
+    }
     let said = place.weft(&["check", "v", "--read-data", "--json"]);
     assert_eq!(said.code, 1);
     let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(found["clean"], false);
     assert!(found["findings"].as_array().unwrap().iter().any(|f| f["path"] == "/big" && f["outcome"] == "damaged"));
     place.weft(&["export", "v", "e"]).failed(&["big: not exported: damaged"]);
+    place.weft(&["digest", "--read", "v:"]).failed(&["cannot read /big"]);
     let said = place.weft(&["convert", "v", "w", "--blocks", "database"]);
     assert!(said.out.contains("/big: bytes"), "{}", said.out);
     said.failed(&["cannot convert volume v", "damaged"]);

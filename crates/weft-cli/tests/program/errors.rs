@@ -216,7 +216,7 @@ fn a_database_that_is_damaged_is_told_of_with_what_to_do() {
     place.weft(&["init", "v"]).well();
     let database = std::fs::OpenOptions::new().write(true).open(place.path("v/meta.sqlite")).unwrap();
     database.write_all_at(&[0; 4096], 4096).unwrap();
-    place.weft(&["info", "v"]).failed(&["malformed", "'weft check --read-data VOLUME' tells what is damaged"]);
+    place.weft(&["info", "v"]).failed(&["malformed", "'weft check --salvage v NEW'"]);
     let said = place.weft(&["check", "v"]);
     assert_eq!(said.code, 1);
     assert!(said.out.contains("restore the volume from a copy"), "{}", said.out);

@@ -26,6 +26,7 @@ fn what_cannot_be_read_is_named_and_counted_and_the_rest_is_imported() {
     let summary = said.partly();
     assert_eq!((&summary["failed"]["files"], &summary["failed"]["directories"]), (&1.into(), &1.into()));
     assert_eq!((&summary["files"], &summary["ended"]), (&2.into(), &serde_json::Value::Null));
+    assert_eq!(summary["failed"]["attributes"], 0, "what cannot be read is named once: {summary}");
     std::fs::set_permissions(from.join("closed"), PermissionsExt::from_mode(0o700)).unwrap();
     place.weft_as_nobody(&["check", "v", "--read-data"]).well();
     place.weft_as_nobody(&["export", "v", "out"]).well();
@@ -33,6 +34,18 @@ fn what_cannot_be_read_is_named_and_counted_and_the_rest_is_imported() {
         assert_eq!(std::fs::read(place.path("out").join(name)).unwrap(), b"there");
     }
     assert!(!place.path("out/secret").exists());
+}
+
+#[test]
+fn a_volume_without_room_for_the_target_directory_is_told_as_full() {
+    let place = Place::new();
+    place.directory("from");
+    place.weft(&["init", "v", "--inodes-max", "1"]).well();
+    let said = place.weft(&["import", "--json", "from", "v:target"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("there is no room for more: not all was imported; make room"), "{said:?}");
+    let summary: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(summary["ended"], "full");
 }
 
 #[test]

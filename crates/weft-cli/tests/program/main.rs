@@ -14,6 +14,7 @@ mod holds;
 mod import;
 mod mixtures;
 mod networks;
+mod output;
 mod pages;
 mod place;
 mod planted;

@@ -348,7 +348,7 @@ fn a_broken_database_is_salvaged_into_a_new_volume() {
     let database = std::fs::OpenOptions::new().write(true).open(place.path("v/meta.sqlite")).unwrap();
     // The root of the table of commits or of another: SQLite reads nothing any more.
     database.write_all_at(&[0; 4096], 0).unwrap();
-    place.weft(&["check", "v"]).could_not(&["not a Weft volume's database any more", "'weft check --salvage'"]);
+    place.weft(&["check", "v"]).could_not(&["not a Weft volume's database any more", "'weft check --salvage v NEW'"]);
     let said = place.weft(&["check", "v", "--salvage", "new", "--json"]);
     assert_eq!((said.code, said.err.as_str()), (1, ""), "a page is missing");
     let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();

@@ -8,6 +8,7 @@ mod blocks;
 mod content;
 mod damaged;
 mod digests;
+mod integrity;
 mod lost;
 mod names;
 mod parts;
@@ -41,6 +42,11 @@ const FINDINGS_MAX: usize = 1000;
 
 /// Ids left free for the operations that still wait in the intent log.
 const LOG_IDS: u64 = 1 << 32;
+
+/// Begins a check. It goes through each table many times, so up to 256 MiB of pages are cached; a
+/// table that is larger than the cache is read anew each time. Working tables lie in a file.
+const BEGIN: &str = "PRAGMA main.cache_size = -262144; PRAGMA temp_store = FILE; PRAGMA temp.cache_size = -32768; \
+                     PRAGMA synchronous = FULL; BEGIN IMMEDIATE";
 
 fn failed(source: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode;
@@ -120,7 +126,7 @@ fn check_rows(
     elsewhere: Option<Elsewhere<'_>>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
-    connection.execute_batch("PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE").map_err(failed)?;
+    connection.execute_batch(BEGIN).map_err(failed)?;
     let mut shaped = Vec::new();
     // A copy has tables of its own.
     if elsewhere.is_none() {
@@ -141,9 +147,7 @@ fn check_rows(
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             checker.connection.execute_batch("ROLLBACK").map_err(failed)?;
             checker.nothing_is_repaired();
-            let advice =
-                "restore the volume from a copy, or have 'weft check --salvage' bring what can be read to a new one";
-            checker.volume_finding(format!("{error}; the check could not go on: {advice}"));
+            checker.volume_finding(format!("{error}; the check could not go on: {}", integrity::ADVICE));
         }
         Err(error) => return Err(error),
     }
@@ -234,29 +238,19 @@ impl Checker<'_> {
 
     /// SQLite's own invariants. False if they do not hold: nothing said of the rows would be worth much.
     fn database(&mut self) -> Result<bool> {
-        let damaged = self.integrity()?;
+        let damaged = integrity::complaints(&self.connection)?;
         if damaged.is_empty() {
             return Ok(true);
         }
         // An index can be made anew from its table.
         let whole = self.options.repair != Repair::No
             && self.connection.execute_batch("REINDEX").is_ok()
-            && self.integrity()?.is_empty();
-        let outcome = if whole { Outcome::Repaired } else { Outcome::Damaged };
-        let findings =
-            damaged.into_iter().map(|what| Finding { path: None, what: format!("database: {what}"), outcome });
-        self.findings.extend(findings);
+            && integrity::complaints(&self.connection)?.is_empty();
+        self.findings.extend(integrity::findings(damaged, self.options.repair, whole));
         if !whole {
             self.connection.execute_batch("ROLLBACK").map_err(failed)?;
         }
         Ok(whole)
-    }
-
-    fn integrity(&self) -> Result<Vec<String>> {
-        let mut statement = self.connection.prepare("PRAGMA integrity_check(100)").map_err(failed)?;
-        let rows = statement.query_map((), |row| row.get::<_, String>(0)).map_err(failed)?;
-        let rows = rows.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?;
-        Ok(rows.into_iter().filter(|row| row != "ok").collect())
     }
 
     /// Operations that wait in the intent log are no damage; ids they may use must stay free.

@@ -128,7 +128,7 @@ fn copy_rows(new: &Connection, old: &Layout, home: BlockHome) -> Result<()> {
 }
 
 fn damaged(block: &BlockRef) -> Error {
-    Error::Corrupt(format!("block {} is damaged; 'weft check' tells whose it is", block.id.0))
+    Error::Corrupt(format!("block {} is damaged; 'weft check --read-data' tells whose it is", block.id.0))
 }
 
 /// Blocks on their way.

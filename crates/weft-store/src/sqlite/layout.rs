@@ -90,14 +90,16 @@ impl Layout {
             path: self.database.clone(),
             source: errno.into(),
         })?;
-        let blocks = if rustix::process::geteuid().is_root() {
-            // What is free and not available is kept for the super-user, but for some that ext4 gives to nobody (its
-            // `reserved_clusters`). How many of which it does not tell.
-            stat.f_bfree - stat.f_bfree.saturating_sub(stat.f_bavail).min(EXT4_RESERVED_MAX)
-        } else {
-            stat.f_bavail
-        };
-        Ok(Space { bytes_total: stat.f_blocks * stat.f_frsize, bytes_free: blocks * stat.f_frsize })
+        let reserved = stat.f_bfree.saturating_sub(stat.f_bavail);
+        // What is free and not available is kept for the super-user, but for some that ext4 gives to nobody (its
+        // `reserved_clusters`). How many of which it does not tell.
+        let is_root = rustix::process::geteuid().is_root();
+        let reserved = if is_root { reserved.min(EXT4_RESERVED_MAX) } else { reserved };
+        Ok(Space {
+            bytes_total: stat.f_blocks * stat.f_frsize,
+            bytes_free: (stat.f_bfree - reserved) * stat.f_frsize,
+            bytes_reserved: reserved * stat.f_frsize,
+        })
     }
 }
 

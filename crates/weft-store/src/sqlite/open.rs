@@ -391,6 +391,11 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
             "{} is not a Weft volume's database any more; 'weft check --salvage' brings what can be read of it to a new volume",
             layout.database.display()
         )),
+        _ if has_schema(&layout.database) => Error::Unusable(format!(
+            "{} is not a Weft volume any more: its first bytes are damaged; 'weft check --salvage' brings what can be \
+             read of it to a new volume",
+            layout.database.display()
+        )),
         _ => not_a_volume(),
     };
     let mut start = [0; 100];
@@ -400,6 +405,20 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
         return Err(not_a_volume());
     }
     Ok(number(60))
+}
+
+/// True if a volume of any format lies at `path`, by its database file alone.
+pub fn is_volume(path: &Path) -> bool {
+    Layout::find(path).is_ok_and(|layout| format_of(&layout).is_ok())
+}
+
+/// True if a file that does not begin as a database has our tables further on.
+fn has_schema(database: &Path) -> bool {
+    let mut start = Vec::new();
+    let read =
+        files::open(files::options().read(true), database).map(|file| file.take(64 << 10).read_to_end(&mut start));
+    let table = b"CREATE TABLE fileatt";
+    matches!(read, Ok(Ok(_))) && start.windows(table.len()).any(|window| window == table)
 }
 
 /// The refusal of a directory that has files of a volume, and no database.

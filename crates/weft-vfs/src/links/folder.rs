@@ -138,7 +138,9 @@ impl State {
         let found = self.inode(entry)?.row.clone();
         let (link, generation) = (self.link_of(view)?, self.inode(view)?.row.generation);
         let Some(Looks::Directory(names)) = &link.looks else { return Err(ErrorKind::NotDirectory.into()) };
-        let target = [&link.definition.targets[link.data][..], b"/", name.as_bytes()].concat();
+        let directory = &link.definition.targets[link.data][..];
+        // That of the root ends with it already.
+        let target = [directory.strip_suffix(b"/").unwrap_or(directory), b"/", name.as_bytes()].concat();
         let is_directory = match found.kind {
             Kind::Directory => true,
             Kind::Transformation => self.link_of(entry)?.looks.is_some(),

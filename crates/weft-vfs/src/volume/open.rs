@@ -66,6 +66,7 @@ impl Vfs {
             kicked: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             refuses_changes: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
             committer: Mutex::new(None),
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
@@ -85,6 +86,7 @@ impl Vfs {
             me: me.clone(),
         });
         vfs.recover()?;
+        vfs.is_open.store(true, Ordering::Relaxed);
         if vfs.options.background && !vfs.options.read_only {
             start_committer(&vfs)?;
         }

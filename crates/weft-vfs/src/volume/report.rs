@@ -7,10 +7,25 @@ use crate::error::Result;
 use crate::read_ahead::ReadAhead;
 use crate::stats::Stats;
 use std::sync::atomic::Ordering;
-use weft_store::Ino;
+use weft_store::{Ino, Space};
 
 /// Inodes a volume without a quota is said to hold: there is no bound but the space.
 const INODES_MAX: u64 = 1 << 32;
+
+/// The size of a volume, the bytes that are free there, and those of them that can be written, with
+/// `dirty` bytes yet to be committed; `quota`: its size and the bytes used of it. What is kept for
+/// the super-user is free: programs count as used what is not (df(1)).
+fn sizes(space: &Space, dirty: u64, quota: Option<(u64, u64)>) -> (u64, u64, u64) {
+    let writable = space.bytes_free.saturating_sub(dirty);
+    let (free, available) = (writable.saturating_add(space.bytes_reserved), writable.saturating_sub(SPACE_RESERVED));
+    match quota {
+        Some((max, used)) => {
+            let left = max.saturating_sub(used);
+            (max, free.min(left), available.min(left))
+        }
+        None => (space.bytes_total, free, available),
+    }
+}
 
 impl Vfs {
     /// A path that leads to `ino`, for messages, or led there lately; of what a view shows, the path of its target; `#` and
@@ -33,16 +48,8 @@ impl Vfs {
         let space = self.store.space()?;
         let mut state = self.state.lock();
         state.space_free = space.bytes_free;
-        let free = space.bytes_free.saturating_sub(state.dirty_bytes);
-        let available = free.saturating_sub(SPACE_RESERVED);
-        let used = state.counters.bytes_used;
-        let (total, free, available) = match state.volume.bytes_max {
-            Some(max) => {
-                let left = max.saturating_sub(used);
-                (max, free.min(left), available.min(left))
-            }
-            None => (space.bytes_total, free, available),
-        };
+        let (total, free, available) =
+            sizes(&space, state.dirty_bytes, state.volume.bytes_max.map(|max| (max, state.counters.bytes_used)));
         let inodes_total = state.volume.inodes_max.unwrap_or(INODES_MAX);
         Ok(Statfs {
             block_size: self.block_size,
@@ -95,5 +102,19 @@ impl Vfs {
             disk_cache: self.store.disk_cache(),
             round_trips: self.store.round_trips(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_kept_for_the_super_user_are_free_and_not_available() {
+        let gib = 1 << 30;
+        let space = Space { bytes_total: 250 * gib, bytes_free: 40 * gib, bytes_reserved: 160 * gib };
+        let (total, free, available) = sizes(&space, gib, None);
+        assert_eq!((total, free, available), (250 * gib, 199 * gib, 39 * gib - SPACE_RESERVED));
+        assert_eq!(sizes(&space, 0, Some((10 * gib, 4 * gib))), (10 * gib, 6 * gib, 6 * gib));
     }
 }

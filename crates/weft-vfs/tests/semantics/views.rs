@@ -69,6 +69,18 @@ fn views_of_views_show_what_those_show() {
 }
 
 #[test]
+fn an_entry_of_a_view_is_named_by_the_path_that_it_shows() {
+    let volume = Volume::new();
+    volume.make(Ino::ROOT, "log", FILE);
+    let elsewhere = volume.directory("elsewhere");
+    let view = ViewKind::Directory { rename: None, only: None };
+    let definition = LinkDefinition { view, ..definition(&["/"], "upper") };
+    let view = volume.vfs.make_link(Caller::ROOT, elsewhere, b"view", 0o777, &definition).expect("made").ino;
+    let entry = volume.find(view, "log").expect("shown").ino;
+    assert_eq!(String::from_utf8_lossy(&volume.vfs.path(entry)), "/log in a view");
+}
+
+#[test]
 fn views_that_would_show_themselves_end() {
     let volume = Volume::new();
     let source = volume.directory("source");

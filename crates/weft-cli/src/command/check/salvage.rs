@@ -19,7 +19,7 @@ pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
     drop(bar);
     let salvaged = salvaged.with_context(|| format!("cannot salvage volume {volume}"))?;
     if json {
-        println!("{:#}", as_json(&salvaged));
+        outln!("{:#}", as_json(&salvaged));
     } else {
         print(&salvaged, &new);
     }
@@ -35,17 +35,17 @@ fn counts(salvaged: &Salvaged) -> BTreeMap<&str, usize> {
 
 fn print(salvaged: &Salvaged, new: &Location) {
     for Missing { kind, what, why } in &salvaged.missing {
-        println!("{kind} {}: {}", shown::message(&String::from_utf8_lossy(what)), shown::message(why));
+        outln!("{kind} {}: {}", shown::message(&String::from_utf8_lossy(what)), shown::message(why));
     }
     let Salvaged { files, directories, others, bytes, nameless, .. } = salvaged;
-    println!("{new}: {files} files, {directories} directories and {others} others, {}, all verified", show(*bytes));
+    outln!("{new}: {files} files, {directories} directories and {others} others, {}, all verified", show(*bytes));
     if *nameless > 0 {
-        println!("{new}: {nameless} of them are in /lost+found, as their names are gone");
+        outln!("{new}: {nameless} of them are in /lost+found, as their names are gone");
     }
     let counts = counts(salvaged).into_iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>();
     match counts.len() {
-        0 => println!("{new}: nothing is missing"),
-        _ => println!("{new}: missing or incomplete: {}", counts.join(", ")),
+        0 => outln!("{new}: nothing is missing"),
+        _ => outln!("{new}: missing or incomplete: {}", counts.join(", ")),
     }
 }
 

@@ -40,7 +40,9 @@ pub struct Node {
 
 impl Node {
     fn shown(&self) -> String {
-        format!("/{}", String::from_utf8_lossy(&self.path))
+        let path = String::from_utf8_lossy(&self.path);
+        // What was met on the way from the root begins with it already.
+        format!("/{}", path.trim_start_matches('/'))
     }
 }
 

@@ -140,9 +140,9 @@ pub fn show(wanted: &OpenFile, as_json: bool) -> Result<()> {
     let networks = told.split(|byte| *byte == 0).filter(|network| !network.is_empty());
     let networks: Vec<_> = networks.map(String::from_utf8_lossy).collect();
     if as_json {
-        println!("{:#}", json!(networks));
+        outln!("{:#}", json!(networks));
     } else {
-        networks.iter().for_each(|network| println!("{network}"));
+        networks.iter().for_each(|network| outln!("{network}"));
     }
     Ok(())
 }

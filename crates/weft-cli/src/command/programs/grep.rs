@@ -161,7 +161,7 @@ impl Search<'_> {
         if place.is_binary {
             // After what was printed before.
             self.to.flush()?;
-            eprintln!("weft grep: {}: binary file matches", place.name.display());
+            errln!("weft grep: {}: binary file matches", place.name.display());
             return Ok(false);
         }
         for line in lines.split_inclusive(|byte| *byte == b'\n') {

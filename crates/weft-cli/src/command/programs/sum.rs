@@ -12,7 +12,7 @@ pub fn sum(arguments: &Arguments) -> ExitCode {
         let mut sum = if arguments.sysv { Sum::plain() } else { Sum::rotated() };
         Input::open(file)?.each(|piece| sum.add(piece))?;
         let name = if arguments.files.is_empty() { String::new() } else { format!(" {}", file.display()) };
-        println!("{}{name}", sum.tell());
+        outln!("{}{name}", sum.tell());
         Ok(())
     })
 }

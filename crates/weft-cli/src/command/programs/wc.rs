@@ -32,7 +32,7 @@ pub fn wc(arguments: &Wc) -> ExitCode {
         let counts = [counts.lines, counts.words, counts.bytes].into_iter().zip(told).filter(|(_, told)| *told);
         let columns: Vec<String> = counts.map(|(count, _)| format!("{count:width$}")).collect();
         let name = name.map_or(String::new(), |name| format!(" {}", name.display()));
-        println!("{}{name}", columns.join(" "));
+        outln!("{}{name}", columns.join(" "));
     };
     let mut total = Counts::default();
     let code = each_file("wc", &arguments.files, |file| {

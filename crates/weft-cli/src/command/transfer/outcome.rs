@@ -7,7 +7,6 @@ use anyhow::{Error, Result};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -187,7 +186,7 @@ impl Transfer {
     /// Says an error that ends all.
     pub fn end_with(&self, error: &Error) {
         self.progress.say(&format!("weft: {}", shown::message(&super::super::one_line(error))));
-        self.end(Ended::Failed);
+        self.end(if is_full(error) { Ended::Full } else { Ended::Failed });
     }
 
     fn end(&self, ended: Ended) {
@@ -214,8 +213,7 @@ impl Transfer {
         } else {
             format!("{} {}", words.done, self.as_text(&failures))
         };
-        // Where it goes there may be no room; the exit code says it, too.
-        let _ = writeln!(std::io::stdout(), "{summary}");
+        outln!("{summary}");
         if let Some(why) = why {
             self.progress.say(&format!("weft: {}", words.early_end(why)));
         }

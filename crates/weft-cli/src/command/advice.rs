@@ -1,0 +1,136 @@
+//! Advice in messages. The commands that it names are about the volume that the user typed.
+
+use super::transfer::in_volume;
+use crate::arguments::Command;
+use crate::shown;
+use anyhow::Error;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::OnceLock;
+use weft_store::{ErrorKind, Location};
+
+/// The volume of this process' command, as a word of a shell.
+static VOLUME: OnceLock<String> = OnceLock::new();
+
+/// Stands for the volume in texts.
+const PLACEHOLDER: &str = "VOLUME";
+
+/// The advice where SQLite cannot read its own trees.
+pub const MALFORMED: &str = "restore the volume from a copy, or have 'weft check --salvage VOLUME NEW' bring what can \
+                             be read to a new one";
+
+/// The advice where some files are damaged, and a copy may be whole.
+pub const COPY_WHAT_IS_WHOLE: &str = "copy what is whole with 'weft export VOLUME DIRECTORY'";
+
+/// Has advice name the volume that `command` is about.
+pub fn is_about(command: &Command) {
+    let within = |named: &OsStr| in_volume(named.to_str()?).map(|(volume, _)| volume.to_owned());
+    let copied = |named: &str| in_volume(named).map_or_else(|| named.to_owned(), |(volume, _)| volume.to_owned());
+    let word = match command {
+        Command::Mount(arguments) => of(&arguments.volume),
+        Command::Serve(arguments) => of(&arguments.volume),
+        Command::Info(arguments) => of(&arguments.volume),
+        Command::Check(arguments) => of(&arguments.volume),
+        Command::Convert(arguments) => of(&arguments.volume),
+        Command::Upgrade(arguments) => of(&arguments.volume),
+        Command::Log(arguments) => of(&arguments.volume),
+        Command::Sign(arguments) => of(&arguments.volume),
+        Command::Scrub(arguments) => of(&arguments.volume),
+        Command::Import(arguments) => of(Path::new(&copied(&arguments.target))),
+        Command::Export(arguments) => of(Path::new(&copied(&arguments.source))),
+        Command::Digest(arguments) if arguments.paths.len() == 1 => {
+            within(&arguments.paths[0]).and_then(|volume| of(Path::new(&volume)))
+        }
+        _ => None,
+    };
+    if let Some(word) = word {
+        VOLUME.get_or_init(|| word);
+    }
+}
+
+/// A volume as a word of a command; a password in its URL is not shown.
+fn of(volume: &Path) -> Option<String> {
+    // A directory where a volume is mounted is no volume.
+    let volume = super::mounted::volume_at(volume);
+    Some(shown::location(&Location::parse(&volume).ok()?))
+}
+
+/// `text` with the volume in each command that it names.
+pub fn filled(text: &str) -> String {
+    VOLUME.get().map_or_else(|| complete(text, PLACEHOLDER), |volume| complete(text, volume))
+}
+
+/// `text` with `volume` in each command between quotation marks: in place of the word `VOLUME`, and
+/// behind a check that names none.
+fn complete(text: &str, volume: &str) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("'weft ") {
+        let (before, quoted) = rest.split_at(at);
+        let Some(end) = quoted[1..].find('\'') else { break };
+        let (command, after) = (&quoted[1..=end], &quoted[end + 2..]);
+        let command = named(command, volume);
+        filled.push_str(before);
+        // Marks around marks would belong to neither.
+        let mark = if command.contains('\'') { "" } else { "'" };
+        filled.extend([mark, &command, mark]);
+        rest = after;
+    }
+    filled + rest
+}
+
+/// `command` about `volume`.
+fn named(command: &str, volume: &str) -> String {
+    let words = command.split(' ');
+    if words.clone().any(|word| word == PLACEHOLDER) {
+        return words.map(|word| if word == PLACEHOLDER { volume } else { word }).collect::<Vec<_>>().join(" ");
+    }
+    let new = if command.contains("--salvage") { " NEW" } else { "" };
+    if command.starts_with("weft check") { format!("{command} {volume}{new}") } else { command.into() }
+}
+
+/// The end of a message about `error`, which says `told`: advice, if it gives none itself.
+pub fn on(error: &Error, told: &str) -> String {
+    // Some say themselves what to do.
+    let is_advised = ["weft check", "--accept-loss", "move the log away"].iter().any(|word| told.contains(word));
+    match (is_damage(error), is_malformed(error)) {
+        (true, _) if is_advised => String::new(),
+        (true, true) => format!("; {MALFORMED}"),
+        (true, false) => "; 'weft check --read-data VOLUME' tells what is damaged".into(),
+        (false, _) => String::new(),
+    }
+}
+
+/// True if an error tells of damage, or of something synced that is lost.
+pub fn is_damage(error: &Error) -> bool {
+    of_store(error).is_some_and(|error| error.kind() == ErrorKind::Corrupt)
+}
+
+/// True if an error tells that SQLite cannot read the database.
+pub fn is_malformed(error: &Error) -> bool {
+    of_store(error).is_some_and(weft_store::Error::is_malformed)
+}
+
+fn of_store(error: &Error) -> Option<&weft_store::Error> {
+    error.chain().find_map(|error| error.downcast_ref::<weft_store::Error>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_in_advice_name_the_volume_so_that_a_shell_reads_it() {
+        for (text, volume, filled) in [
+            ("'weft check' tells more", "v", "'weft check v' tells more"),
+            ("'weft check --read-data VOLUME' tells", "v.weft", "'weft check --read-data v.weft' tells"),
+            ("have 'weft check --salvage' bring it", "v", "have 'weft check --salvage v NEW' bring it"),
+            ("'weft check --salvage VOLUME NEW'", "'my v'", "weft check --salvage 'my v' NEW"),
+            ("a 'weft check' and 'weft export'", "v", "a 'weft check v' and 'weft export'"),
+            ("name what 'weft init' made, isn't it", "v", "name what 'weft init' made, isn't it"),
+            ("'weft", "v", "'weft"),
+        ] {
+            assert_eq!(complete(text, volume), filled);
+        }
+    }
+}
