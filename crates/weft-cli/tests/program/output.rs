@@ -62,8 +62,7 @@ fn commands_that_only_print_say_that_they_could_not() {
 #[test]
 fn commands_that_write_a_volume_finish_it_whatever_becomes_of_their_report() {
     let place = filled();
-    let to_nobody = |place: &Place, arguments: &[&str]| to_nobody(place, arguments).0;
-    let ways: [&dyn Fn(&Place, &[&str]) -> Said; 2] = [&to_a_full_disk, &to_nobody];
+    let ways: [fn(&Place, &[&str]) -> Said; 2] = [to_a_full_disk, |place, arguments| to_nobody(place, arguments).0];
     for (number, way) in ways.into_iter().enumerate() {
         let name = |name: &str| format!("{name}{number}");
         let (converted, salvaged, exported, made) =
