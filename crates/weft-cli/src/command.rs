@@ -210,6 +210,9 @@ fn tell_of_waiting(location: &Location) -> Waiting {
     }
 }
 
+/// What can be done where damage was found and nothing was changed.
+pub const REMEDIES: &str = "'weft check --repair' repairs what can be, 'weft export' copies what is whole";
+
 /// So much damage, in words.
 pub fn damages(count: usize) -> String {
     if count == 1 { "1 damage".into() } else { format!("{count} damages") }

@@ -4,7 +4,7 @@
 //! is whole.
 
 use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
-use super::{damages, usage};
+use super::{REMEDIES, damages, usage};
 use crate::arguments::Convert;
 use crate::shown;
 use anyhow::{Context, Result, bail};
@@ -100,7 +100,7 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
         println!("{summary}");
     } else {
         findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
-        println!("{location}: {} found; copy what is whole with 'weft export'", damages(findings.len().max(1)));
+        println!("{location}: {} found; {REMEDIES}", damages(findings.len().max(1)));
     }
     Ok(ExitCode::FAILURE)
 }

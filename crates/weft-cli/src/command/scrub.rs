@@ -1,8 +1,8 @@
 //! `weft scrub`.
 
-use super::damages;
 use super::mounted::volume_at;
 use super::transfer::steps;
+use super::{REMEDIES, damages};
 use crate::arguments::Scrub;
 use crate::shown;
 use anyhow::{Context, Result};
@@ -30,7 +30,7 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         findings.iter().for_each(|finding| println!("{}", shown::message(&finding.to_string())));
         match findings.len() {
             0 => println!("{volume}: no damage"),
-            count => println!("{volume}: {} found; copy what is whole with 'weft export'", damages(count)),
+            count => println!("{volume}: {} found; {REMEDIES}", damages(count)),
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
