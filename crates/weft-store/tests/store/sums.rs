@@ -106,7 +106,7 @@ fn follows(cell: &Cell) -> bool {
 
 /// One of so many is tried as takes seconds; `make soak` (WEFT_SOAK=factor) tries so many times
 /// more.
-fn usual(step: usize) -> usize {
+pub fn usual(step: usize) -> usize {
     let soak = std::env::var("WEFT_SOAK").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
     (step / soak).max(1)
 }

@@ -1,5 +1,5 @@
-//! All invariants that need no content to be seen, of a volume that is only read: for a scrub, which
-//! holds nothing, and for a conversion, which must not pass damage on.
+//! All invariants that need no content to be seen, of a volume that is only read: for a scrub,
+//! which holds nothing, and for a conversion, which must not pass damage on.
 
 use super::damaged::{Damaged, damaged_rows, offenders};
 use super::rules::{COUNTERS, Rule, SCRATCH, VALUES};
