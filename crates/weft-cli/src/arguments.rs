@@ -747,11 +747,12 @@ pub struct Info {
 pub struct Check {
     /// The volume, not mounted
     pub volume: PathBuf,
-    /// Repair what can be: counts are set right, what no name leads to moves to lost+found
+    /// Repair what can be: counts are set right, what no name leads to moves to lost+found,
+    /// directories whose rows are gone are made anew with their entries, for root alone
     #[arg(long)]
     pub repair: bool,
-    /// Give up what damaged rows describe, so that the rest can be repaired: files of damaged rows
-    /// go, their blocks to lost+found
+    /// Give up what damaged rows and rows that are gone describe, so that the rest can be repaired:
+    /// blocks become zeros, files are made of the blocks that are there, names of nothing go
     #[arg(long, requires = "repair")]
     pub discard: bool,
     /// Read all data too, and compare it with its digests

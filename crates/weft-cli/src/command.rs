@@ -201,6 +201,9 @@ fn tell_of_waiting(location: &Location) -> Waiting {
     }
 }
 
+/// What can be done where damage was found and nothing was changed.
+pub const REMEDIES: &str = "'weft check --repair VOLUME' repairs what can be, 'weft export VOLUME DIRECTORY' copies what is whole";
+
 /// So much damage, in words.
 pub fn damages(count: usize) -> String {
     if count == 1 { "1 damage".into() } else { format!("{count} damages") }

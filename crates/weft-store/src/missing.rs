@@ -46,3 +46,8 @@ pub(crate) fn refuse_block((ino, index): (Ino, u64), block_size: u64, blocks: &B
     }
     Ok(())
 }
+
+/// Says that `ino`, which a name leads to, has no row.
+pub(crate) fn inode(ino: Ino) -> String {
+    format!("the row of inode {}, which a name leads to, is gone", ino.0)
+}

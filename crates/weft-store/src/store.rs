@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::round_trips::RoundTrips;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
-use crate::sums;
+use crate::{missing, sums};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use weft_block::Block;
@@ -67,10 +67,11 @@ pub trait Store: Send + Sync {
     }
 
     /// Up to `limit` entries of directory `parent` after position `after`, as [`Store::names`], with what its digest says of them.
+    /// `Corrupt` if the row of what one of them names is gone.
     fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
         let listed = |name: NameRow| {
             let inode = self.inodes(name.ino, 1)?.pop().filter(|inode| inode.ino == name.ino);
-            let permissions = inode.map_or(0, |inode| inode.permissions);
+            let permissions = inode.ok_or_else(|| Error::Corrupt(missing::inode(name.ino)))?.permissions;
             Ok(ListedRow { permissions, digest: self.digest(name.ino)?, name })
         };
         self.names(parent, after, limit)?.into_iter().map(listed).collect()

@@ -129,7 +129,10 @@ fn at(ino: &Option<Ino>) -> String {
 }
 
 fn because(source: &Option<weft_store::Error>) -> String {
-    source.as_ref().map(|source| format!(": {source}")).unwrap_or_default()
+    let said = source.as_ref().map(ToString::to_string).unwrap_or_default();
+    // That something is damaged is said once.
+    let said = said.strip_prefix("damaged: ").unwrap_or(&said);
+    if said.is_empty() { String::new() } else { format!(": {said}") }
 }
 
 impl Error {

@@ -9,7 +9,7 @@ use weft_store::sqlite::{self, check};
 use weft_store::{BlockHome, Timestamp, VolumeOptions};
 use weft_store::{CheckOptions, Finding, Outcome, Repair};
 use weft_testkit::{Break, Cluster, CrashStore, Driver, Means, Proxy, Step, operations};
-use weft_vfs::{Caller, Cookie, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
+use weft_vfs::{Caller, Cookie, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 
@@ -171,4 +171,48 @@ proptest! {
     ) {
         agree_over_breaking_connections(&steps, &volume, &breaks)?;
     }
+}
+
+/// Volumes in files are tried by the whole program.
+#[test]
+fn names_whose_inodes_have_no_rows_in_postgresql_are_errors_and_a_volume_without_a_root_is_refused() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    postgres::create(&address, &VolumeOptions::default(), (0, 0), Timestamp(0)).expect("created");
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let delete = |ino: Ino| cluster.run(&format!("DELETE FROM {schema}.fileatt WHERE ino = {}", ino.0));
+    let open = || {
+        let store = postgres::open(&address, OpenOptions::default()).expect("opened");
+        let options = Options { background: false, ..Options::default() };
+        Vfs::open(store, None, options, Arc::new(ManualClock::default()))
+    };
+    let vfs = open().expect("opens");
+    let directory = MakeNode { kind: Kind::Directory, permissions: 0o755, ..FILE };
+    let directory = vfs.make(Caller::ROOT, Ino::ROOT, b"directory", directory).expect("made").ino;
+    let gone = vfs.make(Caller::ROOT, directory, b"gone", FILE).expect("made").ino;
+    vfs.make(Caller::ROOT, directory, b"there", FILE).expect("made");
+    vfs.close().expect("closed");
+    drop(vfs);
+
+    delete(gone);
+    let vfs = open().expect("opens");
+    let errors = [
+        vfs.lookup(Caller::ROOT, directory, b"gone").map(drop),
+        vfs.unlink(directory, b"gone"),
+        vfs.listed_entries(directory, Cookie(0)).map(drop),
+    ];
+    for error in errors.map(|result| result.expect_err("nobody knows it")) {
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains("'weft check'"), "{error}");
+    }
+    vfs.lookup(Caller::ROOT, directory, b"there").expect("found");
+    let listed = vfs.read_directory_attributes(Caller::ROOT, directory, Cookie(0), 10).expect("listed");
+    assert_eq!(listed.iter().map(|(_, attributes)| attributes.is_some()).collect::<Vec<_>>(), [false, true]);
+    vfs.close().expect("closed");
+    drop(vfs);
+
+    delete(Ino::ROOT);
+    let error = open().map(drop).expect_err("nothing can be reached");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("'weft check --repair' makes it anew"), "{error}");
 }

@@ -18,10 +18,6 @@ const PLACEHOLDER: &str = "VOLUME";
 /// The advice where SQLite cannot read its own trees.
 pub const MALFORMED: &str = "restore the volume from a copy, or have 'weft check --salvage VOLUME NEW' bring what can \
                              be read to a new one";
-
-/// The advice where some files are damaged, and a copy may be whole.
-pub const COPY_WHAT_IS_WHOLE: &str = "copy what is whole with 'weft export VOLUME DIRECTORY'";
-
 /// Has advice name the volume that `command` is about.
 pub fn is_about(command: &Command) {
     let within = |named: &OsStr| in_volume(named.to_str()?).map(|(volume, _)| volume.to_owned());

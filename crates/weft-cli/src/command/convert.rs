@@ -3,9 +3,9 @@
 //! A volume in files is written under a name of its own and gets the one that was asked for when it
 //! is whole.
 
-use super::advice::{COPY_WHAT_IS_WHOLE, filled, is_malformed};
+use super::advice::{filled, is_malformed};
 use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
-use super::{damages, usage};
+use super::{REMEDIES, damages, usage};
 use crate::arguments::Convert;
 use crate::shown;
 use anyhow::{Context, Result, bail};
@@ -105,7 +105,7 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
     } else {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         // What ends the conversion of a database that SQLite cannot read gives the advice.
-        let advice = if is_malformed(error) { "follow the advice above".into() } else { filled(COPY_WHAT_IS_WHOLE) };
+        let advice = if is_malformed(error) { "follow the advice above".into() } else { filled(REMEDIES) };
         outln!("{location}: {} found; {advice}", damages(findings.len().max(1)));
     }
     Ok(ExitCode::FAILURE)

@@ -1,9 +1,9 @@
 //! `weft scrub`.
 
-use super::advice::{COPY_WHAT_IS_WHOLE, filled};
-use super::damages;
+use super::advice::filled;
 use super::mounted::volume_at;
 use super::transfer::steps;
+use super::{REMEDIES, damages};
 use crate::arguments::Scrub;
 use crate::shown;
 use anyhow::{Context, Result};
@@ -31,7 +31,7 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         match findings.len() {
             0 => outln!("{volume}: no damage"),
-            count => outln!("{volume}: {} found; {}", damages(count), filled(COPY_WHAT_IS_WHOLE)),
+            count => outln!("{volume}: {} found; {}", damages(count), filled(REMEDIES)),
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

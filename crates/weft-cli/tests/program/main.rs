@@ -9,6 +9,7 @@ mod diff;
 mod digest;
 mod errors;
 mod export;
+mod gone;
 mod helper;
 mod holds;
 mod import;

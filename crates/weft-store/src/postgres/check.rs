@@ -241,5 +241,21 @@ fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad)
         tables.remove(&own::table(Ino(unsigned(row, 0)?)));
         Ok(())
     })?;
-    Ok(tables.into_iter().collect())
+    stray(connection, tables)
+}
+
+/// Those of `tables` that no file needs. One whose blocks have no rows any more still has their
+/// bytes.
+fn stray(connection: &mut Connection, tables: BTreeSet<String>) -> Result<Vec<String>> {
+    let mut stray = Vec::new();
+    for table in tables {
+        let owner = table.strip_prefix(own::PREFIX).and_then(|number| number.parse::<i64>().ok());
+        let named = "SELECT ino FROM extents WHERE owner = $1 LIMIT 1";
+        let is_named = match owner {
+            Some(owner) => !connection.query(WHAT, named, vec![Box::new(owner)])?.is_empty(),
+            None => false,
+        };
+        stray.extend(Some(table).filter(|_| !is_named));
+    }
+    Ok(stray)
 }

@@ -11,7 +11,7 @@ use crate::row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
 };
 use crate::store::{BlockHome, Header, VolumeOptions};
-use crate::sums;
+use crate::{missing, sums};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use tokio_postgres::Row;
@@ -231,6 +231,9 @@ pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, li
     let hasher = DirectoryHasher::new();
     let listed = |row: &Row| {
         let name = name_row(row, parent)?;
+        if get::<Option<i64>>(row, 8)?.is_none() {
+            return Err(Error::Corrupt(format!("{}; 'weft check' tells more", missing::inode(name.ino))));
+        }
         let permissions = number::<u16>(row, 8)? & 0o7777;
         let digest = digest_and_sum(row, 9, name.ino)?;
         // The entry's own hash is of what is told here.
@@ -329,8 +332,8 @@ pub(super) fn extent(row: &Row, others: &Others) -> Result<(u64, BlockRef)> {
     let sum = sums::owned_extent((ino, index), (owner, id.0), CommitNo(unsigned(row, 10)?));
     whole(row, 11, sum, || format!("the row of block {index} of inode {}", ino.0))?;
     let (block, at) = others.get(&id).map_or((row, 4), |block| (block, 1));
-    let missing = || Error::Corrupt(format!("block {} is missing", id.0));
-    let length = get::<Option<i64>>(block, at)?.ok_or_else(missing)?;
+    let gone = || Error::Corrupt(format!("block {}, of inode {}, has no row; 'weft check' tells more", id.0, ino.0));
+    let length = get::<Option<i64>>(block, at)?.ok_or_else(gone)?;
     let value = get::<Vec<u8>>(block, at + 2)?.try_into().map_err(|_| bad("a value that is not of 32 bytes"))?;
     let length = u32::try_from(length).map_err(|_| bad("the length of a block"))?;
     let place = if get(block, at + 3)? { Place::Own(owner) } else { Place::File(owner) };

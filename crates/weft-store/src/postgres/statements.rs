@@ -77,7 +77,7 @@ statements! {
     /// The limit stands inside: an engine that keeps a directory's entries elsewhere than its files' rows brings few of them together then.
     LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, n.since, n.sum, n.digest, n.digest_sum, f.mode, f.digest, f.digest_sum \
               FROM (SELECT cookie, ino, kind, name, since, sum, digest, digest_sum FROM naming WHERE parent = $1 AND cookie > $2 \
-              ORDER BY cookie LIMIT $3) n JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
+              ORDER BY cookie LIMIT $3) n LEFT JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
     EXTENTS = extents!("e.owner");
     EXTENTS_AHEAD = extents_ahead!("e.owner");
     /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].

@@ -8,13 +8,16 @@ mod blocks;
 mod content;
 mod damaged;
 mod digests;
+mod gone;
 mod integrity;
 mod lost;
 mod names;
 mod parts;
 mod rules;
+mod survey;
 
-pub(super) use damaged::{damaged_rows, give_up_attributes, refuse_damaged_rows};
+pub(super) use damaged::give_up_attributes;
+pub(super) use survey::{path_of, refuse_damage, refuse_damaged_rows, survey};
 
 use super::aside::leave_wal;
 use super::connection::{AtClose, at_close, connect_somehow};
@@ -180,6 +183,7 @@ impl Checker<'_> {
         self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
         self.damaged()?;
         self.apply_rules(rules::VALUES)?;
+        self.remake(&header)?;
         self.find_log(&header)?;
         step(self, "names", 1);
         self.names()?;
@@ -192,6 +196,7 @@ impl Checker<'_> {
         self.blocks(&header)?;
         step(self, "counters", 5);
         self.apply_rules(rules::COUNTERS)?;
+        self.lost_commits()?;
         step(self, "digests", 6);
         if self.is_repaired() {
             // What this check has changed, for there are no damaged rows.
@@ -224,9 +229,12 @@ impl Checker<'_> {
         !self.is_damaged && self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired)
     }
 
-    /// Has the repair's commit say what tree it leaves, and which commit came before.
+    /// Has the last commit say what tree it leaves, and which commit came before.
     fn chain_commit(&self) -> Result<()> {
-        let last = read_header(&self.connection)?.commit;
+        // The row may not have its sum yet.
+        let last = "SELECT number FROM volume";
+        let last = self.connection.query_row(last, (), |row| super::read::unsigned(row, 0)).map_err(failed)?;
+        let last = crate::CommitNo(last);
         let root = super::read::digest_of(&self.connection, crate::Ino::ROOT)?;
         let before = super::read::commits(&self.connection, crate::CommitNo(last.0 - 1), 1)?;
         let previous = before.first().filter(|before| before.number < last).and_then(crate::CommitRow::digest);

@@ -5,7 +5,7 @@
 
 use super::aside::leave_wal;
 use super::blocks::bytes_at_place;
-use super::check::refuse_damaged_rows;
+use super::check::refuse_damage;
 use super::extents::put_block;
 use super::foreign::Alone;
 use super::layout::Layout;
@@ -65,7 +65,7 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     let header = read_header(&old)?;
     alone.refuse_foreign(&old, &layout)?;
     refuse_waiting_operations(&layout, &header)?;
-    refuse_damaged_rows(&old)?;
+    refuse_damage(&old, &header)?;
     let options = VolumeOptions { home, ..header.options.clone() };
     create(new, &options, (0, 0), Timestamp(0))?;
     let target = Layout::of(new, home);

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
 };
-use crate::sums;
+use crate::{missing, sums};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::ops::Range;
@@ -14,7 +14,21 @@ use weft_block::{Block, Slice};
 use weft_digest::{Digest, Kind, Parts};
 
 fn failed(source: rusqlite::Error) -> Error {
-    Error::Sqlite { what: "cannot read the database", source }
+    match source {
+        rusqlite::Error::FromSqlConversionFailure(_, _, cause) if cause.is::<Damage>() => {
+            Error::Corrupt(format!("{cause}; 'weft check' tells more"))
+        }
+        source => Error::Sqlite { what: "cannot read the database", source },
+    }
+}
+
+/// A row that is damaged or gone, in words that need no others.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Damage(String);
+
+fn damage(column: usize, what: String) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Blob, Damage(what).into())
 }
 
 /// A number as SQLite holds it. Numbers past `i64::MAX` do not occur; range ends are cut there.
@@ -145,7 +159,7 @@ fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
     if holds {
         Ok(read)
     } else {
-        Err(bad(5, &format!("the entry at position {} of directory {} is damaged", cookie.0, parent.0)))
+        Err(damage(5, format!("the entry at position {} of directory {} is damaged", cookie.0, parent.0)))
     }
 }
 
@@ -153,12 +167,15 @@ pub(super) fn listed(connection: &Connection, parent: Ino, after: Cookie, limit:
     let statement = "SELECT n.cookie, n.ino, n.kind, n.name, n.since, n.sum, f.mode, f.digest, f.digest_sum, \
                      f.sum IS weft_sum('fileatt', f.ino, f.generation, f.mode, f.uid, f.gid, f.nlink, f.rdev, f.size, \
                      f.allocated, f.atime, f.mtime, f.ctime, f.btime, f.parent, f.xattrs, f.since, f.inline) \
-                     FROM naming n INDEXED BY naming_order JOIN fileatt f ON f.ino = n.ino \
+                     FROM naming n INDEXED BY naming_order LEFT JOIN fileatt f ON f.ino = n.ino \
                      WHERE n.parent = ?1 AND n.cookie > ?2 ORDER BY n.cookie LIMIT ?3";
     let rows = all(connection, statement, (sql(parent.0), sql(after.0), sql(limit as u64)), |row| {
         let name = name_row(row, parent)?;
+        if row.get_ref(6)? == ValueRef::Null {
+            return Err(damage(6, missing::inode(name.ino)));
+        }
         if !row.get::<_, bool>(9)? {
-            return Err(bad(9, &format!("the row of inode {} is damaged", name.ino.0)));
+            return Err(damage(9, format!("the row of inode {} is damaged", name.ino.0)));
         }
         let permissions = unsigned32(row, 6)? & 0o7777;
         let digest = digest_and_sum(row, 7, name.ino)?;
@@ -190,13 +207,17 @@ pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> 
                      FROM extents e LEFT JOIN blocks b ON b.id = e.block \
                      WHERE e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 ORDER BY e.idx";
     all(connection, statement, (sql(ino.0), sql(range.start), sql(range.end)), |row| {
-        let (index, block) = (unsigned(row, 0)?, block_ref(row, 1)?);
-        let extent = sums::extent(ino, index, block.id.0, CommitNo(unsigned(row, 7)?));
+        let (index, id) = (unsigned(row, 0)?, unsigned(row, 1)?);
+        let extent = sums::extent(ino, index, id, CommitNo(unsigned(row, 7)?));
         if row.get::<_, i64>(8)? != extent {
-            return Err(bad(8, &format!("the row of block {index} of inode {} is damaged", ino.0)));
+            return Err(damage(8, format!("the row of block {index} of inode {} is damaged", ino.0)));
         }
+        if row.get_ref(2)? == ValueRef::Null {
+            return Err(damage(2, format!("block {id}, of inode {}, has no row", ino.0)));
+        }
+        let block = block_ref(row, 1)?;
         if row.get::<_, i64>(10)? != sums::block(&block, row.get(9)?) {
-            return Err(bad(10, &format!("block {} has a damaged row", block.id.0)));
+            return Err(damage(10, format!("block {} has a damaged row", block.id.0)));
         }
         Ok((index, block))
     })
@@ -209,7 +230,7 @@ pub(super) fn xattrs(connection: &Connection, ino: Ino) -> Result<Vec<(Name, Vec
         let (name, value) = (Name::of_xattr(name).map_err(|_| bad(0, "not a name"))?, row.get::<_, Vec<u8>>(1)?);
         match row.get::<_, i64>(3)? == sums::xattr(ino, name.as_bytes(), &value, CommitNo(unsigned(row, 2)?)) {
             true => Ok((name, value)),
-            false => Err(bad(3, &format!("an attribute of inode {} is damaged", ino.0))),
+            false => Err(damage(3, format!("an attribute of inode {} is damaged", ino.0))),
         }
     })?;
     super::missing::xattrs(connection, ino, found.len() as u64)?;
@@ -280,6 +301,6 @@ pub(super) fn commits(connection: &Connection, from: CommitNo, limit: usize) -> 
         let (number, op) = (CommitNo(unsigned(row, 0)?), OpNo(unsigned(row, 2)?));
         let commit = CommitRow { number, time: Timestamp(row.get(1)?), op, root, previous };
         let holds = row.get::<_, i64>(5)? == sums::commit(&commit);
-        if holds { Ok(commit) } else { Err(bad(5, &format!("the row of commit {} is damaged", number.0))) }
+        if holds { Ok(commit) } else { Err(damage(5, format!("the row of commit {} is damaged", number.0))) }
     })
 }

@@ -321,9 +321,33 @@ impl Salvage<'_> {
                     .map_err(failed)?;
             }
         }
+        self.bring_directories(connection, &mut brought)?;
         self.bring_xattrs(connection, &brought)?;
         self.miss_xattrs(connection)?;
         Ok(brought)
+    }
+
+    /// Makes directories whose rows are gone or damaged anew, for root alone, so that names in them
+    /// are kept. What they count is put right by the check.
+    fn bring_directories(&mut self, connection: &Connection, brought: &mut BTreeMap<Ino, Kind>) -> Result<()> {
+        let mut directories = BTreeSet::from([Ino::ROOT]);
+        for ((parent, _), (_, cell)) in &self.found.names {
+            let record = self.pages.record(*cell);
+            let Some((row, ..)) = record.and_then(|record| rows::name(&record.columns)) else { continue };
+            directories.insert(*parent);
+            directories.extend(Some(row.ino).filter(|_| row.kind == Kind::Directory));
+        }
+        // With a row it was brought, or is something else and was told of.
+        for ino in directories.into_iter().filter(|ino| !self.found.inodes.contains_key(ino)).collect::<Vec<_>>() {
+            let new = InodeRow::new_root(0, 0, self.volume.created);
+            put_inode(connection, self.commit(), &InodeRow { ino, permissions: 0o700, ..new }, None)?;
+            brought.insert(ino, Kind::Directory);
+            if !self.found.damaged_inodes.contains_key(&ino) {
+                let why = "its row is gone, with owner, permissions and times; it is made anew for root alone".into();
+                self.told.missing.push(Missing { kind: "directory", what: self.path(ino), why });
+            }
+        }
+        Ok(())
     }
 
     fn bring_xattrs(&mut self, connection: &Connection, inodes: &BTreeMap<Ino, Kind>) -> Result<()> {
@@ -363,7 +387,7 @@ impl Salvage<'_> {
             // One whose place in the listing another one has, gets a new place with its new name.
             let is_put = leads && put_name(connection, self.commit(), &row, digest.as_ref()).is_ok();
             if !is_put && !self.has_row(row.ino) && !self.has_extents(row.ino) {
-                let what = [self.path(*parent), row.name.as_bytes().to_vec()].join(&b'/');
+                let what = below(self.path(*parent), row.name.as_bytes());
                 let why = format!("inode {}, which it names, is gone", row.ino.0);
                 self.told.missing.push(Missing { kind: "name", what, why });
             }
@@ -465,6 +489,15 @@ impl Salvage<'_> {
         parts.reverse();
         if parts.len() == 1 { b"/".to_vec() } else { parts.join(&b'/') }
     }
+}
+
+/// The path of `name` in the directory at `path`.
+fn below(mut path: Vec<u8>, name: &[u8]) -> Vec<u8> {
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend(name);
+    path
 }
 
 /// Writes blocks, with how often each is named, to the new volume, from `tail` on; tells where they

@@ -120,6 +120,14 @@ impl Scan<'_> {
         Ok(unlike)
     }
 
+    /// True if the content of inode `ino` gives the digest that its row has.
+    pub(super) fn is_like(&self, ino: Ino) -> Result<bool> {
+        let row = read::inodes(self.connection(), ino, 1)?.pop().filter(|row| row.ino == ino);
+        let Some(row) = row else { return Ok(false) };
+        let digest = self.content_of(&Compared::new(self.rows), &row)?.inode(&row)?;
+        Ok(digest.is_some() && digest == self.rows.inode(ino)?.and_then(|inode| inode.digest))
+    }
+
     /// Makes all that is kept anew.
     pub(super) fn renew(&self) -> Result<()> {
         let forget = "DELETE FROM branches; DELETE FROM nodes; UPDATE fileatt SET digest = NULL; UPDATE naming SET digest = NULL";

@@ -4,7 +4,7 @@
 //! its row is still there afterwards, for space of deleted blocks is given back.
 
 use super::blocks::{bytes_at_place, run_of};
-use super::check::damaged_rows;
+use super::check::{path_of, survey};
 use super::digests::Rows;
 use super::open::{Beside, read_header};
 use super::read::{self, sql};
@@ -27,7 +27,7 @@ use std::thread;
 /// Blocks listed at once.
 const PAGE: usize = 4096;
 
-/// Most damaged rows that are told.
+/// Most findings about rows that are told.
 const FINDINGS_MAX: usize = 1000;
 
 /// Runs of blocks read at once: more than there are processors, for most of them wait for the disk.
@@ -120,19 +120,16 @@ impl Scrub<'_> {
         }
     }
 
-    /// Rows that are damaged.
+    /// Rows that are damaged or gone, and what else breaks an invariant, as of one commit.
     fn rows(&self) -> Result<Vec<Finding>> {
+        self.connection.execute_batch("BEGIN").map_err(failed)?;
+        let header = read_header(&self.connection)?;
         let mut findings = Vec::new();
-        for (ino, name, what) in damaged_rows(&self.connection, FINDINGS_MAX)? {
-            let mut path = ino.map(|ino| self.path(Ino(ino.unsigned_abs()))).transpose()?;
-            if let (Some(path), Some(name)) = (&mut path, name) {
-                if !path.ends_with(b"/") {
-                    path.push(b'/');
-                }
-                path.extend(name);
-            }
+        for (ino, name, what) in survey(&self.connection, &header, FINDINGS_MAX)? {
+            let path = ino.map(|ino| path_of(&self.connection, ino, name.as_deref())).transpose()?;
             findings.push(Finding { path, what, outcome: Outcome::Damaged });
         }
+        self.connection.execute_batch("COMMIT").map_err(failed)?;
         Ok(findings)
     }
 

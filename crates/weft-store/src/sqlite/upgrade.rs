@@ -13,6 +13,7 @@ mod rewrite;
 pub(super) use left::State;
 
 use super::connection::{Access, AtClose, at_close, connect};
+use super::inspect::inspect;
 use super::layout::Layout;
 use super::open::{hold, read_header};
 use super::read::{self, unsigned};
@@ -55,7 +56,10 @@ pub fn upgrade(path: &Path, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -
     let database = files::open(files::options().read(true), &layout.database);
     let database =
         database.map_err(|source| Error::Io { what: "cannot open", path: layout.database.clone(), source })?;
-    files::refuse_names(&database, &layout.database)?;
+    if let Some(linked) = inspect(&layout)? {
+        let why = linked.why();
+        return Err(Error::Unusable(format!("{why}; upgrade one that shares no files ('cp -a VOLUME COPY')")));
+    }
     if !state.is_readable() {
         return Err(unclean(&layout));
     }

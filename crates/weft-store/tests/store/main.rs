@@ -10,6 +10,7 @@ mod damage;
 mod digests;
 mod flips;
 mod generate;
+mod gone;
 mod opening;
 mod parts;
 mod postgres;

@@ -145,3 +145,28 @@ fn what_is_in_the_write_ahead_log_is_brought() {
         File::open(&path).expect("still there");
     }
 }
+
+#[test]
+fn names_in_directories_whose_rows_are_gone_are_brought() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
+        let store = open(&path).expect("opens").store;
+        let (before, listed) = (contents(&*store), names(&*store));
+        drop(store);
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        connection.execute_batch("DELETE FROM fileatt WHERE ino IN (1, 20, 25)").expect("edited");
+        drop(connection);
+        let told = salvaged(&path, &new).expect("brought");
+        let missing = told.missing.iter().map(|m| (m.kind, String::from_utf8_lossy(&m.what).into_owned()));
+        let expected = [("directory", "/"), ("directory", "/dir"), ("name", "/symlink")];
+        assert_eq!(missing.collect::<Vec<_>>(), expected.map(|(kind, what)| (kind, what.to_owned())));
+        let after = open(&new).expect("opens").store;
+        let listed = listed.into_iter().filter(|row| row.ino.0 != 25).collect::<Vec<_>>();
+        assert_eq!(names(&*after), listed);
+        let brought = contents(&*after);
+        assert_eq!(brought, before.into_iter().filter(|(ino, _)| *ino != 25).collect());
+        let root = after.inodes(Ino::ROOT, 1).expect("readable").remove(0);
+        assert_eq!((root.permissions, root.uid, root.size), (0o700, 0, 2));
+    }
+}

@@ -12,10 +12,10 @@ use weft_store::sqlite::{check, convert, open};
 use weft_store::*;
 use weft_testkit::Cluster;
 
-type Answers = BTreeMap<String, Result<String>>;
+pub type Answers = BTreeMap<String, Result<String>>;
 
 /// What `store` says of each thing in the sample, each asked for alone.
-fn answers(store: &dyn Store) -> Answers {
+pub fn answers(store: &dyn Store) -> Answers {
     let mut answers = Answers::new();
     let mut put = |what: String, answer: Result<String>| drop(answers.insert(what, answer));
     for ino in (1..40).map(Ino) {
@@ -106,7 +106,7 @@ fn follows(cell: &Cell) -> bool {
 
 /// One of so many is tried as takes seconds; `make soak` (WEFT_SOAK=factor) tries so many times
 /// more.
-fn usual(step: usize) -> usize {
+pub fn usual(step: usize) -> usize {
     let soak = std::env::var("WEFT_SOAK").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
     (step / soak).max(1)
 }

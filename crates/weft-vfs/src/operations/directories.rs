@@ -86,8 +86,8 @@ impl Vfs {
         entries.into_iter().map(told).collect()
     }
 
-    /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was removed since it was listed, and
-    /// of transformation links: who lists them need not wait until each was computed.
+    /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was removed since it was listed or is
+    /// damaged, and of transformation links: who lists them need not wait until each was computed.
     pub(crate) fn listed_attributes(&self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>> {
         if is_unstored(entry.ino) {
             return Ok(None);
@@ -102,7 +102,8 @@ impl Vfs {
             Ok(Some(attributes))
         });
         match attributes {
-            Err(error) if error.kind() == ErrorKind::Stale => Ok(None),
+            // Whoever asks for what is damaged is told. It must not hide the others.
+            Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::Corrupt) => Ok(None),
             attributes => attributes,
         }
     }

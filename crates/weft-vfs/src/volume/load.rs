@@ -168,7 +168,32 @@ impl Vfs {
             },
         )?;
         let known = found || self.state.lock().inodes.peek(&ino).is_some();
-        if known { Ok(()) } else { Err(crate::Error::new(ErrorKind::Stale, ino)) }
+        if known { Ok(()) } else { Err(self.absent(ino)?) }
+    }
+
+    /// Tells why `ino` has no row: it was removed, or a name leads to it, and its row is gone.
+    fn absent(&self, ino: Ino) -> Result<crate::Error> {
+        if self.store.names_of(ino)?.is_empty() {
+            return Ok(crate::Error::new(ErrorKind::Stale, ino));
+        }
+        let path = weft_store::path_to(ino, |ino| self.store.names_of(ino))?;
+        let what = format!(
+            "the row of {} is gone; unmount the volume, see what 'weft check' tells, and restore it from a copy or have \
+             'weft check --repair' bring back what can be",
+            String::from_utf8_lossy(&path)
+        );
+        Ok(crate::Error::from(weft_store::Error::Corrupt(what)).about(ino))
+    }
+
+    /// Fails if the root has no row, so that nothing could be reached.
+    pub(super) fn refuse_rootless(&self) -> Result<()> {
+        match self.load_inodes(Ino::ROOT) {
+            Err(error) if error.kind() == ErrorKind::Stale => {}
+            loaded => return loaded,
+        }
+        let what = "the row of the root directory is gone; 'weft check --repair' makes it anew, for root alone, and \
+                    all names are kept";
+        Err(weft_store::Error::Corrupt(what.into()).into())
     }
 
     fn reading<T>(&self, read: impl FnOnce() -> Result<T>, learn: impl FnOnce(&mut State, T)) -> Result<()> {

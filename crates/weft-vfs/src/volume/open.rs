@@ -94,6 +94,7 @@ impl Vfs {
     }
 
     fn recover(&self) -> Result<()> {
+        self.refuse_rootless()?;
         let read_only = self.options.read_only;
         self.state.lock().keep_orphans = true;
         self.replay()?;

@@ -10,7 +10,7 @@ use crate::sqlite::read::{self, sql, unsigned};
 use crate::sqlite::segments::Segments;
 use crate::store::{BlockHome, Header};
 
-const BLOCKS: &[Rule] = &[
+pub(super) const BLOCKS: &[Rule] = &[
     rule(
         "SELECT NULL, NULL, printf('block %d is named %d times, its row says %d', b.id, r.refs, b.refs) \
          FROM blocks b JOIN refs_of r ON r.block = b.id WHERE r.refs <> b.refs",
@@ -25,7 +25,7 @@ const BLOCKS: &[Rule] = &[
 ];
 
 /// Bytes a block takes in a segment: `segments::taken` in SQL.
-const SEGMENTS: &[Rule] = &[
+pub(super) const SEGMENTS: &[Rule] = &[
     rule(
         "SELECT NULL, NULL, printf('block %d lies over the one after it, in segment %d at %d', id, segment, position) \
          FROM (SELECT id, segment, position, length, lead(position) OVER (PARTITION BY segment ORDER BY position) \
@@ -58,14 +58,17 @@ const SEGMENTS: &[Rule] = &[
     ),
 ];
 
-/// Files that name a block which is gone or damaged.
+/// Files that name a damaged block. One that is gone was told of before.
 const FILES: &[Rule] = &[rule(
     "SELECT e.ino, NULL, printf('bytes %d to %d are damaged: block %d %s', e.idx * v.block_size, \
-     e.idx * v.block_size + coalesce(b.length, v.block_size) - 1, e.block, coalesce(bad.why, 'has no row')) \
-     FROM volume v CROSS JOIN extents e LEFT JOIN blocks b ON b.id = e.block LEFT JOIN bad ON bad.block = e.block \
-     WHERE b.id IS NULL OR bad.block IS NOT NULL",
+     e.idx * v.block_size + b.length - 1, e.block, bad.why) \
+     FROM volume v CROSS JOIN extents e JOIN blocks b ON b.id = e.block JOIN bad ON bad.block = e.block",
     &[],
 )];
+
+/// How often blocks are named.
+pub(super) const REFS: &str = "INSERT INTO refs_of SELECT block, count(*) FROM \
+    (SELECT block FROM extents UNION ALL SELECT block FROM extents_history) GROUP BY block";
 
 const MISSING_BYTES: &str = "INSERT INTO bad SELECT b.id, CASE WHEN y.id IS NULL THEN 'has no bytes' \
     ELSE 'has another length than its row says' END FROM blocks b LEFT JOIN block_bytes y ON y.id = b.id \
@@ -76,9 +79,7 @@ const REPORTED: u64 = 256;
 
 impl Checker<'_> {
     pub(super) fn blocks(&mut self, header: &Header) -> Result<()> {
-        let refs = "INSERT INTO refs_of SELECT block, count(*) FROM \
-                    (SELECT block FROM extents UNION ALL SELECT block FROM extents_history) GROUP BY block";
-        self.connection.execute_batch(refs).map_err(failed)?;
+        self.connection.execute_batch(REFS).map_err(failed)?;
         self.apply_rules(BLOCKS)?;
         self.parts()?;
         if let Some(elsewhere) = &self.elsewhere {

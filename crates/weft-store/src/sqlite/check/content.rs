@@ -4,7 +4,7 @@ use super::rules::{Rule, rule};
 use super::{Checker, failed};
 use crate::error::Result;
 
-const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     rule(
         "SELECT f.ino, NULL, 'it has blocks, which only files have' FROM content_of c JOIN fileatt f ON f.ino = c.ino \
          WHERE f.mode & 61440 <> 32768",
@@ -83,7 +83,7 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-const SUM: &str = "
+pub(super) const SUM: &str = "
 INSERT INTO content_of
     SELECT e.ino, sum(coalesce(b.length, 0)), max(e.idx * v.block_size + coalesce(b.length, 1))
     FROM volume v CROSS JOIN extents e LEFT JOIN blocks b ON b.id = e.block

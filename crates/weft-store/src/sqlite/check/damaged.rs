@@ -6,8 +6,8 @@
 //! anew.
 
 use super::rules::{Rule, rule};
-use super::{Checker, bytes, failed, text};
-use crate::error::{Error, Result};
+use super::{Checker, bytes, failed, gone, text};
+use crate::error::Result;
 use crate::finding::{Finding, Outcome, Repair};
 use rusqlite::Connection;
 
@@ -70,43 +70,23 @@ const FOLLOWING: &[Rule] = &[
     ),
 ];
 
-/// Rows that are gone as a whole, which the row of their inode counts. Where blocks that are named have
-/// no row, other rules tell. What is given up reads as zeros from then on.
-const GONE: Rule = rule(
-    "SELECT f.ino, NULL, printf('rows of its blocks are gone: %d bytes are there of the %d that its row says', \
-     coalesce(x.held, 0), f.allocated) FROM fileatt f LEFT JOIN (SELECT e.ino, sum(b.length) AS held, \
-     count(*) AS named, count(b.id) AS found FROM extents e LEFT JOIN blocks b ON b.id = e.block GROUP BY e.ino) x \
-     ON x.ino = f.ino WHERE f.mode & 61440 = 32768 AND f.inline IS NULL \
-     AND f.allocated > coalesce(x.held, 0) AND coalesce(x.named, 0) = coalesce(x.found, 0)",
-    &[
-        "UPDATE fileatt SET allocated = (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block \
-       WHERE e.ino = fileatt.ino) WHERE mode & 61440 = 32768 AND inline IS NULL",
-    ],
-);
-
-/// Extended attributes that are gone. Which they were is not known: without the list of its rights a
-/// file would be its group's, so what has none any more is closed to all but its owner.
-const GONE_ATTRIBUTES: Rule = rule(
-    "SELECT f.ino, NULL, printf('rows of its extended attributes are gone: %d are there of the %d that its row says', \
-     (SELECT count(*) FROM xattr x WHERE x.ino = f.ino), f.xattrs) FROM fileatt f \
-     WHERE f.xattrs > 0 AND f.xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = f.ino)",
-    &[
-        "UPDATE fileatt SET mode = mode & 65472 WHERE mode & 61440 NOT IN (40960, 45056) AND xattrs > 0 \
-         AND xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino) AND NOT EXISTS (SELECT 1 FROM xattr x \
-         WHERE x.ino = fileatt.ino AND x.name = CAST('system.posix_acl_access' AS BLOB))",
-        "UPDATE fileatt SET xattrs = (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino) WHERE xattrs > 0 \
-         AND xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino)",
-    ],
-);
-
 /// A damaged row: the inode it is about and a name in that, if any, and what is wrong.
 pub(in crate::sqlite) type Damaged = (Option<i64>, Option<Vec<u8>>, String);
 
-/// Up to `limit` damaged rows that nothing else tells of.
-pub(in crate::sqlite) fn damaged_rows(connection: &Connection, limit: usize) -> Result<Vec<Damaged>> {
+/// Rules that damage keeps from being repaired.
+fn lasting() -> impl Iterator<Item = &'static Rule> {
+    ROWS.iter().chain(gone::LOST).chain([&gone::ATTRIBUTES])
+}
+
+/// Up to `limit` of what breaks `rules`.
+pub(super) fn offenders<'a>(
+    connection: &Connection,
+    rules: impl IntoIterator<Item = &'a str>,
+    limit: usize,
+) -> Result<Vec<Damaged>> {
     let mut found = Vec::new();
-    for rule in ROWS.iter().chain([&GONE, &GONE_ATTRIBUTES]) {
-        let mut statement = connection.prepare(rule.offenders).map_err(failed)?;
+    for rule in rules {
+        let mut statement = connection.prepare(rule).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         while found.len() < limit
             && let Some(row) = rows.next().map_err(failed)?
@@ -117,29 +97,24 @@ pub(in crate::sqlite) fn damaged_rows(connection: &Connection, limit: usize) -> 
     Ok(found)
 }
 
-/// Refuses to copy a damaged row, which would look as good as any afterwards.
-pub(in crate::sqlite) fn refuse_damaged_rows(connection: &Connection) -> Result<()> {
-    match damaged_rows(connection, 1)?.pop() {
-        None => Ok(()),
-        Some((ino, _, what)) => {
-            let of = ino.map(|ino| format!("inode {ino}: ")).unwrap_or_default();
-            Err(Error::Corrupt(format!("{of}{what}; 'weft check' tells all that is damaged")))
-        }
-    }
+/// Up to `limit` rows that are damaged or gone, and that nothing else tells of.
+pub(super) fn damaged_rows(connection: &Connection, limit: usize) -> Result<Vec<Damaged>> {
+    let rules = lasting().chain([&gone::REMADE]).map(|rule| rule.offenders).chain([gone::ROWLESS]);
+    offenders(connection, rules, limit)
 }
 
 /// Gives up the extended attributes that are gone.
 pub(in crate::sqlite) fn give_up_attributes(connection: &Connection) -> Result<()> {
-    GONE_ATTRIBUTES.repair.iter().try_for_each(|statement| connection.execute_batch(statement)).map_err(failed)
+    gone::ATTRIBUTES.repair.iter().try_for_each(|statement| connection.execute_batch(statement)).map_err(failed)
 }
 
 impl Checker<'_> {
     /// Tells the rows that are damaged or gone, and gives them up if asked for.
     pub(super) fn damaged(&mut self) -> Result<()> {
-        if !damaged_rows(&self.connection, 1)?.is_empty() {
+        if !offenders(&self.connection, lasting().map(|rule| rule.offenders), 1)?.is_empty() {
             self.reach()?;
             self.is_damaged = self.options.repair != Repair::Discard;
-            for rule in ROWS.iter().chain([&GONE, &GONE_ATTRIBUTES]) {
+            for rule in lasting() {
                 let kept = Rule { is_note: false, offenders: rule.offenders, repair: &[] };
                 self.apply_rule(if self.is_damaged { &kept } else { rule })?;
             }

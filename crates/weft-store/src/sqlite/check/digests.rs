@@ -2,12 +2,11 @@
 //!
 //! Other damage upsets digests, too: they are reported only where there is none.
 
-use super::{Checker, FINDINGS_MAX, Finding, Outcome};
+use super::{Checker, FINDINGS_MAX, Finding, Outcome, survey};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::Result;
-use crate::row::{CommitNo, Ino};
 use crate::sqlite::digests::Rows;
-use crate::sqlite::read::{self, sql};
+use crate::sqlite::read::sql;
 use crate::sqlite::scan::Scan;
 use crate::store::Header;
 use std::sync::Arc;
@@ -37,23 +36,8 @@ impl Checker<'_> {
             self.findings.push(Finding { path: None, what, outcome: self.repaired() });
         }
         if !others {
-            self.commits(header)?;
-        }
-        Ok(())
-    }
-
-    /// What commits say of the tree, and of each other.
-    fn commits(&mut self, header: &Header) -> Result<()> {
-        let commits = read::commits(&self.connection, CommitNo(0), usize::MAX)?;
-        let root = read::digest_of(&self.connection, Ino::ROOT)?;
-        let last = commits.iter().find(|commit| commit.number == header.commit);
-        if last.is_some_and(|last| last.root != root) {
-            self.volume_finding(format!("commit {}, the last one, is not of this tree", header.commit.0));
-        }
-        for pair in commits.windows(2) {
-            if pair[1].number == pair[0].number.next() && pair[1].previous != pair[0].digest() {
-                self.volume_finding(format!("commit {} does not follow from the one before", pair[1].number.0));
-            }
+            let wrong = survey::commits(&self.connection, header)?;
+            wrong.into_iter().for_each(|what| self.volume_finding(what));
         }
         Ok(())
     }

@@ -8,8 +8,7 @@ use crate::sqlite::read::{self, sql};
 use crate::store::Header;
 use crate::{Error, Name};
 use rusqlite::OptionalExtension;
-use weft_block::Rope;
-use weft_digest::{Hashed, Kind, Value, ZERO};
+use weft_digest::Kind;
 
 /// Inodes of no name that are no orphans, or orphans that hold entries.
 const NAMELESS: &str = "SELECT ino FROM fileatt f WHERE ino <> 1 \
@@ -24,7 +23,6 @@ impl Checker<'_> {
     /// Finds what nothing leads to, and moves it to lost+found. Ends with `reached` as it then is.
     pub(super) fn lost(&mut self, header: &Header) -> Result<()> {
         self.lost_rows(header)?;
-        self.lost_bytes()?;
         self.lost_blocks(header)?;
         loop {
             let nameless = self.numbers(NAMELESS)?;
@@ -45,7 +43,7 @@ impl Checker<'_> {
         }
     }
 
-    fn numbers(&self, statement: &str) -> Result<Vec<i64>> {
+    pub(super) fn numbers(&self, statement: &str) -> Result<Vec<i64>> {
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
         let rows = statement.query_map((), |row| row.get(0)).map_err(failed)?;
         rows.collect::<rusqlite::Result<_>>().map_err(failed)
@@ -58,19 +56,6 @@ impl Checker<'_> {
             let what = format!("the row of inode {ino} is gone, its content is not");
             self.find(ino, what, self.repaired())?;
             self.make_file(ino, header)?;
-        }
-        Ok(())
-    }
-
-    /// Blocks of the database whose row is gone but whose bytes are there.
-    fn lost_bytes(&mut self) -> Result<()> {
-        let lost = self.numbers("SELECT id FROM block_bytes WHERE id NOT IN (SELECT id FROM blocks) ORDER BY id")?;
-        for id in lost {
-            let bytes = "SELECT bytes FROM block_bytes WHERE id = ?1";
-            let bytes: Vec<u8> = self.connection.query_row(bytes, (id,), |row| row.get(0)).map_err(failed)?;
-            let row = "INSERT INTO blocks (id, refs, length, base, value) VALUES (?1, 0, ?2, 0, ?3)";
-            let row = (row, (id, sql(bytes.len() as u64), hashed(bytes)));
-            self.connection.execute(row.0, row.1).map_err(failed)?;
         }
         Ok(())
     }
@@ -96,20 +81,24 @@ impl Checker<'_> {
         self.make_file(ino, header)
     }
 
-    /// A row for a file of which only extents are known.
-    fn make_file(&self, ino: i64, header: &Header) -> Result<()> {
-        let statement = "SELECT max(e.idx * ?2 + coalesce(b.length, 1)), sum(coalesce(b.length, 0)) \
+    /// A row for a file of which only extents are known, and names perhaps.
+    pub(super) fn make_file(&self, ino: i64, header: &Header) -> Result<()> {
+        let statement = "SELECT max(e.idx * ?2 + coalesce(b.length, 1)), sum(coalesce(b.length, 0)), \
+                         max((SELECT count(*) FROM naming n WHERE n.ino = ?1), 1), \
+                         (SELECT count(*) FROM xattr x WHERE x.ino = ?1) \
                          FROM extents e LEFT JOIN blocks b ON b.id = e.block WHERE e.ino = ?1";
-        let read = |row: &rusqlite::Row<'_>| Ok((read::unsigned(row, 0)?, read::unsigned(row, 1)?));
-        let (size, allocated) =
+        let read =
+            |row: &rusqlite::Row<'_>| Ok((read::unsigned(row, 0)?, read::unsigned(row, 1)?, row.get(2)?, row.get(3)?));
+        let (size, allocated, nlink, xattrs) =
             self.connection.query_row(statement, (ino, header.options.block_size), read).map_err(failed)?;
         let row = InodeRow {
             kind: Kind::File,
             permissions: 0o600,
-            nlink: 1,
+            nlink,
             parent: Ino(0),
             size,
             allocated,
+            xattrs,
             ..self.new_row(ino)?
         };
         put_inode(&self.connection, header.commit.next(), &row, None)
@@ -194,9 +183,4 @@ impl Checker<'_> {
 
 fn number(ino: i64) -> Result<Ino> {
     u64::try_from(ino).map(Ino).map_err(|_| Error::Corrupt(format!("inode number {ino}")))
-}
-
-/// What the bytes of a block of which nothing else is known hash to.
-fn hashed(bytes: Vec<u8>) -> Value {
-    if bytes.is_empty() { ZERO } else { Hashed::new(&Rope::from(bytes), 0).value }
 }

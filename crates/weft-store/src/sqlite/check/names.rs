@@ -7,7 +7,7 @@ use rusqlite::OptionalExtension;
 use rusqlite::types::Value;
 
 /// Entries of nothing, in nothing, or of the wrong kind.
-const ENTRIES: &[Rule] = &[
+pub(super) const ENTRIES: &[Rule] = &[
     rule(
         "SELECT parent, name, 'the entry lies in an inode that is not there or no directory' FROM naming \
          WHERE NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.parent AND f.mode & 61440 = 16384)",
@@ -15,9 +15,11 @@ const ENTRIES: &[Rule] = &[
            (SELECT 1 FROM fileatt f WHERE f.ino = naming.parent AND f.mode & 61440 = 16384)"],
     ),
     rule(
+        // Of other kinds `gone` tells, and makes directories anew whose number is one.
         "SELECT parent, name, printf('the entry names inode %d, which is not there', ino) FROM naming \
-         WHERE NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino)",
-        &["DELETE FROM naming WHERE NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino)"],
+         WHERE kind = 16384 AND NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino)",
+        &["DELETE FROM naming WHERE kind = 16384 \
+           AND NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino)"],
     ),
     rule(
         "SELECT parent, name, 'the entry names the root directory' FROM naming WHERE ino = 1",
@@ -63,7 +65,7 @@ const ENTRIES: &[Rule] = &[
 ];
 
 /// What inodes say of their names.
-const LINKS: &[Rule] = &[
+pub(super) const LINKS: &[Rule] = &[
     rule(
         "SELECT f.ino, NULL, printf('it says its directory is inode %d, which is %d', f.parent, r.parent) \
          FROM fileatt f JOIN reached r ON r.ino = f.ino WHERE f.mode & 61440 = 16384 AND f.parent <> r.parent",
@@ -102,7 +104,7 @@ const LINKS: &[Rule] = &[
 
 /// All that the root leads to, each by its shortest path. UNION ends at entries met before, so that a cycle
 /// ends too; an inode comes after the directory it is entered with, so that `reached` itself has no cycle.
-const REACH: &str = "
+pub(super) const REACH: &str = "
 DELETE FROM reached;
 INSERT OR IGNORE INTO reached
     WITH RECURSIVE tree (ino, parent, name) AS (
@@ -117,7 +119,7 @@ INSERT OR IGNORE INTO reached
 const OWN_NAMES: &str = "SELECT n.ino, n.parent, n.name FROM naming n JOIN fileatt f ON f.ino = n.ino \
     JOIN reached r ON r.ino = n.ino WHERE n.kind = 16384 AND n.parent = f.parent AND r.parent <> n.parent";
 
-const COUNT: &str = "
+pub(super) const COUNT: &str = "
 DELETE FROM names_of;
 INSERT INTO names_of SELECT ino, count(*) FROM naming GROUP BY ino;
 DELETE FROM in_directory;

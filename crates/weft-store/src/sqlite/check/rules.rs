@@ -45,12 +45,6 @@ pub(super) const VALUES: &[Rule] = &[
         &["UPDATE volume SET next_id = 1 + max(15, coalesce((SELECT max(ino) FROM fileatt), 0), \
            coalesce((SELECT max(cookie) FROM naming), 0), coalesce((SELECT max(ino) FROM extents), 0))"],
     ),
-    rule(
-        "SELECT NULL, NULL, 'the root directory has no row' WHERE NOT EXISTS (SELECT 1 FROM fileatt WHERE ino = 1)",
-        &["INSERT INTO fileatt (ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, \
-           btime, parent, xattrs, since) SELECT 1, 0, 16832, 0, 0, 2, 0, 0, 0, created, created, created, \
-           created, 1, 0, number + 1 FROM volume"],
-    ),
     rule("SELECT 1, NULL, 'the root is not a directory' FROM fileatt WHERE ino = 1 AND mode & 61440 <> 16384", &[]),
     rule(
         "SELECT ino, NULL, 'its row holds what no Weft writes' FROM fileatt WHERE ino < 1 \
@@ -107,12 +101,6 @@ pub(super) const COUNTERS: &[Rule] = &[
         "SELECT NULL, NULL, printf('the next block would be %d, but %d is taken', next_block, n) FROM volume, \
          (SELECT coalesce(max(id), 0) AS n FROM blocks) WHERE next_block <= n",
         &["UPDATE volume SET next_block = 1 + (SELECT max(id) FROM blocks)"],
-    ),
-    rule(
-        "SELECT NULL, NULL, printf('commit %d, the last one, has no row', number) FROM volume \
-         WHERE NOT EXISTS (SELECT 1 FROM commits WHERE commits.number = volume.number)",
-        &["INSERT INTO commits (number, time, op) \
-           SELECT number, coalesce((SELECT max(time) FROM commits), created), op FROM volume"],
     ),
     rule(
         "SELECT NULL, NULL, printf('commit %d is later than the last one', commits.number) FROM commits, volume \
