@@ -1,6 +1,5 @@
 //! The commands, one file each.
 
-mod advice;
 mod check;
 mod convert;
 mod diff;
@@ -24,10 +23,11 @@ mod serve;
 mod sign;
 mod stages;
 mod stats;
-mod transfer;
+pub mod transfer;
 mod umount;
 mod upgrade;
 
+use crate::advice;
 use crate::arguments::{Blocks, Command, Net};
 use anyhow::Result;
 use std::fmt;
@@ -202,7 +202,8 @@ fn tell_of_waiting(location: &Location) -> Waiting {
 }
 
 /// What can be done where damage was found and nothing was changed.
-pub const REMEDIES: &str = "'weft check --repair VOLUME' repairs what can be, 'weft export VOLUME DIRECTORY' copies what is whole";
+pub const REMEDIES: &str =
+    "'weft check --repair VOLUME' repairs what can be, 'weft export VOLUME DIRECTORY' copies what is whole";
 
 /// So much damage, in words.
 pub fn damages(count: usize) -> String {

@@ -6,6 +6,7 @@
 #[macro_use]
 mod output;
 
+mod advice;
 mod arguments;
 mod command;
 mod confinement;

@@ -13,8 +13,8 @@ mod sharing;
 mod telling;
 mod xattrs;
 
-pub(crate) use counts::CountsCache;
 pub use control::{CONTROL, NETWORK, NONCE, Nonce, Nonces};
+pub(crate) use counts::CountsCache;
 pub use counts::{COUNTS, COUNTS_BYTES};
 pub use digests::{ListedEntry, decode};
 pub(crate) use entries::{SYMLINK, check_target};

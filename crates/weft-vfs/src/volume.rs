@@ -25,7 +25,8 @@ use weft_block::Block;
 use weft_store::log::OperationLog;
 use weft_store::{Ino, OpNo, Store, Timestamp};
 
-/// Bytes that the place under a volume must have at most beside those of changes, for rows.
+/// Bytes that the place under a volume must have, at most, beside those of changes that are not
+/// committed yet.
 const ROWS_BESIDE_MAX: u64 = 512 << 20;
 
 mod load;
@@ -304,9 +305,9 @@ impl State {
 
     /// Whether the place under the volume has room for `bytes` beside all that is dirty already.
     pub(crate) fn may_allocate(&self, bytes: u64) -> Result<(), Stop> {
-        let changed = self.dirty_bytes.saturating_add(bytes);
         // Rows are written to a log, and from there into pages that they do not fill.
-        let beside = changed.saturating_mul(2).min(ROWS_BESIDE_MAX);
+        let beside = self.dirty_bytes.saturating_mul(2).min(ROWS_BESIDE_MAX);
+        let changed = self.dirty_bytes.saturating_add(bytes);
         let needed = changed.saturating_add(beside).saturating_add(crate::commit::SPACE_RESERVED);
         if needed > self.space_free { Err(Miss::Space.into()) } else { Ok(()) }
     }

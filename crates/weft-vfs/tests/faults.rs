@@ -305,7 +305,8 @@ fn a_link_that_runs_code_does_so_only_if_its_maker_is_known_to_have_ordered_it()
     let header = store.header().expect("readable");
     let bytes = definition.encode();
     let old = InodeChange::Put(InodeRow { size: bytes.len() as u64, inline: Some(bytes.into()), ..row });
-    let batch = Batch { commit: header.commit.next(), counters: header.counters, inodes: vec![old], ..Batch::default() };
+    let batch =
+        Batch { commit: header.commit.next(), counters: header.counters, inodes: vec![old], ..Batch::default() };
     store.apply(&batch, Durability::Durable).expect("changed");
     let vfs = open();
     assert_eq!(vfs.read(made, 0, 100).unwrap_err().kind(), ErrorKind::NotPermitted);

@@ -2,9 +2,9 @@
 
 mod salvage;
 
-use super::advice::filled;
 use super::damages;
 use super::transfer::steps;
+use crate::advice::filled;
 use crate::arguments::Check;
 use crate::shown;
 use anyhow::{Context, Result};

@@ -3,9 +3,9 @@
 //! A volume in files is written under a name of its own and gets the one that was asked for when it
 //! is whole.
 
-use super::advice::{filled, is_malformed};
 use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
 use super::{REMEDIES, damages, usage};
+use crate::advice::{filled, is_malformed};
 use crate::arguments::Convert;
 use crate::shown;
 use anyhow::{Context, Result, bail};

@@ -1,9 +1,9 @@
 //! `weft scrub`.
 
-use super::advice::filled;
 use super::mounted::volume_at;
 use super::transfer::steps;
 use super::{REMEDIES, damages};
+use crate::advice::filled;
 use crate::arguments::Scrub;
 use crate::shown;
 use anyhow::{Context, Result};

@@ -178,7 +178,7 @@ fn a_volume_without_a_row_of_its_root_is_refused_until_a_repair_made_it_anew() {
     for command in [&["mount", "v", "m"][..], &["export", "v", "out"]] {
         let said = place.weft(command);
         assert!(said.code != 0 && said.err.contains("the row of the root directory is gone"), "{said:?}");
-        assert!(said.err.contains("'weft check --repair' makes it anew"), "{said:?}");
+        assert!(said.err.contains("'weft check --repair v' makes it anew"), "{said:?}");
     }
     assert!(!place.is_mounted("m"));
     assert!(place.weft(&["check", "--repair", "v"]).out.contains("all repaired"));

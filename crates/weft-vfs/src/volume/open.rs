@@ -94,9 +94,9 @@ impl Vfs {
     }
 
     fn recover(&self) -> Result<()> {
-        self.refuse_rootless()?;
         let read_only = self.options.read_only;
         self.state.lock().keep_orphans = true;
+        self.refuse_rootless()?;
         self.replay()?;
         self.delete_orphans()?;
         if read_only { Ok(()) } else { self.begin_epoch() }

@@ -1,7 +1,7 @@
 //! Advice in messages. The commands that it names are about the volume that the user typed.
 
-use super::transfer::in_volume;
 use crate::arguments::Command;
+use crate::command::transfer::in_volume;
 use crate::shown;
 use anyhow::Error;
 use std::ffi::OsStr;
@@ -18,6 +18,7 @@ const PLACEHOLDER: &str = "VOLUME";
 /// The advice where SQLite cannot read its own trees.
 pub const MALFORMED: &str = "restore the volume from a copy, or have 'weft check --salvage VOLUME NEW' bring what can \
                              be read to a new one";
+
 /// Has advice name the volume that `command` is about.
 pub fn is_about(command: &Command) {
     let within = |named: &OsStr| in_volume(named.to_str()?).map(|(volume, _)| volume.to_owned());
