@@ -48,7 +48,7 @@ pub fn is_about(command: &Command) {
 /// A volume as a word of a command; a password in its URL is not shown.
 fn of(volume: &Path) -> Option<String> {
     // A directory where a volume is mounted is no volume.
-    let volume = super::mounted::volume_at(volume);
+    let volume = crate::command::mounted::volume_at(volume);
     Some(shown::location(&Location::parse(&volume).ok()?))
 }
 
