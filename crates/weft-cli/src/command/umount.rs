@@ -148,6 +148,9 @@ fn wait(daemon: &Watched, directory: &Path, owner: Option<Owner>, written: Optio
     }
     match ended {
         Ended::Well | Ended::Unknown => Ok(ExitCode::SUCCESS),
+        Ended::Badly(UNSETTLED_STATUS) => {
+            bail!("{} is unmounted; {UNSETTLED}: {UNSETTLED_ADVICE}", directory.display())
+        }
         Ended::Badly(_) => {
             bail!("{} is unmounted, but its daemon failed to commit all changes; {LOG}", directory.display())
         }
