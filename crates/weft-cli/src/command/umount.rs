@@ -108,7 +108,7 @@ fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) -> Res
     }
 }
 
-/// Where `path` leads if it is a symbolic link. What is mounted there need not answer.
+/// Follows `path` if it is a symbolic link; the file system at its end need not answer for that.
 fn without_link(path: &Path) -> PathBuf {
     let target = std::fs::read_link(path).ok().zip(path.parent());
     target.map_or_else(|| path.into(), |(target, parent)| parent.join(target))
@@ -148,9 +148,6 @@ fn wait(daemon: &Watched, directory: &Path, owner: Option<Owner>, written: Optio
     }
     match ended {
         Ended::Well | Ended::Unknown => Ok(ExitCode::SUCCESS),
-        Ended::Badly(UNSETTLED_STATUS) => {
-            bail!("{} is unmounted; {UNSETTLED}: {UNSETTLED_ADVICE}", directory.display())
-        }
         Ended::Badly(_) => {
             bail!("{} is unmounted, but its daemon failed to commit all changes; {LOG}", directory.display())
         }

@@ -264,11 +264,12 @@ fn a_volume_on_a_full_disk_opens_and_goes_on_when_there_is_room() {
 
 /// On a small disk, where the write-ahead log cannot be copied into the database.
 const UNSETTLED: &str = r#"
-    mount -t tmpfs -o size=20m tmpfs disk
+    mount -t tmpfs -o size=60m tmpfs disk
     "$0" init disk/v --blocks database >/dev/null
     "$0" mount --commit-interval 1000 disk/v m
-    head -c 5000000 /dev/urandom >large
-    cp large m/large; sync m/large
+    head -c 3000000 /dev/urandom >large
+    # More than the intent log leaves when it goes.
+    for name in 1 2 3 large; do cp large m/$name; sync m/$name; done
     cat /dev/zero >disk/intruder 2>/dev/null || true
     if "$0" umount m 2>told; then exit 9; fi
     grep -q "all changes are committed and safe" told

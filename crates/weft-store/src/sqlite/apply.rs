@@ -537,10 +537,14 @@ impl Writer {
     /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells whether all of
     /// it was: SQLite syncs nothing when readers leave it nothing to copy.
     fn checkpoint(&mut self) -> Result<bool> {
+        self.copy_log("PRAGMA wal_checkpoint(PASSIVE)")
+    }
+
+    fn copy_log(&mut self, how: &str) -> Result<bool> {
         self.renew()?;
         self.verify()?;
         let all = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get(2)?);
-        let copied = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), all).map_err(failed);
+        let copied = self.connection.query_row(how, (), all).map_err(failed);
         self.in_doubt |= copied.is_err();
         copied
     }
@@ -559,10 +563,13 @@ impl Writer {
             self.in_doubt |= forgotten.is_err();
             forgotten?;
         }
-        self.verify()?;
-        let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).map_err(failed);
-        self.in_doubt |= emptied.is_err();
-        emptied
+        let how = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let emptied = match self.copy_log(how) {
+            // Some of the room that was missing may be what renewing cuts off.
+            Err(error) if error.kind() == ErrorKind::Full => self.copy_log(how),
+            emptied => emptied,
+        };
+        emptied.map(drop)
     }
 
     /// Gives back the space that durable commits freed.
