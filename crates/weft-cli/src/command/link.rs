@@ -22,7 +22,7 @@ use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrde
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
 
-/// What gets a mount, once and for all, to tell the daemon of files being opened and closed.
+/// The advice where a mount does not yet tell its daemon of files being opened and closed.
 const MOUNT_AGAIN: &str = "unmount the volume and mount it again, once";
 
 /// Permission bits of a link that is made; its targets may take some away.
@@ -166,13 +166,7 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
         };
         errln!("weft: for now {now}: {MOUNT_AGAIN}, and {then}");
     }
-    let made = link.with_file_name(OsStr::from_bytes(&order.name));
-    let renamed = rustix::fs::renameat_with(CWD, &made, CWD, &link, RenameFlags::NOREPLACE);
-    if renamed.is_err() {
-        // What is left otherwise is a link as good as that one would have been.
-        let _ = std::fs::remove_file(&made).or_else(|_| std::fs::remove_dir(&made));
-    }
-    renamed?;
+    rename(&order, &link, RenameFlags::NOREPLACE)?;
     warn_if_closed(&link, order.permissions, device);
     if order.definition.view == ViewKind::Members
         && let Err(error) = std::fs::read_dir(&link)
@@ -225,11 +219,19 @@ fn trust(link: &Path) -> Result<()> {
         bail!("it is user {owner}'s to confirm");
     }
     let order = order_in_mount(&link, device, permissions, definition)?;
+    // A view that shows something cannot be replaced.
+    Ok(rename(&order, &link, RenameFlags::EXCHANGE)?)
+}
+
+/// Gives the link that was ordered beside `link` that name, and removes what has the other one then.
+fn rename(order: &LinkOrder, link: &Path, how: RenameFlags) -> rustix::io::Result<()> {
     let made = link.with_file_name(OsStr::from_bytes(&order.name));
-    rustix::fs::rename(&made, &link).inspect_err(|_| {
+    let renamed = rustix::fs::renameat_with(CWD, &made, CWD, link, how);
+    if renamed.is_err() || how == RenameFlags::EXCHANGE {
+        // What is left otherwise is a link as good as that one.
         let _ = std::fs::remove_file(&made).or_else(|_| std::fs::remove_dir(&made));
-    })?;
-    Ok(())
+    }
+    renamed
 }
 
 /// Says if nobody can read `link`, which was made with these permission bits.
@@ -242,16 +244,14 @@ fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
         return;
     }
     let why = if tells_of_opens(device) {
-        "you may not read all that it leads to, so it is closed to everybody"
+        "you may not read all that it leads to, so it is closed to everybody".to_owned()
     } else {
-        "not everybody may read what it leads to, so for now it is closed to everybody"
+        format!(
+            "not everybody may read what it leads to, so for now it is closed to everybody: {MOUNT_AGAIN}, and it is \
+             open to those who may"
+        )
     };
-    let advice = if tells_of_opens(device) {
-        String::new()
-    } else {
-        format!(": {MOUNT_AGAIN}, and it is open to those who may")
-    };
-    errln!("weft: {}: {why}{advice}", link.display());
+    errln!("weft: {}: {why}", link.display());
 }
 
 /// Whether the daemon of a mount hears of files being opened and closed.
