@@ -201,7 +201,7 @@ fn tell_of_waiting(location: &Location) -> Waiting {
     }
 }
 
-/// What can be done where damage was found and nothing was changed.
+/// The advice where damage was found and nothing was changed.
 pub const REMEDIES: &str =
     "'weft check --repair VOLUME' repairs what can be, 'weft export VOLUME DIRECTORY' copies what is whole";
 

@@ -85,7 +85,8 @@ impl Vfs {
         Ok(kept)
     }
 
-    fn put(&self, state: &mut State, ino: Ino, name: &Name, value: Option<&[u8]>) -> Result<(), Stop> {
+    /// Sets or removes attribute `name` of `ino`, whoever asks.
+    pub(crate) fn put(&self, state: &mut State, ino: Ino, name: &Name, value: Option<&[u8]>) -> Result<(), Stop> {
         let value = value.map(Cow::Borrowed);
         state.perform(&Mutation::Xattr { ino, name: name.clone(), value, permissions: None, time: self.now() })
     }

@@ -9,10 +9,8 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::links::OPENS;
-use crate::mutation::Mutation;
 use crate::state::ROW_BYTES;
 use crate::volume::Vfs;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use weft_store::{Ino, Name};
 use weft_transform::expand;
@@ -102,7 +100,6 @@ impl Vfs {
     /// Sets or removes an attribute of the root that controls something.
     fn control(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         let name = Name::of_xattr(name).map_err(|_| ErrorKind::Range)?;
-        let time = self.now();
         self.change(|state| {
             state.room(ROW_BYTES + value.map_or(0, |value| value.len() as u64))?;
             state.may_grow(0, 0)?;
@@ -111,8 +108,7 @@ impl Vfs {
                 return Err(ErrorKind::NoAttribute.into());
             }
             super::xattrs::fits_list(map, &name)?;
-            let (name, value) = (name.clone(), value.map(Cow::Borrowed));
-            state.perform(&Mutation::Xattr { ino: Ino::ROOT, name, value, permissions: None, time })
+            self.put(state, Ino::ROOT, &name, value)
         })
     }
 }
