@@ -88,6 +88,8 @@ impl Machine {
         // Work goes on.
         write(&vfs, last + 1);
         vfs.close().expect("closed");
+        // The store gives space back on a thread of its own until it goes.
+        drop(vfs);
         std::fs::remove_dir_all(&root).expect("removed");
         last
     }
