@@ -715,6 +715,10 @@ pub struct Serve {
     /// Go to the background once clients can connect
     #[arg(short, long)]
     pub background: bool,
+    /// Serve as this user, who must have the rights to all files that are named, instead of root. Of
+    /// root's privileges the use of ports below 1024 is kept
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     #[command(flatten)]
     pub open: Open,
     /// In the background: write messages to this file (default: as of 'weft mount')

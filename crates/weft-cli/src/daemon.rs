@@ -3,6 +3,7 @@
 mod anew;
 mod signals;
 
+use crate::allocator;
 use anew::Place;
 pub use anew::{is_begun_anew, may_serve};
 use anyhow::{Context, Result, bail};
@@ -47,7 +48,7 @@ pub fn run<T>(
 ) -> Result<ExitCode> {
     let place = Place::here();
     if is_begun_anew() {
-        let daemon = Daemon { signals: Signals::take()?, place };
+        let daemon = Daemon::new(place)?;
         return match start(&daemon) {
             Ok(started) => serve(started, &daemon),
             Err(error) if anew::may_pass(&error) => Err(daemon.place.begin_anew_later()),
@@ -55,14 +56,14 @@ pub fn run<T>(
         };
     }
     if foreground {
-        let daemon = Daemon { signals: Signals::take()?, place };
+        let daemon = Daemon::new(place)?;
         return serve(start(&daemon)?, &daemon);
     }
     match split()? {
         Side::Front(code) => Ok(code),
         Side::Daemon(starting) => {
             weft_vfs::keep_messages();
-            let daemon = Daemon { signals: Signals::take()?, place };
+            let daemon = Daemon::new(place)?;
             match start(&daemon) {
                 Ok(started) => {
                     starting.succeeded(log(&started))?;
@@ -78,6 +79,12 @@ pub fn run<T>(
 }
 
 impl Daemon {
+    /// This process, in which threads may be started from now on.
+    fn new(place: Place) -> Result<Daemon> {
+        allocator::start_giving_back().context("cannot have free memory given back")?;
+        Ok(Daemon { signals: Signals::take()?, place })
+    }
+
     /// From now on a signal does not end the process any more, but does what [`Daemon::on_signal`] will say.
     pub fn hold_signals(&self) {
         self.signals.hold();

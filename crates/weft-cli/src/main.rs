@@ -7,6 +7,7 @@
 mod output;
 
 mod advice;
+mod allocator;
 mod arguments;
 mod command;
 mod confinement;
@@ -21,6 +22,7 @@ mod secrets;
 mod serving;
 mod shown;
 mod size;
+mod user;
 mod watched;
 
 use clap::Parser;
@@ -28,16 +30,6 @@ use helper::Helper;
 use output::Work;
 use std::process::ExitCode;
 use weft_transform::worker;
-
-/// The system's allocator keeps what threads have freed in an arena of each.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// What is free goes back within a second, also where no thread frees anything more (jemalloc(3), "TUNING").
-///
-/// SAFETY: jemalloc reads a symbol of this name as a `const char *`; a reference to an array is a pointer, and the text ends with a NUL.
-#[unsafe(export_name = "_rjem_malloc_conf")]
-static ALLOCATOR_OPTIONS: &[u8; 60] = b"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 
 /// What `weft umount` finds a daemon ended with whose volume is whole only with the files beside
 /// the database.

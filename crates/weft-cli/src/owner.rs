@@ -5,8 +5,8 @@
 //! believes the answer as far as that user could have done the same.
 
 use crate::command::mounted;
+use crate::user::User;
 use anyhow::{Context, Result, bail};
-use std::io::Error;
 use std::path::Path;
 
 /// A user who is not root, seen by root.
@@ -29,27 +29,13 @@ impl Owner {
     /// Does `work` with the rights of that user, in a thread of its own.
     pub fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let as_owner = || {
-            self.become_owner().context("cannot act as the user who mounted it")?;
+            User::new(self.user, self.group).take_thread().context("cannot act as the user who mounted it")?;
             Ok(work())
         };
         std::thread::scope(|scope| match scope.spawn(as_owner).join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
         })
-    }
-
-    /// Gives this thread, and no other, the rights of the user. It cannot have its own again.
-    fn become_owner(self) -> Result<(), Error> {
-        let (user, group) = (libc::c_long::from(self.user), libc::c_long::from(self.group));
-        let none = std::ptr::null::<libc::gid_t>();
-        // SAFETY: the calls change the rights of the calling thread alone, which glibc's functions of
-        // these names do not; the list of groups is empty.
-        let failed = unsafe {
-            libc::syscall(libc::SYS_setgroups, 0, none) != 0
-                || libc::syscall(libc::SYS_setresgid, group, group, group) != 0
-                || libc::syscall(libc::SYS_setresuid, user, user, user) != 0
-        };
-        if failed { Err(Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Refuses process `pid`, as which the daemon describes itself, if it is not that user's.

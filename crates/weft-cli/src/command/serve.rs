@@ -4,6 +4,7 @@ use crate::arguments::Serve;
 use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
 use crate::serving::{memory_bytes, start_nfs};
+use crate::user::User;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,6 +17,9 @@ use weft_vfs::Options;
 /// Serves a volume until it is told to stop.
 pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
+    if let Some(name) = &arguments.user {
+        User::named(name)?.take_process()?;
+    }
     let options = arguments.served.options(&arguments.nfs)?;
     let vfs = Options { keep_written: true, ..arguments.open.options(memory_bytes() / 4)? };
     if location.path().is_some() {

@@ -184,3 +184,39 @@ fn a_confined_daemon_serves_a_volume_of_another_user() {
     }
     place.weft(&["check", "v", "--read-data"]).well();
 }
+
+#[test]
+fn a_server_can_be_another_user_who_has_low_ports_and_no_more() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["serve", "v", "--nfs", "127.0.0.1:0", "--user", "no such user"]).failed(&["no user 'no such user'"]);
+    if !is_root() {
+        place.weft(&["serve", "v", "--nfs", "127.0.0.1:0", "--user", "root"]).failed(&["only root"]);
+        return eprintln!("SKIPPED a_server_can_be_another_user_who_has_low_ports_and_no_more: needs root");
+    }
+    place.weft(&["serve", "v", "--nfs", "127.0.0.1:0", "--user", "nobody"]).failed(&["v", "Permission denied"]);
+    std::fs::set_permissions(place.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for path in below(&place.path("v")).into_iter().chain([place.path("v")]) {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+    }
+    // An address of loopback that is this process's own, as a low port cannot be left to the kernel.
+    let [high, low] = [std::process::id() >> 8 & 0xff, std::process::id() & 0xff];
+    let address = format!("127.77.{high}.{low}:1000");
+    let command = ["serve", "v", "--nfs", &address, "--user", "nobody"];
+    let mut server = place.command(&command).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let (privileges, status) = match first.starts_with("serving ") {
+        true => (privileges(server.id()), std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap()),
+        false => panic!("it does not serve: {:?}", server.wait()),
+    };
+    let answers = std::net::TcpStream::connect(&address).is_ok();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&server), rustix::process::Signal::TERM).unwrap();
+    assert!(server.wait().unwrap().success() && answers);
+    let ids = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    assert_eq!((ids("Uid:"), ids("Groups:")), ("65534\t65534\t65534\t65534".into(), "65534".into()));
+    assert!(privileges.iter().all(|all| *all == (1 << 10, false)), "{privileges:?}");
+    place.weft(&["check", "v"]).well();
+}
