@@ -170,3 +170,25 @@ fn names_in_directories_whose_rows_are_gone_are_brought() {
         assert_eq!((root.permissions, root.uid, root.size), (0o700, 0, 2));
     }
 }
+
+#[test]
+fn a_file_whose_row_is_gone_is_made_of_its_blocks_for_root_alone() {
+    for edit in ["DELETE FROM fileatt WHERE ino = 26", "UPDATE fileatt SET uid = 5 WHERE ino = 26"] {
+        for home in HOMES {
+            let directory = tempfile::tempdir().expect("a directory");
+            let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
+            let before = contents(&*open(&path).expect("opens").store);
+            let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+            connection.execute_batch(edit).expect("edited");
+            drop(connection);
+            let told = salvaged(&path, &new).expect("brought");
+            let [missing] = &told.missing[..] else { panic!("{:?}", told.missing) };
+            assert!(missing.kind == "file" && missing.why.contains("may lack its end"), "{missing:?}");
+            assert_eq!(look(&new, Repair::No), []);
+            let after = open(&new).expect("opens").store;
+            assert_eq!(contents(&*after)[&26], before[&26], "the blocks are all there is of it");
+            let row = after.inodes(Ino(26), 1).expect("readable").remove(0);
+            assert_eq!((row.permissions, row.uid, row.gid), (0o600, 0, 0));
+        }
+    }
+}
