@@ -64,7 +64,8 @@ impl Server {
                 match attributes.map(|attributes| self.vfs.seen_roughly(attributes)) {
                     Some(attributes) => {
                         let attributes = &attributes;
-                        reply.entry_out(attributes, self.links.valid(&self.vfs, attributes, self.options.valid))
+                        // Links are among those without.
+                        reply.entry_out(attributes.ino.0, attributes, self.valid(attributes));
                     }
                     // The kernel asks when somebody wants to know.
                     None => reply.no_entry(Duration::ZERO),
