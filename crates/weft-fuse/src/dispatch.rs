@@ -281,8 +281,9 @@ impl Server {
             Opcode::Getxattr => self.getxattr(caller, ino, body, reply),
             Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),
-            Opcode::Readdir => self.readdir(ino, body, reply),
-            Opcode::Readdirplus => self.readdirplus(caller, ino, body, reply),
+            Opcode::Opendir => Some(self.opendir(ino, reply)),
+            Opcode::Readdir => self.readdir(header, ino, body, reply),
+            Opcode::Readdirplus => self.readdirplus(header, caller, ino, body, reply),
             Opcode::Open => self.open(header, node, body, reply),
             Opcode::Flush => self.flush(header, ino, body),
             Opcode::Release => self.release(ino, body),
@@ -302,8 +303,7 @@ impl Server {
             Opcode::Ioctl => self.ioctl(caller, ino, body, reply),
             Opcode::Statx => Some(self.statx(header, node, reply)),
             // The kernel then does these itself: they need no state here.
-            Opcode::Opendir
-            | Opcode::Create
+            Opcode::Create
             | Opcode::Access
             | Opcode::Bmap
             | Opcode::Poll

@@ -2,9 +2,9 @@
 
 use crate::fixture::{Mounted, can_mount};
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use weft_fuse::SessionOptions;
 use weft_vfs::{Caller, Ino, LinkDefinition, ViewKind};
 
@@ -349,7 +349,7 @@ fn who_holds_what_was_for_everybody_is_told_nothing_of_what_it_leads_to_later() 
     assert_eq!(mounted.says(ALICE, "cat link view/secret"), "LONGER THAN BEFORE\nLONGER THAN BEFORE\n");
     let looks = "stat -c '%s %Y' link view/secret; ls -la view/ view/within; stat view view/within >/dev/null";
     assert!(mounted.says(ALICE, looks).starts_with("19 4444444444\n19 4444444444\n"));
-    std::io::Write::write_all(&mut stdin, b"go\nonce\n").expect("asked");
+    stdin.write_all(b"go\nonce\n").expect("asked");
     drop(stdin);
     let mut told = String::new();
     stdout.read_to_string(&mut told).expect("read");
@@ -381,4 +381,77 @@ fn a_descriptor_that_is_passed_on_tells_attributes_to_those_who_may_know_them() 
     // What is for everybody is one node again.
     mounted.says(ALICE, "chmod 711 source; chmod 644 source/secret; chmod 644 link");
     assert_eq!(mounted.says(MALLORY, "stat -c %s link; cat link"), "7\nSECRET\n");
+}
+
+/// Opens directory `view`, lists it, and lists it again after each line of input.
+const LISTS_AGAIN: &str = r#"python3 -c "
+import os, sys
+directory = os.open('view', os.O_RDONLY)
+while True:
+    try: print(sorted(os.listdir(directory)), flush=True)
+    except OSError as error: print(error.strerror, flush=True)
+    if not sys.stdin.readline(): break
+""#;
+
+/// Runs [`LISTS_AGAIN`] until dropped.
+struct Lister {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Lister {
+    fn new(mounted: &Mounted, uid: u32) -> Lister {
+        let mut command = mounted.command(uid, "", LISTS_AGAIN);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Lister { child, lines }
+    }
+
+    fn told(&mut self) -> Option<String> {
+        self.lines.next().map(|line| line.expect("text"))
+    }
+
+    fn again(&mut self) -> String {
+        self.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("asked");
+        self.told().expect("a line")
+    }
+}
+
+impl Drop for Lister {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let ended = self.child.wait();
+        assert!(std::thread::panicking() || ended.is_ok());
+    }
+}
+
+#[test]
+fn a_view_that_has_closed_is_listed_to_those_who_have_it_open_as_to_others() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [true, false] {
+        let mounted = Mounted::with(SessionOptions { opens, ..SessionOptions::default() });
+        fs::create_dir(mounted.path("hers")).expect("made");
+        chown(mounted.path("hers"), Some(ALICE), Some(ALICE)).expect("given");
+        mounted.says(ALICE, "mkdir one; touch one/public; mkdir -m 700 two; touch two/secret; ln -s one way");
+        mounted.link_by(ALICE, "view", &view_of("/hers/way"));
+        let (mut mallory, mut alice) = (Lister::new(&mounted, MALLORY), Lister::new(&mounted, ALICE));
+        assert_eq!(mallory.told().as_deref(), Some("['public']"));
+        assert_eq!(alice.told().as_deref(), Some("['public']"));
+        mounted.says(ALICE, "rm way; ln -s two way");
+        for _ in 0..2 {
+            let listed = mounted.run(ALICE, "ls view").stdout;
+            assert_eq!(String::from_utf8_lossy(&listed), if opens { "secret\n" } else { "" });
+            let told = [alice.again(), mallory.again()].concat();
+            assert!(!told.contains("secret"), "{told}");
+        }
+        // Whoever has opened it since is asked about each time, too.
+        if opens {
+            let mut alice = Lister::new(&mounted, ALICE);
+            assert_eq!(alice.told().as_deref(), Some("['secret']"));
+            mounted.says(0, "chown 0:0 two");
+            assert_eq!(alice.again(), "Permission denied");
+        }
+    }
 }
