@@ -321,12 +321,17 @@ fn told(definition: &LinkDefinition, network: &Network, kept: Option<Memo>) -> S
     }
 }
 
+/// The targets of a link as a terminal can show them.
+fn paths(targets: &[Vec<u8>]) -> Vec<String> {
+    targets.iter().map(|target| shown::path(Path::new(OsStr::from_bytes(target)))).collect()
+}
+
 fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
     let LinkDefinition { targets, network: text, write, memo, lazy, direct, fuse: _, view, trusted } =
         &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
-    let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
     if arguments.json {
+        let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
         let stages: Vec<Value> = network
             .stages()
             .into_iter()
@@ -343,13 +348,14 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
         let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "direct": direct, "trusted": order.definition.is_exported().then_some(trusted), "gives": network.gives().name(), "stages": stages, "directory": directory });
         outln!("{value:#}");
     } else if arguments.dot {
-        output::write(picture::dot(&network, &shown).as_bytes());
+        output::write(picture::dot(&network, &paths(targets), shown::message).as_bytes());
     } else if arguments.svg {
-        output::write(picture::svg(&network, &shown).as_bytes());
+        output::write(picture::svg(&network, &paths(targets), shown::message).as_bytes());
     } else {
-        shown.iter().for_each(|target| outln!("target   {target}"));
-        outln!("network  {text}");
-        write.iter().for_each(|text| outln!("write    {text}"));
+        // All of it is somebody else's text.
+        paths(targets).iter().for_each(|target| outln!("target   {target}"));
+        outln!("network  {}", shown::message(text));
+        write.iter().for_each(|text| outln!("write    {}", shown::message(text)));
         outln!("memo     {}", told(&order.definition, &network, kept));
         outln!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
         if order.definition.is_exported() && !trusted {
@@ -365,8 +371,8 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
             ViewKind::Members => outln!("view     of the members of an archive"),
             ViewKind::Directory { rename, only } => {
                 outln!("view     of a directory");
-                rename.iter().for_each(|rule| outln!("rename   {rule}"));
-                only.iter().for_each(|text| outln!("only     {text}"));
+                rename.iter().for_each(|rule| outln!("rename   {}", shown::message(rule)));
+                only.iter().for_each(|text| outln!("only     {}", shown::message(text)));
             }
         }
         show(&network);

@@ -112,6 +112,32 @@ fn a_name_forges_no_line_and_works_on_no_terminal() {
 }
 
 #[test]
+fn a_strangers_link_forges_no_line_of_what_is_told_of_it() {
+    let place = Place::new();
+    place.directory("from");
+    place.directory("from/d");
+    let forged = "a\x1b[2J]\ntarget   another";
+    std::fs::write(place.path("from").join(forged), "").unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let only = format!("x\n{forged}");
+    let network = format!("grep '{forged}' | upper");
+    let target = format!("v:{forged}");
+    place.weft(&["link", &target, "v:link", "-n", &network]).well();
+    place.weft(&["link", "--dir", "v:d", "v:view", "--only", &only, "-n", &network]).well();
+    for link in ["v:link", "v:view"] {
+        for how in [&["--show"][..], &["--show", "--dot"], &["--show", "--svg"]] {
+            let told = place.weft(&[&["link"], how, &[link]].concat()).well();
+            let targets = told.lines().filter(|line| line.starts_with("target ")).count();
+            assert_eq!(targets, usize::from(how.len() == 1), "{told}");
+            assert!(!told.contains('\x1b') && told.contains("x1b[2J"), "{told}");
+        }
+        let json = place.weft(&["link", "--show", "--json", link]).json();
+        assert_eq!(json["network"], network);
+    }
+}
+
+#[test]
 fn a_link_is_not_unmounted_for_what_it_leads_to() {
     let Some(place) = Place::to_mount() else { return };
     if !is_root() {

@@ -91,7 +91,7 @@ impl Server {
         let ino = Ino(header.nodeid);
         let opened = Opened(body.u64()?);
         let from = (ino, body.u64()?);
-        let to = Ino(body.u64()?);
+        let to = self.node(body.u64()?).map_or(Ino(0), |node| node.ino);
         let opened_to = Opened(body.u64()?);
         let (to, len) = ((to, body.u64()?), body.u64()?);
         if self.seen(ino, opened, true) != ino || self.seen(to.0, opened_to, true) != to.0 {

@@ -12,7 +12,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::LazyLock;
 
-const REFUSED: [c_long; 54] = [
+/// Calls that libc has no names for; their numbers are the same on all machines.
+const STATMOUNT: c_long = 457;
+const LISTMOUNT: c_long = 458;
+const OPEN_TREE_ATTR: c_long = 467;
+
+const REFUSED: [c_long; 57] = [
     // Other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -32,6 +37,9 @@ const REFUSED: [c_long; 54] = [
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
+    STATMOUNT,
+    LISTMOUNT,
+    OPEN_TREE_ATTR,
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_name_to_handle_at,

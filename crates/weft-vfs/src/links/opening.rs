@@ -64,6 +64,12 @@ impl Vfs {
         self.run(|state| state.closed_attributes(ino))
     }
 
+    /// Attributes of view `ino`, to which somebody may come to whom it is closed: they say nothing
+    /// of what it shows, and their permission bits let those in to whom it is open. `Stale`.
+    pub fn guarded_attributes(&self, ino: Ino) -> Result<Attributes> {
+        self.run(|state| state.guarded_attributes(ino))
+    }
+
     /// From now on [`Vfs::opened`], [`Vfs::flush`] and [`Vfs::closed`] are called.
     pub fn tells_of_opens(&self) {
         self.state.lock().is_told_of_opens = true;

@@ -157,6 +157,13 @@ impl State {
         let step = Step::of(row);
         Ok(self.rights_to(step, wanted)?.of_these & wanted == wanted)
     }
+
+    /// True if the asker may add names to directory `parent`.
+    pub(super) fn asker_may_add(&mut self, parent: Ino) -> Result<bool, Stop> {
+        let step = Step::of(&self.directory(parent)?.row);
+        let wanted = MAY_WRITE | MAY_SEARCH;
+        Ok(self.rights_to(step, wanted)?.of_these & wanted == wanted)
+    }
 }
 
 #[cfg(test)]

@@ -135,7 +135,28 @@ impl State {
     /// Attributes of link `ino`, as those see them to whom it is closed: they look the same
     /// whatever it leads to.
     pub(crate) fn closed_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
-        Ok(Attributes { permissions: 0, reach: Reach::Nobody, ..self.nowhere(ino)? })
+        Ok(Attributes { permissions: 0, reach: Reach::Nobody, ..self.indifferent(ino)? })
+    }
+
+    /// Attributes of view `ino` that say nothing of what it shows, and let those in to whom it is
+    /// open.
+    pub(crate) fn guarded_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        // An entry of a view has the permission bits of what it shows.
+        let own = if is_unstored(ino) { 0o777 } else { self.inode(ino)?.row.permissions };
+        Ok(Attributes { permissions: own & (READ | SEARCH), reach: Reach::Some, ..self.indifferent(ino)? })
+    }
+
+    /// Attributes of link `ino` that follow from nothing but itself; of an entry of a view: from
+    /// the view.
+    fn indifferent(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        let nowhere = self.nowhere(ino)?;
+        if !is_unstored(ino) || self.link_of(ino)?.of.is_some() {
+            return Ok(nowhere);
+        }
+        let view = self.stored_view(ino)?;
+        let row = &self.inode(view)?.row;
+        let (atime, mtime, ctime, btime) = (row.atime, row.mtime, row.ctime, row.btime);
+        Ok(Attributes { uid: row.uid, gid: row.gid, atime, mtime, ctime, btime, ..nowhere })
     }
 
     /// Attributes of link `ino`, which cannot be resolved because of `error`.
