@@ -23,6 +23,7 @@ mod rename;
 mod resolve;
 mod shown;
 mod sources;
+mod steps;
 mod unstored;
 mod view;
 mod views;

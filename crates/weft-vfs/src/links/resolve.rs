@@ -4,6 +4,7 @@ use super::definition::{Looks, Writing};
 use super::drafts::Drafted;
 use super::is_unstored;
 use super::reach::{MAY_READ, MAY_SEARCH, MAY_WRITE, Maker, Step};
+use super::steps::Steps;
 use super::watch::{Cause, Of};
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
@@ -22,6 +23,12 @@ const DEPTH_MAX: usize = 16;
 
 /// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
+
+/// Bytes of a network that are digested for each step that they count as.
+const DIGESTED_A_STEP: usize = 512;
+
+/// Targets that are copied for each step that they count as.
+const COPIED_A_STEP: usize = 64;
 
 /// How long after a failure that may pass it is not tried again what failed: to compute a length, to find a name, to read what hangs.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -74,6 +81,15 @@ pub(crate) struct Resolving {
     /// Those that were, for the first of them: nothing changes meanwhile, and ways through views
     /// come to the same ones again and again. With the makers whose rights were asked for.
     known: FxHashMap<(Ino, Vec<Maker>), Resolved>,
+    /// What all of them took.
+    steps: Steps,
+}
+
+impl Resolving {
+    /// Takes `steps` for the links that are being resolved, if any are. `Loop` if that is too many.
+    pub(super) fn take(&mut self, steps: usize) -> Result<(), Stop> {
+        if self.depth > 0 { Ok(self.steps.take(steps)?) } else { Ok(()) }
+    }
 }
 
 /// Whether a length is computed that nothing tells.
@@ -266,6 +282,7 @@ impl State {
     fn resolve_first(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         self.resolving.depth = 1;
         self.resolving.is_private = false;
+        self.resolving.steps.restart();
         let resolved = self.resolve_anew(ino);
         self.resolving.depth = 0;
         self.resolving.known.clear();
@@ -288,6 +305,7 @@ impl State {
 
     fn resolve_anew(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         let link = self.link_of(ino)?;
+        self.resolving.take(1 + link.definition.network.len() / DIGESTED_A_STEP)?;
         let row = &self.inode(ino)?.row;
         let owner = Owner { uid: row.uid, gid: row.gid };
         let mut content = Vec::new();
@@ -316,6 +334,7 @@ impl State {
             link: link.clone(),
         };
         for (number, path) in link.definition.targets.iter().enumerate() {
+            self.resolving.take(1)?;
             let (target, way) = match link.of {
                 Some(target) if number == link.data => (target, 0o777),
                 _ => self.walk(path, owner, &mut resolved)?,
@@ -373,6 +392,7 @@ impl State {
                     _ => {}
                 }
                 let inner = self.resolve(target)?;
+                self.resolving.take(inner.steps())?;
                 if link.of != Some(target) {
                     let wanted = if wants_directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
                     self.reached(resolved, step, wanted, number == link.data)?;
@@ -500,6 +520,7 @@ impl State {
         // Views know no way back.
         let mut way = Vec::new();
         while let Some(name) = names.pop() {
+            self.resolving.take(1)?;
             let search = self.search(at, owner, resolved)?;
             allowed &= search | search << 1 | search << 2;
             if name == b".." {
@@ -539,6 +560,7 @@ impl State {
             return Ok(rights(&self.inode(at)?.row, has_acl, owner) & SEARCH);
         }
         let view = self.resolve(at)?;
+        self.resolving.take(view.steps())?;
         if view.link.looks.is_none() {
             return Err(ErrorKind::NotDirectory.into());
         }
@@ -569,6 +591,11 @@ impl Resolved {
     /// The first target that holds no code for the network, and the only one of a link that keeps anything of it, or looks like a directory.
     pub(super) fn data(&self) -> Ino {
         self.targets[self.link.data]
+    }
+
+    /// The steps that copying it counts as.
+    fn steps(&self) -> usize {
+        self.causes.len() + self.targets.len() / COPIED_A_STEP
     }
 
     /// What tells it from what it was before: its content, and the attributes of what it leads to.
