@@ -68,9 +68,7 @@ pub fn create(path: &Path, options: &VolumeOptions, owner: (u32, u32), time: Tim
 fn prepare(layout: &Layout) -> Result<bool> {
     let path = &layout.volume;
     let Some(segments) = &layout.segments else {
-        let taken =
-            || Error::Unusable(format!("{} already exists; the volume will be a file of that name", path.display()));
-        return if path.symlink_metadata().is_ok() { Err(taken()) } else { Ok(false) };
+        return layout.refuse_taken().map(|()| false);
     };
     let taken = || Error::Unusable(format!("{} already exists and is not an empty directory", path.display()));
     let made = match files::make_directory(path) {

@@ -28,7 +28,7 @@ use crate::files;
 use crate::finding::{CheckOptions, Outcome, Progress, Repair};
 use crate::log::{IntentLog, Loss};
 use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, OpNo, Place, Timestamp};
-use crate::store::{BlockHome, Header, VolumeOptions};
+use crate::store::{Header, VolumeOptions};
 use pages::Pages;
 use rows::Found;
 use rusqlite::Connection;
@@ -83,9 +83,7 @@ pub struct Salvaged {
 pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
     let layout = Layout::find(path)?;
     let _hold = medium::hold(&layout)?;
-    if new.symlink_metadata().is_ok() {
-        return Err(Error::Unusable(format!("{} already exists; name a volume to be made", new.display())));
-    }
+    Layout::of(new, layout.home()).refuse_taken()?;
     let read = |path: &Path| files::open(files::options().read(true), path);
     let database = read(&layout.database).map_err(io("cannot open", &layout.database))?;
     let pages = Pages::open(database, read(&layout.wal()).ok()).map_err(io("cannot read", &layout.database))?;
@@ -141,7 +139,7 @@ fn guess(layout: &Layout, found: &Found, pages: &Pages) -> Header {
     let default = VolumeOptions::default();
     let options = VolumeOptions {
         block_size: longest.unwrap_or(default.block_size).next_power_of_two().clamp(4 << 10, 4 << 20),
-        home: if layout.segments.is_some() { BlockHome::Segments } else { BlockHome::Database },
+        home: layout.home(),
         ..default
     };
     let options = VolumeOptions { inline_max: options.block_size, ..options };

@@ -2,7 +2,7 @@
 
 use crate::contract::{HOMES, new_volume, options};
 use std::fs;
-use weft_store::sqlite::{create, open};
+use weft_store::sqlite::{create, open, salvage};
 use weft_store::{BlockHome, ErrorKind, Timestamp};
 
 fn refusal(path: &std::path::Path) -> (ErrorKind, String) {
@@ -95,4 +95,27 @@ fn nothing_is_made_where_something_is_already() {
         create(&missing, &options(home), (0, 0), Timestamp(0)).expect_err("refused");
         assert_eq!(fs::read_dir(directory.path()).expect("listed").count(), 1, "nothing is left behind");
     }
+}
+
+/// A volume that was moved away alone, even one that is in use, has its logs here still.
+#[test]
+fn no_volume_is_made_over_the_logs_of_another() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let old = new_volume(&directory, BlockHome::Database);
+    let new = directory.path().join("new");
+    for suffix in ["-wal", "-shm", "-journal", "-intents"] {
+        let left = directory.path().join(format!("new{suffix}"));
+        fs::write(&left, b"of another volume").expect("written");
+        for made in [
+            create(&new, &options(BlockHome::Database), (0, 0), Timestamp(0)),
+            salvage(&old, &new, &mut |_| ()).map(drop),
+        ] {
+            let error = made.expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Unusable);
+            assert!(error.to_string().contains(&format!("{} exists", left.display())), "{error}");
+        }
+        assert_eq!(fs::read(&left).expect("there"), b"of another volume");
+        fs::remove_file(&left).expect("removed");
+    }
+    salvage(&old, &new, &mut |_| ()).expect("nothing is in the way");
 }
