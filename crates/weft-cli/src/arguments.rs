@@ -682,7 +682,8 @@ pub struct Served {
     /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
     /// '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks or '*'; options are rw, ro,
     /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, insecure, xprtsec=none,
-    /// xprtsec=tls, xprtsec=mtls. Without this, all of the volume to this machine, with the super-user squashed
+    /// xprtsec=tls, xprtsec=mtls. Without this, all of the volume to this machine, with the super-user squashed, from
+    /// ports below 1024 alone (secure), as any user could call from others in anybody's name
     #[arg(long, value_name = "LINE", requires = "nfs")]
     pub export: Vec<String>,
     /// Export what the lines of this file say, too

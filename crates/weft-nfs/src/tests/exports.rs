@@ -1,7 +1,8 @@
 //! What an export holds in, and keeps out.
 
 use super::client::Client;
-use super::{open_to_all, serve, server};
+use super::{open_to_all, serve, server, server_of};
+use crate::export::Exports;
 use weft_vfs::{Caller, Ino, Kind, MakeNode, RenameMode};
 
 const NOENT: u32 = 2;
@@ -55,6 +56,23 @@ fn who_is_not_let_in_can_neither_mount_nor_use_a_handle() {
     let mut client = Client::connect(closed.address());
     assert_eq!(client.mount("/").status, ACCES);
     assert_eq!(client.getattr(&root), Err(ACCES));
+}
+
+#[test]
+fn without_an_export_no_ordinary_user_of_the_machine_is_let_in() {
+    let served = open_to_all();
+    let mut client = served.client("/");
+    let (root, file) = (client.root.clone(), client.create(&served.client("/").root, "file", 0o600).unwrap());
+    let default = server_of(&served.vfs, Exports::default());
+    // As any process may: from a port that is not reserved, in another user's name.
+    let mut client = Client::connect(default.address());
+    assert!(client.stream.local_addr().unwrap().port() >= 1024);
+    for uid in [0, 1003] {
+        client.uid = uid;
+        assert_eq!(client.mount("/").status, ACCES);
+        assert_eq!(client.getattr(&root), Err(ACCES));
+        assert_eq!(client.getattr(&file), Err(ACCES));
+    }
 }
 
 #[test]
