@@ -9,6 +9,7 @@
 //! what could not be read without it; and nothing of its targets is told to those who could not
 //! read them ([`reach`]).
 
+mod causes;
 mod definition;
 mod drafts;
 mod folder;
@@ -23,6 +24,7 @@ mod rename;
 mod resolve;
 mod shown;
 mod sources;
+mod steps;
 mod unstored;
 mod view;
 mod views;
