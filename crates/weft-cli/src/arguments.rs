@@ -550,8 +550,8 @@ pub struct Mount {
     /// dev and exec), remount (with ro or rw, of the volume that is
     /// mounted at the directory), allow_other, writeback, keep-awake, no-idle-policy, opens, and
     /// commit-interval, dirty-max, metadata-cache, block-cache,
-    /// read-ahead, shared-memory, memo, keys, exported-stages, transport, placement and log with
-    /// their values as below (commit-interval=5)
+    /// read-ahead, shared-memory, memo, temporary, keys, exported-stages, transport, placement and
+    /// log with their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Stay in the foreground, messages on standard error
@@ -635,6 +635,12 @@ pub struct Open {
     /// Most bytes kept, in the volume, of what transformation links gave, also while it is not mounted; 0 keeps nothing
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]
     pub memo: u64,
+    /// Most bytes in temporary files of the networks of one user's links (sort, tac, tail, zip,
+    /// encrypt and joins keep there what does not fit in memory), half of them of one network. Those
+    /// of all users take a quarter of what is free where they are (TMPDIR, else /tmp), which is the
+    /// only bound for the user who mounts the volume
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "2G")]
+    pub temporary: u64,
     /// The directory of the keys that links may name (the stages encrypt and decrypt), as files of age-keygen that nobody else may read. Links that use
     /// them are for the user who mounts the volume, and for the super-user
     #[arg(long, value_name = "DIR")]

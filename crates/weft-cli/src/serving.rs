@@ -13,6 +13,7 @@ use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::DiskCacheOptions;
 use weft_store::log::Loss;
 use weft_store::postgres::OpenOptions;
+use weft_transform::Bounds;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
 
 /// The keys in a directory, which are whoever's this process is.
@@ -39,6 +40,7 @@ impl Open {
             keep_written: false,
             read_ahead_bytes: self.read_ahead,
             memo_bytes_max: self.memo,
+            networks: Bounds { temporary_bytes: self.temporary, ..Bounds::default() },
             exported: match self.exported_stages {
                 Whose::Nobody => Exported::Nobody,
                 Whose::Root => Exported::Root,

@@ -1,5 +1,6 @@
 //! A network that was read and found to be right, and how it is run.
 
+use crate::account::Bounds;
 use crate::catalog;
 use crate::joins::Join;
 use crate::language::{self, Element, NetworkError};
@@ -224,6 +225,10 @@ impl Sources for Given<'_> {
 
     fn owner(&self) -> Option<u32> {
         self.files.owner()
+    }
+
+    fn bounds(&self) -> Option<Bounds> {
+        self.files.bounds()
     }
 
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {

@@ -274,6 +274,7 @@ pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped
         Some(TargetError::Changed) => return Stopped::Changed,
         Some(TargetError::Vfs(error)) => error.kind(),
         None if matches!(error, RunError::Stage { source: StageError::Idle(_), .. }) => ErrorKind::TimedOut,
+        None if error.is_full() => ErrorKind::NoSpace,
         None => ErrorKind::Io,
     };
     let is_data = matches!(error, RunError::Stage { source: StageError::Data(_), .. } | RunError::Before(_));

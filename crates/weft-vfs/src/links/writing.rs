@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use weft_block::{Rope, Slice};
 use weft_store::{Ino, Kind};
-use weft_transform::{Network, Run, RunError, Source, Sources};
+use weft_transform::{Bounds, Network, Run, RunError, Source, Sources};
 
 /// Bytes filled at once.
 const FILL_BYTES: usize = 1 << 20;
@@ -359,6 +359,14 @@ impl Sources for Undoing<'_> {
 
     fn stamp(&mut self, number: usize) -> io::Result<Option<[u8; 32]>> {
         self.files.stamp(number)
+    }
+
+    fn owner(&self) -> Option<u32> {
+        self.files.owner()
+    }
+
+    fn bounds(&self) -> Option<Bounds> {
+        self.files.bounds()
     }
 
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
