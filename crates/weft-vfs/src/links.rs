@@ -9,6 +9,7 @@
 //! what could not be read without it; and nothing of its targets is told to those who could not
 //! read them ([`reach`]).
 
+mod causes;
 mod definition;
 mod drafts;
 mod folder;

@@ -1,7 +1,7 @@
 //! Views of directories: what is in them is what is in their source, looked at whenever somebody asks.
 
 use super::definition::{LinkDefinition, Looks, ViewKind};
-use super::resolve::Resolved;
+use super::resolve::{DIGESTED_A_STEP, Resolved};
 use super::unstored::{is_unstored, unstored_number};
 use crate::attributes::{Attributes, DirEntry};
 use crate::caller::Caller;
@@ -170,6 +170,7 @@ impl State {
             kind if is_shown(kind) => (Kind::Transformation, Slice::from(inner.encode())),
             _ => return Err(ErrorKind::NotFound.into()),
         };
+        self.resolving.take(2 + inline.len() / DIGESTED_A_STEP)?;
         let ino = unstored_number(view, name.as_bytes());
         let parent = self.stored_view(view)?;
         let permissions = if kind == Kind::Symlink { 0o777 } else { 0o777 & found.permissions };

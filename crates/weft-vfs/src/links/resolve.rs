@@ -1,5 +1,6 @@
 //! What a link leads to, as the volume is now.
 
+use super::causes::Causes;
 use super::definition::{Looks, Writing};
 use super::drafts::Drafted;
 use super::is_unstored;
@@ -24,8 +25,8 @@ pub(super) const DEPTH_MAX: usize = 16;
 /// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
 
-/// Bytes of a network that are digested for each step that they count as.
-const DIGESTED_A_STEP: usize = 512;
+/// Bytes of a definition that are digested or copied for each step that they count as.
+pub(super) const DIGESTED_A_STEP: usize = 512;
 
 /// Targets that are copied for each step that they count as.
 const COPIED_A_STEP: usize = 64;
@@ -61,7 +62,7 @@ pub(crate) struct Resolved {
     /// True if the asker and all makers may write to its data.
     pub(crate) may_write: bool,
     /// What all this follows from.
-    causes: Vec<Cause>,
+    causes: Arc<Causes>,
     /// What the three classes may do with all targets at once, as permission bits.
     rights: u32,
     mtime: Timestamp,
@@ -231,7 +232,9 @@ impl State {
         };
         let reach = if resolved.is_for_all { Reach::Everybody } else { Reach::Some };
         let own = Attributes { reach, ..own };
-        self.watches.watch(ino, &resolved.causes);
+        if self.watches.is_wanted {
+            self.watches.watch(ino, &resolved.causes.all());
+        }
         let permissions = own.permissions & resolved.permissions();
         if resolved.link.looks.is_some() {
             let (mtime, ctime) = (resolved.mtime, own.ctime.max(resolved.ctime));
@@ -327,7 +330,7 @@ impl State {
             is_of_file: false,
             is_for_all: true,
             may_write: true,
-            causes: Vec::new(),
+            causes: Arc::default(),
             rights: 0o777,
             mtime,
             ctime,
@@ -339,7 +342,7 @@ impl State {
                 Some(target) if number == link.data => (target, 0o777),
                 _ => self.walk(path, owner, &mut resolved)?,
             };
-            resolved.causes.push((target, Of::Itself));
+            resolved.follows_from((target, Of::Itself));
             let (times, rights) = self.reach(&mut resolved, &mut content, (number, target), owner)?;
             // Who uses the file onto which it is pushed has opened that.
             let rights = if link.of == Some(target) { 0o777 } else { rights };
@@ -360,9 +363,6 @@ impl State {
         // What is written to it and not in its target yet.
         content.extend(self.drafts.get(ino).map_or(0, |draft| draft.change()).to_le_bytes());
         resolved.version = weft_digest::digest(&content);
-        // Ways have beginnings in common.
-        resolved.causes.sort_unstable();
-        resolved.causes.dedup();
         Ok(resolved)
     }
 
@@ -405,7 +405,7 @@ impl State {
                 if number == link.data {
                     resolved.writing = through(resolved.writing, inner.writing);
                 }
-                resolved.causes.extend(inner.causes.iter().cloned());
+                Arc::make_mut(&mut resolved.causes).add(&inner.causes);
                 Ok(((inner.mtime, inner.ctime), self.rights_of_link(target, &inner, owner)?))
             }
             Kind::Directory if !wants_directory => Err(ErrorKind::IsDirectory.into()),
@@ -516,7 +516,7 @@ impl State {
                 continue;
             }
             let name = Name::new(&name)?;
-            self.follows_from(at, Of::Name(name.clone()), &mut resolved.causes)?;
+            self.follows_from(at, Of::Name(name.clone()), Arc::make_mut(&mut resolved.causes).own())?;
             let found = self.within(at, &name)?;
             if self.inode(found)?.row.kind != Kind::Symlink {
                 way.push(at);
@@ -540,7 +540,7 @@ impl State {
     /// Who of the classes of `owner` may go through `at`, a directory or a view, as permission
     /// bits. Adds what that follows from to `resolved`.
     fn search(&mut self, at: Ino, owner: Owner, resolved: &mut Resolved) -> Result<u32, Stop> {
-        resolved.causes.push((at, Of::Itself));
+        resolved.follows_from((at, Of::Itself));
         if self.inode(at)?.row.kind != Kind::Transformation {
             let step = Step::of(&self.directory(at)?.row);
             self.reached(resolved, step, MAY_SEARCH, false)?;
@@ -555,7 +555,7 @@ impl State {
         let step = Step::of(&self.inode(at)?.row);
         self.reached(resolved, step, MAY_SEARCH, false)?;
         resolved.is_for_all &= view.is_for_all;
-        resolved.causes.extend(view.causes.iter().cloned());
+        Arc::make_mut(&mut resolved.causes).add(&view.causes);
         Ok(self.rights_of_link(at, &view, owner)? & SEARCH)
     }
 
@@ -581,9 +581,14 @@ impl Resolved {
         self.targets[self.link.data]
     }
 
+    /// Notes that it follows from `cause`. It is shared with nobody yet.
+    fn follows_from(&mut self, cause: Cause) {
+        Arc::make_mut(&mut self.causes).own().push(cause);
+    }
+
     /// The steps that copying it counts as.
     fn steps(&self) -> usize {
-        self.causes.len() + self.targets.len() / COPIED_A_STEP
+        1 + self.targets.len() / COPIED_A_STEP
     }
 
     /// What tells it from what it was before: its content, and the attributes of what it leads to.
@@ -593,7 +598,7 @@ impl Resolved {
 
     /// Whether inode `ino` is on the way to what it leads to.
     pub(super) fn leads_by(&self, ino: Ino) -> bool {
-        self.causes.contains(&(ino, Of::Itself))
+        self.causes.all().contains(&(ino, Of::Itself))
     }
 
     /// Whether the link's owner may read all that it leads to.
