@@ -26,6 +26,7 @@ mod stages;
 mod threaded;
 
 pub use exported::library::worker;
+pub use exported::refuse_to_daemon;
 pub use keys::read_key;
 pub use language::NetworkError;
 pub use network::{Described, Network, NoFiles};
