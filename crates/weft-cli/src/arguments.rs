@@ -648,8 +648,9 @@ pub struct Open {
     /// Whose transformation links may run code that their maker brings (the stages exec, wasm and library)
     #[arg(long, value_name = "WHOSE", default_value = "root")]
     pub exported_stages: Whose,
-    /// Keep all privileges that the daemon is started with, and let debuggers in. Otherwise root's
-    /// daemon gives up those that serving does not take
+    /// Keep all privileges and system calls that the daemon is started with, and let debuggers in.
+    /// Otherwise root's daemon gives up the privileges that serving does not take, and root's
+    /// daemon and 'weft serve' the system calls
     #[arg(long)]
     pub no_confinement: bool,
     /// Never move access times

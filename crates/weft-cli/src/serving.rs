@@ -2,7 +2,7 @@
 
 use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
-use crate::confinement::{self, Files};
+use crate::confinement::{self, Files, Serves};
 use crate::daemon::is_begun_anew;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
@@ -59,13 +59,13 @@ impl Open {
 
     /// Gives up privileges that serving the `volume`, if it lies in files, and these other `files`
     /// does not take. Must be called before other threads are started.
-    pub fn confine(&self, volume: Option<&Path>, files: &[Option<&Path>]) -> Result<()> {
+    pub fn confine(&self, serves: Serves, volume: Option<&Path>, files: &[Option<&Path>]) -> Result<()> {
         if self.no_confinement {
             return Ok(());
         }
         let own = [volume, self.disk_cache.as_deref(), self.keys.as_deref()];
         let all: Vec<&Path> = own.iter().chain(files).copied().flatten().collect();
-        confinement::confine(if volume.is_some() { Files::Named(&all) } else { Files::Any })
+        confinement::confine(serves, if volume.is_some() { Files::Named(&all) } else { Files::Any })
     }
 
     /// How it is held where several daemons may want it.

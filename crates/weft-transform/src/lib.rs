@@ -29,6 +29,7 @@ mod threaded;
 
 pub use account::Bounds;
 pub use exported::library::worker;
+pub use exported::refuse_to_daemon;
 pub use keys::read_key;
 pub use language::NetworkError;
 pub use network::{Described, Network, NoFiles};

@@ -8,6 +8,7 @@ use self::dead::Dead;
 use self::options::Asked;
 use super::usage;
 use crate::arguments::Mount;
+use crate::confinement::Serves;
 use crate::daemon::{self, Daemon, is_begun_anew};
 use crate::leaving;
 use crate::opened::Opened;
@@ -50,7 +51,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
     let [certificate, key, clients] = arguments.served.files();
     let files = [Some(&*arguments.directory), arguments.log.as_deref(), certificate, key, clients];
-    arguments.open.confine(location.path(), &files)?;
+    arguments.open.confine(Serves::Mount, location.path(), &files)?;
     daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| &mounted.log, serve)
 }
 

@@ -192,6 +192,71 @@ fn a_daemon_keeps_the_privileges_that_it_needs_and_no_more() {
     place.umount();
 }
 
+/// Filters of system calls that the first thread of process `pid` has, which others get from it,
+/// beyond those that this process has; and whether it can get privileges.
+fn filters(pid: u32) -> (u32, bool) {
+    let told = |pid: u32, name: &str| -> u32 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap()
+    };
+    let count = |pid| told(pid, "Seccomp_filters:");
+    (count(pid) - count(std::process::id()), told(pid, "NoNewPrivs:") == 0)
+}
+
+#[test]
+fn a_daemon_is_refused_system_calls_that_no_daemon_makes() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    // Without root the helper that unmounts needs its own privileges.
+    assert_eq!(filters(place.daemon()), if is_root() { (2, false) } else { (0, true) });
+    if is_root() {
+        // What stages run gets namespaces and users of its own still.
+        std::fs::write(directory.join("file"), "abc").unwrap();
+        place.weft(&["link", "m/file", "m/link", "-n", "exec 'tr a-z A-Z; id -u'"]).well();
+        let shown = std::fs::read_to_string(directory.join("link")).unwrap();
+        let user: Option<u32> = shown.strip_prefix("ABC").and_then(|user| user.trim().parse().ok());
+        assert!(user.is_some_and(|user| user != 0), "{shown}");
+    }
+    place.umount();
+    place.weft(&["mount", "--no-confinement", "v", "m"]).well();
+    assert_eq!(filters(place.daemon()), (0, true));
+    place.umount();
+}
+
+#[test]
+fn a_server_without_a_mount_is_refused_system_calls_whoever_runs_it() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    // Whoever this is, it is not root.
+    place.directory("own");
+    if is_root() {
+        std::os::unix::fs::chown(place.path("own"), Some(65534), Some(65534)).unwrap();
+    }
+    place.weft_as_stranger(&["init", "own/v"]).well();
+    for (options, wanted) in [(&[][..], (2, false)), (&["--no-confinement"], (0, true))] {
+        let arguments = [&["serve", "own/v", "--nfs", "127.0.0.1:0"], options].concat();
+        let mut command = place.command_as_stranger(&arguments);
+        let mut child = Running(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
+        let mut said = String::new();
+        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.starts_with("serving"), "{said}");
+        assert_eq!(filters(child.0.id()), wanted);
+        let pid = rustix::process::Pid::from_child(&child.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(child.0.wait().unwrap().success());
+    }
+}
+
+/// A process that is killed if a test fails.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_confined_daemon_serves_a_volume_of_another_user() {
     let Some(place) = Place::to_mount() else { return };
