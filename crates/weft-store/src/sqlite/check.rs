@@ -88,7 +88,7 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
 /// Checks a volume where nothing can be written, by a copy of its database.
 fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     if options.repair != Repair::No {
-        if look(layout)? == Medium::Linked {
+        if matches!(look(layout)?, Medium::Linked(_)) {
             refuse_read_only(layout)?;
         }
         let what = "lies where nothing can be written, and cannot be repaired there; copy it and repair the copy";

@@ -170,7 +170,7 @@ impl Beside {
         let layout = Layout::find(path)?;
         Ok(match medium::look(&layout)? {
             Medium::Writable => Beside { layout, reading: None },
-            medium @ (Medium::ReadOnly | Medium::Linked) => match Reading::open(&layout, Need::Rows) {
+            medium @ (Medium::ReadOnly | Medium::Linked(_)) => match Reading::open(&layout, Need::Rows) {
                 // Whoever holds it has made the files that this user could not make.
                 Err(Error::Locked(_)) if medium == Medium::ReadOnly && medium::takes_writes(&layout) => {
                     Beside { layout, reading: None }

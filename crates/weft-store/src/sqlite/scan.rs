@@ -57,7 +57,7 @@ impl Scan<'_> {
 
     /// The digests of a commit in which all content of `row` is put.
     fn content_of<'b>(&'b self, rows: &'b dyn DigestRows, row: &InodeRow) -> Result<CommitDigests<'b>> {
-        let mut digests = self.digester.begin(rows, self.block_size);
+        let mut digests = self.digester.begin_anew(rows, self.block_size);
         let all = "SELECT idx FROM extents WHERE ino = ?1 ORDER BY idx";
         let mut statement = self.connection().prepare_cached(all).map_err(failed)?;
         let indices = statement.query_map((sql(row.ino.0),), |row| read::unsigned(row, 0)).map_err(failed)?;
@@ -85,7 +85,7 @@ impl Scan<'_> {
             Ok(())
         })?;
         self.each_name(|parent, name, ino, kept| {
-            if kept.is_none() || self.digester.entry(self.rows, ino, &name)? != kept {
+            if self.digester.entry(self.rows, ino, &name)? != kept {
                 wrong.push((parent, "the hash of an entry is not that of what it names"));
             }
             Ok(())
@@ -96,7 +96,7 @@ impl Scan<'_> {
             }
             let kept = Compared::new(self.rows);
             let digest = self.digester.directory(&kept, row.ino, &[])?;
-            if Some(digest) != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) || kept.wrong.get() {
+            if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) || kept.wrong.get() {
                 wrong.push((row.ino, "its digest is not that of its entries"));
             }
             Ok(())
@@ -137,14 +137,12 @@ impl Scan<'_> {
             if row.kind == Kind::Directory {
                 return directories.inode(row).map(|_| ());
             }
-            match self.content_of(self.rows, row)?.inode(row)? {
-                Some(digest) => self.rows.set_digest(row.ino, &digest),
-                None => Ok(()),
-            }
+            let digest = self.content_of(self.rows, row)?.inode(row)?;
+            self.rows.set_digest(row.ino, digest.as_ref())
         })?;
-        self.each_name(|parent, name, ino, _| match self.digester.entry(self.rows, ino, &name)? {
-            Some(hash) => self.rows.set_entry(parent, &name, &hash),
-            None => Ok(()),
+        self.each_name(|parent, name, ino, _| {
+            let hash = self.digester.entry(self.rows, ino, &name)?;
+            self.rows.set_entry(parent, &name, hash.as_ref())
         })?;
         directories.finish()
     }
@@ -188,7 +186,7 @@ impl DigestRows for Compared<'_> {
     fn leaving(&self, _ino: Ino) -> Result<Option<Inode>> {
         Err(Error::Bug("a comparison removes nothing".into()))
     }
-    fn set_digest(&self, _ino: Ino, _digest: &Digest) -> Result<()> {
+    fn set_digest(&self, _ino: Ino, _digest: Option<&Digest>) -> Result<()> {
         Err(Error::Bug("a comparison keeps nothing".into()))
     }
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -197,7 +195,7 @@ impl DigestRows for Compared<'_> {
     fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>> {
         self.rows.entry(parent, name)
     }
-    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: &Digest) -> Result<()> {
+    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: Option<&Digest>) -> Result<()> {
         Err(Error::Bug("a comparison keeps nothing".into()))
     }
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {
