@@ -359,7 +359,6 @@ fn what_is_in_a_view_is_closed_as_links_are() {
 const KEPT: &str = "stat -L --cached=always -c '%s %b %a %u %Y %Z'";
 
 /// A user who may not read what is Alice's.
-const MALLORY: u32 = 1001;
 
 impl Mounted {
     /// A mount that is told of opens, with a directory `hers/source` of a file `secret`, both
