@@ -12,6 +12,7 @@
 mod definition;
 mod drafts;
 mod folder;
+mod led;
 mod members;
 mod memo;
 mod opening;

@@ -33,7 +33,7 @@ impl Opened {
         self.0 & Opened::OPEN != 0
     }
 
-    fn is_draft(self) -> bool {
+    pub(super) fn is_draft(self) -> bool {
         self.0 & Opened::DRAFT != 0
     }
 

@@ -2,13 +2,14 @@
 
 use crate::fixture::{Mounted, can_mount};
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output, Stdio};
 use weft_fuse::SessionOptions;
 use weft_vfs::{Caller, Ino, LinkDefinition, ViewKind};
 
 const ALICE: u32 = 1000;
+const MALLORY: u32 = 1001;
 const TEAM: u32 = 2000;
 
 fn definition(target: &str, network: &str) -> LinkDefinition {
@@ -196,6 +197,49 @@ fn a_descriptor_gives_what_its_opener_may_read_and_nothing_that_the_way_leads_to
     mounted.link_by(0, "link", &definition("/secret", "upper"));
     let drops = "exec 3<link; setpriv --reuid=1000 --regid=1000 --clear-groups head -n 1 <&3";
     assert_eq!(mounted.says(0, drops), "PASSWORD=SESAME\n");
+}
+
+#[test]
+fn nobody_gets_at_what_another_writes_to_a_link_by_turning_its_way() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    mounted.run(0, "mkdir -m 777 ../all");
+    mounted.says(ALICE, "umask 077; echo old | gzip >../all/s.gz");
+    mounted.says(MALLORY, "umask 0; echo mine | gzip >../all/mine");
+    mounted.link_by(ALICE, "link", &definition("/all/s.gz", "gzip -d"));
+    let mut child = mounted.command(
+        ALICE,
+        "",
+        "exec 3<>link; printf SECRET >&3; echo; read line; printf S >&3;
+         python3 -c 'import os; print(os.pread(3, 99, 0).decode())'; read line",
+    );
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+    let (mut stdin, stdout) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    let mut stdout = std::io::BufReader::new(stdout);
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("it is written");
+    let attack = |command: &str| {
+        let got = mounted.run(MALLORY, command);
+        let (told, said) = (String::from_utf8_lossy(&got.stdout), String::from_utf8_lossy(&got.stderr));
+        assert!(!told.contains("SECRET") && !said.contains("SECRET"), "{command}: {told} {said}");
+        format!("{told}{said}")
+    };
+    assert!(attack("mv ../all/s.gz ../all/away; dd if=link iflag=direct; cat link").contains("No such file"));
+    stdin.write_all(b"\n").expect("told");
+    line.clear();
+    stdout.read_line(&mut line).expect("she goes on");
+    assert_eq!(line, "SECRETS\n", "what she wrote is hers");
+    assert!(attack("mv ../all/mine ../all/s.gz; cat link").starts_with("mine\n"));
+    let writes = "python3 -c \"import os; os.pwrite(os.open('link', os.O_RDWR), b'EVIL', 0)\"";
+    assert!(attack(writes).contains("Device or resource busy"));
+    attack("mv ../all/s.gz ../all/mine; mv ../all/away ../all/s.gz");
+    assert!(attack(writes).contains("Permission denied"));
+    drop(stdin);
+    assert!(child.wait().expect("ended").code().is_some());
+    assert_eq!(mounted.says(ALICE, "gzip -dc ../all/s.gz"), "SECRETS");
+    assert_eq!(mounted.says(MALLORY, "gzip -dc ../all/mine"), "mine\n");
 }
 
 #[test]

@@ -78,7 +78,8 @@ impl Vfs {
     }
 
     /// A program has opened file `ino`. `AccessDenied` if it is a link that is closed to it, or
-    /// cannot be written, and the program `writes`.
+    /// cannot be written, and the program `writes`. `NotSynchronized` if others write to it as a
+    /// whole from when it led elsewhere.
     pub fn opened(&self, ino: Ino, writes: bool) -> Result<Opening> {
         self.run(|state| {
             if state.inode(ino)?.row.kind != Kind::Transformation {
@@ -103,8 +104,7 @@ impl Vfs {
             let is_direct = is_open || resolved.link.definition.direct || !resolved.is_for_all;
             Ok(match (writes && resolved.writing == Writing::Whole, is_direct) {
                 (true, _) => {
-                    let target = state.base_of(ino)?;
-                    state.drafts.opened(ino, target);
+                    state.join_draft(ino)?;
                     Opening::Draft { is_direct, is_open }
                 }
                 (false, true) => Opening::Direct { is_open },
@@ -148,7 +148,7 @@ impl Vfs {
     pub fn closed(&self, ino: Ino) -> Result<()> {
         let mut stores = true;
         loop {
-            let closed = self.state.lock().drafts.closed(ino, stores);
+            let closed = self.state.lock().drafts.closed(ino, Asker::now(Asker::uid), stores);
             match closed {
                 Closed::Shared => return Ok(()),
                 Closed::Unstored(draft) => {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
 
 /// Links from which links may be made, one from the other.
-const DEPTH_MAX: usize = 16;
+pub(super) const DEPTH_MAX: usize = 16;
 
 /// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
@@ -203,7 +203,7 @@ impl State {
             return Ok(Attributes { size, permissions, mtime, ctime, ..own });
         }
         let (mtime, ctime) = (own.mtime.max(resolved.mtime), own.ctime.max(resolved.ctime));
-        if let Some(Drafted { size, mtime: written }) = self.drafts.get(ino).and_then(|draft| draft.now()) {
+        if let Some(Drafted { size, mtime: written }) = self.current_draft(ino)?.and_then(|draft| draft.now()) {
             let mtime = mtime.max(written);
             return Ok(Attributes { size, allocated: size, permissions, mtime, ctime, computed: Some(0), ..own });
         }
@@ -412,23 +412,10 @@ impl State {
         Ok(self.length_of(ino, resolved)?.ok())
     }
 
-    /// The file that link `ino` leads to in the end.
-    pub(super) fn base_of(&mut self, ino: Ino) -> Result<Ino, Stop> {
-        let mut at = ino;
-        // As deep as links are resolved.
-        for _ in 0..=DEPTH_MAX {
-            if self.inode(at)?.row.kind != Kind::Transformation {
-                return Ok(at);
-            }
-            at = self.resolve(at)?.data();
-        }
-        Err(ErrorKind::Loop.into())
-    }
-
-    /// The same; else the link whose content has to be computed for that.
+    /// The same as [`State::length`]; else the link whose content has to be computed for that.
     fn length_of(&mut self, ino: Ino, resolved: &Resolved) -> Result<Result<Length, Ino>, Stop> {
         let part = resolved.link.part.filter(|_| resolved.link.keeps.length).map(|part| part.len);
-        let drafted = self.drafts.get(ino).and_then(|draft| draft.now()).map(|drafted| drafted.size);
+        let drafted = self.current_draft(ino)?.and_then(|draft| draft.now()).map(|drafted| drafted.size);
         if let Some(known) = drafted.or(resolved.link.size).or(part) {
             return Ok(Ok(Length { bytes: known, failed: None }));
         }
