@@ -6,7 +6,7 @@ use std::io::{BufRead, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output, Stdio};
 use weft_fuse::SessionOptions;
-use weft_vfs::{Caller, Ino, LinkDefinition, ViewKind};
+use weft_vfs::{Caller, Ino, LinkDefinition, Pushed, Scope, ViewKind};
 
 const ALICE: u32 = 1000;
 const MALLORY: u32 = 1001;
@@ -240,6 +240,33 @@ fn nobody_gets_at_what_another_writes_to_a_link_by_turning_its_way() {
     assert!(child.wait().expect("ended").code().is_some());
     assert_eq!(mounted.says(ALICE, "gzip -dc ../all/s.gz"), "SECRETS");
     assert_eq!(mounted.says(MALLORY, "gzip -dc ../all/mine"), "mine\n");
+}
+
+#[test]
+fn what_is_pushed_onto_a_link_is_for_those_who_may_read_that() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    chown(mounted.path("secret"), Some(ALICE), Some(ALICE)).expect("given");
+    mounted.link_by(ALICE, "link", &definition("/secret", "upper"));
+    let hers = mounted.vfs.lookup(Caller::ROOT, Ino::ROOT, b"hers").expect("there").ino;
+    let link = mounted.vfs.lookup(Caller::ROOT, hers, b"link").expect("there").ino;
+    let alice = Caller { uid: ALICE, gid: ALICE, ..Caller::ROOT };
+    let pushed = |network: &str| Pushed { network: network.into(), code: Vec::new(), may_resize: true };
+    for (network, shown) in
+        [("rot13", "CNFFJBEQ=FRFNZR\n"), ("rev", "EMASES=DROWSSAP\n"), ("gzip | gzip -d", "PASSWORD=SESAME\n")]
+    {
+        mounted.vfs.push(alice, link, Scope::Everybody, &pushed(network)).expect("pushed");
+        for uid in [ALICE, 0] {
+            assert_eq!(mounted.says(uid, "cat link"), shown, "{network} to {uid}");
+            assert_eq!(mounted.says(uid, "stat -c %s link"), "16\n");
+        }
+        let others = mounted.run(MALLORY, "cat link");
+        assert!(!others.status.success() && others.stdout.is_empty());
+        mounted.vfs.pop(alice, link, Scope::Everybody).expect("popped");
+    }
+    assert_eq!(mounted.says(ALICE, "cat link"), "PASSWORD=SESAME\n");
 }
 
 #[test]

@@ -355,9 +355,10 @@ impl State {
                 if link.of != Some(target) {
                     let wanted = if wants_directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
                     self.reached(resolved, step, wanted, number == link.data)?;
-                    resolved.is_for_all &= inner.is_for_all;
-                    resolved.may_write &= number != link.data || inner.may_write;
                 }
+                // What is pushed onto a link gives what that gives.
+                resolved.is_for_all &= inner.is_for_all;
+                resolved.may_write &= number != link.data || inner.may_write;
                 content.extend(inner.version);
                 resolved.is_secret |= inner.is_secret;
                 if number == link.data {
