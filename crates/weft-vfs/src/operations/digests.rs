@@ -1,7 +1,7 @@
 //! Digests of what is there now.
 
 use crate::blocking::Wait;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::inode::Changed;
 use crate::volume::Vfs;
 use weft_digest::{Content, Digest, FileHasher};
@@ -113,10 +113,17 @@ impl Vfs {
     }
 
     /// The entries of directory `ino` after position `after`, some of them, as a reader would find them now, with what its digest says of them. `None`
-    /// as of [`Vfs::digest`], and where the digest of one of them is not known. `AccessDenied` if
-    /// one of them may not be told to whoever asks.
+    /// as of [`Vfs::digest`], and where the digest of one of them is not known. `AccessDenied` to those who may not list and search
+    /// the directory, or to whom one of them may not be told.
     pub fn listed_entries(&self, ino: Ino, after: Cookie) -> Result<Option<Vec<ListedRow>>> {
-        if self.committed(ino)? != Some(Kind::Directory) || self.store.digest(ino)?.is_none() {
+        if self.committed(ino)? != Some(Kind::Directory) {
+            return Ok(None);
+        }
+        // Kinds, permissions, and where symbolic links lead are told to those who may search it.
+        if !self.run(|state| state.asker_may_read(ino))? {
+            return Err(ErrorKind::AccessDenied.into());
+        }
+        if self.store.digest(ino)?.is_none() {
             return Ok(None);
         }
         let listed = self.store.listed(ino, after, LISTED)?;
