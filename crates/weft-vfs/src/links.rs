@@ -12,6 +12,7 @@
 mod definition;
 mod drafts;
 mod folder;
+mod itself;
 mod led;
 mod members;
 mod memo;

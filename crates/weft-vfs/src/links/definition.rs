@@ -387,7 +387,8 @@ impl LinkOrder {
 
 impl Vfs {
     /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`]; `Invalid` if [`LinkDefinition::check`] says what is wrong, `NotPermitted` if the
-    /// caller may make none that runs code of its own, or none that uses keys.
+    /// caller may make none that runs code of its own, or none that uses keys, `Loop` if it would be a
+    /// view in the directory that it shows.
     pub fn make_link(
         &self,
         caller: Caller,
@@ -411,6 +412,9 @@ impl Vfs {
         let node = MakeNode { kind: Kind::Transformation, permissions, umask: 0, rdev: 0 };
         let time = self.now();
         let made = self.change(|state| {
+            if state.would_show_itself(definition, parent)? {
+                return Err(ErrorKind::Loop.into());
+            }
             let gid = state.gid_of_made(parent, caller)?;
             // Once it is made there is no going back.
             state.room(8 * ROW_BYTES)?;

@@ -21,7 +21,7 @@ use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
 pub(super) const DEPTH_MAX: usize = 16;
 
 /// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
-const SYMLINKS_MAX: usize = 40;
+pub(super) const SYMLINKS_MAX: usize = 40;
 
 /// How long after a failure that may pass it is not tried again what failed: to compute a length, to find a name, to read what hangs.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -581,7 +581,7 @@ fn by_places_alone(writing: Writing) -> Writing {
 }
 
 /// The names in `path`, the last first.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
     names.rev().map(<[u8]>::to_vec).collect()
 }
