@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Bytes in memory that are counted at all.
-const COUNTED_FROM: u64 = 64 << 10;
+pub(crate) const COUNTED_FROM: u64 = 64 << 10;
 
 /// Bytes that are counted at once.
 pub(crate) const UNIT: u64 = 1 << 20;
@@ -208,6 +208,11 @@ impl InMemory {
         self.bytes = bytes;
         true
     }
+
+    /// Counts `bytes` if those are more than before; false if they are too many.
+    pub(crate) fn raise(&mut self, bytes: usize) -> bool {
+        bytes as u64 <= self.bytes || self.set(bytes)
+    }
 }
 
 impl Drop for InMemory {
@@ -263,7 +268,7 @@ mod tests {
             assert!(one.set(1 << 20) && two.set(1 << 20) && !two.set((1 << 20) + 1));
             assert!(one.set(1) && two.set(2 << 20) && !one.set(1 << 20) && one.set(1));
             drop(two);
-            assert!(one.set(2 << 20) && !one.set(3 << 20));
+            assert!(one.set(2 << 20) && one.raise(1) && !one.raise(3 << 20));
             // Another network of the same owner has as much, and then the owner has no more.
             let next = || Account::among(all, Some(4_000_003), bounds).memory();
             let (mut two, mut three) = (next(), next());

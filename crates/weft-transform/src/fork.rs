@@ -42,25 +42,36 @@ struct Fork {
 /// An error that one reader was told.
 struct Failed {
     text: String,
-    /// If it is one of a temporary file.
-    kind: Option<io::ErrorKind>,
+    why: Why,
+}
+
+/// Why there was an error, as far as that matters to those who are told it again.
+enum Why {
+    /// A temporary file.
+    Temporary(io::ErrorKind),
+    /// A stage found no memory.
+    Memory(String),
+    Other,
 }
 
 impl Failed {
     fn of(error: &RunError) -> Failed {
-        let kind = match error {
-            RunError::Temporary(error) => Some(error.kind()),
-            RunError::Stage { source: StageError::Temporary(error), .. } => Some(error.kind()),
-            _ => None,
+        let why = match error {
+            RunError::Temporary(error) | RunError::Stage { source: StageError::Temporary(error), .. } => {
+                Why::Temporary(error.kind())
+            }
+            RunError::Stage { source: StageError::Memory, stage } => Why::Memory(stage.clone()),
+            _ => Why::Other,
         };
-        Failed { text: error.to_string(), kind }
+        Failed { text: error.to_string(), why }
     }
 
     /// What another reader is told.
     fn again(&self) -> RunError {
-        match self.kind {
-            Some(kind) => RunError::Temporary(io::Error::new(kind, self.text.clone())),
-            None => RunError::Before(self.text.clone()),
+        match &self.why {
+            Why::Temporary(kind) => RunError::Temporary(io::Error::new(*kind, self.text.clone())),
+            Why::Memory(stage) => RunError::Stage { stage: stage.clone(), source: StageError::Memory },
+            Why::Other => RunError::Before(self.text.clone()),
         }
     }
 }

@@ -179,6 +179,9 @@ pub enum StageError {
     /// So much is running that it cannot begin now.
     #[error("{0}")]
     Busy(String),
+    /// What has to lie in memory does not fit there.
+    #[error("what lies in memory, such as long lines, takes more of it than networks may have now")]
+    Memory,
     /// Nobody waits for it any more; it can go on when somebody does again.
     #[error("nobody waits for it any more")]
     Paused,

@@ -6,6 +6,7 @@ pub(crate) mod codecs;
 pub(crate) mod encryption;
 pub(crate) mod frames;
 pub(crate) mod hashes;
+mod last;
 pub(crate) mod lines;
 pub(crate) mod maps;
 pub(crate) mod permuting;

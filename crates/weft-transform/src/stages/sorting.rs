@@ -3,7 +3,7 @@
 //! It keeps so many bytes in memory; beyond, what it has goes into temporary files: sorted runs that are merged at the end.
 
 use super::lines::{ByLine, Fate, Line, Lines};
-use crate::account::{Account, InMemory};
+use crate::account::{Account, COUNTED_FROM, InMemory};
 use crate::arguments::Arguments;
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError};
@@ -188,12 +188,12 @@ struct Sort {
     kept: InMemory,
     /// Those that were merged most often, and so have the first lines, last.
     runs: Vec<Vec<TemporaryFile>>,
-    failed: Option<io::Error>,
+    failed: Option<StageError>,
 }
 
 impl Sort {
     /// Writes what is in memory to a file, sorted.
-    fn spill(&mut self) -> io::Result<()> {
+    fn spill(&mut self) -> Result<(), StageError> {
         let mut file = BufWriter::new(TemporaryFile::new(&self.account)?);
         self.held.sort(self.order);
         for (key, line) in (0..).map_while(|at| self.held.line(at)) {
@@ -205,7 +205,7 @@ impl Sort {
     }
 
     /// Adds a run to those that were merged so often; so many of them are merged once more.
-    fn add(&mut self, often: usize, run: TemporaryFile) -> io::Result<()> {
+    fn add(&mut self, often: usize, run: TemporaryFile) -> Result<(), StageError> {
         if self.runs.len() == often {
             self.runs.push(Vec::new());
         }
@@ -214,7 +214,7 @@ impl Sort {
             return Ok(());
         }
         let mut merged = BufWriter::new(TemporaryFile::new(&self.account)?);
-        let mut merge = Merge::new(self.order, std::mem::take(&mut self.runs[often]))?;
+        let mut merge = Merge::new(self.order, std::mem::take(&mut self.runs[often]), &self.account)?;
         while let Some((key, line)) = merge.next()? {
             write_line(&mut merged, key, &line)?;
         }
@@ -279,11 +279,15 @@ struct Merge {
     order: Order,
     runs: Vec<BufReader<TemporaryFile>>,
     heads: BinaryHeap<Head>,
+    /// Bytes of those lines among the heads that are long, and how they are counted.
+    long_bytes: usize,
+    memory: InMemory,
 }
 
 impl Merge {
-    fn new(order: Order, runs: Vec<TemporaryFile>) -> io::Result<Merge> {
-        let mut merge = Merge { order, runs: Vec::new(), heads: BinaryHeap::new() };
+    fn new(order: Order, runs: Vec<TemporaryFile>, account: &Account) -> Result<Merge, StageError> {
+        let memory = account.memory();
+        let mut merge = Merge { order, runs: Vec::new(), heads: BinaryHeap::new(), long_bytes: 0, memory };
         for mut run in runs {
             run.rewind()?;
             merge.runs.push(BufReader::new(run));
@@ -292,7 +296,7 @@ impl Merge {
         Ok(merge)
     }
 
-    fn advance(&mut self, run: usize) -> io::Result<()> {
+    fn advance(&mut self, run: usize) -> Result<(), StageError> {
         let reader = &mut self.runs[run];
         if reader.fill_buf()?.is_empty() {
             return Ok(());
@@ -300,18 +304,29 @@ impl Merge {
         let (mut key, mut len) = ([0; 8], [0; 8]);
         io::Read::read_exact(reader, &mut key)?;
         io::Read::read_exact(reader, &mut len)?;
-        let mut line = vec![0; usize::try_from(u64::from_ne_bytes(len)).expect("it was in memory once")];
+        let len = usize::try_from(u64::from_ne_bytes(len)).expect("it was in memory once");
+        self.long_bytes += long(len);
+        if !self.memory.set(self.long_bytes) {
+            return Err(StageError::Memory);
+        }
+        let mut line = vec![0; len];
         io::Read::read_exact(reader, &mut line)?;
         self.heads.push(Head { key: u64::from_ne_bytes(key), line, run, order: self.order });
         Ok(())
     }
 
     /// The next line, and its key.
-    fn next(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
+    fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>, StageError> {
         let Some(head) = self.heads.pop() else { return Ok(None) };
+        self.long_bytes -= long(head.line.len());
         self.advance(head.run)?;
         Ok(Some((head.key, head.line)))
     }
+}
+
+/// Bytes of a line of `len` bytes that are counted.
+fn long(len: usize) -> usize {
+    if len as u64 >= COUNTED_FROM { len } else { 0 }
 }
 
 /// sort, from the first line to the last.
@@ -335,7 +350,7 @@ impl Sorting {
     /// All lines are there.
     fn sorted(mut sort: Sort) -> Result<Sorting, StageError> {
         if let Some(error) = sort.failed {
-            return Err(error.into());
+            return Err(error);
         }
         if sort.runs.is_empty() {
             sort.held.sort(sort.order);
@@ -343,7 +358,7 @@ impl Sorting {
         }
         sort.spill()?;
         Ok(Sorting::FromFiles {
-            merge: Merge::new(sort.order, sort.runs.into_iter().rev().flatten().collect())?,
+            merge: Merge::new(sort.order, sort.runs.into_iter().rev().flatten().collect(), &sort.account)?,
             told: None,
         })
     }
