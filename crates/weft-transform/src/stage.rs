@@ -2,6 +2,7 @@
 
 use crate::flow::{Input, Output};
 use crate::run::Sources;
+use crate::stages::expressions::Expression;
 use crate::stages::maps::ByteMap;
 use std::fmt;
 use std::io;
@@ -96,6 +97,8 @@ pub(crate) struct Stage {
     pub(crate) modules: Vec<usize>,
     /// The keys that it needs, by name.
     pub(crate) keys: Vec<String>,
+    /// The regular expressions that it compiles when it begins.
+    pub(crate) expressions: Vec<Expression>,
     /// Begins to run.
     pub(crate) start: Box<Start>,
 }
@@ -124,6 +127,7 @@ impl Stage {
             is_repeatable: true,
             modules: Vec::new(),
             keys: Vec::new(),
+            expressions: Vec::new(),
             start: Box::new(move |sources| Ok(Box::new(start(sources)?))),
         }
     }

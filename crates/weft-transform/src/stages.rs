@@ -4,6 +4,7 @@ pub(crate) mod archives;
 pub(crate) mod charsets;
 pub(crate) mod codecs;
 pub(crate) mod encryption;
+pub(crate) mod expressions;
 pub(crate) mod frames;
 pub(crate) mod hashes;
 mod last;

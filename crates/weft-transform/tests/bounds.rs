@@ -129,3 +129,18 @@ fn several_paths_of_one_value_are_a_list() {
         Run::start(&network, &mut given).expect("begun").flat_map(|rope| rope.expect("made").to_vec()).collect();
     assert_eq!(String::from_utf8(made).expect("text"), "[null,\"x\",null,{\"a\":[1,\"x\"],\"b\":null}]\n");
 }
+
+/// A link's network is read whenever somebody looks at the link, and stays in memory.
+#[test]
+fn expressions_are_compiled_when_a_network_runs_and_no_sooner() {
+    let wrong = "grep a | tee(replace '(' x, identity) | concat";
+    assert!(Network::parse(wrong).expect_err("wrong").to_string().contains("'(' is no regular expression"));
+    let known = Network::known(wrong).expect("not looked at");
+    let mut given = Given { piece: Slice::from(b"a\n".to_vec()), left: 2, bounds: None };
+    let said = Run::start(&known, &mut given).err().expect("wrong").to_string();
+    assert!(said.contains("'(' is no regular expression"), "{said}");
+    // One that takes too much memory is refused.
+    let said = Network::parse(r"grep '\w{1000}'").expect_err("large").to_string();
+    assert!(said.contains("is no regular expression") && said.contains("size limit"), "{said}");
+    assert!(Network::parse(r"grep '^\w{20}[^@]*@\d{50}\.\w+$'").is_ok());
+}

@@ -1,33 +1,23 @@
 //! Stages that choose among lines: grep, head, tail, uniq, cut, nl, replace, wc, tac.
 
+use super::expressions::Expression;
 use super::last::Tail;
 use super::lines::{ByLine, Fate, LINE_BYTES_MAX, Line, Lines};
 use crate::arguments::Arguments;
 use crate::counting::{self, Words};
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError, Word};
-use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use crate::run::Sources;
+use crate::stage::{Progress, Running, Shape, Stage, StageError, Wants};
 use memchr::memmem::Finder;
 use memchr::memrchr;
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::Regex;
 use std::io::Write;
 use std::num::ParseIntError;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A regular expression, as the regex crate has them.
-fn regex(word: &Word, ignores_case: bool) -> Result<Regex, NetworkError> {
-    let mut builder = RegexBuilder::new(&word.text);
-    builder.case_insensitive(ignores_case).unicode(true);
-    builder.build().map_err(|error| {
-        let text = error.to_string();
-        let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        NetworkError::new(format!("'{}' is no regular expression: {why}", word.text), word.at)
-    })
-}
-
 /// grep.
-#[derive(Clone)]
 struct Grep {
     pattern: Regex,
     /// What the pattern looks for, if that is nothing but these bytes.
@@ -105,7 +95,7 @@ impl Lines for Grep {
 pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
     let mut arguments = Arguments::read(call, "ivcno", "m")?;
     let word = arguments.operand("a regular expression")?;
-    let pattern = regex(word, arguments.has('i'))?;
+    let pattern = Expression::new(word, arguments.has('i'));
     let is_literal = regex::escape(&word.text) == word.text && !word.text.is_empty() && !arguments.has('i');
     let literal = is_literal.then(|| Finder::new(word.text.as_bytes()).into_owned());
     let (inverts, counts, left) = (arguments.has('v'), arguments.has('c'), arguments.value('m', "a number")?);
@@ -113,9 +103,13 @@ pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
     arguments.end()?;
     // Other lines than came.
     let tells = counts || only || number.is_some();
-    let grep = Grep { pattern, literal, inverts, left, counted: counts.then_some(0), number, only };
-    let stage = Stage::of_lines(move || ByLine::new(grep.clone()));
-    Ok(if tells { Stage { gives: |_| Shape::Text, ..stage } } else { stage })
+    let gives = if tells { |_| Shape::Text } else { Shape::lines };
+    let (expressions, counted) = (vec![pattern.clone()], counts.then_some(0));
+    let start = move |_: &mut dyn Sources| {
+        let (pattern, literal) = (pattern.compiled()?, literal.clone());
+        Ok(ByLine::new(Grep { pattern, literal, inverts, left, counted, number, only }))
+    };
+    Ok(Stage { wants: Wants::Lines, gives, expressions, ..Stage::reading(start) })
 }
 
 /// How much head and tail keep.
@@ -414,7 +408,6 @@ pub(crate) fn nl(call: &Call) -> Result<Stage, NetworkError> {
 }
 
 /// replace.
-#[derive(Clone)]
 struct Replace {
     pattern: Regex,
     with: Vec<u8>,
@@ -477,12 +470,14 @@ impl Lines for Replace {
 
 pub(crate) fn replace(call: &Call) -> Result<Stage, NetworkError> {
     let mut arguments = Arguments::read(call, "i", "")?;
-    let pattern = regex(arguments.operand("a regular expression")?, arguments.has('i'))?;
+    let pattern = Expression::new(arguments.operand("a regular expression")?, arguments.has('i'));
     let with = arguments.operand("what to put in its place")?.text.clone().into_bytes();
     arguments.end()?;
     let names = memchr::memchr_iter(b'$', &with).count();
-    let replace = Replace { pattern, with, names };
-    Ok(Stage::of_text(move || ByLine::new(replace.clone())))
+    let expressions = vec![pattern.clone()];
+    let start =
+        move |_: &mut dyn Sources| Ok(ByLine::new(Replace { pattern: pattern.compiled()?, with: with.clone(), names }));
+    Ok(Stage { wants: Wants::Lines, gives: |_| Shape::Text, expressions, ..Stage::reading(start) })
 }
 
 /// wc: what is told, and what was counted.

@@ -263,7 +263,7 @@ impl LinkDefinition {
 
     /// Its network, as it is run.
     pub(super) fn parse(&self) -> Option<Network> {
-        let network = Network::parse(&self.network).ok()?;
+        let network = Network::known(&self.network).ok()?;
         Some(if self.fuse { network } else { network.unfused() })
     }
 
@@ -276,7 +276,7 @@ impl LinkDefinition {
     pub fn wants_opens(&self) -> bool {
         // What cannot be read makes no link.
         let Some(network) = self.parse() else { return false };
-        let write = self.write.as_ref().and_then(|text| Network::parse(text).ok()).or_else(|| network.inverse());
+        let write = self.write.as_ref().and_then(|text| Network::known(text).ok()).or_else(|| network.inverse());
         let by_places = |write: &Network| write.keeps().place && network.keeps().place;
         self.view != ViewKind::Members && (self.lazy || self.direct || write.is_some_and(|write| !by_places(&write)))
     }
@@ -288,9 +288,9 @@ impl LinkDefinition {
 
     /// What it is read and written by.
     fn networks(&self) -> impl Iterator<Item = Network> {
-        let read = Network::parse(&self.network).ok();
+        let read = Network::known(&self.network).ok();
         let inverse = read.as_ref().and_then(Network::inverse);
-        let write = self.write.as_ref().and_then(|text| Network::parse(text).ok());
+        let write = self.write.as_ref().and_then(|text| Network::known(text).ok());
         [read, inverse, write].into_iter().flatten()
     }
 
@@ -479,7 +479,7 @@ pub(super) fn read(inode: &Inode) -> Option<Link> {
     let definition = LinkDefinition::decode(inode.row.inline.as_ref()?)?;
     let network = definition.parse()?;
     let write = match &definition.write {
-        Some(text) => Some(Network::parse(text).ok()?),
+        Some(text) => Some(Network::known(text).ok()?),
         None => None,
     };
     if network.files().max(write.as_ref().map_or(0, Network::files)) > definition.targets.len() {

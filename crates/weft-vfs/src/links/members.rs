@@ -343,7 +343,7 @@ fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Li
     let definition = LinkDefinition { network, view: ViewKind::File, ..view.clone() };
     let network = definition.parse()?;
     let keeps = network.keeps();
-    let made = Network::parse(&view.network).ok()?.keeps();
+    let made = Network::known(&view.network).ok()?.keeps();
     // The archive tells how long what is unpacked is.
     let size = (made.length).then_some(size);
     let keeps = Keeps { place: keeps.place, length: keeps.length };
