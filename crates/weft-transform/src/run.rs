@@ -105,6 +105,11 @@ impl RunError {
             _ => false,
         }
     }
+
+    /// True if it may run where other networks keep less.
+    pub fn lacks_room(&self) -> bool {
+        self.is_full() || matches!(self, RunError::Stage { source: StageError::Memory, .. })
+    }
 }
 
 /// Something that gives bytes when asked.

@@ -25,6 +25,11 @@ fn temporary_files_of_a_users_networks_have_bounds() {
     }
     // What was taken goes with the network: another one has room.
     assert_eq!(volume.all(make(1000, pair, 24 << 20)).expect("read"), b"25165824\n");
+    // So does what was read a little, before another one is refused.
+    let links: Vec<_> = (1..5).map(|more| make(1000, "tee(wc -c, identity) | concat", (24 << 20) + more)).collect();
+    for link in links.iter().chain(&links) {
+        assert_eq!(volume.vfs.read(*link, 0, 4).expect("read").to_vec(), b"2516");
+    }
     // Who mounts the volume has what is free.
     let own = rustix::process::geteuid().as_raw();
     assert_eq!(volume.all(make(own, pair, 90 << 20)).expect("read"), b"94371840\n");
