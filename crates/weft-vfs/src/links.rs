@@ -13,6 +13,7 @@ mod causes;
 mod definition;
 mod drafts;
 mod folder;
+mod itself;
 mod led;
 mod members;
 mod memo;

@@ -16,7 +16,10 @@ impl Server {
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
         if opened.is_draft() && opened.is_direct() {
             match self.vfs.read_draft(seen, offset, size) {
-                Ok(Some(data)) => return Some(Ok(reply.set_data(data))),
+                Ok(Some(data)) => {
+                    reply.set_data(data);
+                    return Some(Ok(()));
+                }
                 Ok(None) => {}
                 Err(error) => return Some(Err(error.into())),
             }

@@ -358,8 +358,6 @@ fn what_is_in_a_view_is_closed_as_links_are() {
 /// Tells what the kernel keeps of a file, without asking the file system about it.
 const KEPT: &str = "stat -L --cached=always -c '%s %b %a %u %Y %Z'";
 
-/// A user who may not read what is Alice's.
-
 impl Mounted {
     /// A mount that is told of opens, with a directory `hers/source` of a file `secret`, both
     /// Alice's alone.

@@ -47,8 +47,8 @@ impl Grep {
         if !self.only {
             return one(line);
         }
-        let found = self.pattern.find_iter(line).filter(|found| !found.is_empty() && !self.inverts);
-        found.map(|found| one(found.as_bytes())).all(|fits| fits)
+        let mut found = self.pattern.find_iter(line).filter(|found| !found.is_empty() && !self.inverts);
+        found.all(|found| one(found.as_bytes()))
     }
 }
 

@@ -388,7 +388,8 @@ impl LinkOrder {
 impl Vfs {
     /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`]; `Invalid` if [`LinkDefinition::check`] says what is wrong, `NotPermitted` if the
     /// caller may make none that runs code of its own, or none that uses keys, `AccessDenied` if the
-    /// asker may not add names to the directory: whoever may set its attributes need not.
+    /// asker may not add names to the directory: whoever may set its attributes need not. `Loop` if it
+    /// would be a view in the directory that it shows.
     pub fn make_link(
         &self,
         caller: Caller,
@@ -414,6 +415,9 @@ impl Vfs {
         let made = self.change(|state| {
             if !state.asker_may_add(parent)? {
                 return Err(ErrorKind::AccessDenied.into());
+            }
+            if state.would_show_itself(definition, parent)? {
+                return Err(ErrorKind::Loop.into());
             }
             let gid = state.gid_of_made(parent, caller)?;
             // Once it is made there is no going back.

@@ -23,7 +23,7 @@ use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
 pub(super) const DEPTH_MAX: usize = 16;
 
 /// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
-const SYMLINKS_MAX: usize = 40;
+pub(super) const SYMLINKS_MAX: usize = 40;
 
 /// Bytes of a definition that are digested or copied for each step that they count as.
 pub(super) const DIGESTED_A_STEP: usize = 512;
@@ -634,7 +634,7 @@ fn by_places_alone(writing: Writing) -> Writing {
 }
 
 /// The names in `path`, the last first.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
     names.rev().map(<[u8]>::to_vec).collect()
 }
