@@ -127,11 +127,14 @@ impl MountError {
 pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
     let refused = |source: Error| match source.raw_os_error() {
         Some(libc::ENOTCONN | libc::ECONNABORTED) => MountError::Dead(directory.into()),
-        _ => MountError::no_directory(directory, source),
+        // What is mounted there may not even tell its root.
+        Some(libc::EIO) if is_mount_point(directory) => MountError::InUse(directory.into()),
+        Some(libc::ENOENT | libc::ENOTDIR) => MountError::no_directory(directory, source),
+        _ => MountError::Refused { what: "mount at", path: directory.into(), source },
     };
     let absolute = directory.canonicalize().map_err(refused)?;
     if !absolute.metadata().map_err(refused)?.is_dir() {
-        return Err(refused(Error::from(ErrorKind::NotADirectory)));
+        return Err(refused(Error::from_raw_os_error(libc::ENOTDIR)));
     }
     if is_mount_point(&absolute) {
         return Err(MountError::InUse(absolute));

@@ -157,7 +157,10 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     let names_any = [Some(&wanted.network), wanted.write.as_ref()].into_iter().flatten().any(|text| text.contains('@'));
     let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
+    // Before the volume is told what the link will want.
+    ensure!(link.symlink_metadata().is_err(), Errno::EXIST);
     let order = order_in_mount(&link, device, permissions(&definition), definition)?;
+    rename(&order, &link, RenameFlags::NOREPLACE)?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
         let (now, then) = match &order.definition {
             LinkDefinition { lazy: true, .. } => ("its length is computed when it is asked for", "it is left open"),
@@ -166,7 +169,6 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
         };
         errln!("weft: for now {now}: {MOUNT_AGAIN}, and {then}");
     }
-    rename(&order, &link, RenameFlags::NOREPLACE)?;
     warn_if_closed(&link, order.permissions, device);
     if order.definition.view == ViewKind::Members
         && let Err(error) = std::fs::read_dir(&link)

@@ -28,7 +28,7 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
 }
 
 /// The attribute of a mount point that holds what its daemon says of itself.
-const ATTRIBUTE: &str = "user.weft.stats";
+pub(super) const ATTRIBUTE: &str = "user.weft.stats";
 
 /// What the kernel answers once the daemon has ended; "canceled" while it is ending.
 const ENDED: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];

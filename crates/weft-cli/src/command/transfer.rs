@@ -49,6 +49,29 @@ impl Place {
     pub fn close(self) -> Result<()> {
         self.opened.close()
     }
+
+    /// Refuses to copy from a directory in which the volume itself lies, or which is a part of it.
+    pub fn refuse_own_source(&self, directory: &Path) -> Result<()> {
+        let holds = |real: &Path| self.opened.layout.as_ref().is_some_and(|layout| layout.database.starts_with(real));
+        self.refuse_own_target(directory)?;
+        if directory.canonicalize().is_ok_and(|real| holds(&real)) {
+            bail!("the volume itself lies in {}, and would be copied while it grows", directory.display());
+        }
+        Ok(())
+    }
+
+    /// Refuses to copy to a directory among the volume's own files.
+    pub fn refuse_own_target(&self, directory: &Path) -> Result<()> {
+        let layout = self.opened.layout.as_ref().filter(|layout| layout.segments.is_some());
+        let Some(own) = layout.and_then(|layout| layout.database.parent()) else { return Ok(()) };
+        // One that is to be made lies where its parent does.
+        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let real = directory.canonicalize().or_else(|_| parent.canonicalize());
+        if real.is_ok_and(|real| real.starts_with(own)) {
+            bail!("{} lies among the volume's own files; name a directory elsewhere", directory.display());
+        }
+        Ok(())
+    }
 }
 
 /// The volume and the path in it, if `named` is `VOLUME:PATH` and nothing else has that name.

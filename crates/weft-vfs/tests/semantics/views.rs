@@ -44,6 +44,13 @@ fn views_of_views_show_what_those_show() {
         names
     };
     assert_eq!(listed("files"), ["Archive", "a.up", "deep"]);
+    // Walkers of trees go by these kinds, and do not ask for others.
+    for directory in [Ino::ROOT, view, find("files").unwrap(), find("members").unwrap()] {
+        for entry in volume.vfs.read_directory(directory, weft_vfs::Cookie(0), 100).expect("listed") {
+            let name = String::from_utf8(entry.name.as_bytes().to_vec()).unwrap();
+            assert_eq!(entry.kind, volume.find(directory, &name).unwrap().kind, "{name}");
+        }
+    }
     assert_eq!((listed("members"), listed("members/dir")), (vec!["dir".into(), "top".into()], vec!["member".into()]));
     let said = String::from_utf8(volume.vfs.path(find("files/a.up").unwrap())).unwrap();
     assert!(said.starts_with('/') && said.ends_with(" in a view"), "{said}");
