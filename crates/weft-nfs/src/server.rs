@@ -195,6 +195,9 @@ impl Server {
         let stable = Stabilizer::start(vfs).map_err(ServerError::System)?;
         let (replays, peers) = (ReplayCache::default(), Peers::default());
         let shared = Arc::new(Shared { service, replays, stable, peers, tls, stop: stopped });
+        let counted = Arc::downgrade(&shared);
+        let counters = move || counted.upgrade().map(|shared| shared.peers.stats(address, &shared.service.refusals));
+        shared.service.vfs.tell_of_nfs(counters);
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let registered = runtime.block_on(async {
             let listener = listening(listener).map_err(refused)?;

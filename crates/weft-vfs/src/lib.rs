@@ -57,7 +57,7 @@ pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};
 pub use operations::{DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, ListedEntry, decode as decode_entries};
 pub use options::{AtimePolicy, Exported, Keys, Options};
 pub use permission::Access;
-pub use stats::Stats;
+pub use stats::{NfsRefused, NfsStats, Stats, largest};
 pub use user::{Changed, IfExists, User, verifier_attributes};
 pub use volume::Vfs;
 pub use weft_store::{Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};

@@ -77,6 +77,8 @@ pub struct Vfs {
     pub(crate) views: Views,
     /// Requests that wait for networks.
     pub(crate) computing: Computing,
+    /// Tells of the server of NFS, while there is one.
+    pub(crate) nfs_stats: Mutex<Option<report::NfsCounters>>,
     pub(crate) places_ahead: PlacesAhead,
     pub(crate) indexes: Indexes,
     pub(crate) stacks: Stacks,

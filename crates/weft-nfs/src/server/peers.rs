@@ -3,10 +3,12 @@
 //! A share leaves room for others; the bound of all connections together is the listener's. What comes
 //! from this machine itself has a larger one, since many users and namespaces share an address.
 
+use crate::refusals::Refusals;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use weft_vfs::{NfsStats, largest};
 
 /// Connections of one address, and of this machine's own.
 pub(super) const OF_ADDRESS_MAX: usize = 1024;
@@ -25,6 +27,8 @@ struct Taken {
 #[derive(Debug, Default)]
 struct All {
     bytes: usize,
+    /// How often somebody had a share already.
+    refused: u64,
     of: FxHashMap<IpAddr, Taken>,
 }
 
@@ -47,11 +51,25 @@ impl Peers {
         let mut all = self.0.lock();
         let taken = all.of.entry(address).or_default();
         if taken.connections >= share {
+            all.refused += 1;
             return None;
         }
         taken.connections += 1;
         drop(all);
         Some(Guest { peers: self.clone(), address, bytes: 0 })
+    }
+
+    /// What is told of a server at `address`, which refused these calls.
+    pub(super) fn stats(&self, address: SocketAddr, refusals: &Refusals) -> NfsStats {
+        let all = self.0.lock();
+        let connections = || all.of.iter().map(|(address, taken)| (*address, taken.connections as u64));
+        NfsStats {
+            address,
+            connections: connections().map(|(_, count)| count).sum(),
+            connections_by_address: largest(connections()),
+            bytes_waiting: all.bytes as u64,
+            refused: refusals.counts(all.refused),
+        }
     }
 }
 
@@ -70,7 +88,9 @@ impl Guest {
         taken.bytes = taken.bytes + bytes - self.bytes;
         let is_within = taken.bytes <= BYTES_OF_ADDRESS_MAX;
         self.bytes = bytes;
-        is_within && all.bytes <= BYTES_MAX
+        let keeps = is_within && all.bytes <= BYTES_MAX;
+        all.refused += u64::from(!keeps);
+        keeps
     }
 }
 

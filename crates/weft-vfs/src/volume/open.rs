@@ -79,6 +79,7 @@ impl Vfs {
             locks: Locks::default(),
             views: Views::default(),
             computing: Computing::default(),
+            nfs_stats: Mutex::default(),
             places_ahead: PlacesAhead::new(me, has_threads),
             indexes: Indexes::default(),
             stacks: Stacks::default(),
