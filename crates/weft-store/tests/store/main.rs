@@ -11,6 +11,7 @@ mod digests;
 mod flips;
 mod generate;
 mod gone;
+mod log_filled;
 mod opening;
 mod parts;
 mod postgres;
