@@ -21,6 +21,7 @@ mod proven;
 mod rot;
 mod salvage;
 mod sample;
+mod scrubbing;
 mod shape;
 mod space;
 mod sums;
