@@ -51,6 +51,8 @@ pub struct IntentLog {
     carried: u64,
     /// True if records can be appended: not before a mount has begun, nor when the file is gone.
     is_open: bool,
+    /// True if all room is taken by what was found, until the first commit of the mount is durable.
+    is_full: bool,
     /// True if the volume needs it no more.
     is_left: bool,
     progress: Arc<Progress>,
@@ -142,6 +144,7 @@ impl IntentLog {
             commit: CommitNo(0),
             carried: 0,
             is_open: false,
+            is_full: false,
             is_left: false,
             progress: Arc::default(),
             buffer: Vec::new(),
@@ -199,6 +202,7 @@ impl IntentLog {
         (self.epoch, self.commit, self.carried) = (epoch, commit, 0);
         (self.round, self.began) = (start / self.half_bytes, start % self.half_bytes);
         self.used = self.began;
+        self.is_full = self.found.is_full;
         self.progress = Arc::default();
         self.progress.appended.store(start, Ordering::Release);
         self.progress.synced.store(start, Ordering::Release);
@@ -249,6 +253,7 @@ impl IntentLog {
     /// The commit that begins the mount is durable: `commit`.
     pub fn begin(&mut self, commit: CommitNo) -> Result<()> {
         self.commit = commit;
+        self.is_full = false;
         if self.is_left {
             return Ok(());
         }
@@ -301,7 +306,7 @@ impl IntentLog {
     /// True if a record of `bytes` bytes can be appended: there is room in what is left of the
     /// current half.
     pub fn fits(&self, bytes: usize) -> bool {
-        self.is_open && self.used + sectors(bytes as u64) * SECTOR as u64 <= self.half_bytes
+        self.is_open && !self.is_full && self.used + sectors(bytes as u64) * SECTOR as u64 <= self.half_bytes
     }
 
     /// True if anything was appended to the current half.

@@ -25,6 +25,8 @@ pub(super) struct Found {
     /// Where the next mount's records may begin: none of those above is overwritten before its
     /// first commit.
     pub(super) start: u64,
+    /// True if there is no room for them before that commit.
+    pub(super) is_full: bool,
     /// True if the file holds nothing that is worth keeping, not even its size.
     pub(super) is_free: bool,
     /// The latest mount that left anything.
@@ -223,7 +225,10 @@ impl Walk<'_> {
                 }
             }
         }
-        self.room_beside(&needed)
+        let start = self.room_beside(&needed);
+        let half = |at: u64| at / self.slot.half_bytes % 2;
+        found.is_full = needed.iter().any(|(at, _)| half(*at) == half(start)) && start % self.slot.half_bytes == 0;
+        start
     }
 
     fn damage(&self, at: u64, next: OpNo, seen: Option<OpNo>) -> String {
@@ -240,7 +245,7 @@ impl Walk<'_> {
     }
 
     /// The other half, or what follows in the half of the last of those `needed` if they lie in
-    /// both.
+    /// both. If they fill that one to its end, the start of the half that comes next.
     fn room_beside(&self, needed: &[(u64, u64)]) -> u64 {
         let half = self.slot.half_bytes;
         let Some((last, end)) = needed.last() else { return 0 };
@@ -248,6 +253,6 @@ impl Walk<'_> {
         if needed.iter().all(|(at, _)| of(*at) == of(*last)) {
             return (1 - of(*last)) * half;
         }
-        of(*last) * half + (end - last / half * half)
+        (of(*last) * half + (end - last / half * half)) % (2 * half)
     }
 }

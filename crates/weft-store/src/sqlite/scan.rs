@@ -15,6 +15,20 @@ use weft_digest::{Digest, Kind};
 /// Inodes read at once.
 const PAGE: usize = 1000;
 
+/// Called after each page with the number of its rows. The rows that follow may be of a later commit.
+pub(super) type Between<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
+
+/// The directory and the name of an entry.
+type Key = (Ino, Vec<u8>);
+
+/// A directory, a name in it, the inode it names, and the hash that is kept.
+type Entry = (Ino, Name, Ino, Option<Digest>);
+
+/// For a scan in one transaction.
+pub(super) fn go_on(_rows: u64) -> Result<()> {
+    Ok(())
+}
+
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot look through the database", source }
 }
@@ -31,28 +45,50 @@ impl Scan<'_> {
         self.rows.connection
     }
 
-    fn each_inode(&self, mut visit: impl FnMut(&InodeRow) -> Result<()>) -> Result<()> {
+    fn each_inode(&self, between: Between<'_>, mut visit: impl FnMut(&InodeRow) -> Result<()>) -> Result<()> {
         let mut next = Ino(1);
         loop {
             let page = read::inodes(self.connection(), next, PAGE)?;
             let Some(last) = page.last() else { return Ok(()) };
             next = last.ino.next();
             page.iter().try_for_each(&mut visit)?;
+            between(page.len() as u64)?;
         }
     }
 
-    fn each_name(&self, mut visit: impl FnMut(Ino, Name, Ino, Option<Digest>) -> Result<()>) -> Result<()> {
-        let all = "SELECT parent, name, ino, digest, digest_sum FROM naming";
-        let mut statement = self.connection().prepare(all).map_err(failed)?;
-        let mut rows = statement.query(()).map_err(failed)?;
+    fn each_name(
+        &self,
+        between: Between<'_>,
+        mut visit: impl FnMut(Ino, Name, Ino, Option<Digest>) -> Result<()>,
+    ) -> Result<()> {
+        let mut last = (Ino(0), Vec::new());
+        loop {
+            let (count, page, end) = self.names(&last)?;
+            let Some(end) = end else { return Ok(()) };
+            last = end;
+            page.into_iter().try_for_each(|(parent, name, ino, hash)| visit(parent, name, ino, hash))?;
+            between(count)?;
+        }
+    }
+
+    /// The number of rows of names that follow `last`, at most a page; those of them that are names,
+    /// and the key of the last row.
+    fn names(&self, last: &Key) -> Result<(u64, Vec<Entry>, Option<Key>)> {
+        let next = "SELECT parent, name, ino, digest, digest_sum FROM naming WHERE (parent, name) > (?1, ?2) \
+                    ORDER BY parent, name LIMIT ?3";
+        let mut statement = self.connection().prepare_cached(next).map_err(failed)?;
+        let mut rows = statement.query((sql(last.0.0), &last.1, sql(PAGE as u64))).map_err(failed)?;
+        let (mut count, mut page, mut end) = (0, Vec::new(), None);
         while let Some(row) = rows.next().map_err(failed)? {
             let number = |column| read::unsigned(row, column).map(Ino).map_err(failed);
             let bytes = row.get_ref(1).map_err(failed)?.as_blob().unwrap_or_default();
+            count += 1;
+            end = Some((number(0)?, bytes.to_vec()));
             let Ok(name) = Name::new(bytes) else { continue };
             let hash = super::digests::hash(row, 3, number(0)?, name.as_bytes()).map_err(failed)?;
-            visit(number(0)?, name, number(2)?, hash)?;
+            page.push((number(0)?, name, number(2)?, hash));
         }
-        Ok(())
+        Ok((count, page, end))
     }
 
     /// The digests of a commit in which all content of `row` is put.
@@ -67,10 +103,12 @@ impl Scan<'_> {
         Ok(digests)
     }
 
-    /// Inodes of which something that is kept is wrong, and what.
-    pub(super) fn wrong(&self, read_data: bool) -> Result<Vec<(Ino, &'static str)>> {
+    /// Inodes of which something that is kept is wrong, and what. Each comparison is of rows of one
+    /// commit if a page's are: of a file with its blocks, an entry with what it names, a directory
+    /// with its entries.
+    pub(super) fn wrong(&self, read_data: bool, between: Between<'_>) -> Result<Vec<(Ino, &'static str)>> {
         let mut wrong = Vec::new();
-        self.each_inode(|row| {
+        self.each_inode(between, |row| {
             if row.kind == Kind::Directory {
                 return Ok(());
             }
@@ -84,13 +122,13 @@ impl Scan<'_> {
             }
             Ok(())
         })?;
-        self.each_name(|parent, name, ino, kept| {
+        self.each_name(between, |parent, name, ino, kept| {
             if self.digester.entry(self.rows, ino, &name)? != kept {
                 wrong.push((parent, "the hash of an entry is not that of what it names"));
             }
             Ok(())
         })?;
-        self.each_inode(|row| {
+        self.each_inode(between, |row| {
             if row.kind != Kind::Directory {
                 return Ok(());
             }
@@ -108,7 +146,7 @@ impl Scan<'_> {
     /// Inodes, other than directories, whose content gives another digest than their row has.
     pub(super) fn unlike(&self) -> Result<Vec<InodeRow>> {
         let mut unlike = Vec::new();
-        self.each_inode(|row| {
+        self.each_inode(&mut go_on, |row| {
             if row.kind != Kind::Directory {
                 let digest = self.content_of(&Compared::new(self.rows), row)?.inode(row)?;
                 if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) {
@@ -133,14 +171,14 @@ impl Scan<'_> {
         let forget = "DELETE FROM branches; DELETE FROM nodes; UPDATE fileatt SET digest = NULL; UPDATE naming SET digest = NULL";
         self.connection().execute_batch(forget).map_err(failed)?;
         let mut directories = self.digester.begin(self.rows, self.block_size);
-        self.each_inode(|row| {
+        self.each_inode(&mut go_on, |row| {
             if row.kind == Kind::Directory {
                 return directories.inode(row).map(|_| ());
             }
             let digest = self.content_of(self.rows, row)?.inode(row)?;
             self.rows.set_digest(row.ino, digest.as_ref())
         })?;
-        self.each_name(|parent, name, ino, _| {
+        self.each_name(&mut go_on, |parent, name, ino, _| {
             let hash = self.digester.entry(self.rows, ino, &name)?;
             self.rows.set_entry(parent, &name, hash.as_ref())
         })?;

@@ -7,7 +7,7 @@ use crate::digests::{Digester, ZeroValues};
 use crate::error::Result;
 use crate::sqlite::digests::Rows;
 use crate::sqlite::read::sql;
-use crate::sqlite::scan::Scan;
+use crate::sqlite::scan::{Scan, go_on};
 use crate::store::Header;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Checker<'_> {
         let rows = Rows { connection: &self.connection, segments: segments.as_ref(), wait: &|| (), elsewhere };
         let block_size = u64::from(header.options.block_size);
         let scan = Scan { digester: &digester, rows: &rows, block_size };
-        let wrong = if others { Vec::new() } else { scan.wrong(self.options.read_data)? };
+        let wrong = if others { Vec::new() } else { scan.wrong(self.options.read_data, &mut go_on)? };
         let is_repair = self.repaired() == Outcome::Repaired;
         if is_repair && (others || !wrong.is_empty()) {
             scan.renew()?;
