@@ -134,8 +134,8 @@ impl Default for Rule {
 }
 
 impl Default for Exports {
-    /// The whole volume, to those who can connect from reserved ports: any other user of this machine
-    /// could say to be another one (AUTH_SYS).
+    /// The whole volume, to those who can connect from reserved ports: any other user of this
+    /// machine could say to be another one (AUTH_SYS).
     fn default() -> Exports {
         let rule = Rule { secure_port: true, ..Rule::default() };
         Exports(vec![Export { path: Vec::new(), rules: vec![rule] }])

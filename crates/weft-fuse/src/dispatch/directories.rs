@@ -21,8 +21,8 @@ const SHARED: u64 = 0;
 const PRIVATE: u64 = 1;
 
 impl Server {
-    /// Answers OPENDIR. Of a view that is not for everybody the kernel keeps no listing, which would
-    /// go to those, too, who opened it before. A mount that is not told of opens is not told of
+    /// Answers OPENDIR. Of a view that is not for everybody the kernel keeps no listing, which
+    /// would go to those, too, who opened it before. A mount that is not told of opens is not told of
     /// these either, and lists no such views.
     pub(super) fn opendir(&self, ino: Ino, reply: &mut Reply) -> Outcome {
         if !self.opens || !self.is_shared() {

@@ -140,8 +140,8 @@ impl Forgetting {
         if attributes.computed.is_none() {
             return Valid { entry: valid, attributes: valid };
         }
-        // Of what is not for everybody a name means another node to others. What is in a view may be
-        // something else at any time.
+        // Of what is not for everybody a name means another node to others. What is in a view may
+        // be something else at any time.
         let is_lasting = attributes.reach == Reach::Everybody && !weft_vfs::is_unstored(attributes.ino);
         let entry = if is_lasting { valid } else { Duration::ZERO };
         let is_told = self.notices.get().is_some() && vfs.is_watched(attributes.ino);

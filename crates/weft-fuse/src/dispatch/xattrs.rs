@@ -49,9 +49,9 @@ impl Server {
         Ok(self.vfs.define_network(text(network)?, defined)?)
     }
 
-    /// Makes a transformation link in directory `parent`. The kernel has checked that the caller may
-    /// set attributes there, not that it may add names. It does not know of the link, so whoever asks
-    /// for one takes a name that nobody has looked for, and renames it.
+    /// Makes a transformation link in directory `parent`. The kernel has checked that the caller
+    /// may set attributes there, not that it may add names. It does not know of the link, so whoever
+    /// asks for one takes a name that nobody has looked for, and renames it.
     fn make_link(&self, caller: Caller, parent: Ino, value: &[u8]) -> Outcome {
         if self.options.writeback {
             return Err(links::WRITEBACK);

@@ -1,9 +1,9 @@
 //! Attacks on what links lead to, by users of a mount.
 
 use crate::fixture::{Mounted, can_mount};
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use weft_fuse::SessionOptions;
 use weft_vfs::{Caller, Ino, LinkDefinition, Pushed, Scope, ViewKind};
@@ -522,4 +522,23 @@ fn a_view_that_has_closed_is_listed_to_those_who_have_it_open_as_to_others() {
             assert_eq!(alice.again(), "Permission denied");
         }
     }
+}
+
+#[test]
+fn a_symbolic_link_in_a_view_is_another_one_when_it_says_something_else() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    mounted.says(ALICE, "mkdir source; ln -s public source/way");
+    mounted.link_by(ALICE, "view", &view_of("/hers/source"));
+    assert_eq!(mounted.says(MALLORY, "readlink view/way"), "public\n");
+    let way =
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(mounted.path("hers/view/way"));
+    let way = way.expect("opened");
+    mounted.says(ALICE, "chmod 700 source; ln -sfn somewhere/secret source/way");
+    let listed = "readlink view/way; ls -i view | cut -d ' ' -f 1 | grep -qx \"$(stat -c %i view/way)\" && echo same";
+    assert_eq!(mounted.says(ALICE, listed), "somewhere/secret\nsame\n");
+    assert_eq!(way.metadata().expect("attributes").len(), 6, "it is the one that was opened");
+    assert_eq!(rustix::fs::readlinkat(&way, "", Vec::new()).expect("read").as_bytes(), b"public");
 }

@@ -2,7 +2,7 @@
 
 use super::definition::{LinkDefinition, Looks, ViewKind};
 use super::resolve::{DIGESTED_A_STEP, Resolved};
-use super::unstored::{is_unstored, unstored_number};
+use super::unstored::{is_unstored, symlink_number, unstored_number};
 use crate::attributes::{Attributes, DirEntry};
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
@@ -67,8 +67,11 @@ impl Vfs {
             Seen::Archive(archive) => return self.list_members(view, &archive, after, limit),
         };
         let entry = |shown: Entry| {
-            let Entry { name, source: DirEntry { name: within, kind, cookie, .. } } = shown;
-            DirEntry { name, ino: unstored_number(view, within.as_bytes()), kind, cookie }
+            let Entry { name, source: DirEntry { name: within, kind, cookie, ino } } = shown;
+            let number = self.run(|state| state.number_in_view(view, &within, kind, ino));
+            // What is damaged is so to whoever looks it up.
+            let ino = number.unwrap_or_else(|_| unstored_number(view, within.as_bytes()));
+            DirEntry { name, ino, kind, cookie }
         };
         if renames {
             // Which of those that get the same name is seen follows from all of them.
@@ -171,7 +174,7 @@ impl State {
             _ => return Err(ErrorKind::NotFound.into()),
         };
         self.resolving.take(2 + inline.len() / DIGESTED_A_STEP)?;
-        let ino = unstored_number(view, name.as_bytes());
+        let ino = self.number_in_view(view, name, found.kind, entry)?;
         let parent = self.stored_view(view)?;
         let permissions = if kind == Kind::Symlink { 0o777 } else { 0o777 & found.permissions };
         let size = inline.len() as u64;
@@ -189,6 +192,17 @@ impl State {
         };
         self.put_unstored(Inode::loaded(row));
         Ok(ino)
+    }
+
+    /// The number of what `view` shows of `name`, which is inode `found`.
+    fn number_in_view(&mut self, view: Ino, name: &Name, kind: Kind, found: Ino) -> Result<Ino, Stop> {
+        if kind != Kind::Symlink {
+            return Ok(unstored_number(view, name.as_bytes()));
+        }
+        // That of one in a view tells which it is.
+        let changed = if is_unstored(found) { 0 } else { self.inode(found)?.row.ctime.0 };
+        let version = [&found.0.to_le_bytes()[..], &changed.to_le_bytes()].concat();
+        Ok(symlink_number(view, name.as_bytes(), &version))
     }
 
     /// The view in the volume that is `view`, or of which that is an entry, at any depth.

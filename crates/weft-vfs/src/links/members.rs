@@ -2,7 +2,7 @@
 
 use super::definition::{Link, LinkDefinition, Looks, Part, ViewKind};
 use super::resolve::Resolved;
-use super::unstored::unstored_number;
+use super::unstored::{symlink_number, unstored_number};
 use crate::attributes::DirEntry;
 use crate::blocking::{self, Wait};
 use crate::error::{ErrorKind, Result};
@@ -126,6 +126,16 @@ impl Index {
     }
 }
 
+impl Node {
+    /// The number of what `view` shows at `path`, which is this one.
+    fn number(&self, view: Ino, resolved: &Resolved, path: &[u8]) -> Ino {
+        match self.kind {
+            NodeKind::Symlink(_) => symlink_number(view, path, &resolved.source),
+            _ => unstored_number(view, path),
+        }
+    }
+}
+
 fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
     if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() }
 }
@@ -169,7 +179,7 @@ impl Vfs {
                 NodeKind::Symlink(_) => Kind::Symlink,
                 NodeKind::File { .. } => Kind::File,
             };
-            let ino = unstored_number(view, &joined(path, name));
+            let ino = node.number(view, resolved, &joined(path, name));
             Ok(DirEntry { name: Name::new(name)?, ino, kind, cookie: Cookie(cookie) })
         };
         seen.map(entry).collect()
@@ -291,7 +301,7 @@ impl State {
     /// The inode of the member at `path`, as `view` shows it.
     fn appear_member(&mut self, view: Ino, resolved: &Resolved, path: &[u8], node: &Node) -> Result<Ino, Stop> {
         let owner = self.inode(resolved.data())?.row.clone();
-        let ino = unstored_number(view, path);
+        let ino = node.number(view, resolved, path);
         let definition = &resolved.link.definition;
         let (kind, inline, link) = match &node.kind {
             NodeKind::Symlink(target) => (Kind::Symlink, target.clone(), None),
