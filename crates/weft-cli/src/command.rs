@@ -203,7 +203,8 @@ fn tell_of_waiting(location: &Location) -> Waiting {
 
 /// The advice where damage was found and nothing was changed.
 pub const REMEDIES: &str =
-    "'weft check --repair VOLUME' repairs what can be, 'weft export VOLUME DIRECTORY' copies what is whole";
+    "'weft check --repair VOLUME' repairs what can be, 'weft import --overwrite COPY VOLUME' brings damaged bytes back \
+     from a copy, 'weft export VOLUME DIRECTORY' copies what is whole";
 
 /// So much damage, in words.
 pub fn damages(count: usize) -> String {

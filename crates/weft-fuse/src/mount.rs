@@ -306,6 +306,10 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr);
+    // It looks for mounts of this user alone.
+    if message.contains("mtab") && is_mount_point(directory) {
+        return Err(MountError::Helper("another user mounted it; that user can unmount it, or root".into()));
+    }
     Err(MountError::Helper(message.trim().trim_start_matches("fusermount3: ").to_owned()))
 }
 

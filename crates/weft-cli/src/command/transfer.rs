@@ -21,6 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 use weft_store::postgres::{OpenOptions, is_address};
 use weft_vfs::{Attributes, Caller, Ino, Options, Vfs};
 
@@ -29,6 +30,9 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// Files waiting to be copied, at most.
 const QUEUE_MAX: usize = 256;
+
+/// How often the time that a step takes is drawn.
+const TICK: Duration = Duration::from_millis(500);
 
 /// An open volume and the directory in it that was named.
 pub struct Place {
@@ -203,7 +207,12 @@ pub struct Steps(ProgressBar);
 pub fn steps() -> Steps {
     let style =
         ProgressStyle::with_template("{msg:14} {wide_bar} {percent} %  {elapsed}").expect("a constant template");
-    Steps(ProgressBar::new(0).with_style(style))
+    let bar = ProgressBar::new(0).with_style(style);
+    // A step may take minutes without a word, and is at work all the same.
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(TICK);
+    }
+    Steps(bar)
 }
 
 impl Steps {
