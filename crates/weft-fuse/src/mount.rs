@@ -129,12 +129,14 @@ pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
         Some(libc::ENOTCONN | libc::ECONNABORTED) => MountError::Dead(directory.into()),
         // What is mounted there may not even tell its root.
         Some(libc::EIO) if is_mount_point(directory) => MountError::InUse(directory.into()),
-        Some(libc::ENOENT | libc::ENOTDIR) => MountError::no_directory(directory, source),
+        _ if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            MountError::no_directory(directory, source)
+        }
         _ => MountError::Refused { what: "mount at", path: directory.into(), source },
     };
     let absolute = directory.canonicalize().map_err(refused)?;
     if !absolute.metadata().map_err(refused)?.is_dir() {
-        return Err(refused(Error::from_raw_os_error(libc::ENOTDIR)));
+        return Err(refused(Error::from(ErrorKind::NotADirectory)));
     }
     if is_mount_point(&absolute) {
         return Err(MountError::InUse(absolute));

@@ -238,7 +238,9 @@ fn a_server_without_a_mount_is_refused_system_calls_whoever_runs_it() {
         let mut command = place.command_as_stranger(&arguments);
         let mut child = Running(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
         let mut said = String::new();
-        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        // Who is not heard to the end fails.
+        let mut heard = BufReader::new(child.0.stdout.take().unwrap());
+        heard.read_line(&mut said).unwrap();
         assert!(said.starts_with("serving"), "{said}");
         assert_eq!(filters(child.0.id()), wanted);
         let pid = rustix::process::Pid::from_child(&child.0);
@@ -298,7 +300,8 @@ fn a_server_can_be_another_user_who_has_low_ports_and_no_more() {
     let command = ["serve", "v", "--nfs", &address, "--user", "nobody"];
     let mut server = place.command(&command).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let mut heard = BufReader::new(server.stdout.take().unwrap());
+    heard.read_line(&mut first).unwrap();
     let (privileges, status) = match first.starts_with("serving ") {
         true => (privileges(server.id()), std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap()),
         false => panic!("it does not serve: {:?}", server.wait()),

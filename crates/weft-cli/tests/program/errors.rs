@@ -274,6 +274,7 @@ fn a_volume_is_mounted_where_one_is_by_a_path_from_there() {
 fn a_database_that_cannot_be_read_at_its_root_is_not_mounted() {
     let Some(place) = Place::to_mount() else { return };
     place.weft(&["init", "v"]).well();
+    place.directory("from");
     place.directory("from/d");
     place.weft(&["import", "from", "v"]).well();
     let ask = "SELECT rootpage FROM sqlite_master WHERE name = 'naming'";

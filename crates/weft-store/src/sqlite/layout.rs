@@ -75,7 +75,11 @@ impl Layout {
     /// taken for the new volume's: logs that another one left behind, which may be in use.
     pub fn refuse_taken(&self) -> Result<()> {
         if self.volume.symlink_metadata().is_ok() {
-            return Err(Error::Unusable(format!("{} already exists; name a volume to be made", self.volume.display())));
+            let what = match self.home() {
+                BlockHome::Segments => "name a volume to be made",
+                BlockHome::Database => "the volume will be a file of that name",
+            };
+            return Err(Error::Unusable(format!("{} already exists; {what}", self.volume.display())));
         }
         if self.segments.is_some() {
             return Ok(());

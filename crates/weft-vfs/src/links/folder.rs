@@ -116,7 +116,7 @@ impl Vfs {
 
 /// Whether entries of this kind are seen in views.
 fn is_shown(kind: Kind) -> bool {
-    matches!(kind, Kind::File | Kind::Directory | Kind::Symlink)
+    matches!(kind, Kind::File | Kind::Directory | Kind::Symlink | Kind::Transformation)
 }
 
 impl State {
