@@ -277,11 +277,13 @@ fn a_database_that_cannot_be_read_at_its_root_is_not_mounted() {
     place.directory("from");
     place.directory("from/d");
     place.weft(&["import", "from", "v"]).well();
-    let ask = "SELECT rootpage FROM sqlite_master WHERE name = 'naming'";
+    let ask = "SELECT rootpage FROM sqlite_master WHERE tbl_name = 'naming' AND rootpage > 0";
     let said = Command::new("sqlite3").arg(place.path("v/meta.sqlite")).arg(ask).output().unwrap();
-    let page: u64 = String::from_utf8(said.stdout).unwrap().trim().parse().unwrap();
     let database = std::fs::OpenOptions::new().write(true).open(place.path("v/meta.sqlite")).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&database, &[0x77; 4096], (page - 1) * 4096).unwrap();
+    for page in String::from_utf8(said.stdout).unwrap().lines() {
+        let page: u64 = page.parse().unwrap();
+        FileExt::write_all_at(&database, &[0x77; 4096], (page - 1) * 4096).unwrap();
+    }
     place.directory("m");
     place.weft(&["mount", "v", "m"]).failed(&["malformed", "weft check --salvage"]);
     assert!(!place.is_mounted("m"));

@@ -60,7 +60,10 @@ impl fmt::Display for InUse {
         match &self.holder {
             None => f.write_str("; unmount it there first, or end what serves it"),
             Some(Holder { pid, mounted_at: None }) => {
-                write!(f, " (number {pid}); wait for that process to end, or end it ('kill {pid}'), which commits all")
+                write!(
+                    f,
+                    " (number {pid}); unmount it there, wait for that process to end, or end it ('kill {pid}'), which commits all"
+                )
             }
             Some(Holder { pid, mounted_at: Some(directory) }) => {
                 let place = plain(directory);
