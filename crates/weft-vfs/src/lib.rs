@@ -59,5 +59,5 @@ pub use options::{AtimePolicy, Exported, Keys, Options};
 pub use permission::Access;
 pub use stats::Stats;
 pub use user::{Changed, IfExists, User, verifier_attributes};
-pub use volume::Vfs;
+pub use volume::{Unapplied, UnappliedList, Vfs};
 pub use weft_store::{Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
