@@ -609,8 +609,9 @@ pub struct Open {
     #[arg(long)]
     pub read_only: bool,
     /// If a log of a volume that was not unmounted cleanly is missing, damaged, or of another
-    /// moment, or a segment file is missing: go on without what is lost with it. What is given up is
-    /// named, and copies of the database's write-ahead log and the intent log are kept beside them.
+    /// moment, or a segment file is missing, or the volume cannot take an operation of its log any
+    /// more: go on without what is lost with it. What is given up is named, and copies of the logs
+    /// that are given up in part are kept beside them.
     /// Without this the volume is refused and nothing is changed
     #[arg(long)]
     pub accept_loss: bool,

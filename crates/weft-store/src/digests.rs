@@ -13,11 +13,13 @@
 mod commit;
 mod directory;
 mod file;
+mod stored;
 mod zeros;
 
 pub(crate) use commit::{CommitDigests, Digester, small};
 pub(crate) use directory::LEAVES_MAX;
 pub(crate) use file::FileChange;
+pub use stored::contradicts_digest;
 pub(crate) use zeros::ZeroValues;
 
 use crate::Name;

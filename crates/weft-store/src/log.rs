@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::postgres::{IntentSync, Intents};
 use crate::row::{CommitNo, OpNo};
 use crate::store::Header;
+use std::path::PathBuf;
 
 /// Operations made durable by one append.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,23 @@ impl OperationLog {
     pub fn check(&mut self, header: &Header) -> Result<Option<String>> {
         match self {
             OperationLog::File(log) => log.check(header),
+            OperationLog::Rows(_) => Ok(None),
+        }
+    }
+
+    /// The end that what is lost of it is to come to.
+    pub fn loss(&self) -> Loss {
+        match self {
+            OperationLog::File(log) => log.loss(),
+            OperationLog::Rows(log) => log.loss(),
+        }
+    }
+
+    /// Copies a file of which a part is about to be given up beside itself. Gives the path of the
+    /// copy.
+    pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+        match self {
+            OperationLog::File(log) => log.set_aside(),
             OperationLog::Rows(_) => Ok(None),
         }
     }

@@ -59,5 +59,5 @@ pub use options::{AtimePolicy, Exported, Keys, Options};
 pub use permission::Access;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};
 pub use user::{Changed, IfExists, User, verifier_attributes};
-pub use volume::Vfs;
+pub use volume::{Unapplied, UnappliedList, Vfs};
 pub use weft_store::{Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};

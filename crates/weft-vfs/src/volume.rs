@@ -34,8 +34,10 @@ mod open;
 mod recover;
 mod refusing;
 mod report;
+mod unapplied;
 
 pub(crate) use load::Missing;
+pub use unapplied::{Unapplied, UnappliedList};
 
 /// A mounted volume. All methods may be called from any thread.
 ///

@@ -2,6 +2,7 @@
 
 use crate::place::{Place, write_synced};
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 
 #[test]
 fn the_database_of_a_directory_volume_is_no_volume_of_its_own() {
@@ -112,4 +113,53 @@ fn a_missing_segment_is_told_and_its_number_is_not_given_again() {
     assert_eq!(fs::read(directory.join("precious")).unwrap(), [9; 300_000]);
     assert_eq!(fs::read(directory.join("new")).unwrap(), [1; 300_000]);
     place.umount();
+}
+
+#[test]
+fn operations_that_a_volume_does_not_take_are_told_beforehand_and_given_up_by_name() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.directory("m");
+    place.weft(&["init", "v"]).well();
+    let closed = |name: &str| fs::DirBuilder::new().mode(0o700).create(place.path(name)).unwrap();
+    ["other", "other/segments"].iter().for_each(|name| closed(name));
+    for file in fs::read_dir(place.path("v")).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
+        fs::copy(file.path(), place.path("other").join(file.file_name())).unwrap();
+    }
+    // Two lives of one volume, which are one for the log.
+    let live = |name: &str| {
+        for _ in 0..2 {
+            place.weft(&["mount", "--commit-interval", "3600", "v", "m"]).well();
+            if !directory.join(name).exists() {
+                fs::write(directory.join(name), b"").unwrap();
+                place.umount();
+            }
+        }
+    };
+    live("gone");
+    fs::remove_file(directory.join("gone")).unwrap();
+    write_synced(&directory.join("later"), b"synced");
+    place.kill("v/lock");
+    let said = place.weft(&["check", "--repair", "v"]).well();
+    assert!(said.contains("v: nothing to repair;") && said.contains("and a mount applies them first"), "{said}");
+    fs::rename(place.path("v"), place.path("theirs")).unwrap();
+    fs::rename(place.path("other"), place.path("v")).unwrap();
+    live("else");
+    place.kill("v/lock");
+    fs::copy(place.path("theirs/intents"), place.path("v/intents")).unwrap();
+    for command in [&["check", "v"][..], &["check", "--repair", "v"]] {
+        let said = place.weft(command);
+        assert_eq!(said.code, 1, "{said:?}");
+        for words in ["/gone: operation ", "the removal", "cannot be applied", "--accept-loss", "the advice above"] {
+            assert!(said.out.contains(words), "no '{words}' in {}", said.out);
+        }
+    }
+    let refusal = &["the removal of /gone, was synced and cannot be applied", "--accept-loss"];
+    place.weft(&["mount", "v", "m"]).failed(refusal);
+    place.weft(&["export", "v", "out"]).could_not(refusal);
+    let said = place.weft(&["mount", "--accept-loss", "v", "m"]);
+    assert!(said.code == 0 && said.err.contains("the removal of /gone"), "{said:?}");
+    assert!(said.err.contains("kept a copy of what is given up"), "{said:?}");
+    assert_eq!(fs::read(directory.join("later")).unwrap(), b"synced");
+    place.umount();
+    place.weft(&["check", "v"]).well();
 }

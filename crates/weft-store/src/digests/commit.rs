@@ -81,8 +81,13 @@ impl Digester {
 
     /// The hash of the entry `name` that names `ino`, by what is kept of that. None if nothing is.
     pub(crate) fn entry(&self, rows: &dyn DigestRows, ino: Ino, name: &Name) -> Result<Option<Digest>> {
-        let listed = |Inode { kind, permissions, digest, .. }| Listed { kind, permissions, digest, names: 1 };
-        Ok(rows.inode(ino)?.map(listed).and_then(|listed| self.hash(&listed, name)))
+        Ok(rows.inode(ino)?.and_then(|inode| self.entry_of(inode, name)))
+    }
+
+    /// The hash of the entry `name` that names `inode`; none if that has no digest.
+    pub(crate) fn entry_of(&self, inode: Inode, name: &Name) -> Option<Digest> {
+        let Inode { kind, permissions, digest, .. } = inode;
+        self.hash(&Listed { kind, permissions, digest, names: 1 }, name)
     }
 
     /// The digest of a directory after `changed`, names in order, each once. None if one of them has no hash.

@@ -8,6 +8,7 @@ use super::slot::{HEADER_BYTES, Slot, Slots, Stage};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::row::{CommitNo, OpNo};
+use crate::sqlite::set_file_aside;
 use crate::store::Header;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -156,6 +157,17 @@ impl IntentLog {
     #[must_use]
     pub fn with(self, loss: Loss) -> IntentLog {
         IntentLog { loss, ..self }
+    }
+
+    /// What is done about what it should have and has not.
+    pub fn loss(&self) -> Loss {
+        self.loss
+    }
+
+    /// Copies the file beside itself, durably, unless that was done because of what is lost with
+    /// it. Gives the path of the copy.
+    pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+        if self.found.lost.is_some() { Ok(None) } else { set_file_aside(&self.path) }
     }
 
     fn find(&mut self, header: &Header) -> Result<()> {

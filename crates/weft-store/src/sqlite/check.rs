@@ -183,6 +183,7 @@ impl Checker<'_> {
         self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
         self.damaged()?;
         self.apply_rules(rules::VALUES)?;
+        let unlike = self.contradictions(&header)?;
         self.remake(&header)?;
         self.find_log(&header)?;
         step(self, "names", 1);
@@ -202,7 +203,7 @@ impl Checker<'_> {
             // What this check has changed, for there are no damaged rows.
             sums::seal(&self.connection)?;
         }
-        self.digests(&header)?;
+        self.digests(&header, &unlike)?;
         step(self, "digests", 7);
         if self.is_repaired() {
             self.connection.execute_batch(rules::NEW_COMMIT).map_err(failed)?;

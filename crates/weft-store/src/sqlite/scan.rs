@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::row::{BlockRef, Ino, InodeRow};
 use rusqlite::Connection;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_block::Block;
 use weft_digest::{Digest, Kind};
@@ -32,6 +33,14 @@ pub(super) fn go_on(_rows: u64) -> Result<()> {
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot look through the database", source }
 }
+
+/// Content of files that is not what a kept digest says, by their inodes: the digest that it has.
+pub(super) type Unlike = BTreeMap<Ino, Digest>;
+
+/// The words for content that is whole and not what the kept digest says.
+pub(super) const OTHER_CONTENT: &str = "its digest is not that of its content, whose rows are whole: content or \
+    digest are of another moment, or damaged; restore the file from a copy, or have 'weft check --repair --discard' \
+    take the content as it is";
 
 /// Goes through all rows.
 pub(super) struct Scan<'a> {
@@ -117,7 +126,10 @@ impl Scan<'_> {
             if kept.unread.get() {
                 return Ok(());
             }
-            if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) || kept.wrong.get() {
+            let is_like = digest == self.rows.inode(row.ino)?.and_then(|inode| inode.digest);
+            if !is_like && self.contradicted(row.ino, digest)?.is_some() {
+                wrong.push((row.ino, OTHER_CONTENT));
+            } else if !is_like || kept.wrong.get() {
                 wrong.push((row.ino, "its digest is not that of its content"));
             }
             Ok(())
@@ -143,6 +155,43 @@ impl Scan<'_> {
         Ok(wrong)
     }
 
+    /// The digest `found` of the content of `ino`, if it contradicts one that is kept whole. An
+    /// entry that is in its directory's digest as it is, and says what is found, outweighs the row.
+    fn contradicted(&self, ino: Ino, found: Option<Digest>) -> Result<Option<Digest>> {
+        let Some((digest, inode)) = found.zip(self.rows.inode(ino)?) else { return Ok(None) };
+        if inode.digest.is_none_or(|kept| kept == digest) {
+            return Ok(None);
+        }
+        for (parent, name) in self.rows.names_of(ino)? {
+            let hash = self.digester.entry_of(Inode { digest: Some(digest), ..inode }, &name);
+            if hash.is_some() && self.rows.entry(parent, &name)? == hash && self.is_listed(parent)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(digest))
+    }
+
+    /// True if the digest of directory `ino` is that of its entries.
+    fn is_listed(&self, ino: Ino) -> Result<bool> {
+        let digest = self.digester.directory(&Compared::new(self.rows), ino, &[])?;
+        Ok(self.rows.inode(ino)?.and_then(|inode| inode.digest) == digest)
+    }
+
+    /// Files whose content contradicts a digest that is kept whole, as far as that can be told
+    /// without blocks unless `read_data`.
+    pub(super) fn contradictions(&self, read_data: bool) -> Result<Unlike> {
+        let mut unlike = Unlike::new();
+        self.each_inode(&mut go_on, |row| {
+            if row.kind != Kind::Directory {
+                let kept = Compared { reads: read_data, ..Compared::new(self.rows) };
+                let digest = self.content_of(&kept, row)?.inode(row)?.filter(|_| !kept.unread.get());
+                unlike.extend(self.contradicted(row.ino, digest)?.map(|digest| (row.ino, digest)));
+            }
+            Ok(())
+        })?;
+        Ok(unlike)
+    }
+
     /// Inodes, other than directories, whose content gives another digest than their row has.
     pub(super) fn unlike(&self) -> Result<Vec<InodeRow>> {
         let mut unlike = Vec::new();
@@ -166,8 +215,11 @@ impl Scan<'_> {
         Ok(digest.is_some() && digest == self.rows.inode(ino)?.and_then(|inode| inode.digest))
     }
 
-    /// Makes all that is kept anew.
-    pub(super) fn renew(&self) -> Result<()> {
+    /// Makes all that is kept anew, but for the digests of the files in `stay`, whose content says
+    /// another.
+    pub(super) fn renew(&self, stay: &Unlike) -> Result<()> {
+        let inodes = stay.keys().map(|ino| Ok((*ino, self.rows.inode(*ino)?.and_then(|inode| inode.digest))));
+        let stay = inodes.collect::<Result<BTreeMap<_, _>>>()?;
         let forget = "DELETE FROM branches; DELETE FROM nodes; UPDATE fileatt SET digest = NULL; UPDATE naming SET digest = NULL";
         self.connection().execute_batch(forget).map_err(failed)?;
         let mut directories = self.digester.begin(self.rows, self.block_size);
@@ -175,7 +227,9 @@ impl Scan<'_> {
             if row.kind == Kind::Directory {
                 return directories.inode(row).map(|_| ());
             }
+            // Subtrees follow from blocks all the same.
             let digest = self.content_of(self.rows, row)?.inode(row)?;
+            let digest = stay.get(&row.ino).copied().unwrap_or(digest);
             self.rows.set_digest(row.ino, digest.as_ref())
         })?;
         self.each_name(&mut go_on, |parent, name, ino, _| {

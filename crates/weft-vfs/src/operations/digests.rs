@@ -101,6 +101,16 @@ impl Vfs {
         }
     }
 
+    /// True if the stored content of a file is not what its digest says, though all its rows are
+    /// whole: then one of them is of another moment, or damaged. False where that is not known.
+    pub fn contradicts_digest(&self, ino: Ino) -> Result<bool> {
+        if self.committed(ino)? != Some(Kind::File) {
+            return Ok(false);
+        }
+        let row = self.run(|state| Ok(state.inode(ino)?.row.clone()))?;
+        Ok(weft_store::contradicts_digest(&*self.store, &row)?)
+    }
+
     /// By what a directory lists `ino`, as [`Vfs::digest`] otherwise.
     pub fn listed_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         Ok(match self.committed(ino)? {

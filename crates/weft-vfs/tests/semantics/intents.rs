@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use weft_store::log::{IntentLog, Loss};
 use weft_store::sqlite::{self, check};
 use weft_store::{BlockHome, CheckOptions, Outcome, Place, Repair, Store, Timestamp, VolumeOptions, Waiting};
-use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, Vfs};
+use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, SetAttributes, UnappliedList, Vfs};
 
 const LOG_BYTES: u64 = 64 << 10;
 
@@ -391,4 +391,94 @@ fn a_log_is_looked_at_without_a_mount_and_beside_none() {
         mounted.close();
         assert_eq!(waiting(), Waiting::default(), "all is in the database");
     }
+}
+
+/// A volume that crashed, with the log of another that had begun as the same and then took another
+/// turn: one in which `theirs` was committed before `logged` was done, and not `ours`.
+fn of_another_turn(
+    home: BlockHome,
+    ours: impl Fn(&Mounted),
+    theirs: impl Fn(&Mounted),
+    logged: impl Fn(&Mounted),
+) -> Files {
+    let base = Files::new(home);
+    base.mount().close();
+    let turn = |committed: &dyn Fn(&Mounted), synced: &dyn Fn(&Mounted)| {
+        let files = base.crashed();
+        let mounted = files.mount();
+        mounted.put("kept", b"old");
+        committed(&mounted);
+        mounted.vfs.commit().expect("committed");
+        // A log stands on a durable commit alone.
+        mounted.vfs.sync().expect("synced");
+        synced(&mounted);
+        files.crashed()
+    };
+    let (files, other) = (turn(&ours, &|_| ()), turn(&theirs, &logged));
+    fs::copy(other.log(), files.log()).expect("copied");
+    files
+}
+
+fn rehearsed(files: &Files) -> UnappliedList {
+    let volume = sqlite::open_to_read(&files.path(), Loss::Refuse).expect("opens");
+    let log = IntentLog::read(&volume.layout.log).expect("readable");
+    Vfs::rehearse(volume.store, log.map(Into::into)).expect("tried")
+}
+
+/// An operation that was synced and that the volume does not take any more is told by its number,
+/// kind and path; accepted, it alone is given up.
+#[test]
+fn an_operation_that_cannot_be_applied_is_named_and_given_up_alone() {
+    for home in HOMES {
+        let logged = |mounted: &Mounted| {
+            mounted.vfs.unlink(Ino::ROOT, b"gone").expect("removed");
+            mounted.put("kept", b"new");
+            mounted.put_and_sync("later", b"small");
+        };
+        let files = of_another_turn(home, |ours| ours.put("other", b""), |theirs| theirs.put("gone", b""), logged);
+        files.assert_refused("the removal of /gone, was synced and cannot be applied: No such file or directory");
+        let before = files.content();
+        let found = rehearsed(&files);
+        assert!(files.content() == before, "a rehearsal changes nothing");
+        let [unapplied] = &found.named[..] else { panic!("{found:?}") };
+        assert_eq!((&unapplied.path[..], unapplied.kind), (&b"/gone"[..], "the removal"));
+        let log = fs::read(files.log()).expect("readable");
+        let mounted = files.try_mount(Loss::Accept).expect("accepted");
+        assert_eq!(mounted.get("kept").as_deref(), Ok(&b"new"[..]));
+        assert_eq!(mounted.get("later").as_deref(), Ok(&b"small"[..]));
+        assert!(fs::read(files.log().with_added_extension("aside-1")).expect("kept aside") == log);
+        mounted.put_and_sync("after", b"works");
+        let again = files.crashed();
+        mounted.close();
+        for files in [again, files] {
+            let mounted = files.mount();
+            assert_eq!(mounted.get("after").as_deref(), Ok(&b"works"[..]));
+            assert_eq!(mounted.get("later").as_deref(), Ok(&b"small"[..]));
+        }
+    }
+}
+
+/// What depends on an operation that cannot be applied is given up with it, and nothing else.
+#[test]
+fn all_that_was_done_to_a_file_that_is_gone_is_given_up_with_it() {
+    let two = |mounted: &Mounted| {
+        for permissions in [0o755, 0o700] {
+            let changes = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
+            mounted.vfs.set_attributes(Ino::ROOT, changes).expect("set");
+        }
+    };
+    let logged = |mounted: &Mounted| {
+        mounted.put("lost", &[1; 3000]);
+        mounted.put("other", &[2; 3000]);
+        mounted.put_and_sync("lost", &[3; 5000]);
+    };
+    let files = of_another_turn(BlockHome::Segments, two, |theirs| theirs.put("lost", &[1; 10]), logged);
+    files.assert_refused("and one more operation");
+    let found = rehearsed(&files);
+    assert_eq!(found.named.iter().map(|unapplied| unapplied.kind).collect::<Vec<_>>(), ["a write"; 2]);
+    let mounted = files.try_mount(Loss::Accept).expect("accepted");
+    assert_eq!(mounted.get("other"), Ok(vec![2; 3000]));
+    assert_eq!(mounted.get("lost"), Err(ErrorKind::NotFound));
+    mounted.close();
+    assert_eq!(rehearsed(&files), UnappliedList::default());
 }
