@@ -183,6 +183,19 @@ impl OperationLog {
         }
     }
 
+    /// Names `commit`, which is durable. Once the result has synced, a database from before that
+    /// commit is missed. None if no file can name it.
+    pub fn name(&mut self, commit: CommitNo) -> Result<Option<LogSync>> {
+        match self {
+            OperationLog::File(log) if log.is_open() => {
+                let sync = log.syncer()?;
+                log.name(commit)?;
+                Ok(Some(LogSync::File(sync)))
+            }
+            OperationLog::File(_) | OperationLog::Rows(_) => Ok(None),
+        }
+    }
+
     /// Whether so many bytes of operations can be appended.
     pub fn fits(&self, bytes: usize) -> bool {
         match self {

@@ -129,6 +129,18 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// True if durable commits lie in a log of the store's own for a while, and it cannot tell if
+    /// that is lost: then somebody else must name them, or have them settled.
+    fn must_be_named(&self) -> bool {
+        false
+    }
+
+    /// Copies durable commits from such a log to where they stay, as far as there is room and nobody
+    /// reads what they replace.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Begins a commit. Waits for the end of one that was begun before.
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>>;
 

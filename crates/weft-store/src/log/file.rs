@@ -291,6 +291,17 @@ impl IntentLog {
         self.write_slot(Stage::Closed, start)
     }
 
+    /// Names `commit`, which is durable. Once a [`Sync`] has made that durable as well, a database
+    /// from before it is missed.
+    pub fn name(&mut self, commit: CommitNo) -> Result<()> {
+        let begun = self.slots.of(self.epoch).filter(|slot| self.is_open && slot.stage == Stage::Begun);
+        let begun = begun.ok_or_else(|| Error::Bug("a commit is named in an intent log that is not in use".into()))?;
+        let slot = Slot { commit: commit.0.max(begun.commit), ..begun };
+        // Also if it is there already: the sync of the try before may have failed.
+        let written = self.slots.write(&self.file, slot, self.kept);
+        written.map_err(|source| self.io("cannot write to", source))
+    }
+
     /// True if the file was removed, or another one lies in its place.
     pub fn is_gone(&self) -> bool {
         let Ok(own) = self.file.metadata() else { return false };

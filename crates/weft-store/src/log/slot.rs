@@ -37,7 +37,7 @@ pub(super) struct Slot {
     /// Position of the first record.
     pub(super) start: u64,
     pub(super) stage: Stage,
-    /// The last commit when this was written.
+    /// The last durable commit when this was written.
     pub(super) commit: u64,
 }
 
@@ -98,8 +98,8 @@ impl Slots {
         for (slot, places) in found.slots.iter_mut().zip(PLACES) {
             for at in places {
                 let Some((bytes, _)) = header.get(at..).and_then(<[u8]>::split_first_chunk::<SECTOR>) else { continue };
-                let newer = Slot::decode(bytes)
-                    .filter(|new| slot.is_none_or(|old| (new.epoch, new.stage) > (old.epoch, old.stage)));
+                let age = |slot: &Slot| (slot.epoch, slot.stage, slot.commit);
+                let newer = Slot::decode(bytes).filter(|new| slot.is_none_or(|old| age(new) > age(&old)));
                 *slot = newer.or(*slot);
             }
         }

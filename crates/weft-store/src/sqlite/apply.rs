@@ -3,6 +3,7 @@
 //! Space is given back only after the commit that freed it is durable: until then a power cut may bring
 //! back the rows that name it. `freed` remembers it across crashes.
 
+use super::Settled;
 use super::connection::{Access, AtClose, at_close};
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
@@ -25,7 +26,11 @@ use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use weft_digest::Digest;
+
+/// How long a connection waits for another one, as rusqlite has it.
+const BUSY: Duration = Duration::from_secs(5);
 
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
@@ -498,6 +503,22 @@ impl Writer {
             self.reclaim();
         }
         self.room.look(&self.connection, &self.wal);
+    }
+
+    /// Copies what is committed into the database, so that the write-ahead log may be lost.
+    pub(super) fn settle(&mut self, settled: Settled) -> Result<()> {
+        let copied = match self.checkpoint() {
+            // It is in the log alone until there is room.
+            Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
+            copied => copied?,
+        };
+        if copied && settled == Settled::Emptied {
+            self.connection.busy_timeout(Duration::ZERO).map_err(failed)?;
+            let emptied = self.copy_log("PRAGMA wal_checkpoint(TRUNCATE)");
+            self.connection.busy_timeout(BUSY).map_err(failed)?;
+            emptied?;
+        }
+        Ok(())
     }
 
     /// Room for rows, as it is after each commit.
