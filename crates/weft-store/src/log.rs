@@ -17,8 +17,9 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use file::{IntentLog, Loss, Sync, misfit};
+pub use file::{IntentLog, Loss, Sync, behind, misfit};
 pub use judge::needs_log;
+pub use slot::Behind;
 
 use crate::error::Result;
 use crate::postgres::{IntentSync, Intents};
@@ -160,10 +161,10 @@ impl OperationLog {
         }
     }
 
-    /// Commit `commit` is durable and has all there is.
-    pub fn close(&mut self, commit: CommitNo) -> Result<()> {
+    /// Commit `commit` is durable and has all there is; this lies in segments behind it.
+    pub fn close(&mut self, commit: CommitNo, behind: Behind) -> Result<()> {
         match self {
-            OperationLog::File(log) if !log.is_gone() => log.close(commit),
+            OperationLog::File(log) if !log.is_gone() => log.close(commit, behind),
             OperationLog::File(_) | OperationLog::Rows(_) => Ok(()),
         }
     }

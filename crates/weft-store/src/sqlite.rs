@@ -5,6 +5,7 @@
 
 mod apply;
 mod aside;
+mod behind;
 mod blocks;
 mod check;
 mod closed;
@@ -67,6 +68,7 @@ pub fn seal(path: &std::path::Path) -> Result<()> {
 use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
+use crate::log::Behind;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use names::Names;
@@ -213,6 +215,10 @@ impl Store for SqliteStore {
 
     fn must_be_named(&self) -> bool {
         self.writes
+    }
+
+    fn cut(&self) -> Result<Behind> {
+        if self.writes { self.writer.lock().cut() } else { Ok(Behind::Unknown) }
     }
 
     fn settle(&self) -> Result<()> {

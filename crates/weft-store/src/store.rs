@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Counters, NewBlock};
 use crate::disk_cache::DiskCacheStats;
 use crate::error::{Error, Result};
+use crate::log::Behind;
 use crate::name::Name;
 use crate::round_trips::RoundTrips;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
@@ -139,6 +140,11 @@ pub trait Store: Send + Sync {
     /// reads what they replace.
     fn settle(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Cuts off, durably, what lies in segments and belongs to no commit. Tells what is left.
+    fn cut(&self) -> Result<Behind> {
+        Ok(Behind::Unknown)
     }
 
     /// Begins a commit. Waits for the end of one that was begun before.

@@ -1,10 +1,10 @@
 //! The log of one mounted volume in a file.
 
-use super::Record;
+use super::{Record, epoch_without_log};
 use super::judge::{Found, judge, missing, needs_log};
 use super::scan::{HEAD_BYTES, Head, Kind, sectors};
 use super::sector::{ROOM, SECTOR, Stamp, VolumeId};
-use super::slot::{HEADER_BYTES, Slot, Slots, Stage};
+use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::row::{CommitNo, OpNo};
@@ -100,6 +100,17 @@ pub fn misfit(path: &Path, header: &Header) -> Result<Option<String>> {
         }
         None => Ok(needs_log(header.counters.epoch).then(|| missing(path, header))),
     }
+}
+
+/// What the log at `path` says of segments of the volume that says `header` of itself and was
+/// unmounted. None if there is no log.
+pub fn behind(path: &Path, header: &Header) -> Result<Option<Behind>> {
+    let Some(log) = IntentLog::read(path)? else { return Ok(None) };
+    let is_own = |slot: &Slot| {
+        let is_last = (slot.stage, slot.commit) == (Stage::Closed, header.commit.0);
+        is_last && slot.id == header.uuid && epoch_without_log(slot.epoch) == header.counters.epoch
+    };
+    Ok(Some(log.slots.all().find(is_own).map_or(Behind::Unknown, |slot| slot.behind)))
 }
 
 impl IntentLog {
@@ -202,7 +213,7 @@ impl IntentLog {
         self.progress = Arc::default();
         self.progress.appended.store(start, Ordering::Release);
         self.progress.synced.store(start, Ordering::Release);
-        self.write_slot(Stage::Prepared, start)?;
+        self.write_slot(Stage::Prepared, start, Behind::Unknown)?;
         // Also where an earlier try made the file and could not do this.
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let synced = File::open(directory.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all());
@@ -239,9 +250,9 @@ impl IntentLog {
         Ok(wanted)
     }
 
-    fn write_slot(&mut self, stage: Stage, start: u64) -> Result<()> {
+    fn write_slot(&mut self, stage: Stage, start: u64, behind: Behind) -> Result<()> {
         let (id, epoch, half_bytes) = (self.id, self.epoch, self.half_bytes);
-        let slot = Slot { id, epoch, half_bytes, start, stage, commit: self.commit.0 };
+        let slot = Slot { id, epoch, half_bytes, start, stage, commit: self.commit.0, behind };
         let written = self.slots.write(&self.file, slot, self.kept);
         written.and_then(|()| self.file.sync_data()).map_err(|source| self.io("cannot write to", source))
     }
@@ -253,7 +264,7 @@ impl IntentLog {
             return Ok(());
         }
         let start = self.slots.of(self.epoch).map_or(0, |slot| slot.start);
-        self.write_slot(Stage::Begun, start)
+        self.write_slot(Stage::Begun, start, Behind::Unknown)
     }
 
     /// Begins the mount of `epoch` on the volume that says `header` of itself, without a commit of
@@ -284,11 +295,11 @@ impl IntentLog {
         self.is_left
     }
 
-    /// All is in the database, durably.
-    pub fn close(&mut self, commit: CommitNo) -> Result<()> {
+    /// All is in the database, durably; this lies behind it.
+    pub fn close(&mut self, commit: CommitNo, behind: Behind) -> Result<()> {
         self.commit = commit;
         let start = self.slots.of(self.epoch).map_or(0, |slot| slot.start);
-        self.write_slot(Stage::Closed, start)
+        self.write_slot(Stage::Closed, start, behind)
     }
 
     /// Names `commit`, which is durable. Once a [`Sync`] has made that durable as well, a database

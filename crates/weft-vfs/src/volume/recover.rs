@@ -5,7 +5,7 @@ use super::Vfs;
 use crate::error::{ErrorKind, Result};
 use crate::message::say;
 use crate::{journal, mutation};
-use weft_store::log::{Record, epoch_without_log, needs_log};
+use weft_store::log::{Behind, Record, epoch_without_log, needs_log};
 use weft_store::{Durability, OpNo};
 
 /// How a record of the log follows the operations before it.
@@ -135,7 +135,11 @@ impl Vfs {
             committed => committed?,
         }
         let last = self.store.header()?.commit;
-        log.lock().file.close(last)?;
+        let behind = self.store.cut().unwrap_or_else(|error| {
+            self.report("cannot cut off what belongs to no commit; the next mount does", &error.into());
+            Behind::Unknown
+        });
+        log.lock().file.close(last, behind)?;
         Ok(())
     }
 }

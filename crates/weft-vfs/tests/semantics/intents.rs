@@ -8,9 +8,11 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
+use weft_block::Rope;
 use weft_store::log::{IntentLog, Loss};
 use weft_store::sqlite::{self, check};
-use weft_store::{BlockHome, CheckOptions, Outcome, Place, Repair, Store, Timestamp, VolumeOptions, Waiting};
+use weft_store::{BlockHome, BlockId, CheckOptions, Durability, NewBlock, Outcome, Place, Repair, Store, Timestamp};
+use weft_store::{VolumeOptions, Waiting};
 use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, Vfs};
 
 const LOG_BYTES: u64 = 64 << 10;
@@ -341,6 +343,75 @@ fn without_an_intent_log_what_an_fsync_acknowledged_is_in_the_database_itself() 
             }
         }
     }
+}
+
+/// A mount, a check and a look say that the database is older than the segments.
+#[track_caller]
+fn assert_older(files: &Files) {
+    files.assert_refused("older than the segments");
+    let told = |what: &str| what.contains("older than the segments") && what.contains("--accept-loss");
+    let options = CheckOptions { repair: Repair::Discard, read_data: false };
+    let findings = check(&files.path(), options, &mut |_| {}).expect("checked");
+    assert!(findings.iter().any(|f| f.outcome == Outcome::Damaged && told(&f.what)), "{findings:?}");
+    assert!(sqlite::waiting(&files.path()).expect("looked at").lost.is_some_and(|lost| told(&lost)));
+    files.assert_refused("older than the segments");
+}
+
+#[test]
+fn a_database_from_before_what_its_segments_hold_is_refused_and_nothing_is_cut() {
+    for has_log in [true, false] {
+        let files = Files::new(BlockHome::Segments);
+        let mounted = files.mount();
+        mounted.put_and_sync("old", &[1; 3000]);
+        mounted.close();
+        let backup = files.crashed();
+        let mounted = files.mount();
+        mounted.put_and_sync("new", &[2; 3 * BLOCK]);
+        mounted.close();
+        let restore = |name: &str| fs::copy(backup.path().join(name), files.path().join(name)).expect("restored");
+        restore("meta.sqlite");
+        if has_log {
+            restore("intents");
+        } else {
+            fs::remove_file(files.log()).expect("removed");
+        }
+        let segment = files.path().join("segments/00000001.seg");
+        let content = fs::read(&segment).expect("readable");
+        if has_log {
+            assert_older(&files);
+        }
+        // What is not known stays for good, whatever is written.
+        for round in 0..2 {
+            let mounted =
+                files.try_mount(if has_log && round == 0 { Loss::Accept } else { Loss::Refuse }).expect("mounts");
+            assert_eq!(mounted.get("old"), Ok(vec![1; 3000]));
+            if round == 1 {
+                mounted.put_and_sync("later", &[3; 3 * BLOCK]);
+            }
+            mounted.close();
+            assert!(fs::read(&segment).expect("readable") == content, "round {round}");
+        }
+        assert_eq!(files.mount().get("later"), Ok(vec![3; 3 * BLOCK]));
+    }
+}
+
+#[test]
+fn what_a_failed_commit_left_in_a_segment_is_cut_off_by_unmounting() {
+    let files = Files::new(BlockHome::Segments);
+    let mounted = files.mount();
+    mounted.put_and_sync("file", &[1; 3 * BLOCK]);
+    mounted.vfs.commit().expect("committed");
+    let segment = files.path().join("segments/00000001.seg");
+    let length = || fs::metadata(&segment).expect("there").len();
+    let before = length();
+    let mut transaction = mounted.store.begin(Durability::Durable).expect("begun");
+    let block = NewBlock::new(BlockId(1 << 40), Ino(16), Rope::from(vec![1; 100_000]), 0);
+    transaction.put_blocks(vec![block]).expect("written");
+    drop(transaction);
+    assert!(length() > before);
+    mounted.close();
+    assert!(length() <= before);
+    assert_eq!(files.mount().get("file"), Ok(vec![1; 3 * BLOCK]));
 }
 
 #[test]
