@@ -17,8 +17,9 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use file::{IntentLog, Loss, Sync, misfit};
+pub use file::{IntentLog, Loss, Sync, behind, misfit};
 pub use judge::needs_log;
+pub use slot::Behind;
 
 use crate::error::Result;
 use crate::postgres::{IntentSync, Intents};
@@ -178,10 +179,10 @@ impl OperationLog {
         }
     }
 
-    /// Commit `commit` is durable and has all there is.
-    pub fn close(&mut self, commit: CommitNo) -> Result<()> {
+    /// Commit `commit` is durable and has all there is; this lies in segments behind it.
+    pub fn close(&mut self, commit: CommitNo, behind: Behind) -> Result<()> {
         match self {
-            OperationLog::File(log) if !log.is_gone() => log.close(commit),
+            OperationLog::File(log) if !log.is_gone() => log.close(commit, behind),
             OperationLog::File(_) | OperationLog::Rows(_) => Ok(()),
         }
     }
@@ -198,6 +199,19 @@ impl OperationLog {
                 Ok(true)
             }
             OperationLog::File(_) | OperationLog::Rows(_) => Ok(false),
+        }
+    }
+
+    /// Names `commit`, which is durable. Once the result has synced, a database from before that
+    /// commit is missed. None if no file can name it.
+    pub fn name(&mut self, commit: CommitNo) -> Result<Option<LogSync>> {
+        match self {
+            OperationLog::File(log) if log.is_open() => {
+                let sync = log.syncer()?;
+                log.name(commit)?;
+                Ok(Some(LogSync::File(sync)))
+            }
+            OperationLog::File(_) | OperationLog::Rows(_) => Ok(None),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod apply;
 mod aside;
+mod behind;
 mod blocks;
 mod check;
 mod closed;
@@ -68,6 +69,7 @@ pub fn seal(path: &std::path::Path) -> Result<()> {
 use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
+use crate::log::Behind;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use names::Names;
@@ -80,6 +82,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weft_block::Block;
 use weft_digest::Digest;
+
+/// What becomes of the write-ahead log once the database has what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    /// It stays as long as it is.
+    Copied,
+    /// It is emptied if nobody reads it. The next commit is then not written over an older one, of
+    /// which a power cut may leave sectors that look like rot.
+    Emptied,
+}
 
 /// More is not left free for the write-ahead log: commits are not larger, as what they change has a
 /// bound in memory.
@@ -200,6 +212,24 @@ impl Store for SqliteStore {
     fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
         self.blocks(blocks, visit);
         Ok(())
+    }
+
+    fn must_be_named(&self) -> bool {
+        self.writes
+    }
+
+    fn cut(&self) -> Result<Behind> {
+        if self.writes { self.writer.lock().cut() } else { Ok(Behind::Unknown) }
+    }
+
+    fn settle(&self) -> Result<()> {
+        if !self.writes {
+            return Ok(());
+        }
+        self.readers.end_transactions();
+        // On a full disk the log keeps its room: what makes space free needs some.
+        let has_room = self.layout.space()?.bytes_free > LOG_BYTES_MAX;
+        self.writer.lock().settle(if has_room { Settled::Emptied } else { Settled::Copied })
     }
 
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {

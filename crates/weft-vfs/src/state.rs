@@ -17,7 +17,7 @@ use crate::stop::{Miss, Stop};
 use crate::volume::Missing;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
-use weft_store::{Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
+use weft_store::{CommitNo, Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
 
 /// Adds `more` to `count` and takes `less` away. Damaged volumes count wrong until a check has put that right: what
 /// they hold must be usable until then.
@@ -55,6 +55,11 @@ pub(crate) struct State {
     /// The last operation in the intent log or in a durable commit: not before `durable`, and beyond it while the
     /// log is synced.
     pub(crate) logged: OpNo,
+    /// The last durable commit, and its last operation.
+    pub(crate) durable_commit: (CommitNo, OpNo),
+    /// The last operation that cannot be lost unnoticed with the store's own log: a synced record of
+    /// the intent log has it, or the intent log names its commit, or it was settled.
+    pub(crate) named: OpNo,
     /// Inodes that were read from the store lately.
     pub(crate) missing: Missing,
     /// Commits finished since the mount; a read of the store that spans one is done again.
@@ -113,6 +118,8 @@ impl State {
             committed: counters.op,
             durable: counters.op,
             logged: counters.op,
+            durable_commit: (header.commit, counters.op),
+            named: counters.op,
             missing: Missing::default(),
             finished: 0,
             exported: options.exported,

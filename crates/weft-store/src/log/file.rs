@@ -1,10 +1,10 @@
 //! The log of one mounted volume in a file.
 
-use super::Record;
+use super::{Record, epoch_without_log};
 use super::judge::{Found, judge, missing, needs_log};
 use super::scan::{HEAD_BYTES, Head, Kind, sectors};
 use super::sector::{ROOM, SECTOR, Stamp, VolumeId};
-use super::slot::{HEADER_BYTES, Slot, Slots, Stage};
+use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::row::{CommitNo, OpNo};
@@ -103,6 +103,17 @@ pub fn misfit(path: &Path, header: &Header) -> Result<Option<String>> {
         }
         None => Ok(needs_log(header.counters.epoch).then(|| missing(path, header))),
     }
+}
+
+/// What the log at `path` says of segments of the volume that says `header` of itself and was
+/// unmounted. None if there is no log.
+pub fn behind(path: &Path, header: &Header) -> Result<Option<Behind>> {
+    let Some(log) = IntentLog::read(path)? else { return Ok(None) };
+    let is_own = |slot: &Slot| {
+        let is_last = (slot.stage, slot.commit) == (Stage::Closed, header.commit.0);
+        is_last && slot.id == header.uuid && epoch_without_log(slot.epoch) == header.counters.epoch
+    };
+    Ok(Some(log.slots.all().find(is_own).map_or(Behind::Unknown, |slot| slot.behind)))
 }
 
 impl IntentLog {
@@ -218,7 +229,7 @@ impl IntentLog {
         self.progress = Arc::default();
         self.progress.appended.store(start, Ordering::Release);
         self.progress.synced.store(start, Ordering::Release);
-        self.write_slot(Stage::Prepared, start)?;
+        self.write_slot(Stage::Prepared, start, Behind::Unknown)?;
         // Also where an earlier try made the file and could not do this.
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let synced = File::open(directory.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all());
@@ -255,9 +266,9 @@ impl IntentLog {
         Ok(wanted)
     }
 
-    fn write_slot(&mut self, stage: Stage, start: u64) -> Result<()> {
+    fn write_slot(&mut self, stage: Stage, start: u64, behind: Behind) -> Result<()> {
         let (id, epoch, half_bytes) = (self.id, self.epoch, self.half_bytes);
-        let slot = Slot { id, epoch, half_bytes, start, stage, commit: self.commit.0 };
+        let slot = Slot { id, epoch, half_bytes, start, stage, commit: self.commit.0, behind };
         let written = self.slots.write(&self.file, slot, self.kept);
         written.and_then(|()| self.file.sync_data()).map_err(|source| self.io("cannot write to", source))
     }
@@ -270,7 +281,7 @@ impl IntentLog {
             return Ok(());
         }
         let start = self.slots.of(self.epoch).map_or(0, |slot| slot.start);
-        self.write_slot(Stage::Begun, start)
+        self.write_slot(Stage::Begun, start, Behind::Unknown)
     }
 
     /// Begins the mount of `epoch` on the volume that says `header` of itself, without a commit of
@@ -301,11 +312,22 @@ impl IntentLog {
         self.is_left
     }
 
-    /// All is in the database, durably.
-    pub fn close(&mut self, commit: CommitNo) -> Result<()> {
+    /// All is in the database, durably; this lies behind it.
+    pub fn close(&mut self, commit: CommitNo, behind: Behind) -> Result<()> {
         self.commit = commit;
         let start = self.slots.of(self.epoch).map_or(0, |slot| slot.start);
-        self.write_slot(Stage::Closed, start)
+        self.write_slot(Stage::Closed, start, behind)
+    }
+
+    /// Names `commit`, which is durable. Once a [`Sync`] has made that durable as well, a database
+    /// from before it is missed.
+    pub fn name(&mut self, commit: CommitNo) -> Result<()> {
+        let begun = self.slots.of(self.epoch).filter(|slot| self.is_open && slot.stage == Stage::Begun);
+        let begun = begun.ok_or_else(|| Error::Bug("a commit is named in an intent log that is not in use".into()))?;
+        let slot = Slot { commit: commit.0.max(begun.commit), ..begun };
+        // Also if it is there already: the sync of the try before may have failed.
+        let written = self.slots.write(&self.file, slot, self.kept);
+        written.map_err(|source| self.io("cannot write to", source))
     }
 
     /// True if the file was removed, or another one lies in its place.

@@ -118,6 +118,13 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
         };
         return Ok(Found::without(format!("{why}; {give_up}")));
     };
+    if own.stage > Stage::Prepared && own.commit > header.commit.0 {
+        let (ours, named) = (header.commit.0, own.commit);
+        return Ok(Found::without(format!(
+            "the database is older than its intent log {name}: it ends with commit {ours}, and the log names commit {named}, which \
+             was durable; {give_up}"
+        )));
+    }
     let io = |source| Error::Io { what: "cannot read the intent log", path: path.into(), source };
     if file.metadata().map_err(io)?.len() < HEADER_BYTES + 2 * own.half_bytes {
         return Ok(Found::without(format!("the intent log {name} is cut short; {give_up}")));

@@ -3,6 +3,8 @@
 //! Space is given back only after the commit that freed it is durable: until then a power cut may bring
 //! back the rows that name it. `freed` remembers it across crashes.
 
+use super::Settled;
+use super::behind::tail_of;
 use super::connection::{Access, AtClose, at_close};
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
@@ -12,12 +14,12 @@ use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::renew::{Database, renew, verify};
 use super::room::Room;
 use super::segments::{Segments, Tail};
-use super::sums::{BLOCK, FREED, SEGMENT};
+use super::sums::{BLOCK, FREED};
 use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::Loss;
+use crate::log::{Behind, Loss};
 use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, Header};
 use crate::sums;
@@ -25,7 +27,11 @@ use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use weft_digest::Digest;
+
+/// How long a connection waits for another one, as rusqlite has it.
+const BUSY: Duration = Duration::from_secs(5);
 
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
@@ -100,20 +106,7 @@ impl Writer {
         zeros: &Arc<ZeroValues>,
     ) -> Result<Writer> {
         let options = &header.options;
-        let last = format!("SELECT id, length, {} FROM segments ORDER BY id DESC LIMIT 1", SEGMENT.holds());
-        let tail = connection.query_row(&last, (), |row| {
-            Ok(match row.get(2)? {
-                true => Tail { segment: row.get(0)?, length: unsigned(row, 1)? },
-                // Where a segment ends is not known if its row is damaged: the next block goes to
-                // one of its own.
-                false => Tail { segment: row.get::<_, u32>(0)?.saturating_add(1), length: 0 },
-            })
-        });
-        let tail = match tail {
-            Ok(tail) => tail,
-            Err(rusqlite::Error::QueryReturnedNoRows) => Tail { segment: 1, length: 0 },
-            Err(error) => return Err(failed(error)),
-        };
+        let tail = tail_of(&connection)?;
         refuse_lost_tail(&connection, tail)?;
         let (path, access, database) = database;
         let wal_bytes = std::fs::metadata(Wal::path_of(path)).map_or(0, |metadata| metadata.len());
@@ -498,6 +491,37 @@ impl Writer {
             self.reclaim();
         }
         self.room.look(&self.connection, &self.wal);
+    }
+
+    /// Cuts off what commits that failed left behind the last block. What was found at the opening
+    /// and kept stays.
+    pub(super) fn cut(&mut self) -> Result<Behind> {
+        let Some(segments) = self.segments.as_ref().filter(|_| self.has_taken_over) else { return Ok(Behind::Nothing) };
+        if self.keeps_segments {
+            let is_any = segments.is_any_behind(tail_of(&self.connection)?)?;
+            return Ok(if is_any { Behind::Kept } else { Behind::Nothing });
+        }
+        if segments.is_any_behind(self.tail)? {
+            segments.recover(self.tail)?;
+            segments.sync_cut(self.tail)?;
+        }
+        Ok(Behind::Nothing)
+    }
+
+    /// Copies what is committed into the database, so that the write-ahead log may be lost.
+    pub(super) fn settle(&mut self, settled: Settled) -> Result<()> {
+        let copied = match self.checkpoint() {
+            // It is in the log alone until there is room.
+            Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
+            copied => copied?,
+        };
+        if copied && settled == Settled::Emptied {
+            self.connection.busy_timeout(Duration::ZERO).map_err(failed)?;
+            let emptied = self.copy_log("PRAGMA wal_checkpoint(TRUNCATE)");
+            self.connection.busy_timeout(BUSY).map_err(failed)?;
+            emptied?;
+        }
+        Ok(())
     }
 
     /// Room for rows, as it is after each commit.

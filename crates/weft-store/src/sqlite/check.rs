@@ -20,6 +20,7 @@ pub(super) use damaged::give_up_attributes;
 pub(super) use survey::{path_of, refuse_damage, refuse_damaged_rows, survey};
 
 use super::aside::leave_wal;
+use super::behind;
 use super::connection::{AtClose, at_close, connect_somehow};
 use super::digests::ReadElsewhere;
 use super::foreign::Alone;
@@ -282,6 +283,10 @@ impl Checker<'_> {
         if let Some(lost) = misfit(&self.layout.log, header)? {
             leave_wal(&self.layout, &self.connection)?;
             self.volume_finding(lost);
+        } else if let Some(later) = behind::misfit(&self.layout, header, &self.connection, self.segments().as_ref())? {
+            self.volume_finding(later);
+            // A commit of a repair would be taken for one that came after the segments.
+            self.is_damaged = true;
         }
         let Some(log) = IntentLog::read(&self.layout.log)? else { return Ok(None) };
         // A mount that accepts the loss applies what is left.

@@ -1,7 +1,8 @@
 //! Making and opening volumes.
 
 use super::apply::Writer;
-use super::aside::{self, set_aside_misfit};
+use super::aside::{self, leave_wal, set_aside_misfit};
+use super::behind::{self, Verdict};
 use super::connection::{self, Access, AtClose, connect_somehow};
 use super::foreign;
 use super::holder::InUse;
@@ -245,6 +246,18 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
         }
         segments.find()?;
     }
+    let loss = match behind::judge(&layout, &header, &connection, segments.as_deref())? {
+        Verdict::Cut => loss,
+        Verdict::Keep => Loss::Accept,
+        Verdict::Refuse(why) if loss == Loss::Refuse => {
+            leave_wal(&layout, &connection)?;
+            return Err(Error::Lost(why));
+        }
+        Verdict::Refuse(why) => {
+            given_up.push(why);
+            loss
+        }
+    };
     let parts = Parts {
         connection,
         access,

@@ -8,7 +8,7 @@ use crate::journal;
 use crate::message::say;
 use crate::mutation::Mutation;
 use crate::stop::{Miss, Stop};
-use weft_store::log::{Loss, Record, epoch_without_log, needs_log};
+use weft_store::log::{Behind, Loss, Record, epoch_without_log, needs_log};
 use weft_store::{Durability, OpNo};
 
 /// How a record of the log follows the operations before it.
@@ -177,7 +177,11 @@ impl Vfs {
             committed => committed?,
         }
         let last = self.store.header()?.commit;
-        log.lock().file.close(last)?;
+        let behind = self.store.cut().unwrap_or_else(|error| {
+            self.report("cannot cut off what belongs to no commit; the next mount does", &error.into());
+            Behind::Unknown
+        });
+        log.lock().file.close(last, behind)?;
         Ok(())
     }
 }
