@@ -16,6 +16,7 @@ mod copy;
 mod digests;
 mod extents;
 mod foreign;
+mod free_list;
 mod holder;
 mod inspect;
 mod layout;

@@ -60,6 +60,10 @@ pub(super) struct Writer {
     keeps_segments: bool,
     /// True from the first commit on, whose epoch tells that an intent log is needed.
     is_first_copied: bool,
+    /// True if the list of free pages was found to be as it was left.
+    is_list_known: bool,
+    /// True if the database has no seal of that list.
+    is_unsealed: bool,
     /// True if what an earlier process left was cut off and counted.
     has_taken_over: bool,
     tail: Tail,
@@ -120,6 +124,8 @@ impl Writer {
             is_full: false,
             keeps_segments: loss == Loss::Accept,
             is_first_copied: false,
+            is_list_known: false,
+            is_unsealed: false,
             has_taken_over: false,
             tail,
             next_freed: 1,
@@ -193,8 +199,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Before anything is changed: fails if the list of free pages is damaged.
+    fn know_list(&mut self) -> Result<()> {
+        if !self.is_list_known {
+            self.database.as_ref().map_or(Ok(()), |database| database.refuse_damaged_list())?;
+            self.is_list_known = true;
+        }
+        Ok(())
+    }
+
     /// Begins a transaction, which [`Writer::commit`] or [`Writer::roll_back`] ends.
     pub(super) fn begin(&mut self, durability: Durability) -> Result<()> {
+        self.know_list()?;
         self.renew()?;
         if self.is_full {
             // Once the database has what the log holds, the log is written from its beginning again, and takes
@@ -565,12 +581,30 @@ impl Writer {
     }
 
     fn copy_log(&mut self, how: &str) -> Result<bool> {
+        self.know_list()?;
         self.renew()?;
         self.verify()?;
+        let is_any = self.wal_bytes() > 0;
+        // If that fails, SQLite's own descriptor is to be told by a sync now, not at the next try.
+        let unsealed = if is_any { self.unseal() } else { Ok(()) };
         let all = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get(2)?);
         let copied = self.connection.query_row(how, (), all).map_err(failed);
-        self.in_doubt |= copied.is_err();
+        self.in_doubt |= copied.is_err() || unsealed.is_err();
+        unsealed?;
+        if let (Ok(true), true, Some(database)) = (&copied, is_any, &self.database) {
+            database.seal();
+            self.is_unsealed = false;
+        }
         copied
+    }
+
+    /// Takes the seal from the list of free pages before the database changes.
+    fn unseal(&mut self) -> Result<()> {
+        if !self.is_unsealed {
+            self.database.as_ref().map_or(Ok(()), |database| database.unseal())?;
+            self.is_unsealed = true;
+        }
+        Ok(())
     }
 
     /// Copies all of the write-ahead log into the database, durably, and empties it, unless

@@ -9,6 +9,7 @@ mod crash;
 mod damage;
 mod digests;
 mod flips;
+mod free_list;
 mod generate;
 mod gone;
 mod log_filled;
