@@ -332,7 +332,7 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
 pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
     let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
     let found = wal.scan()?;
-    Ok(found.rot.map(|why| format!("{why} is wrong, after {} whole frames that end a commit", found.committed)))
+    Ok(found.rot.map(|why| format!("{why}, after {} whole frames that end a commit", found.committed)))
 }
 
 /// The refusal of a volume whose write-ahead log is damaged.

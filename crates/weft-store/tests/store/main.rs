@@ -19,6 +19,7 @@ mod postgres_protected;
 mod proven;
 mod rot;
 mod salvage;
+mod salvage_logs;
 mod sample;
 mod shape;
 mod space;
