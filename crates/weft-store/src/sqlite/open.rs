@@ -234,6 +234,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     layout.refuse_other_home(header.options.home)?;
     alone.refuse_foreign(&connection, &layout)?;
     shape::refuse_to_write(&connection)?;
+    refuse_older_row(&connection, &header)?;
     if set_aside.is_empty() {
         set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
     }
@@ -499,6 +500,19 @@ fn hold_file(layout: &Layout, path: &Path, file: File) -> Result<File> {
             Err(error) => return Err(io("cannot lock", path)(error.into())),
         }
     }
+}
+
+/// Refuses a volume whose own row is older than the rest of it: the next commit is there already, and
+/// what its counters say is free is taken.
+fn refuse_older_row(connection: &Connection, header: &Header) -> Result<()> {
+    // Of a damaged row it is not known which commit it is of.
+    let later = read::commits(connection, header.commit.next(), 1).unwrap_or_default();
+    let Some(later) = later.first() else { return Ok(()) };
+    Err(Error::Corrupt(format!(
+        "the volume's own row is older than its database: it is of commit {}, and commit {} is there; restore the \
+         volume from a copy, or have 'weft check --repair VOLUME' count anew",
+        header.commit.0, later.number.0
+    )))
 }
 
 /// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted:
