@@ -18,7 +18,7 @@ use super::Missing;
 use super::pages::{Cell, Pages};
 use super::rows::{self, Found};
 use crate::row::{Ino, InodeRow, NameRow};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use weft_digest::{Digest, DirectoryHasher, Entry, Kind};
 
 /// Takes what `found` lacks, and tells of it.
@@ -133,8 +133,8 @@ impl Taker<'_> {
                 continue;
             }
             for (key, row) in of(self.spare) {
-                if !self.found.extents.contains_key(&key) {
-                    self.found.extents.insert(key, row);
+                if let btree_map::Entry::Vacant(place) = self.found.extents.entry(key) {
+                    place.insert(row);
                     taken += 1;
                 }
             }
