@@ -3,8 +3,8 @@
 mod rehearsal;
 mod salvage;
 
-use super::damages;
 use super::transfer::steps;
+use super::{damages, is_advised};
 use crate::advice::filled;
 use crate::arguments::Check;
 use crate::shown;
@@ -73,9 +73,8 @@ enum Advice {
 }
 
 fn advice(findings: &[Finding]) -> Advice {
-    let gives = |what: &str| ["--accept-loss", "--salvage", "--discard"].iter().any(|word| what.contains(word));
     let damaged = findings.iter().filter(|finding| finding.outcome == Outcome::Damaged).collect::<Vec<_>>();
-    if damaged.iter().any(|finding| gives(&finding.what)) {
+    if damaged.iter().any(|finding| is_advised(finding)) {
         return Advice::Finding;
     }
     match damaged.iter().filter(|finding| finding.is_of_bytes()).count() {

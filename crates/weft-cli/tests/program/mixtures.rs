@@ -58,7 +58,11 @@ fn a_crashed_database_alone_is_missed_by_its_logs() {
         let logs = if blocks == "segments" { ["v/meta.sqlite-wal", "v/intents"] } else { ["v-wal", "v-intents"] };
         logs.iter().for_each(|log| fs::remove_file(place.path(log)).unwrap());
         place.weft(&["mount", "v", "m"]).failed(&["is missing", "--accept-loss"]);
-        assert_eq!(place.weft(&["check", "v"]).code, 1);
+        for command in ["check", "scrub"] {
+            let said = place.weft(&[command, "v"]);
+            assert!(said.code == 1 && said.out.ends_with("follow the advice above\n"), "{said:?}");
+            assert!(!said.out.contains("--repair"), "{said:?}");
+        }
     }
 }
 
@@ -162,4 +166,40 @@ fn operations_that_a_volume_does_not_take_are_told_beforehand_and_given_up_by_na
     assert_eq!(fs::read(directory.join("later")).unwrap(), b"synced");
     place.umount();
     place.weft(&["check", "v"]).well();
+}
+
+/// Each log that is gone or of another moment is told, and nothing of it is missed in silence.
+#[test]
+fn a_salvage_tells_of_logs_that_are_gone_or_of_another_moment() {
+    for blocks in ["segments", "database"] {
+        let Some(place) = Place::to_mount() else { return };
+        let directory = place.directory("m");
+        place.weft(&["init", "v", "--blocks", blocks]).well();
+        place.mount();
+        write_synced(&directory.join("file"), &[7; 100_000]);
+        place.kill(if blocks == "segments" { "v/lock" } else { "v" });
+        let (wal, log) = if blocks == "segments" { ("v/meta.sqlite-wal", "v/intents") } else { ("v-wal", "v-intents") };
+        let salvaged = |new: &str, words: &[&str]| {
+            let said = place.weft(&["check", "--salvage", "v", new]);
+            assert!(said.code == 1 && words.iter().all(|word| said.out.contains(word)), "{said:?}");
+        };
+        fs::rename(place.path(log), place.path("log")).unwrap();
+        salvaged("without-log", &[&format!("{log}: the intent log"), "is missing"]);
+        fs::rename(place.path("log"), place.path(log)).unwrap();
+        salvaged("waiting", &["they were in the intent log alone"]);
+        let old = fs::read(place.path(wal)).unwrap();
+        place.mount();
+        fs::write(directory.join("file"), b"new").unwrap();
+        place.umount();
+        fs::write(place.path(wal), &old).unwrap();
+        let said = place.weft(&["check", "v"]);
+        let told = format!("{}{}", said.out, said.err);
+        assert!(
+            said.code == 1 && told.contains("would destroy it") && !told.contains("repairs what can be"),
+            "{said:?}"
+        );
+        salvaged("without-wal", &[&format!("{wal}: it ends with commit"), "nothing of it is used"]);
+        assert_eq!(place.weft(&["export", "without-wal", "out"]).code, 0);
+        assert_eq!(fs::read(place.path("out/file")).unwrap(), b"new");
+    }
 }

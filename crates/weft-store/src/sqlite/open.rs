@@ -235,6 +235,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     layout.refuse_other_home(header.options.home)?;
     alone.refuse_foreign(&connection, &layout)?;
     shape::refuse_to_write(&connection)?;
+    refuse_older_row(&connection, &header)?;
     if set_aside.is_empty() {
         set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
     }
@@ -345,7 +346,7 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
 pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
     let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
     let found = wal.scan()?;
-    Ok(found.rot.map(|why| format!("{why} is wrong, after {} whole frames that end a commit", found.committed)))
+    Ok(found.rot.map(|why| format!("{why}, after {} whole frames that end a commit", found.committed)))
 }
 
 /// The refusal of a volume whose write-ahead log is damaged.
@@ -512,6 +513,19 @@ fn hold_file(layout: &Layout, path: &Path, file: File) -> Result<File> {
             Err(error) => return Err(io("cannot lock", path)(error.into())),
         }
     }
+}
+
+/// Refuses a volume whose own row is older than the rest of it: the next commit is there already, and
+/// what its counters say is free is taken.
+fn refuse_older_row(connection: &Connection, header: &Header) -> Result<()> {
+    // Of a damaged row it is not known which commit it is of.
+    let later = read::commits(connection, header.commit.next(), 1).unwrap_or_default();
+    let Some(later) = later.first() else { return Ok(()) };
+    Err(Error::Corrupt(format!(
+        "the volume's own row is older than its database: it is of commit {}, and commit {} is there; restore the \
+         volume from a copy, or have 'weft check --repair VOLUME' count anew",
+        header.commit.0, later.number.0
+    )))
 }
 
 /// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted:

@@ -6,8 +6,11 @@
 //! whole, and told of as missing: what followed them nobody knows. The new volume is then checked and repaired as any other: what
 //! has lost its name is found in `/lost+found`.
 
+mod logs;
+mod overlay;
 mod pages;
 mod rows;
+mod spare;
 
 use super::apply::{put_inode, put_name};
 use super::check::{check, give_up_attributes};
@@ -24,11 +27,10 @@ use crate::FORMAT;
 use crate::batch::{Counters, NewBlock};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
-use crate::files;
 use crate::finding::{CheckOptions, Outcome, Progress, Repair};
-use crate::log::{IntentLog, Loss};
-use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, OpNo, Place, Timestamp};
+use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, Place, Timestamp};
 use crate::store::{Header, VolumeOptions};
+use logs::Looked;
 use pages::Pages;
 use rows::Found;
 use rusqlite::Connection;
@@ -52,7 +54,7 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 /// What could not be brought, or not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Of which kind it is: "file", "directory", "name", "page", "operations", …
+    /// Of which kind it is: "file", "directory", "name", "page", "operations", "write-ahead log", …
     pub kind: &'static str,
     /// Where it was, if that can be told; else what is known of it.
     pub what: Vec<u8>,
@@ -84,10 +86,9 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     let layout = Layout::find(path)?;
     let _hold = medium::hold(&layout)?;
     Layout::of(new, layout.home()).refuse_taken()?;
-    let read = |path: &Path| files::open(files::options().read(true), path);
-    let database = read(&layout.database).map_err(io("cannot open", &layout.database))?;
-    let pages = Pages::open(database, read(&layout.wal()).ok()).map_err(io("cannot read", &layout.database))?;
-    let (found, damaged) = rows::find(&pages, &mut |done, total| progress(Progress { step: "pages", done, total }));
+    let Looked { pages, mut found, damaged, mut missing } =
+        logs::look(&layout, &mut |done, total| progress(Progress { step: "pages", done, total }))?;
+    missing.extend(spare::take(&pages, &mut found));
     if found.inodes.is_empty() {
         return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
     }
@@ -105,7 +106,7 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     let target = Layout::of(&unfinished, volume.options.home);
     let target_of = |cell| Some(rows::name(&pages.record(cell)?.columns)?.0.ino);
     let names = found.names.iter().filter_map(|(name, (_, cell))| Some((target_of(*cell)?, name))).collect();
-    let told = Salvaged::default();
+    let told = Salvaged { missing, ..Salvaged::default() };
     let remade = BTreeSet::new();
     let mut salvage =
         Salvage { pages: &pages, found: &found, layout: &layout, volume: &volume, names, remade, told, progress };
@@ -185,7 +186,7 @@ impl Salvage<'_> {
         let connection = connect(&target.database, 32)?;
         let begin = "PRAGMA synchronous = OFF; DELETE FROM fileatt; DELETE FROM commits";
         connection.execute_batch(begin).map_err(failed)?;
-        self.miss_operations()?;
+        self.told.missing.extend(logs::operations(self.layout, self.found.volume.as_ref()));
         let extents = self.extents();
         let blocks = self.bring_blocks(&connection, target, &extents)?;
         connection.execute_batch("BEGIN").map_err(failed)?;
@@ -201,21 +202,6 @@ impl Salvage<'_> {
         drop(held);
         self.check(target)?;
         self.count(target)
-    }
-
-    /// What was synced and not committed is in no row.
-    fn miss_operations(&mut self) -> Result<()> {
-        let Some(log) = IntentLog::read(&self.layout.log)? else { return Ok(()) };
-        let mut log = log.with(Loss::Accept);
-        if let Some(lost) = log.check(self.volume)? {
-            self.miss("operations", self.layout.log.display().to_string(), lost);
-        }
-        let done: OpNo = self.volume.counters.op;
-        if let Some(last) = log.records().last().map(|record| record.last).filter(|last| *last > done) {
-            let count = last.0 - done.0;
-            self.miss("operations", format!("{count} operations"), "they were in the intent log alone");
-        }
-        Ok(())
     }
 
     fn extents(&self) -> BTreeMap<Ino, Extents> {

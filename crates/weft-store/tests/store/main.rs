@@ -21,6 +21,7 @@ mod postgres_protected;
 mod proven;
 mod rot;
 mod salvage;
+mod salvage_logs;
 mod sample;
 mod scrubbing;
 mod shape;
