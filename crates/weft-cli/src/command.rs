@@ -202,8 +202,7 @@ fn tell_of_waiting(location: &Location) -> Waiting {
 }
 
 /// The advice where damage was found and nothing was changed.
-pub const REMEDIES: &str =
-    "'weft check --repair VOLUME' repairs what can be, 'weft import --overwrite COPY VOLUME' brings damaged bytes back \
+pub const REMEDIES: &str = "'weft check --repair VOLUME' repairs what can be, 'weft import --overwrite COPY VOLUME' brings damaged bytes back \
      from a copy, 'weft export VOLUME DIRECTORY' copies what is whole";
 
 /// True if `finding` says itself what to do; a repair would not help.

@@ -43,8 +43,8 @@ mod upgrade;
 mod waiting;
 mod wal;
 
-pub use check::check;
 pub(crate) use aside::set_file_aside;
+pub use check::check;
 pub(crate) use check::{Elsewhere, check_copy};
 pub use closed::{Closing, close_to_others};
 pub use commits::commits;

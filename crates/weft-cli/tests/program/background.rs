@@ -369,7 +369,7 @@ fn stats_tell_what_clients_of_nfs_take_and_what_they_were_refused() {
     // A call of NFS 3: one handle that nobody made, as AUTH_NONE; or an argument cut short.
     let call = |flavour: u32, arguments: &[u32]| {
         let words = [&[1, 0, 2, 100_003, 3, 1, flavour, 0, 0, 0], arguments].concat();
-        let length = 1 << 31 | 4 * u32::try_from(words.len()).unwrap();
+        let length = (1 << 31) | (4 * u32::try_from(words.len()).unwrap());
         [length].iter().chain(&words).flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>()
     };
     let mut client = TcpStream::connect(&address).unwrap();

@@ -1,10 +1,10 @@
 //! The log of one mounted volume in a file.
 
-use super::{Record, epoch_without_log};
 use super::judge::{Found, judge, missing, needs_log};
 use super::scan::{HEAD_BYTES, Head, Kind, sectors};
 use super::sector::{ROOM, SECTOR, Stamp, VolumeId};
 use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
+use super::{Record, epoch_without_log};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::row::{CommitNo, OpNo};

@@ -234,7 +234,8 @@ impl Walk<'_> {
         }
         let start = self.room_beside(&needed);
         let half = |at: u64| at / self.slot.half_bytes % 2;
-        found.is_full = needed.iter().any(|(at, _)| half(*at) == half(start)) && start % self.slot.half_bytes == 0;
+        found.is_full =
+            needed.iter().any(|(at, _)| half(*at) == half(start)) && start.is_multiple_of(self.slot.half_bytes);
         start
     }
 

@@ -28,7 +28,10 @@ fn resolving_a_link_takes_a_bounded_number_of_steps_in_all() {
     assert_eq!(volume.attributes(many).size, 1);
     // A way through a view counts what the view follows from.
     let view = ViewKind::Directory { rename: None, only: None };
-    volume.link_of("view", &LinkDefinition { view, ..definition(&[format!("{}x", "/x/../".repeat(900)).as_str()], "upper") });
+    volume.link_of(
+        "view",
+        &LinkDefinition { view, ..definition(&[format!("{}x", "/x/../".repeat(900)).as_str()], "upper") },
+    );
     assert_eq!(volume.all(times("once by the view", "/view/file", 1)).unwrap(), b"A");
     let by_view = "/view/..".repeat(400) + "/view/file";
     assert_eq!(kind(volume.all(times("by the view again", &by_view, 4))), ErrorKind::Loop);
