@@ -29,11 +29,12 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     };
     let location = Location::parse(&arguments.volume)?;
     super::tell(location.note(true).filter(|_| !arguments.repair));
+    // Before the check, which removes the files that SQLite leaves beside a database that is only read.
+    let waiting = location.waiting().unwrap_or_default();
     let bar = steps();
     let findings = location.check(options, &mut |progress| bar.show(progress));
     drop(bar);
     let mut findings = findings.with_context(|| format!("cannot check volume {location}"))?;
-    let waiting = location.waiting().unwrap_or_default();
     findings.extend(rehearsal::rehearse(&location, &waiting));
     findings.extend(open_to_others(&location, options.repair));
     let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
