@@ -1,16 +1,17 @@
 //! Views of directories: what is in them is what is in their source, looked at whenever somebody asks.
 
-use super::definition::{LinkDefinition, Looks, ViewKind};
+use super::definition::{self, LinkDefinition, Looks, ViewKind};
 use super::resolve::{DIGESTED_A_STEP, Resolved};
 use super::unstored::{is_unstored, symlink_number, unstored_number};
 use crate::attributes::{Attributes, DirEntry};
 use crate::caller::Caller;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::inode::Inode;
 use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::collections::HashSet;
+use std::sync::Arc;
 use weft_block::Slice;
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name};
 
@@ -149,7 +150,9 @@ impl State {
             Kind::Transformation => self.link_of(entry)?.looks.is_some(),
             _ => false,
         };
-        let shows = names.only.as_ref().is_none_or(|only| only.is_match(name.as_bytes()));
+        let only = names.only.as_ref().filter(|_| !is_directory);
+        self.resolving.take(only.map_or(0, |only| only.match_steps(name.as_bytes())))?;
+        let shows = only.is_none_or(|only| only.is_match(name.as_bytes()));
         let (targets, network, write) = if is_directory || shows {
             let mut targets = link.definition.targets.clone();
             targets[link.data] = target;
@@ -190,7 +193,12 @@ impl State {
             parent,
             ..found
         };
-        self.put_unstored(Inode::loaded(row));
+        let mut inode = Inode::loaded(row);
+        if is_directory && self.inodes.get(&ino).is_none_or(|known| known.row != inode.row) {
+            let link = definition::read_shown(&inode, names).ok_or_else(|| Error::new(ErrorKind::Corrupt, ino))?;
+            inode.link = Some(Arc::new(link));
+        }
+        self.put_unstored(inode);
         Ok(ino)
     }
 
@@ -229,5 +237,52 @@ impl State {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rename::tests::COMPILED;
+    use super::*;
+    use crate::caller::MakeNode;
+    use crate::clock::ManualClock;
+    use crate::options::Options;
+    use weft_store::VolumeOptions;
+    use weft_testkit::CrashStore;
+
+    /// Looking at one stopped the file system for as long as that takes, and each kept a copy.
+    #[test]
+    fn directories_in_a_view_share_its_compiled_names() {
+        let store = Arc::new(CrashStore::new(VolumeOptions::default()));
+        let options = Options { background: false, ..Options::default() };
+        let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
+        let directory = MakeNode { kind: Kind::Directory, permissions: 0o755, umask: 0, rdev: 0 };
+        let make = |parent, name: &str| vfs.make(Caller::ROOT, parent, name.as_bytes(), directory).expect("made").ino;
+        let source = make(Ino::ROOT, "source");
+        for number in 0..20 {
+            make(make(source, &number.to_string()), "deep");
+        }
+        let (rename, only) = (Some("s/QQ/z/".to_owned()), Some("QQ".to_owned()));
+        let view = ViewKind::Directory { rename, only };
+        let definition = LinkDefinition { view, ..LinkDefinition::new(vec![b"/source".to_vec()], "upper") };
+        let view = vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &definition).expect("made").ino;
+        let find = |at, name: &str| vfs.lookup(Caller::ROOT, at, name.as_bytes()).expect("shown").ino;
+        find(view, "0");
+        let before = COMPILED.get();
+        let deep: Vec<Ino> = (0..20).map(|number| find(find(view, &number.to_string()), "deep")).collect();
+        assert_eq!(COMPILED.get(), before);
+        let mut state = vfs.state.lock();
+        let mut names = |ino| state.inodes.get(&ino).and_then(|inode| inode.link.as_ref()?.names().cloned());
+        let own = names(view).expect("it has some");
+        assert!(deep.into_iter().all(|ino| names(ino).is_some_and(|names| Arc::ptr_eq(&names, &own))));
+        // Counted where they are.
+        drop(own);
+        let link = LinkDefinition { view: ViewKind::Directory { rename: None, only: None }, ..definition };
+        drop(state);
+        let plain = vfs.make_link(Caller::ROOT, Ino::ROOT, b"plain", 0o777, &link).expect("made").ino;
+        find(plain, "0");
+        let mut state = vfs.state.lock();
+        let mut weight = |ino| crate::cache::Cached::weight(state.inodes.get(&ino).expect("in memory"));
+        assert!(weight(view) > weight(plain) + 1024);
     }
 }
