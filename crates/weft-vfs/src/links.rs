@@ -36,7 +36,7 @@ mod writing;
 pub(crate) use definition::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
 pub(crate) use drafts::Drafts;
-pub(crate) use members::Indexes;
+pub(crate) use members::{Archives, Indexes};
 pub use memo::{MEMO, Memo};
 pub use opening::{OPENS, Opening};
 pub(crate) use places::PlacesAhead;
