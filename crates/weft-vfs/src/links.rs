@@ -36,6 +36,7 @@ mod writing;
 pub(crate) use definition::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
 pub(crate) use drafts::Drafts;
+pub(crate) use folder::Renamed;
 pub(crate) use members::{Archives, Indexes};
 pub use memo::{MEMO, Memo};
 pub use opening::{OPENS, Opening};
