@@ -408,6 +408,7 @@ impl Vfs {
         }
         self.store.notices().into_iter().for_each(|notice| say(format_args!("{notice}")));
         self.room.notify_all();
+        self.forget_archives();
     }
 
     /// Has all space given back that is free, as far as that is possible, and sees how much there is.

@@ -9,7 +9,7 @@ use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::journal::Journal;
-use crate::links::{Drafts, Length, Resolving, Shown, Version, Watches, is_unstored};
+use crate::links::{Archives, Drafts, Length, Resolving, Shown, Version, Watches, is_unstored};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) resolving: Resolving,
     /// What names show in views that have to be read for that.
     pub(crate) shown: Shown,
+    /// Archives whose members are known.
+    pub(crate) archives: Archives,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
@@ -128,6 +130,7 @@ impl State {
             drafts: Drafts::default(),
             resolving: Resolving::default(),
             shown: Shown::default(),
+            archives: Archives::default(),
             watches: Watches::default(),
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),
@@ -297,6 +300,7 @@ impl State {
     /// Deletes inode `ino`, which is in memory and which nothing needs any more.
     pub(crate) fn delete_inode(&mut self, ino: Ino) {
         self.orphans.remove(&ino);
+        self.archives.deleted(ino);
         let inode = self.inodes.get(&ino).expect("a deleted inode is in memory");
         inode.dead = true;
         let data = inode.data.take();

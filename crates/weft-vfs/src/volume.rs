@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Syncs, Turn};
 use crate::computing::Computing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::links::{Indexes, PlacesAhead, Stacks, Views, is_unstored};
+use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Views, is_unstored};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -83,6 +83,8 @@ pub struct Vfs {
     pub(crate) nfs_stats: Mutex<Option<report::NfsCounters>>,
     pub(crate) places_ahead: PlacesAhead,
     pub(crate) indexes: Indexes,
+    /// How views that rename call what they show.
+    pub(crate) renamed: Renamed,
     pub(crate) stacks: Stacks,
     pub(crate) counts: CountsCache,
     /// Itself, for what outlives an operation.

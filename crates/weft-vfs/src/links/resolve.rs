@@ -309,6 +309,10 @@ impl State {
     fn resolve_anew(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         let link = self.link_of(ino)?;
         self.resolving.take(1 + link.definition.network.len() / DIGESTED_A_STEP)?;
+        // Entries of views share those of the view.
+        if let Some(names) = link.names().filter(|_| !is_unstored(ino)) {
+            self.resolving.take(names.compile_steps())?;
+        }
         let row = &self.inode(ino)?.row;
         let owner = Owner { uid: row.uid, gid: row.gid };
         let mut content = Vec::new();

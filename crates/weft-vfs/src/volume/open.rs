@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::computing::Computing;
 use crate::error::{ErrorKind, Result};
-use crate::links::{Indexes, PlacesAhead, Stacks, Views};
+use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Views};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -99,6 +99,7 @@ impl Vfs {
             nfs_stats: Mutex::default(),
             places_ahead: PlacesAhead::new(me, has_threads),
             indexes: Indexes::default(),
+            renamed: Renamed::default(),
             stacks: Stacks::default(),
             counts: CountsCache::default(),
             me: me.clone(),

@@ -38,3 +38,41 @@ fn resolving_a_link_takes_a_bounded_number_of_steps_in_all() {
     // A link to many files is none of those.
     assert_eq!(volume.all(times("plain", "/x/../x/../file", 500)).unwrap(), [b'A'; 500]);
 }
+
+/// A few expressions that take much to compile, or many that do not, are on the way to a link's targets.
+#[test]
+fn compiling_names_of_views_and_matching_them_are_steps() {
+    let volume = Volume::new();
+    let source = volume.directory("source");
+    let long = "n".repeat(250);
+    for number in 0..10 {
+        let file = volume.make(source, &format!("{number}{long}"), FILE);
+        volume.write(file, 0, b"a");
+    }
+    let file = volume.make(source, "f", FILE);
+    volume.write(file, 0, b"a");
+    let (small, large) = ("QQ", "QQ[^x]{0,1200}");
+    let views = |name: &str, rename: Option<&str>, only: Option<&str>, count| {
+        for number in 0..count {
+            let rename = rename.map(|expression| format!("s/{expression}/z/"));
+            let view = ViewKind::Directory { rename, only: only.map(str::to_owned) };
+            volume.link_of(&format!("{name}{number}"), &LinkDefinition { view, ..definition(&["/source"], "upper") });
+        }
+    };
+    views("small", Some(small), Some(small), 100);
+    views("large", Some(large), None, 10);
+    views("only small", None, Some(small), 1);
+    views("only large", None, Some(large), 1);
+    let link = |name: &str, targets: Vec<String>| {
+        let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+        volume.all(volume.link_of(name, &definition(&targets, "upper"))).map(|bytes| bytes.len())
+    };
+    let of = |name: &str, count| (0..count).map(|number| format!("/{name}{number}/f")).collect();
+    assert_eq!(link("hundred small", of("small", 100)).unwrap(), 100);
+    assert_eq!(link("three large", of("large", 3)).unwrap(), 3);
+    assert_eq!(kind(link("ten large", of("large", 10))), ErrorKind::Loop);
+    let of = |name: &str, count| (0..count).map(|number| format!("/{name}0/{number}{long}")).collect();
+    assert_eq!(link("names", of("only small", 10)).unwrap(), 10);
+    assert_eq!(link("one name", of("only large", 1)).unwrap(), 1);
+    assert_eq!(kind(link("names at length", of("only large", 10))), ErrorKind::Loop);
+}
