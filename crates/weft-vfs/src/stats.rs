@@ -42,7 +42,7 @@ pub struct Stats {
     pub requests_computing: u64,
     /// See there.
     pub users_computing: u64,
-    /// Requests that wait for networks now, by user: those with most, at most [`ROWS_MAX`].
+    /// Requests that wait for networks now, by user: those with most, at most 64.
     pub requests_computing_by_user: BTreeMap<u32, u64>,
     /// Requests ended while they waited for networks: their programs were killed, or all computing
     /// was stopped.
@@ -87,7 +87,7 @@ pub struct NfsStats {
     pub address: SocketAddr,
     /// Connections now.
     pub connections: u64,
-    /// Connections by the address of the client: those with most, at most [`ROWS_MAX`].
+    /// Connections by the address of the client: those with most, at most 64.
     pub connections_by_address: BTreeMap<IpAddr, u64>,
     /// Bytes of calls that have not come in whole, and of replies that were not taken.
     pub bytes_waiting: u64,

@@ -2,8 +2,8 @@
 //!
 //! The kernel has one set of attributes and one page cache for each node, and answers everybody
 //! from them. So a link has several nodes: one while everybody may be told of it; one for each user
-//! to whom it is open otherwise ([`PersonalNodes`]); and one for all to whom it is closed, whose
-//! number has one bit more ([`CLOSED`]). That one always looks the same and cannot be opened. The
+//! to whom it is open otherwise ([`super::personal::PersonalNodes`]); and one for all to whom it is
+//! closed, whose number has one bit more ([`CLOSED`]). That one always looks the same and cannot be opened. The
 //! latter two are not cached: each path lookup asks again. A user who comes to a node that is not
 //! for that user gets `ESTALE`; the kernel then looks the name up again. A descriptor that was
 //! passed on tells its holder the attributes if both the holder and the node's user may know them.
