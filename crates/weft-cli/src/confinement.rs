@@ -44,7 +44,7 @@ pub enum Files<'a> {
     Any,
 }
 
-/// What a daemon serves, and so what it ends with.
+/// The service of a daemon, and so the end that it comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     /// A mount point, which it unmounts.

@@ -31,7 +31,7 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 /// Files waiting to be copied, at most.
 const QUEUE_MAX: usize = 256;
 
-/// How often the time that a step takes is drawn.
+/// Time between two drawings of how long a step takes.
 const TICK: Duration = Duration::from_millis(500);
 
 /// An open volume and the directory in it that was named.

@@ -46,16 +46,26 @@ fn a_volume_whose_lock_was_removed_is_still_in_use() {
     place.weft(&["check", "--read-data", "v"]).well();
 }
 
+/// Volume `v` with its `blocks` there, whose daemon was killed after `file` was synced; and its
+/// write-ahead log and intent log. None where nothing can be mounted.
+fn crashed(blocks: &str) -> Option<(Place, [&'static str; 2])> {
+    let place = Place::to_mount()?;
+    let directory = place.directory("m");
+    place.weft(&["init", "v", "--blocks", blocks]).well();
+    place.mount();
+    write_synced(&directory.join("file"), &[7; 100_000]);
+    let (hold, logs) = match blocks {
+        "segments" => ("v/lock", ["v/meta.sqlite-wal", "v/intents"]),
+        _ => ("v", ["v-wal", "v-intents"]),
+    };
+    place.kill(hold);
+    Some((place, logs))
+}
+
 #[test]
 fn a_crashed_database_alone_is_missed_by_its_logs() {
     for blocks in ["segments", "database"] {
-        let Some(place) = Place::to_mount() else { return };
-        let directory = place.directory("m");
-        place.weft(&["init", "v", "--blocks", blocks]).well();
-        place.mount();
-        write_synced(&directory.join("file"), &[7; 100_000]);
-        place.kill(if blocks == "segments" { "v/lock" } else { "v" });
-        let logs = if blocks == "segments" { ["v/meta.sqlite-wal", "v/intents"] } else { ["v-wal", "v-intents"] };
+        let Some((place, logs)) = crashed(blocks) else { return };
         logs.iter().for_each(|log| fs::remove_file(place.path(log)).unwrap());
         place.weft(&["mount", "v", "m"]).failed(&["is missing", "--accept-loss"]);
         for command in ["check", "scrub"] {
@@ -172,13 +182,8 @@ fn operations_that_a_volume_does_not_take_are_told_beforehand_and_given_up_by_na
 #[test]
 fn a_salvage_tells_of_logs_that_are_gone_or_of_another_moment() {
     for blocks in ["segments", "database"] {
-        let Some(place) = Place::to_mount() else { return };
-        let directory = place.directory("m");
-        place.weft(&["init", "v", "--blocks", blocks]).well();
-        place.mount();
-        write_synced(&directory.join("file"), &[7; 100_000]);
-        place.kill(if blocks == "segments" { "v/lock" } else { "v" });
-        let (wal, log) = if blocks == "segments" { ("v/meta.sqlite-wal", "v/intents") } else { ("v-wal", "v-intents") };
+        let Some((place, [wal, log])) = crashed(blocks) else { return };
+        let directory = place.path("m");
         let salvaged = |new: &str, words: &[&str]| {
             let said = place.weft(&["check", "--salvage", "v", new]);
             assert!(said.code == 1 && words.iter().all(|word| said.out.contains(word)), "{said:?}");

@@ -55,7 +55,8 @@ pub(crate) fn set_file_aside(path: &Path) -> Result<Option<PathBuf>> {
     Ok(copy)
 }
 
-fn sync_beside(path: &Path) -> Result<()> {
+/// Makes the name of the file at `path` durable.
+pub(super) fn sync_beside(path: &Path) -> Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     sync_directory(directory.unwrap_or(Path::new(".")))
 }

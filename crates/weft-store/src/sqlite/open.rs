@@ -150,8 +150,7 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
         lock.map_err(io("cannot make", &layout.hold))?;
         sync_directory(&layout.volume)?;
     }
-    let parent = layout.volume.parent().filter(|parent| !parent.as_os_str().is_empty());
-    sync_directory(parent.unwrap_or(Path::new(".")))
+    aside::sync_beside(&layout.volume)
 }
 
 /// A connection with a page cache of `cache_mib` MiB.

@@ -13,6 +13,7 @@ mod rows;
 mod spare;
 
 use super::apply::{put_inode, put_name};
+use super::aside::sync_beside;
 use super::check::{check, give_up_attributes};
 use super::digests::Rows;
 use super::extents::put_block;
@@ -121,8 +122,7 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     }
     let result = salvage.run(&target).and_then(|()| {
         std::fs::rename(&unfinished, new).map_err(io("cannot name the new volume", new))?;
-        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty());
-        super::segments::sync_directory(parent.unwrap_or(Path::new(".")))
+        sync_beside(new)
     });
     match result {
         Ok(()) => Ok(salvage.told),
