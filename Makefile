@@ -130,7 +130,7 @@ tsan: cargo
 
 ## typos      misspelt words
 typos: cargo
-	@test -x $(TOOLS)/bin/typos || $(CARGO) install --quiet --locked --root $(TOOLS) typos-cli
+	@test -x $(TOOLS)/bin/typos || $(CARGO) install --quiet --locked --root $(TOOLS) typos-cli@1.52.0
 	$(TOOLS)/bin/typos
 
 ## lint       formatting, clippy, file lengths
@@ -143,10 +143,16 @@ lint: cargo
 doc: cargo
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-## deny       licences, advisories, who may use what
-deny: cargo
-	@test -x $(TOOLS)/bin/cargo-deny || $(CARGO) install --quiet --locked --root $(TOOLS) cargo-deny
-	$(TOOLS)/bin/cargo-deny check
+## deny       licences, sources, who may use what
+deny: $(TOOLS)/bin/cargo-deny
+	$(TOOLS)/bin/cargo-deny check licenses bans sources
+
+## advisories known defects of what we use (fetches their list)
+advisories: $(TOOLS)/bin/cargo-deny
+	$(TOOLS)/bin/cargo-deny check advisories
+
+$(TOOLS)/bin/cargo-deny: | cargo
+	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-deny@0.20.2
 
 ## check      lint, doc, deny and test
 check: lint doc deny test
