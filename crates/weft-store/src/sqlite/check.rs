@@ -168,9 +168,9 @@ fn check_rows(
         }
         Err(error) => return Err(error),
     }
-    if let FreePages::ToRebuild(told) = checker.free_pages {
-        let Checker { connection, layout, elsewhere, progress, .. } = checker;
-        return free_pages::rebuild(connection, layout, options, (elsewhere, told), progress);
+    if let FreePages::Suspect(complaints) = checker.free_pages {
+        let Checker { connection, layout, progress, .. } = checker;
+        return free_pages::settle(connection, layout, options, &complaints, progress);
     }
     shaped.append(&mut checker.findings);
     Ok(shaped)

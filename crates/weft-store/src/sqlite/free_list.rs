@@ -125,15 +125,22 @@ fn look(file: &File, is_copied: bool) -> io::Result<Option<String>> {
 /// Tells, in a line, what is wrong with the list of free pages of the `database` in `file`, if that
 /// can be told. `is_copied` as there are no frames in the write-ahead log.
 pub(super) fn damage(file: &File, database: &Path, is_copied: bool) -> Result<Option<String>> {
-    let io = |source| Error::Io { what: "cannot read", path: database.into(), source };
-    let wrong = look(file, is_copied).map_err(io)?;
-    Ok(wrong.map(|wrong| {
-        format!(
-            "the list of free pages in {} is damaged ({wrong}): what is written next could go over pages that are in \
-             use; 'weft check --repair VOLUME' rebuilds the database without that list",
-            database.display()
-        )
-    }))
+    Ok(wrong(file, database, is_copied)?.map(|wrong| line(database, Some(&wrong))))
+}
+
+/// How the list of free pages in `file` is not as it was left, as [`damage`].
+pub(super) fn wrong(file: &File, database: &Path, is_copied: bool) -> Result<Option<String>> {
+    look(file, is_copied).map_err(|source| Error::Io { what: "cannot read", path: database.into(), source })
+}
+
+/// The line that tells damage of the list of `database`, and how it is `wrong` if that is known.
+pub(super) fn line(database: &Path, wrong: Option<&str>) -> String {
+    let wrong = wrong.map(|wrong| format!(" ({wrong})")).unwrap_or_default();
+    format!(
+        "the list of free pages in {} is damaged{wrong}: what is written next could go over pages that are in use; \
+         'weft check --repair VOLUME' rebuilds the database without that list",
+        database.display()
+    )
 }
 
 /// Seals the list in `file`, which has all that was committed. One that cannot be right is not.

@@ -1,16 +1,19 @@
 //! The list of free pages, where it is all that is broken: the database is made anew without it.
 //!
 //! SQLite's `VACUUM` reads the trees alone, and replaces all of the database in one transaction: it
-//! fails, and changes nothing, where a tree cannot be read. What rows hold is checked afterwards.
+//! fails, and changes nothing, where a tree cannot be read. What no tree leads to is gone then, and
+//! a page whose pointer was lost looks like one that the list lost. So it runs only where the list
+//! is what is wrong, and where a copy that was made in the same way lacks nothing.
 
 use super::integrity::{ADVICE, is_of_an_index};
-use super::{Checker, Elsewhere, check_rows, failed};
+use super::{Checker, check_rows, connect, failed};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::sqlite::free_list;
-use crate::sqlite::layout::Layout;
+use crate::sqlite::layout::{Layout, beside};
 use rusqlite::Connection;
+use std::path::Path;
 
 /// The state of the list of free pages.
 #[derive(Debug)]
@@ -19,10 +22,18 @@ pub(super) enum FreePages {
     AsFound,
     /// It is not as it was left, as this says.
     Damaged(String),
-    /// The database is to be made anew without it, for what this says.
-    ToRebuild(Vec<String>),
-    /// The database was made anew.
+    /// It is all that SQLite complains of, or that follows from it.
+    Suspect(Complaints),
+    /// The database was made anew, or is a copy without it.
     Rebuilt,
+}
+
+/// What SQLite complains of, and what tells more.
+#[derive(Debug)]
+pub(super) struct Complaints {
+    /// How the list is not as it was left, if a seal or the list itself tells.
+    list: Option<String>,
+    lines: Vec<String>,
 }
 
 /// Complaints that are told.
@@ -35,72 +46,130 @@ pub(super) fn look(layout: &Layout) -> Result<Option<String>> {
     let opened = files::open(files::options().read(true), database);
     let file = opened.map_err(|source| Error::Io { what: "cannot open", path: database.clone(), source })?;
     let is_copied = layout.wal().metadata().map_or(true, |wal| wal.len() == 0);
-    free_list::damage(&file, database, is_copied)
+    free_list::wrong(&file, database, is_copied)
 }
 
-/// True if a complaint of SQLite is of the list of free pages, or follows from what is wrong there
-/// (`sqlite3BtreeIntegrityCheck`): a page in use that the list names is met twice, and what only it
-/// leads to is not met.
+/// True if a complaint of SQLite is of a page that nothing leads to (`sqlite3BtreeIntegrityCheck`).
+fn is_of_an_orphan(complaint: &str) -> bool {
+    complaint.starts_with("Page ") && complaint.ends_with(": never used")
+}
+
+/// True if a complaint of SQLite is of the list of free pages, or of pages that are met twice, as
+/// those in use that the list names.
 fn is_of_the_list(complaint: &str) -> bool {
-    complaint.starts_with("Freelist: ")
-        || complaint.contains("2nd reference to page ")
-        || complaint.starts_with("Page ") && complaint.ends_with(": never used")
+    complaint.starts_with("Freelist: ") || complaint.contains("2nd reference to page ")
+}
+
+impl Complaints {
+    /// True if nothing but pages are complained of that neither a tree nor the list leads to.
+    fn are_orphans_alone(&self) -> bool {
+        self.list.is_none() && !self.lines.iter().any(|line| is_of_the_list(line))
+    }
+
+    /// Lines that tell them, the first of which says what to do.
+    fn told(&self, layout: &Layout, is_safe: bool) -> Vec<String> {
+        let database = &layout.database;
+        let first = if is_safe {
+            free_list::line(database, self.list.as_deref())
+        } else {
+            format!(
+                "nothing leads to some pages of {}: rows that lie there are missing, and no repair in place would \
+                 keep them; 'weft check --salvage VOLUME NEW' brings them to a new volume",
+                database.display()
+            )
+        };
+        let lines = self.lines.iter().take(TOLD_MAX).map(|line| format!("database: {line}"));
+        let more = self.lines.len().saturating_sub(TOLD_MAX);
+        let more = (more > 0).then(|| format!("database: and {more} more"));
+        std::iter::once(first).chain(lines).chain(more).collect()
+    }
 }
 
 impl Checker<'_> {
-    /// Tells what is wrong with the list of free pages, if that is all that SQLite complains of, or
-    /// has it made anew. True if the check must not go on with this database, whose transaction is
-    /// ended.
+    /// True if SQLite complains of nothing but free pages, and what follows: this check must not go
+    /// on with the database, whose transaction is ended.
     pub(super) fn are_free_pages_damaged(&mut self, complaints: &[String]) -> Result<bool> {
-        let told = match &self.free_pages {
-            FreePages::Damaged(told) => vec![told.clone()],
-            FreePages::AsFound => Vec::new(),
-            FreePages::ToRebuild(_) | FreePages::Rebuilt => return Ok(false),
+        let list = match &self.free_pages {
+            FreePages::Damaged(told) => Some(told.clone()),
+            FreePages::AsFound => None,
+            FreePages::Suspect(_) | FreePages::Rebuilt => return Ok(false),
         };
-        let is_any = !told.is_empty() || complaints.iter().any(|complaint| is_of_the_list(complaint));
-        let are_trees_whole = complaints.iter().all(|complaint| is_of_the_list(complaint) || is_of_an_index(complaint));
+        let is_of_free_pages = |complaint: &str| is_of_the_list(complaint) || is_of_an_orphan(complaint);
+        let is_any = list.is_some() || complaints.iter().any(|complaint| is_of_free_pages(complaint));
+        let are_trees_whole =
+            complaints.iter().all(|complaint| is_of_free_pages(complaint) || is_of_an_index(complaint));
         if self.elsewhere.is_some() || !is_any || !are_trees_whole {
-            told.into_iter().for_each(|what| self.volume_finding(what));
+            if let Some(wrong) = list {
+                self.volume_finding(free_list::line(&self.layout.database, Some(&wrong)));
+            }
             return Ok(false);
         }
-        let mut told = if told.is_empty() {
-            let database = self.layout.database.display();
-            vec![format!(
-                "the list of free pages in {database} is damaged: 'weft check --repair VOLUME' rebuilds the database \
-                 without that list"
-            )]
-        } else {
-            told
-        };
-        told.extend(complaints.iter().take(TOLD_MAX).map(|line| format!("database: {line}")));
-        if complaints.len() > TOLD_MAX {
-            told.push(format!("database: and {} more", complaints.len() - TOLD_MAX));
-        }
         self.connection.execute_batch("ROLLBACK").map_err(failed)?;
-        match self.options.repair {
-            Repair::No => told.into_iter().for_each(|what| self.volume_finding(what)),
-            Repair::Yes | Repair::Discard => self.free_pages = FreePages::ToRebuild(told),
-        }
+        self.free_pages = FreePages::Suspect(Complaints { list, lines: complaints.to_vec() });
         Ok(true)
     }
 }
 
-/// Makes the database anew without its list of free pages, for what is `told`, and checks it then.
-pub(super) fn rebuild(
+/// Tells what the `complaints` come to, and makes the database anew without its list of free pages
+/// if that is asked for and loses nothing; it is checked then.
+pub(super) fn settle(
     connection: Connection,
     layout: Layout,
     options: CheckOptions,
-    (elsewhere, told): (Option<Elsewhere<'_>>, Vec<String>),
+    complaints: &Complaints,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     let finding = |outcome| move |what| Finding { path: None, what, outcome };
-    if let Err(error) = connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") {
+    let inspected = match inspect(&connection, &layout, progress) {
+        Ok(inspected) => inspected,
+        Err(error) => {
+            let what = format!("the database could not be copied without its list of free pages: {error}; {ADVICE}");
+            vec![finding(Outcome::Damaged)(what)]
+        }
+    };
+    let is_safe =
+        !complaints.are_orphans_alone() && inspected.iter().all(|finding| finding.outcome != Outcome::Damaged);
+    let told = complaints.told(&layout, is_safe);
+    if options.repair == Repair::No || !is_safe {
         let mut findings: Vec<_> = told.into_iter().map(finding(Outcome::Damaged)).collect();
-        let what = format!("the database could not be made anew without its list of free pages: {error}; {ADVICE}");
-        findings.push(finding(Outcome::Damaged)(what));
+        findings.extend(inspected);
         return Ok(findings);
     }
+    connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)?;
     let mut findings: Vec<_> = told.into_iter().map(finding(Outcome::Repaired)).collect();
-    findings.extend(check_rows(connection, layout, options, (elsewhere, FreePages::Rebuilt), progress)?);
+    findings.extend(check_rows(connection, layout, options, (None, FreePages::Rebuilt), progress)?);
     Ok(findings)
+}
+
+/// Checks what the trees lead to: a copy of the database, made of them alone and removed again.
+fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+    let copy = Layout { database: beside(&layout.database, "-inspected"), ..layout.clone() };
+    let removed = Removed(&copy.database);
+    removed.remove();
+    let name = copy.database.to_str().ok_or_else(|| Error::Unusable("the name of the volume is no UTF-8".into()))?;
+    // The rows are nobody else's: SQLite takes a file that is there and empty.
+    let made = files::open(files::options().write(true).create_new(true), &copy.database);
+    made.map_err(|source| Error::Io { what: "cannot make", path: copy.database.clone(), source })?;
+    connection.execute("VACUUM INTO ?1", (name,)).map_err(failed)?;
+    let options = CheckOptions { repair: Repair::No, read_data: false };
+    let copied = connect(&copy.database, 64)?;
+    check_rows(copied, copy.clone(), options, (None, FreePages::Rebuilt), progress)
+}
+
+/// A database that is removed at the end, and if it was left there by a check that was killed.
+struct Removed<'a>(&'a Path);
+
+impl Removed<'_> {
+    fn remove(&self) {
+        for end in ["", "-wal", "-shm", "-journal"] {
+            // What cannot be removed is in the way of the copy, which tells it.
+            let _ = std::fs::remove_file(beside(self.0, end));
+        }
+    }
+}
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        self.remove();
+    }
 }
