@@ -122,6 +122,11 @@ const APART: [&str; 11] = [
     "zerocopy",
 ];
 
+/// The names of all experiments, a line each.
+pub(crate) fn list() -> String {
+    ALL.iter().map(|experiment| format!("{}\n", experiment.name)).collect()
+}
+
 /// The experiments named.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {
     let known = || ALL.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ");
@@ -129,7 +134,6 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {
     for name in names {
         match name.as_str() {
             "all" => chosen.extend(ALL.iter().filter(|experiment| !APART.contains(&experiment.name))),
-            "list" => bail!("experiments: {}", known()),
             name => match ALL.iter().find(|experiment| experiment.name == name) {
                 Some(experiment) => chosen.push(experiment),
                 None => bail!("unknown experiment '{name}'; there are: {}", known()),

@@ -30,6 +30,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(what) = &arguments.fill {
         return experiments::fill(what);
     }
+    if arguments.work.iter().any(|name| name == "list") {
+        print!("{}", experiments::list());
+        return Ok(());
+    }
     let experiments = experiments::chosen(&arguments.work)?;
     let mut places = Vec::new();
     for named in &arguments.directories {

@@ -4,7 +4,6 @@ use crate::arguments::Command;
 use crate::command::transfer::in_volume;
 use crate::shown;
 use anyhow::Error;
-use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::OnceLock;
 use weft_store::{ErrorKind, Location};
@@ -21,8 +20,8 @@ pub const MALFORMED: &str = "restore the volume from a copy, or have 'weft check
 
 /// Has advice name the volume that `command` is about.
 pub fn is_about(command: &Command) {
-    let within = |named: &OsStr| in_volume(named.to_str()?).map(|(volume, _)| volume.to_owned());
-    let copied = |named: &str| in_volume(named).map_or_else(|| named.to_owned(), |(volume, _)| volume.to_owned());
+    let within = |named| in_volume(named).map(|(volume, _)| volume);
+    let copied = |named| Path::new(within(named).unwrap_or(named));
     let word = match command {
         Command::Mount(arguments) => of(&arguments.volume),
         Command::Serve(arguments) => of(&arguments.volume),
@@ -33,10 +32,10 @@ pub fn is_about(command: &Command) {
         Command::Log(arguments) => of(&arguments.volume),
         Command::Sign(arguments) => of(&arguments.volume),
         Command::Scrub(arguments) => of(&arguments.volume),
-        Command::Import(arguments) => of(Path::new(&copied(&arguments.target))),
-        Command::Export(arguments) => of(Path::new(&copied(&arguments.source))),
+        Command::Import(arguments) => of(copied(&arguments.target)),
+        Command::Export(arguments) => of(copied(&arguments.source)),
         Command::Digest(arguments) if arguments.paths.len() == 1 => {
-            within(&arguments.paths[0]).and_then(|volume| of(Path::new(&volume)))
+            within(&arguments.paths[0]).and_then(|volume| of(Path::new(volume)))
         }
         _ => None,
     };

@@ -122,7 +122,7 @@ pub enum Command {
     /// Transform bytes by a network of stages
     ///
     /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head -100'; 'weft stages' lists them. They run in this
-    /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise.
+    /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise. 2: the network is wrong.
     #[command(after_long_help = examples::RUN)]
     Run(Run),
     /// Join stages of networks and ordinary commands, such as 'permute "$text" | wc'
@@ -528,10 +528,10 @@ pub struct Init {
     #[arg(long, value_parser = size::parse, default_value = "4K", value_name = "SIZE")]
     pub inline: u64,
     /// Most bytes the volume may store
-    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    #[arg(long, value_parser = size::parse_some, value_name = "SIZE")]
     pub size_max: Option<u64>,
     /// Most files, directories and others the volume may hold
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub inodes_max: Option<u64>,
     /// Keep no digests of files and directories
     #[arg(long)]

@@ -201,10 +201,6 @@ fn tell_of_waiting(location: &Location) -> Waiting {
     }
 }
 
-/// The advice where damage was found and nothing was changed.
-pub const REMEDIES: &str = "'weft check --repair VOLUME' repairs what can be, 'weft import --overwrite COPY VOLUME' brings damaged bytes back \
-     from a copy, 'weft export VOLUME DIRECTORY' copies what is whole";
-
 /// True if `finding` says itself what to do; a repair would not help.
 pub fn is_advised(finding: &Finding) -> bool {
     let words = ["--accept-loss", "--salvage", "--discard", "move the log away"];
@@ -213,7 +209,7 @@ pub fn is_advised(finding: &Finding) -> bool {
 
 /// So much damage, in words.
 pub fn damages(count: usize) -> String {
-    if count == 1 { "1 damage".into() } else { format!("{count} damages") }
+    if count == 1 { "1 damaged place".into() } else { format!("{count} damaged places") }
 }
 
 /// Refuses an argument; `error` says which and why.

@@ -68,6 +68,11 @@ pub fn location(location: &Location) -> String {
     }
 }
 
+/// So many of something, in words.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

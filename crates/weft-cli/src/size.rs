@@ -15,6 +15,14 @@ pub fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << unit).ok_or_else(|| format!("'{text}' is too large"))
 }
 
+/// Parses a limit: a size in bytes that leaves room for something.
+pub fn parse_some(text: &str) -> Result<u64, String> {
+    match parse(text)? {
+        0 => Err("nothing could be stored; leave it out for no limit".into()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// A size for people to read.
 pub fn show(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -36,6 +44,7 @@ mod tests {
         assert_eq!(parse("10GiB"), Ok(10 << 30));
         assert_eq!(parse("17"), Ok(17));
         assert!(parse("K").is_err() && parse("1X").is_err() && parse("99999999999T").is_err());
+        assert!(parse_some("0").is_err() && parse_some("1") == Ok(1));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Blocks, Layout, layout};
 use clap::Args;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -10,7 +11,7 @@ pub struct Import {
     pub directory: PathBuf,
     /// The volume, and after a colon the directory in it
     #[arg(value_name = "VOLUME[:PATH]")]
-    pub target: String,
+    pub target: OsString,
     /// Replace files that are there and are something else
     #[arg(long)]
     pub overwrite: bool,
@@ -23,7 +24,7 @@ pub struct Import {
 pub struct Export {
     /// The volume, and after a colon the directory in it
     #[arg(value_name = "VOLUME[:PATH]")]
-    pub source: String,
+    pub source: OsString,
     /// The directory to copy to: nothing, or an empty directory, may be there
     pub directory: PathBuf,
     /// Go on with an export to this directory that did not finish: files that are there with the same size, time of change and bytes stay; whatever else

@@ -76,6 +76,6 @@ pub struct Permute {
     /// Bytes of a word
     #[arg(short, long, value_name = "BYTES", default_value_t = 8)]
     pub width: usize,
-    /// 1 to 16 words
+    /// 1 to 16 words, each of as many bytes as --width says: "one     two     " by default
     pub text: OsString,
 }

@@ -40,11 +40,12 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {
-        outln!("{:#}", as_json(&findings, damaged, repaired));
+        outln!("{:#}", as_json(&findings, arguments.read_data, damaged, repaired));
     } else {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         let verdict = match waiting.clause().filter(|_| arguments.repair && damaged == 0) {
             Some(waiting) => unfinished(repaired, &waiting),
+            None if damaged + repaired == 0 && !arguments.read_data => CLEAN_UNREAD.into(),
             None => verdict(damaged, repaired, arguments.repair, advice(&findings)),
         };
         outln!("{}", shown::message(&format!("{location}: {}", filled(&verdict))));
@@ -58,6 +59,14 @@ fn open_to_others(location: &Location, repair: Repair) -> Vec<Finding> {
     let lines = location.path().map(|path| close_to_others(path, closing)).unwrap_or_default();
     let finding = |what| Finding { path: None, what, outcome: Outcome::Note };
     lines.into_iter().map(finding).collect()
+}
+
+/// The verdict on a volume without damage, of which nothing but its content was not looked at.
+const CLEAN_UNREAD: &str = "clean; content was not read, which 'weft check --read-data VOLUME' does";
+
+/// The last line on `findings`, all of which are damage that nothing was done about.
+pub(super) fn verdict_unchanged(findings: &[Finding]) -> String {
+    verdict(findings.len().max(1), 0, false, advice(findings))
 }
 
 /// Advice on damage that is left.
@@ -126,7 +135,7 @@ fn verdict(damaged: usize, repaired: usize, repairing: bool, advice: Advice) -> 
     }
 }
 
-fn as_json(findings: &[Finding], damaged: usize, repaired: usize) -> Value {
+fn as_json(findings: &[Finding], read_data: bool, damaged: usize, repaired: usize) -> Value {
     let findings: Vec<Value> = findings
         .iter()
         .map(|finding| {
@@ -139,7 +148,13 @@ fn as_json(findings: &[Finding], damaged: usize, repaired: usize) -> Value {
             json!({ "path": path, "what": filled(&finding.what), "outcome": outcome })
         })
         .collect();
-    json!({ "clean": damaged == 0, "damaged": damaged, "repaired": repaired, "findings": findings })
+    json!({
+        "clean": damaged == 0,
+        "content_read": read_data,
+        "damaged": damaged,
+        "repaired": repaired,
+        "findings": findings,
+    })
 }
 
 #[cfg(test)]

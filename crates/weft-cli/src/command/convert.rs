@@ -3,8 +3,9 @@
 //! A volume in files is written under a name of its own and gets the one that was asked for when it
 //! is whole.
 
+use super::check::verdict_unchanged;
 use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
-use super::{REMEDIES, damages, usage};
+use super::{damages, usage};
 use crate::advice::{filled, is_malformed};
 use crate::arguments::Convert;
 use crate::shown;
@@ -103,8 +104,11 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
     } else {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         // What ends the conversion of a database that SQLite cannot read gives the advice.
-        let advice = if is_malformed(error) { "follow the advice above".into() } else { filled(REMEDIES) };
-        outln!("{location}: {} found; {advice}", damages(findings.len().max(1)));
+        if is_malformed(error) {
+            outln!("{location}: {} found; follow the advice above", damages(findings.len().max(1)));
+        } else {
+            outln!("{location}: {}", filled(&verdict_unchanged(&findings)));
+        }
     }
     Ok(ExitCode::FAILURE)
 }

@@ -3,11 +3,11 @@
 use super::digest::difference::{Change, Difference, differences};
 use super::digest::list::escape;
 use super::digest::{Source, refuse_volume};
-use super::transfer::Progress;
+use super::transfer::{Progress, path_as_json};
 use crate::arguments::Diff;
 use crate::output;
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
@@ -63,6 +63,8 @@ fn print(difference: &Difference) {
 }
 
 fn as_json(difference: &Difference) -> Value {
-    let path = String::from_utf8_lossy(&difference.path);
-    json!({ "change": word(difference.change), "path": path, "directory": difference.is_directory })
+    let mut value = path_as_json(&difference.path);
+    value.insert("change".into(), word(difference.change).into());
+    value.insert("directory".into(), difference.is_directory.into());
+    value.into()
 }

@@ -7,7 +7,7 @@ mod plain;
 mod stored;
 mod tree;
 
-use super::transfer::{Place, Progress, in_volume, names};
+use super::transfer::{Place, Progress, in_volume, names, path_as_json};
 use crate::arguments::{Diff, Digest as Arguments};
 use crate::opened::Opened;
 use crate::output;
@@ -16,8 +16,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use directory::Boxed;
 use list::Line;
 use plain::Plain;
-use serde_json::{Value, json};
-use std::ffi::OsStr;
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
 /// Where a path leads.
 pub(super) enum Source {
     /// Into a volume that is not mounted, by the names on the way; who opened it lets go of it.
-    Volume { volume: String, opened: Option<Opened>, tree: Stored, path: Vec<Vec<u8>> },
+    Volume { volume: OsString, opened: Option<Opened>, tree: Stored, path: Vec<Vec<u8>> },
     /// To whatever is mounted there.
     Elsewhere { path: PathBuf, tree: Plain },
 }
@@ -63,18 +63,17 @@ pub(super) enum Source {
 impl Source {
     /// Something in a volume if `path` says `VOLUME:PATH` and nothing else has that name, else what has.
     pub(super) fn open(path: &OsStr) -> Result<Source> {
-        let named = path.to_str().unwrap_or_default();
-        let Some((volume, _)) = in_volume(named) else {
+        let Some((volume, _)) = in_volume(path) else {
             return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });
         };
-        let Place { opened, path } = Place::open(named, true)?;
+        let Place { opened, path } = Place::open(path, true)?;
         let tree = Stored(opened.vfs.clone());
         Ok(Source::Volume { volume: volume.into(), opened: Some(opened), tree, path })
     }
 
     /// As [`Source::open`], also into the volume that this one has opened.
     pub(super) fn open_beside(&self, path: &OsStr) -> Result<Source> {
-        match (self, path.to_str().and_then(in_volume)) {
+        match (self, in_volume(path)) {
             (Source::Volume { volume: own, tree, .. }, Some((volume, within))) if own == volume => {
                 let path = names(within.as_bytes())?;
                 Ok(Source::Volume { volume: own.clone(), opened: None, tree: Stored(tree.0.clone()), path })
@@ -154,12 +153,15 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
 
 fn as_json(path: &OsStr, found: &Found) -> Value {
     let kind = if found.is_directory { "directory" } else { "file" };
-    json!({ "path": path.to_string_lossy(), "kind": kind, "digest": hex(&found.digest) })
+    let mut value = path_as_json(path.as_bytes());
+    value.insert("kind".into(), kind.into());
+    value.insert("digest".into(), hex(&found.digest).into());
+    value.into()
 }
 
 /// False if something is not right.
 fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
-    let (mut values, mut wrong, mut unreadable) = (Vec::new(), 0, 0);
+    let (mut values, mut wrong, mut unreadable) = (Vec::<Value>::new(), 0, 0);
     for list in &arguments.paths {
         let text = if list == "-" {
             std::io::read_to_string(std::io::stdin()).map(String::into_bytes)
@@ -186,7 +188,10 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
                 }
             };
             if arguments.json {
-                values.push(json!({ "path": path.to_string_lossy(), "right": outcome == "OK", "why": why.trim() }));
+                let mut value = path_as_json(&line.path);
+                value.insert("right".into(), (outcome == "OK").into());
+                value.insert("why".into(), why.trim().into());
+                values.push(value.into());
             } else if outcome != "OK" || !arguments.quiet {
                 let text = verdict(&line.path, &format!(": {outcome}{}\n", shown::message(&why)));
                 output::write(&text);

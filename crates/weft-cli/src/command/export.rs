@@ -51,7 +51,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
     let place = Place::open(&arguments.source, true)?;
     place.refuse_own_target(&arguments.directory)?;
     let from = find(&place.opened.vfs, &place.path)?;
-    ensure!(from.kind == Kind::Directory, "{} is not a directory", arguments.source);
+    ensure!(from.kind == Kind::Directory, "{} is not a directory", arguments.source.display());
     let root = make_target(&arguments.directory, arguments.go_on)?;
     let export = Exporter {
         vfs: &place.opened.vfs,

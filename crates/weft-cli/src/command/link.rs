@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -64,7 +64,7 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
         },
         trusted: false,
     };
-    let volume = |path: &OsStr| path.to_str().and_then(in_volume).map(|(volume, _)| volume.to_owned());
+    let volume = |path: &OsStr| in_volume(path).map(|(volume, _)| volume.to_owned());
     let made = match volume(link) {
         Some(within) => make_within(&within, link, targets, &volume, wanted),
         None => make_mounted(Path::new(link), targets, wanted),
@@ -87,20 +87,21 @@ fn checked(mut definition: LinkDefinition, names: &Names) -> Result<LinkDefiniti
 
 /// Makes a link in a volume that is not mounted.
 fn make_within(
-    within: &str,
+    within: &OsStr,
     link: &OsStr,
-    targets: &[std::ffi::OsString],
-    volume: &impl Fn(&OsStr) -> Option<String>,
+    targets: &[OsString],
+    volume: &impl Fn(&OsStr) -> Option<OsString>,
     mut wanted: LinkDefinition,
 ) -> Result<()> {
     for target in targets {
         if volume(target).as_deref() != Some(within) {
             bail!("{} is not in the same volume", target.display());
         }
-        let path = target.to_str().and_then(in_volume).map_or("", |(_, path)| path);
-        wanted.targets.push([b"/", path.trim_start_matches('/').as_bytes()].concat());
+        let path = in_volume(target).map_or(&b""[..], |(_, path)| path.as_bytes());
+        let begin = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
+        wanted.targets.push([b"/", &path[begin..]].concat());
     }
-    let Place { opened, path } = Place::open(link.to_str().unwrap_or_default(), false)?;
+    let Place { opened, path } = Place::open(link, false)?;
     let link = [b"/", &path.join(&b'/')[..]].concat();
     let made = || -> Result<()> {
         refuse_view_of_itself(&link, &wanted)?;
@@ -135,7 +136,7 @@ fn refuse_view_of_itself(link: &[u8], wanted: &LinkDefinition) -> Result<()> {
 }
 
 /// Makes a link in a mounted volume.
-fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDefinition) -> Result<()> {
+fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -> Result<()> {
     let link = resolved(link)?;
     let (within, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
     // What follows the first is code.
@@ -280,7 +281,7 @@ pub fn resolved(path: &Path) -> Result<PathBuf> {
 
 /// What a link is made of, and what is kept of what it gives.
 fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
-    let Some(named) = link.to_str().filter(|named| in_volume(named).is_some()) else {
+    if in_volume(link).is_none() {
         let mut value = vec![0; 64 << 10];
         let len = match rustix::fs::getxattr(link, OsStr::from_bytes(LINK), &mut value[..]) {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => bail!("it is no transformation link"),
@@ -289,8 +290,8 @@ fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
         let order = LinkOrder::decode(&value[..len]).context("a later Weft has made it")?;
         let memo = rustix::fs::getxattr(link, OsStr::from_bytes(MEMO), &mut value[..]);
         return Ok((order, memo.ok().and_then(|len| Memo::decode(&value[..len]))));
-    };
-    let Place { opened, path } = Place::open(named, true)?;
+    }
+    let Place { opened, path } = Place::open(link, true)?;
     let order = || -> Result<_> {
         let ino = find_itself(&opened.vfs, &path)?;
         let order = opened.vfs.link_order(ino)?.context("it is no transformation link")?;

@@ -134,7 +134,7 @@ fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
 
 /// Does something in a volume that is not mounted.
 fn within<T>(volume: &OsStr, read_only: bool, work: impl FnOnce(&Vfs) -> Result<T>) -> Result<T> {
-    let Place { opened, .. } = Place::open(volume.to_str().unwrap_or_default(), read_only)?;
+    let Place { opened, .. } = Place::open(volume, read_only)?;
     let done = work(&opened.vfs);
     opened.close()?;
     done

@@ -1,8 +1,8 @@
 //! `weft scrub`.
 
+use super::check::verdict_unchanged;
 use super::mounted::volume_at;
 use super::transfer::steps;
-use super::{REMEDIES, damages, is_advised};
 use crate::advice::filled;
 use crate::arguments::Scrub;
 use crate::shown;
@@ -31,10 +31,7 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         match findings.len() {
             0 => outln!("{volume}: no damage"),
-            count if findings.iter().any(is_advised) => {
-                outln!("{volume}: {} found; follow the advice above", damages(count));
-            }
-            count => outln!("{volume}: {} found; {}", damages(count), filled(REMEDIES)),
+            _ => outln!("{volume}: {}", filled(&verdict_unchanged(&findings))),
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

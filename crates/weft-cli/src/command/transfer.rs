@@ -14,6 +14,7 @@ use crate::opened::Opened;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -42,8 +43,8 @@ pub struct Place {
 
 impl Place {
     /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it exists.
-    pub fn open(named: &str, read_only: bool) -> Result<Place> {
-        let (volume, path) = in_volume(named).unwrap_or((named, ""));
+    pub fn open(named: &OsStr, read_only: bool) -> Result<Place> {
+        let (volume, path) = in_volume(named).unwrap_or((named, OsStr::new("")));
         let options = Options { read_only, ..Options::default() };
         let opened = Opened::open(Path::new(volume), options, OpenOptions::default())?;
         Ok(Place { opened, path: names(path.as_bytes())? })
@@ -83,28 +84,44 @@ impl Place {
 /// The volume's own name may hold colons: it is the longest beginning of `named` before a colon
 /// that is there. Where none is, what begins with '/' or '.' is a path, and else the first colon
 /// counts.
-pub fn in_volume(named: &str) -> Option<(&str, &str)> {
-    if is_address(named) {
-        // The last colon, if what follows may be no port: PostgreSQL's URLs have a slash after that.
-        let begin = named.find("://").map_or(0, |scheme| scheme + 3);
-        let after_host = begin + named[begin..].find(['/', '?']).unwrap_or(named.len() - begin);
-        return named[after_host..].find(':').map(|colon| apart(named, after_host + colon));
+pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let bytes = named.as_bytes();
+    if let Some(rest) = after_scheme(bytes) {
+        // The first colon after the host, before which there may be one of a port.
+        let after_host = rest + bytes[rest..].iter().position(|byte| b"/?".contains(byte))?;
+        let colon = bytes[after_host..].iter().position(|byte| *byte == b':')?;
+        return Some(apart(bytes, after_host + colon));
     }
-    let is_there = |path: &str| Path::new(path).symlink_metadata().is_ok();
-    if is_there(named) {
+    let is_there = |path: &[u8]| Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok();
+    if is_there(bytes) {
         return None;
     }
-    let longest = named.rmatch_indices(':').map(|(colon, _)| colon).find(|colon| is_there(&named[..*colon]));
-    match longest {
-        Some(colon) => Some(apart(named, colon)),
-        None if named.starts_with(['/', '.']) => None,
-        None => named.split_once(':'),
-    }
+    let colons = || (0..bytes.len()).filter(|at| bytes[*at] == b':');
+    let longest = colons().rev().find(|colon| is_there(&bytes[..*colon]));
+    let is_path = bytes.first().is_some_and(|first| b"/.".contains(first));
+    longest.or_else(|| colons().next().filter(|_| !is_path)).map(|colon| apart(bytes, colon))
+}
+
+/// Where the host begins in the address of a database.
+fn after_scheme(named: &[u8]) -> Option<usize> {
+    let end = named.windows(3).position(|bytes| bytes == b"://")? + 3;
+    std::str::from_utf8(&named[..end]).is_ok_and(is_address).then_some(end)
 }
 
 /// The parts of `named` before and behind the colon at `colon`.
-fn apart(named: &str, colon: usize) -> (&str, &str) {
-    (&named[..colon], &named[colon + 1..])
+fn apart(named: &[u8], colon: usize) -> (&OsStr, &OsStr) {
+    (OsStr::from_bytes(&named[..colon]), OsStr::from_bytes(&named[colon + 1..]))
+}
+
+/// A path in JSON. One that is no UTF-8 is not what its text shows, and is told in `path_hex`, too.
+pub fn path_as_json(path: &[u8]) -> serde_json::Map<String, Value> {
+    let mut value = serde_json::Map::new();
+    value.insert("path".into(), String::from_utf8_lossy(path).into());
+    if std::str::from_utf8(path).is_err() {
+        let hex: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
+        value.insert("path_hex".into(), hex.into());
+    }
+    value
 }
 
 /// What `names` lead to, from the root of a volume.

@@ -69,7 +69,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
         weft_fuse::unmount(&without_link(&directory), true)?;
         outln!(
-            "the daemon of {} had ended, or waited for a volume that another one took; what was synced is there at the next mount",
+            "the daemon of {} had ended without unmounting; what was synced is there at the next mount",
             directory.display()
         );
         return Ok(ExitCode::SUCCESS);

@@ -37,7 +37,7 @@ fn damaged_bytes_are_found_and_named_by_path() {
     segment.write_all_at(b"damage", 70_000).unwrap();
     let said = place.weft(&["check", "v", "--read-data"]);
     assert_eq!((said.code, said.err.as_str()), (1, ""));
-    assert!(said.out.contains("/big") && said.out.contains("v: 1 damage found;"), "{}", said.out);
+    assert!(said.out.contains("/big") && said.out.contains("v: 1 damaged place found;"), "{}", said.out);
     for repairing in [&["check", "v", "--read-data"][..], &["check", "v", "--read-data", "--repair"]] {
         let said = place.weft(repairing);
         assert!(said.out.contains("'weft import --overwrite COPY v'"), "{}", said.out);

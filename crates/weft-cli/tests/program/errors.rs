@@ -1,6 +1,6 @@
 //! What a user does wrong: one clear line, an exit code that is not zero, nothing touched.
 
-use crate::place::{Place, is_root};
+use crate::place::{Place, copy_program, is_root};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -189,7 +189,7 @@ fn a_volume_or_directory_without_permission_is_refused() {
     }
     std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     // Where the program was built may be closed to others.
-    std::fs::copy(env!("CARGO_BIN_EXE_weft"), place.path("weft")).unwrap();
+    copy_program(&place.path("weft"));
     place.weft(&["init", "v"]).well();
     let nobody = |arguments: &[&str]| {
         use std::os::unix::process::CommandExt;

@@ -153,8 +153,7 @@ impl Place {
             return self.command(arguments);
         }
         if !self.path("weft").exists() {
-            // Where the program was built may be closed to others.
-            std::fs::copy(env!("CARGO_BIN_EXE_weft"), self.path("weft")).unwrap();
+            copy_program(&self.path("weft"));
             std::fs::set_permissions(self.path(""), PermissionsExt::from_mode(0o777)).unwrap();
         }
         let mut command = Command::new(self.path("weft"));
@@ -224,6 +223,14 @@ pub fn write_synced(path: &Path, content: &[u8]) {
     let mut file = File::create(path).unwrap();
     file.write_all(content).unwrap();
     file.sync_all().unwrap();
+}
+
+/// Copies the program: where it was built may be closed to others. Another process does it: a child
+/// that another thread starts meanwhile would hold a file of this one open for writing, and nothing
+/// runs such a file.
+pub fn copy_program(to: &Path) {
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_weft")).arg(to).status().unwrap();
+    assert!(copied.success());
 }
 
 pub fn is_root() -> bool {

@@ -19,6 +19,12 @@ pub enum ParseError {
          insecure, xprtsec=none, xprtsec=tls, xprtsec=mtls"
     )]
     Option(String),
+    /// Options that do not end.
+    #[error("the options in '{0}' have no ')' at their end")]
+    Unclosed(String),
+    /// An id that is no number.
+    #[error("'{0}' names no number of a user or group, from 0 to 4294967295")]
+    Id(String),
     /// The same directory twice.
     #[error("{0} is exported twice; put all its clients on one line")]
     Twice(String),
@@ -78,7 +84,7 @@ impl FromStr for Rule {
     fn from_str(word: &str) -> Result<Rule, ParseError> {
         let (clients, options) = match word.split_once('(') {
             Some((clients, options)) => {
-                (clients, options.strip_suffix(')').ok_or_else(|| ParseError::Option(options.into()))?)
+                (clients, options.strip_suffix(')').ok_or_else(|| ParseError::Unclosed(word.into()))?)
             }
             None => (word, ""),
         };
@@ -94,8 +100,8 @@ impl Rule {
     fn set(&mut self, option: &str) -> Result<(), ParseError> {
         let unknown = || ParseError::Option(option.into());
         match option.split_once('=') {
-            Some(("anonuid", id)) => self.anonymous_uid = id.parse().map_err(|_| unknown())?,
-            Some(("anongid", id)) => self.anonymous_gid = id.parse().map_err(|_| unknown())?,
+            Some(("anonuid", id)) => self.anonymous_uid = id.parse().map_err(|_| ParseError::Id(option.into()))?,
+            Some(("anongid", id)) => self.anonymous_gid = id.parse().map_err(|_| ParseError::Id(option.into()))?,
             Some(("xprtsec", security)) => {
                 (self.tls, self.mutual) = match security {
                     "none" => (false, false),

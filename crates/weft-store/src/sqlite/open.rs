@@ -381,7 +381,7 @@ pub(super) fn check_file(layout: &Layout) -> Result<()> {
 /// The format of the volume there, by its database file alone. Errors: `Unusable` if it is none.
 pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     let path = &layout.volume;
-    let advice = "name what 'weft init' made, and not where it is mounted";
+    let advice = "name what 'weft init' made, or a directory where one is mounted";
     let not_a_volume = || Error::Unusable(format!("{} is not a Weft volume; {advice}", path.display()));
     if let Some(segments) = &layout.segments
         && segments.is_symlink()

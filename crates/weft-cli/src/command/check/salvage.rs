@@ -1,7 +1,7 @@
 //! `weft check --salvage`.
 
 use crate::command::transfer::steps;
-use crate::shown;
+use crate::shown::{self, counted};
 use crate::size::show;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -38,7 +38,13 @@ fn print(salvaged: &Salvaged, new: &Location) {
         outln!("{kind} {}: {}", shown::message(&String::from_utf8_lossy(what)), shown::message(why));
     }
     let Salvaged { files, directories, others, bytes, nameless, .. } = salvaged;
-    outln!("{new}: {files} files, {directories} directories and {others} others, {}, all verified", show(*bytes));
+    outln!(
+        "{new}: {}, {} and {}, {}, all verified",
+        counted(*files, "file", "files"),
+        counted(*directories, "directory", "directories"),
+        counted(*others, "other", "others"),
+        show(*bytes)
+    );
     if *nameless > 0 {
         outln!("{new}: {nameless} of them are in /lost+found, as their names are gone");
     }

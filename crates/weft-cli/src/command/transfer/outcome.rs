@@ -1,7 +1,7 @@
 //! The outcome of a copy: counts, each failure with its path and kind, why it ended early if it did,
 //! the exit code.
 
-use super::{Interrupt, Progress};
+use super::{Interrupt, Progress, path_as_json};
 use crate::shown;
 use anyhow::{Error, Result};
 use parking_lot::Mutex;
@@ -228,15 +228,20 @@ impl Transfer {
     fn as_text(&self, failures: &Failures) -> String {
         let counts = self.progress.counts();
         let size = crate::size::show(counts.bytes);
-        let mut text =
-            format!("{} files ({size}), {} directories, {} others", counts.files, counts.directories, counts.others);
+        let mut text = format!(
+            "{} ({size}), {}, {}",
+            shown::counted(counts.files, "file", "files"),
+            shown::counted(counts.directories, "directory", "directories"),
+            shown::counted(counts.others, "other", "others")
+        );
         let mut add = |count: u64, what: &str| {
             if count > 0 {
                 text.push_str(&format!("; {count} {what}"));
             }
         };
         add(self.kept.load(Ordering::Relaxed), "were there already");
-        add(failures.damaged, "damaged files were left out");
+        let were = if failures.damaged == 1 { "damaged file was left out" } else { "damaged files were left out" };
+        add(failures.damaged, were);
         add(self.owners_not_kept.load(Ordering::Relaxed), "owners were not kept, which only root can set");
         add(self.times_not_kept.load(Ordering::Relaxed), "had times that a volume cannot hold");
         let failed: Vec<String> = failed(failures).map(|(what, count)| format!("{count} {}", words(what))).collect();
@@ -272,13 +277,10 @@ impl Transfer {
 
 impl Failure {
     fn as_json(&self) -> Value {
-        let bytes = self.path.as_os_str().as_bytes();
-        let mut value = json!({ "path": String::from_utf8_lossy(bytes), "kind": self.what.name(), "why": self.why });
-        if std::str::from_utf8(bytes).is_err() {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            value["path_hex"] = hex.into();
-        }
-        value
+        let mut value = path_as_json(self.path.as_os_str().as_bytes());
+        value.insert("kind".into(), self.what.name().into());
+        value.insert("why".into(), self.why.clone().into());
+        value.into()
     }
 }
 
