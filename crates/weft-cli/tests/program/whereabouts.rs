@@ -370,18 +370,29 @@ fn a_broken_database_is_salvaged_into_a_new_volume() {
 }
 
 #[test]
-fn a_salvage_tells_of_what_only_the_intent_log_has() {
+fn a_salvage_brings_what_only_the_intent_log_has() {
     for home in HOMES {
         let Some(place) = Place::to_mount() else { return };
         let directory = place.directory("m");
         place.weft(&["init", "v", "--blocks", home]).well();
         place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
         place.weft(&["check", "v", "--salvage", "new"]).could_not(&["in use by another process"]);
+        std::fs::create_dir(directory.join("below")).unwrap();
+        let large = vec![7; 300_000];
+        write_synced(&directory.join("below/large"), &large);
         write_synced(&directory.join("file"), b"synced");
         place.kill(if home == "segments" { "v/lock" } else { "v" });
-        let said = place.weft(&["check", "v", "--salvage", "new"]);
-        assert_eq!(said.code, 1, "{said:?}");
-        assert!(said.out.contains("they were in the intent log alone"), "{said:?}");
+        let log = place.path(if home == "segments" { "v/intents" } else { "v-intents" });
+        let before = std::fs::read(&log).unwrap();
+        let said = place.weft(&["check", "v", "--salvage", "new"]).well();
+        assert!(said.contains("operations that were synced wait in the intent log"), "{said:?}");
+        assert!(said.contains("nothing is missing"), "{said:?}");
+        assert_eq!(std::fs::read(&log).unwrap(), before);
+        place.weft(&["check", "--read-data", "new"]).well();
+        place.weft(&["mount", "new", "m"]).well();
+        assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"synced");
+        assert_eq!(std::fs::read(directory.join("below/large")).unwrap(), large);
+        place.umount();
         place.weft(&["check", "--read-data", "new"]).well();
     }
 }

@@ -6,6 +6,7 @@
 //! whole, and told of as missing: what followed them nobody knows. The new volume is then checked and repaired as any other: what
 //! has lost its name is found in `/lost+found`.
 
+mod intents;
 mod logs;
 mod overlay;
 mod pages;
@@ -76,6 +77,8 @@ pub struct Salvaged {
     pub bytes: u64,
     /// What of it is in `/lost+found` now, under its number.
     pub nameless: u64,
+    /// Operations that were synced and wait in the intent log: the first mount applies them.
+    pub waiting: u64,
     /// What was not.
     pub missing: Vec<Missing>,
 }
@@ -121,6 +124,10 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
         salvage.miss("row", format!("{} rows", found.damaged), "they are not as they were written");
     }
     let result = salvage.run(&target).and_then(|()| {
+        let log = Layout::of(new, volume.options.home).log;
+        if target.segments.is_none() && target.log.exists() {
+            std::fs::rename(&target.log, &log).map_err(io("cannot name the new intent log", &log))?;
+        }
         std::fs::rename(&unfinished, new).map_err(io("cannot name the new volume", new))?;
         sync_beside(new)
     });
@@ -186,7 +193,6 @@ impl Salvage<'_> {
         let connection = connect(&target.database, 32)?;
         let begin = "PRAGMA synchronous = OFF; DELETE FROM fileatt; DELETE FROM commits";
         connection.execute_batch(begin).map_err(failed)?;
-        self.told.missing.extend(logs::operations(self.layout, self.found.volume.as_ref()));
         let extents = self.extents();
         let blocks = self.bring_blocks(&connection, target, &extents)?;
         connection.execute_batch("BEGIN").map_err(failed)?;
@@ -199,6 +205,10 @@ impl Salvage<'_> {
                       PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)";
         connection.execute_batch(unused).map_err(failed)?;
         connection.close().map_err(|(_, source)| failed(source))?;
+        // Before the check, which leaves them the ids that they may use.
+        let operations = intents::bring(self.layout, self.found.volume.as_ref(), target);
+        self.told.waiting = operations.waiting;
+        self.told.missing.extend(operations.missing);
         drop(held);
         self.check(target)?;
         self.count(target)

@@ -48,6 +48,13 @@ fn print(salvaged: &Salvaged, new: &Location) {
     if *nameless > 0 {
         outln!("{new}: {nameless} of them are in /lost+found, as their names are gone");
     }
+    if salvaged.waiting > 0 {
+        let (waiting, them) = match salvaged.waiting {
+            1 => ("1 operation that was synced waits".to_owned(), "it"),
+            many => (format!("{many} operations that were synced wait"), "them"),
+        };
+        outln!("{new}: {waiting} in the intent log; the next mount applies {them}");
+    }
     let counts = counts(salvaged).into_iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>();
     match counts.len() {
         0 => outln!("{new}: nothing is missing"),
@@ -63,6 +70,7 @@ fn as_json(salvaged: &Salvaged) -> Value {
         "others": salvaged.others,
         "bytes": salvaged.bytes,
         "in_lost_and_found": salvaged.nameless,
+        "operations_waiting": salvaged.waiting,
         "missing_by_kind": counts(salvaged),
         "missing": salvaged.missing.iter().map(missing).collect::<Vec<_>>(),
     })

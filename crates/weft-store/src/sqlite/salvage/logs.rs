@@ -1,5 +1,4 @@
-//! The logs of a broken volume: which of the write-ahead log lies over the database, and what is
-//! known to be lost with a log.
+//! The write-ahead log of a broken volume: what of it lies over the database.
 //!
 //! A write-ahead log of another moment is whole by itself, and would put older rows over newer
 //! ones. It belongs to the database if it does not end before what the database has without it,
@@ -12,11 +11,9 @@ use super::rows::{self, Found};
 use super::{Missing, io};
 use crate::error::Result;
 use crate::files;
-use crate::log::{IntentLog, Loss, misfit};
 use crate::sqlite::inspect::inspect;
 use crate::sqlite::layout::Layout;
 use crate::sqlite::wal::Wal;
-use crate::store::Header;
 use std::path::Path;
 
 /// What was found in a broken volume.
@@ -29,7 +26,7 @@ pub(super) struct Looked {
     pub(super) missing: Vec<Missing>,
 }
 
-fn missing(kind: &'static str, path: &Path, why: impl Into<String>) -> Missing {
+pub(super) fn missing(kind: &'static str, path: &Path, why: impl Into<String>) -> Missing {
     Missing { kind, what: path.display().to_string().into_bytes(), why: why.into() }
 }
 
@@ -108,28 +105,4 @@ fn foreign(alone: &Found, with: &Found) -> Option<String> {
     let (number, sum) = alone.commits.last_key_value()?;
     let other = with.commits.get(number).is_some_and(|other| other != sum);
     other.then(|| format!("its commit {} is not the one that the database has", number.0))
-}
-
-/// What was synced, and is in no row or lost.
-pub(super) fn operations(layout: &Layout, volume: Option<&Header>) -> Vec<Missing> {
-    let of_log = |why: String| missing("operations", &layout.log, why);
-    let Some(volume) = volume else {
-        let why = "the volume's own row is gone, so it is not known what was synced to it and not committed; none of it is \
-                   brought";
-        return vec![of_log(why.into())];
-    };
-    let look = || -> Result<Vec<Missing>> {
-        let Some(log) = IntentLog::read(&layout.log)? else {
-            return Ok(misfit(&layout.log, volume)?.map(of_log).into_iter().collect());
-        };
-        let mut log = log.with(Loss::Accept);
-        let mut told = log.check(volume)?.map(of_log).into_iter().collect::<Vec<_>>();
-        let waiting = log.records().last().map_or(0, |last| last.last.0.saturating_sub(volume.counters.op.0));
-        if waiting > 0 {
-            let (kind, why) = ("operations", "they were in the intent log alone".to_owned());
-            told.push(Missing { kind, what: format!("{waiting} operations").into_bytes(), why });
-        }
-        Ok(told)
-    };
-    look().unwrap_or_else(|error| vec![of_log(error.to_string())])
 }
