@@ -19,4 +19,4 @@ pub use counts::{COUNTS, COUNTS_BYTES};
 pub use digests::{ListedEntry, decode};
 pub(crate) use entries::{SYMLINK, check_target};
 pub use sharing::SharedPart;
-pub use xattrs::{DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST};
+pub use xattrs::{DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, MADE_AS};

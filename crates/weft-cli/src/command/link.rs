@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
-use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Vfs, ViewKind};
+use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, MADE_AS, MEMO, Memo, OPENS, Vfs, ViewKind};
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
 
@@ -189,7 +189,7 @@ fn order_in_mount(link: &Path, device: u64, permissions: u32, definition: LinkDe
     // What is mounted within the volume would keep the order as it keeps any attribute.
     ensure!(std::fs::metadata(directory)?.dev() == device, anyhow!(NO_VOLUME));
     // The kernel must never have heard that there is no such name.
-    let name = format!(".weft-link-{}", std::process::id());
+    let name = format!("{MADE_AS}{}", std::process::id());
     let order = LinkOrder { name: name.into_bytes(), permissions, definition };
     let set = control::order(directory, LINK, &order.encode());
     if set == Err(Errno::PERM) && order.definition.is_exported() {

@@ -27,7 +27,7 @@ use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE};
 use crate::protocol::{Body, Header, Opcode, Reply};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use weft_vfs::{Asker, Attributes, Caller, Ino, Kind, Reach};
+use weft_vfs::{Asker, Attributes, Caller, Ino, Kind, MADE_AS, Reach};
 
 /// Set in the number of a link's node for those to whom it is closed. No inode has it.
 const CLOSED: u64 = 1 << 63;
@@ -135,9 +135,14 @@ impl Server {
             let is_view = attributes.kind != Kind::File;
             return if is_view { self.vfs.guarded_attributes(attributes.ino) } else { Ok(attributes) };
         }
-        if !self.has_asked_for_opens.swap(true, Ordering::Relaxed) {
+        let path = || self.vfs.path(attributes.ino);
+        // Under the name that it is made by, nobody would know it.
+        let is_known = |path: &Vec<u8>| !path.windows(MADE_AS.len()).any(|part| part == MADE_AS.as_bytes());
+        if !self.has_asked_for_opens.load(Ordering::Relaxed)
+            && let Some(path) = Some(path()).filter(is_known)
+            && !self.has_asked_for_opens.swap(true, Ordering::Relaxed)
+        {
             let asked = self.vfs.want_opens();
-            let path = self.vfs.path(attributes.ino);
             weft_vfs::say(format_args!(
                 "{} leads to what not everybody may read: until the volume is mounted anew such links are closed{}",
                 String::from_utf8_lossy(&path),

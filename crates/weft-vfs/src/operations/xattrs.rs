@@ -37,6 +37,10 @@ pub const DIGEST_ENTRIES: &[u8] = b"user.weft.digest.entries.";
 /// directory it is how programs have one made there.
 pub const LINK: &[u8] = b"user.weft.link";
 
+/// How the name begins under which programs have a link made, which they then rename: it is not what
+/// users know the link by.
+pub const MADE_AS: &str = ".weft-link-";
+
 impl Vfs {
     /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace). [`DIGEST`] is the digest of
     /// a file or directory in hexadecimal, as [`Vfs::digest`] tells it, [`LISTED_DIGEST`] what [`Vfs::listed_digest`] tells, [`DIGEST_ENTRIES`] what [`Vfs::listed_entries`] does.
