@@ -29,7 +29,7 @@ pub fn waiting(path: &Path) -> Result<Waiting> {
     }
     let before = header(path)?;
     let found = match IntentLog::read(&layout.log)? {
-        None => Waiting { operations: 0, lost: misfit(&layout.log, &before)? },
+        None => Waiting { operations: 0, lost: misfit(&layout.log, &before)?.map(|misfit| misfit.why) },
         Some(log) => {
             // A mount that accepts the loss applies what is left.
             let mut log = log.with(Loss::Accept);

@@ -120,7 +120,7 @@ pub(super) fn operations(layout: &Layout, volume: Option<&Header>) -> Vec<Missin
     };
     let look = || -> Result<Vec<Missing>> {
         let Some(log) = IntentLog::read(&layout.log)? else {
-            return Ok(misfit(&layout.log, volume)?.map(of_log).into_iter().collect());
+            return Ok(misfit(&layout.log, volume)?.map(|misfit| of_log(misfit.why)).into_iter().collect());
         };
         let mut log = log.with(Loss::Accept);
         let mut told = log.check(volume)?.map(of_log).into_iter().collect::<Vec<_>>();
