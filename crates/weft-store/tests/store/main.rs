@@ -28,6 +28,7 @@ mod scrubbing;
 mod shape;
 mod space;
 mod sums;
+mod torn;
 mod upgrade;
 mod upgrade_killed;
 mod waiting;
