@@ -207,7 +207,7 @@ pub const REMEDIES: &str = "'weft check --repair VOLUME' repairs what can be, 'w
 
 /// True if `finding` says itself what to do; a repair would not help.
 pub fn is_advised(finding: &Finding) -> bool {
-    let words = ["--accept-loss", "--salvage", "--discard", "move the log away"];
+    let words = ["--accept-loss", "--salvage", "--discard", "move the log away", "then unmount it"];
     words.iter().any(|word| finding.what.contains(word))
 }
 

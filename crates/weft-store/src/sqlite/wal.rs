@@ -186,6 +186,17 @@ pub(super) struct Rot {
     pub(super) is_certain: bool,
 }
 
+/// The end of a log, as the index of the log tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    /// The number of the last frame, which is not 0.
+    pub(super) frame: u32,
+    pub(super) page_bytes: usize,
+    pub(super) salts: [u8; 8],
+    /// The two sums of that frame.
+    pub(super) sums: [u32; 2],
+}
+
 /// A log, opened.
 pub(super) struct Wal {
     file: File,
@@ -368,6 +379,18 @@ impl Wal {
             }
         }
         Ok(())
+    }
+
+    /// True if the log has the frame that is the last one by its index.
+    pub(super) fn has(&self, end: &End) -> Result<bool> {
+        let frame_bytes = (FRAME_HEADER_BYTES + end.page_bytes) as u64;
+        let at = HEADER_BYTES as u64 + u64::from(end.frame - 1) * frame_bytes;
+        if self.size()? < at + frame_bytes {
+            return Ok(false);
+        }
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        self.read(&mut bytes, at)?;
+        Ok(bytes[8..16] == end.salts && Sum::read(&bytes, 16) == Sum(end.sums[0], end.sums[1]))
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {
