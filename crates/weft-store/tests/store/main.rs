@@ -13,6 +13,7 @@ mod free_list;
 mod generate;
 mod gone;
 mod log_filled;
+mod log_synced;
 mod moments;
 mod opening;
 mod parts;
