@@ -203,7 +203,7 @@ fn tell_of_waiting(location: &Location) -> Waiting {
 
 /// True if `finding` says itself what to do; a repair would not help.
 pub fn is_advised(finding: &Finding) -> bool {
-    let words = ["--accept-loss", "--salvage", "--discard", "move the log away"];
+    let words = ["--accept-loss", "--salvage", "--discard", "move the log away", "then unmount it"];
     words.iter().any(|word| finding.what.contains(word))
 }
 

@@ -17,7 +17,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use file::{IntentLog, Loss, Sync, behind, misfit};
+pub use file::{IntentLog, Loss, Misfit, Sync, behind, misfit};
 pub use judge::needs_log;
 pub use slot::Behind;
 

@@ -38,6 +38,7 @@ mod scrub;
 mod segments;
 mod shape;
 mod sums;
+mod torn;
 mod transaction;
 mod upgrade;
 mod waiting;

@@ -94,14 +94,28 @@ impl Sync {
     }
 }
 
+/// A log and a database that cannot be used together without losing what was synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// Why they cannot, and what to do about it.
+    pub why: String,
+    /// True if the log knows of commits that the database lacks. One that is made now would be taken
+    /// for one of them.
+    pub is_ahead: bool,
+}
+
 /// Why the volume that says `header` of itself cannot be used with the log at `path`, if it cannot.
-pub fn misfit(path: &Path, header: &Header) -> Result<Option<String>> {
+pub fn misfit(path: &Path, header: &Header) -> Result<Option<Misfit>> {
     match IntentLog::read(path)? {
         Some(mut log) => {
             log.find(header)?;
-            Ok(log.found.lost)
+            let is_ahead = log.found.is_ahead;
+            Ok(log.found.lost.map(|why| Misfit { why, is_ahead }))
         }
-        None => Ok(needs_log(header.counters.epoch).then(|| missing(path, header))),
+        None => {
+            let is_missed = needs_log(header.counters.epoch);
+            Ok(is_missed.then(|| Misfit { why: missing(path, header), is_ahead: false }))
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Found {
     pub(super) epoch_max: u64,
     /// Why the log and the database cannot be used together without losing what was synced.
     pub(super) lost: Option<String>,
+    /// True if the log knows of commits that the database lacks.
+    pub(super) is_ahead: bool,
 }
 
 impl Found {
@@ -43,6 +45,11 @@ impl Found {
 
     fn without(why: String) -> Found {
         Found { lost: Some(why), ..Found::free() }
+    }
+
+    /// The same, as the log knows of commits that the database lacks.
+    fn ahead(why: String) -> Found {
+        Found { is_ahead: true, ..Found::without(why) }
     }
 }
 
@@ -100,7 +107,7 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
             "the database is older than its intent log {name}: it ends with commit {}, of mount {epoch}, and the log goes on after commit {}, of mount {}; {give_up}",
             header.commit.0, later.commit, later.epoch
         );
-        return Ok(Found::without(why));
+        return Ok(Found::ahead(why));
     }
     if !is_needed {
         return Ok(Found::free());
@@ -120,7 +127,7 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
     };
     if own.stage > Stage::Prepared && own.commit > header.commit.0 {
         let (ours, named) = (header.commit.0, own.commit);
-        return Ok(Found::without(format!(
+        return Ok(Found::ahead(format!(
             "the database is older than its intent log {name}: it ends with commit {ours}, and the log names commit {named}, which \
              was durable; {give_up}"
         )));
@@ -154,6 +161,7 @@ impl Walk<'_> {
         let is_later = self.halves.epoch_max > self.slot.epoch && self.prepared != Some(self.halves.epoch_max);
         if is_later && found.lost.is_none() {
             let (name, commit) = (&self.name, self.header.commit.0);
+            found.is_ahead = true;
             found.lost = Some(format!(
                 "the database is older than its intent log {name}, which has operations of mount {}; the database ends with commit {commit}, of mount {}; {}",
                 self.halves.epoch_max, self.slot.epoch, self.give_up
@@ -190,6 +198,7 @@ impl Walk<'_> {
             heads().filter(|head| head.kind == Kind::Operations && head.commit > commit).map(|head| head.commit).max()
         {
             let (name, ours) = (&self.name, commit.0);
+            found.is_ahead = true;
             found.lost = Some(format!(
                 "the database is older than its intent log {name}: it ends with commit {ours}, and the log goes on after commit {}; {}",
                 later.0, self.give_up

@@ -163,7 +163,7 @@ fn a_log_that_is_gone_is_missed_after_an_unclean_end_alone() {
     let place = Place::new();
     fs::remove_file(place.path()).expect("removed");
     let why = misfit(&place.path(), &first()).expect("looked");
-    assert!(why.expect("refused").contains("is missing"));
+    assert!(why.expect("refused").why.contains("is missing"));
     assert_eq!(misfit(&place.path(), &header(EPOCH + 1, 3, 0)).expect("looked"), None);
     fs::write(place.path(), vec![0; 100_000]).expect("made anew");
     refused(&place.path(), &first(), "is missing");

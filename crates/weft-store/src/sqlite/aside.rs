@@ -29,7 +29,7 @@ pub(super) fn set_aside_misfit(
         return set_aside(layout);
     }
     leave_wal(layout, connection)?;
-    Err(Error::Lost(lost))
+    Err(Error::Lost(lost.why))
 }
 
 /// Has `connection` leave the database as it is when it is closed: that would else write the

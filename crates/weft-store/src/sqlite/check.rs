@@ -12,6 +12,7 @@ mod free_pages;
 mod gone;
 mod integrity;
 mod lost;
+mod moments;
 mod names;
 mod parts;
 mod rules;
@@ -33,7 +34,7 @@ use super::segments::Segments;
 use super::{shape, sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
-use crate::log::{IntentLog, Loss, misfit};
+use crate::log::{IntentLog, Loss};
 use crate::row::{BlockId, OpNo};
 use crate::store::Header;
 use crate::waiting::Waiting;
@@ -136,14 +137,18 @@ fn check_rows(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     connection.execute_batch(BEGIN).map_err(failed)?;
-    let mut shaped = Vec::new();
+    let (mut options, mut shaped) = (options, Vec::new());
     // A copy has tables of its own.
     if elsewhere.is_none() {
-        let (findings, is_hopeless) = shape::mend(&connection, options.repair)?;
+        (options, shaped) = moments::compare(&layout, &connection, options)?;
+    }
+    let is_of_one_moment = shaped.is_empty();
+    if elsewhere.is_none() {
+        let (mut findings, is_hopeless) = shape::mend(&connection, options.repair)?;
+        shaped.append(&mut findings);
         if is_hopeless {
-            return Ok(findings);
+            return Ok(shaped);
         }
-        shaped = findings;
         if shaped.iter().any(|finding| finding.outcome == Outcome::Repaired) {
             at_close(&connection, AtClose::Copy)?;
         }
@@ -154,6 +159,7 @@ fn check_rows(
         options,
         elsewhere,
         free_pages,
+        is_of_one_moment,
         is_damaged: false,
         findings: Vec::new(),
         progress,
@@ -185,6 +191,8 @@ struct Checker<'a> {
     /// If these rows are a copy.
     elsewhere: Option<Elsewhere<'a>>,
     free_pages: FreePages,
+    /// True if the database and the intent log belong together.
+    is_of_one_moment: bool,
     /// True if there are damaged rows, so that nothing is put right.
     is_damaged: bool,
     findings: Vec<Finding>,
@@ -298,12 +306,11 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The last operation that waits in the log in a file. Says so if what was synced is lost with
-    /// it.
+    /// The last operation that waits in the log in a file. Says so if segments are of a later moment
+    /// than the database.
     fn logged(&mut self, header: &Header) -> Result<Option<OpNo>> {
-        if let Some(lost) = misfit(&self.layout.log, header)? {
+        if !self.is_of_one_moment {
             leave_wal(&self.layout, &self.connection)?;
-            self.volume_finding(lost);
         } else if let Some(later) = behind::misfit(&self.layout, header, &self.connection, self.segments().as_ref())? {
             self.volume_finding(later);
             // A commit of a repair would be taken for one that came after the segments.

@@ -39,7 +39,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn header(file: &File) -> io::Result<[u8; HEADER_BYTES]> {
+/// The header of the database `file`, where the seal lies.
+pub(super) fn header(file: &File) -> io::Result<[u8; HEADER_BYTES]> {
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0)?;
     Ok(header)

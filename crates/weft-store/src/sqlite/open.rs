@@ -16,6 +16,7 @@ use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
 use super::segments::{Segments, sync_directory};
 use super::shape;
+use super::torn::is_torn;
 use super::upgrade::State;
 use super::wal::Wal;
 use super::{SqliteStore, read};
@@ -280,14 +281,15 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     if medium::look(&layout)? == Medium::Writable {
         return open_with(path, loss);
     }
-    let rot = rot_of_log(&layout)?;
+    let reading = Reading::open(&layout, Need::Operations)?;
+    // By the copy, which SQLite can open.
+    let rot = rot_of_log(&reading.layout)?;
     if let (Loss::Refuse, Some(why)) = (loss, &rot) {
         return Err(would_lose(&layout, why));
     }
     let given_up =
         rot.into_iter().map(|why| format!("the write-ahead log {} is damaged: {why}", layout.wal().display()));
     let given_up = given_up.collect();
-    let reading = Reading::open(&layout, Need::Operations)?;
     let connection = reading.connect(32)?;
     let Reading { layout, access, hold, directory } = reading;
     let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
@@ -345,7 +347,11 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
 pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
     let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
     let found = wal.scan()?;
-    Ok(found.rot.map(|why| format!("{why}, after {} whole frames that end a commit", found.committed)))
+    let Some(rot) = found.rot else { return Ok(None) };
+    if !rot.is_certain && is_torn(layout)? {
+        return Ok(None);
+    }
+    Ok(Some(format!("{}, after {} whole frames that end a commit", rot.why, found.committed)))
 }
 
 /// The refusal of a volume whose write-ahead log is damaged.

@@ -3,6 +3,8 @@
 //! Nothing is held meanwhile: the volume may be mounted and busy. Rows are read a few at a time; a block that is not what it should be counts only if
 //! its row is still there afterwards, for space of deleted blocks is given back.
 
+mod files;
+
 use super::blocks::{bytes_at_place, run_of};
 use super::check::{path_of, survey};
 use super::digests::Rows;
@@ -11,6 +13,7 @@ use super::read::{self, sql};
 use super::scan::Scan;
 use super::segments::{PAGE as PAGE_BYTES, Segments};
 use super::shape;
+use super::waiting;
 use crate::digests::{DigestRows, Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Outcome, Progress};
@@ -40,13 +43,21 @@ fn failed(source: rusqlite::Error) -> Error {
 /// Scrubs the volume at `path`; tells what is damaged. Errors: `Unusable`, `Unavailable`, and what keeps the scrub from going on.
 pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let volume = Beside::open(path)?;
+    let finding = |what| Finding { path: None, what, outcome: Outcome::Damaged };
+    // Before this process has the database open.
+    if let Some(what) = files::foreign_wal(&volume)? {
+        // What is read through it is of another state.
+        return Ok(vec![finding(what)]);
+    }
+    let list = files::free_pages(&volume)?;
+    let lost = waiting::look(&volume)?.lost;
     let connection = volume.connect()?;
     let (mut shaped, is_lacking) = shape::findings(&connection)?;
     shaped.retain(|finding| finding.outcome == Outcome::Damaged);
+    shaped.extend(list.map(finding));
     if is_lacking {
         return Ok(shaped);
     }
-    let lost = super::waiting(path)?.lost;
     let segments = volume.segments();
     let block_size = u64::from(read_header(&connection)?.options.block_size);
     let scrub = Scrub { connection, segments, volume: &volume, block_size };
@@ -60,7 +71,7 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
         findings.extend(scrub.digests(progress)?);
     }
     progress(Progress { step: "digests", done: 1, total: 1 });
-    findings.extend(lost.map(|what| Finding { path: None, what, outcome: Outcome::Damaged }));
+    findings.extend(lost.map(finding));
     Ok(findings)
 }
 

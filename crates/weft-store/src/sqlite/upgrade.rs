@@ -150,7 +150,7 @@ fn refuse_waiting_operations(connection: &Connection, format: u32, layout: &Layo
         return Err(unclean(layout));
     }
     match misfit(&layout.log, &header)? {
-        Some(lost) => Err(Error::Lost(lost)),
+        Some(misfit) => Err(Error::Lost(misfit.why)),
         None => Ok(()),
     }
 }

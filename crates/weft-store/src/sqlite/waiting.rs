@@ -3,11 +3,10 @@
 
 use super::behind;
 use super::layout::Layout;
-use super::open::{Beside, header, rot_of_log, would_lose};
+use super::open::{Beside, read_header, rot_of_log, would_lose};
 use crate::error::Result;
 use crate::files;
 use crate::log::{IntentLog, Loss, misfit};
-use crate::store::Header;
 use crate::waiting::Waiting;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -15,21 +14,30 @@ use std::path::Path;
 
 /// Operations that wait in the intent log of the volume at `path`, and what is lost of them, as a
 /// mount would find it. Nothing while somebody holds the volume: then its daemon knows. Errors: as
-/// of [`header`].
+/// of [`super::header`].
 pub fn waiting(path: &Path) -> Result<Waiting> {
-    let layout = Layout::find(path)?;
     // Nothing is held while the log is read: a mount would be refused. One that came and went has
     // made commits.
-    if is_held(&layout) {
+    if is_held(&Layout::find(path)?) {
         return Ok(Waiting::default());
     }
-    if let Some(why) = rot_of_log(&layout)? {
-        let lost = Some(would_lose(&layout, &why).to_string()).filter(|_| !is_held(&layout));
+    look(&Beside::open(path)?)
+}
+
+/// The same of `volume`. No connection to its database may be open in this process.
+pub(super) fn look(volume: &Beside) -> Result<Waiting> {
+    let layout = &volume.layout;
+    if is_held(layout) {
+        return Ok(Waiting::default());
+    }
+    if let Some(why) = rot_of_log(layout)? {
+        let lost = Some(would_lose(layout, &why).to_string()).filter(|_| !is_held(layout));
         return Ok(Waiting { operations: 0, lost });
     }
-    let before = header(path)?;
+    let connection = volume.connect()?;
+    let before = read_header(&connection)?;
     let found = match IntentLog::read(&layout.log)? {
-        None => Waiting { operations: 0, lost: misfit(&layout.log, &before)? },
+        None => Waiting { operations: 0, lost: misfit(&layout.log, &before)?.map(|misfit| misfit.why) },
         Some(log) => {
             // A mount that accepts the loss applies what is left.
             let mut log = log.with(Loss::Accept);
@@ -38,23 +46,23 @@ pub fn waiting(path: &Path) -> Result<Waiting> {
             Waiting { operations: last.saturating_sub(before.counters.op.0), lost }
         }
     };
-    let lost = if found.lost.is_some() { None } else { beyond(path, &before)? };
-    let found = Waiting { lost: lost.or(found.lost), ..found };
-    if found == Waiting::default() || is_held(&layout) || header(path)? != before {
+    let beyond = match found.lost {
+        Some(_) => None,
+        None => behind::misfit(layout, &before, &connection, volume.segments().as_ref())?,
+    };
+    let found = Waiting { lost: beyond.or(found.lost), ..found };
+    let is_same = read_header(&connection)? == before;
+    // Looking whether it is held drops the locks that this process has.
+    drop(connection);
+    if found == Waiting::default() || !is_same || is_held(layout) {
         return Ok(Waiting::default());
     }
     Ok(found)
 }
 
-/// Tells why segments are of a later moment than the database, if they are.
-fn beyond(path: &Path, header: &Header) -> Result<Option<String>> {
-    let volume = Beside::open(path)?;
-    behind::misfit(&volume.layout, header, &volume.connect()?, volume.segments().as_ref())
-}
-
 /// True if a process holds the volume. No connection to its database may be open in this process:
 /// closing a file drops the locks on it.
-fn is_held(layout: &Layout) -> bool {
+pub(super) fn is_held(layout: &Layout) -> bool {
     [&layout.hold, &layout.database].into_iter().any(|path| {
         let opened = files::open(files::options().read(true), path);
         opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))

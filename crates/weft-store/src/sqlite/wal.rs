@@ -10,6 +10,11 @@
 //! being right: a sector that was not written differs by more, or is zeros. So is a log with frames
 //! whose header is not whole, for SQLite syncs the header before it writes the first frame. Rot
 //! that looks like a tear shows by the number of the last commit, which the intent log knows.
+//!
+//! SQLite goes on from the start of the log once all of it was copied. A sector that was not
+//! written then holds what an older frame had there, often of the same page, and may differ by one
+//! byte. So in all lives of the log but its first a frame may be torn that looks rotten
+//! ([`super::torn`]).
 
 use super::layout::beside;
 use crate::error::{Error, Result};
@@ -63,6 +68,8 @@ fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
 struct Header {
     page_bytes: usize,
     big_endian: bool,
+    /// How often SQLite began the log anew before.
+    life: u32,
     salts: [u8; 8],
     sum: Sum,
 }
@@ -78,7 +85,7 @@ impl Header {
             && page_bytes.is_power_of_two()
             && sum == Sum::read(bytes, 24);
         let salts = bytes[16..24].try_into().expect("eight bytes");
-        is_whole.then_some(Header { page_bytes, big_endian, salts, sum })
+        is_whole.then_some(Header { page_bytes, big_endian, life: word(bytes, 12, true), salts, sum })
     }
 }
 
@@ -168,7 +175,26 @@ pub(super) struct Found {
     /// Bytes up to the end of that.
     pub(super) bytes: u64,
     /// Why what follows is damage, if it is.
-    pub(super) rot: Option<String>,
+    pub(super) rot: Option<Rot>,
+}
+
+/// Damage in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rot {
+    pub(super) why: String,
+    /// False if it may as well be a frame that was torn while it was written over an older one.
+    pub(super) is_certain: bool,
+}
+
+/// The end of a log, as the index of the log tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    /// The number of the last frame, which is not 0.
+    pub(super) frame: u32,
+    pub(super) page_bytes: usize,
+    pub(super) salts: [u8; 8],
+    /// The two sums of that frame.
+    pub(super) sums: [u32; 2],
 }
 
 /// A log, opened.
@@ -228,7 +254,7 @@ impl Wal {
         self.read(&mut header, 0)?;
         let Some(header) = Header::decode(&header) else {
             let holds_frames = size > HEADER_BYTES as u64 && header != [0; HEADER_BYTES];
-            found.rot = holds_frames.then(|| "its header is damaged".into());
+            found.rot = holds_frames.then(|| Rot { why: "its header is damaged".into(), is_certain: true });
             return Ok(found);
         };
         found.bytes = HEADER_BYTES as u64;
@@ -242,8 +268,9 @@ impl Wal {
             self.read(&mut bytes, offset)?;
             let Some(right) = header.follow(sum, &bytes) else {
                 let right = header.sum_of(sum, &bytes);
-                found.rot = rot(&Suspect { bytes: &bytes, offset, header, right })
-                    .map(|why| format!("{why} of frame {number} is wrong"));
+                let why = rot(&Suspect { bytes: &bytes, offset, header, right });
+                let rot = |why| Rot { why: format!("{why} of frame {number} is wrong"), is_certain: header.life == 0 };
+                found.rot = why.map(rot);
                 break;
             };
             visit(Frame { number, page: word(&bytes, 0, true), offset, bytes: &bytes })?;
@@ -278,6 +305,7 @@ impl Wal {
             } else {
                 cfg!(target_endian = "big")
             },
+            life: word(&header, 12, true),
             salts: bytes[8..16].try_into().expect("eight bytes"),
             sum: Sum::read(&header, 24),
         };
@@ -351,6 +379,18 @@ impl Wal {
             }
         }
         Ok(())
+    }
+
+    /// True if the log has the frame that is the last one by its index.
+    pub(super) fn has(&self, end: &End) -> Result<bool> {
+        let frame_bytes = (FRAME_HEADER_BYTES + end.page_bytes) as u64;
+        let at = HEADER_BYTES as u64 + u64::from(end.frame - 1) * frame_bytes;
+        if self.size()? < at + frame_bytes {
+            return Ok(false);
+        }
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        self.read(&mut bytes, at)?;
+        Ok(bytes[8..16] == end.salts && Sum::read(&bytes, 16) == Sum(end.sums[0], end.sums[1]))
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::sample::SMALL;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weft_store::log::Loss;
-use weft_store::sqlite::{open, open_to_read};
+use weft_store::sqlite::{open, open_to_read, scrub};
 use weft_store::*;
 
 const PAGE: usize = 4096;
@@ -173,4 +173,22 @@ fn a_list_that_others_changed_by_sqlite_is_believed() {
     drop(connection);
     commit(&path).expect("written");
     assert_ne!(state(&*open(&path).expect("opens").store).expect("readable"), expected);
+}
+
+#[test]
+fn a_scrub_tells_of_a_damaged_list_of_free_pages_mounted_or_not() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, _) = volume(&directory, home);
+        let told = || scrub(&path, &mut |_| {}).expect("scrubbed");
+        assert_eq!(told(), []);
+        name_a_page_in_use(&path);
+        let is_told = |found: Vec<Finding>| {
+            found.iter().any(|f| f.what.contains("the list of free pages in") && f.what.contains("--repair VOLUME"))
+        };
+        assert!(is_told(told()));
+        let store = open(&path).expect("it is read").store;
+        assert!(is_told(told()));
+        drop(store);
+    }
 }

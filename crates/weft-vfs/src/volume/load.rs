@@ -179,7 +179,7 @@ impl Vfs {
         let path = weft_store::path_to(ino, |ino| self.store.names_of(ino))?;
         let what = format!(
             "the row of {} is gone; unmount the volume, see what 'weft check' tells, and restore it from a copy or have \
-             'weft check --repair' bring back what can be",
+             'weft check --repair' bring back what can be; with --discard that removes the name if nothing can",
             String::from_utf8_lossy(&path)
         );
         Ok(crate::Error::from(weft_store::Error::Corrupt(what)).about(ino))

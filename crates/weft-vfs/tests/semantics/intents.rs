@@ -11,7 +11,8 @@ use tempfile::TempDir;
 use weft_block::Rope;
 use weft_store::log::{IntentLog, Loss};
 use weft_store::sqlite::{self, check};
-use weft_store::{BlockHome, BlockId, CheckOptions, Durability, NewBlock, Outcome, Place, Repair, Store, Timestamp};
+use weft_store::{Batch, BlockHome, BlockId, CheckOptions, Durability, InodeChange, NewBlock, Outcome, Place, Repair};
+use weft_store::{Store, Timestamp};
 use weft_store::{VolumeOptions, Waiting};
 use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, SetAttributes, UnappliedList, Vfs};
 
@@ -567,6 +568,34 @@ fn a_log_is_looked_at_without_a_mount_and_beside_none() {
         mounted.close();
         assert_eq!(waiting(), Waiting::default(), "all is in the database");
     }
+}
+
+#[test]
+fn a_name_whose_inode_is_gone_is_removed_by_a_repair_alone_as_the_error_says() {
+    let files = Files::new(BlockHome::Database);
+    let mounted = files.mount();
+    mounted.put_and_sync("gone", b"small");
+    let ino = mounted.vfs.lookup(Caller::ROOT, Ino::ROOT, b"gone").expect("there").ino;
+    mounted.close();
+    let store = sqlite::open(&files.path()).expect("opens").store;
+    let header = store.header().expect("readable");
+    let inodes = vec![InodeChange::Remove(ino)];
+    let batch = Batch { commit: header.commit.next(), counters: header.counters, inodes, ..Batch::default() };
+    store.apply(&batch, Durability::Durable).expect("applied");
+    drop(store);
+    for repair in [Repair::No, Repair::Yes, Repair::Discard] {
+        let mounted = files.mount();
+        let error = mounted.vfs.unlink(Ino::ROOT, b"gone").expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let why = format!("{error:?}");
+        let told = ["the row of /gone is gone", "'weft check --repair'", "with --discard that removes the name"];
+        assert!(told.iter().all(|words| why.contains(words)), "{why}");
+        mounted.close();
+        let findings = check(&files.path(), CheckOptions { repair, read_data: false }, &mut |_| {}).expect("checked");
+        let entry = findings.iter().find(|finding| finding.path.as_deref() == Some(b"/gone")).expect("told");
+        assert_eq!(entry.outcome == Outcome::Repaired, repair == Repair::Discard, "{findings:?}");
+    }
+    assert_eq!(files.mount().get("gone"), Err(ErrorKind::NotFound));
 }
 
 /// A volume that crashed, with the log of another that had begun as the same and then took another

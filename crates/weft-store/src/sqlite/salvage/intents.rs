@@ -34,7 +34,7 @@ pub(super) fn bring(layout: &Layout, volume: Option<&Header>, target: &Layout) -
     let mut missing = Vec::new();
     let mut look = || -> Result<u64> {
         let Some(log) = IntentLog::read(&layout.log)? else {
-            missing.extend(misfit(&layout.log, volume)?.map(of_log));
+            missing.extend(misfit(&layout.log, volume)?.map(|misfit| of_log(misfit.why)));
             return Ok(0);
         };
         let mut log = log.with(Loss::Accept);

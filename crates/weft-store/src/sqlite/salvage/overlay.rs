@@ -38,7 +38,7 @@ impl Overlay {
             Ok(())
         })?;
         let mut overlay = Overlay { wal, page_bytes, frames, lost: BTreeSet::new(), count };
-        let Some(rot) = found.rot else { return Ok((overlay, None)) };
+        let Some(rot) = found.rot.map(|rot| rot.why) else { return Ok((overlay, None)) };
         let judged = overlay.wal.judge(page_bytes)?;
         let behind = judged.len() as u64;
         let told = if behind > found.committed && overlay.go_on(&judged) {

@@ -1,0 +1,98 @@
+//! A volume with an intent log that names commits.
+
+use crate::check::{database, look};
+use crate::contract::{HOMES, new_volume};
+use crate::crash::{copy, wal};
+use crate::generate::{Change, batch};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weft_store::log::{IntentLog, Loss};
+use weft_store::sqlite::{self, SqliteStore, open, open_with};
+use weft_store::*;
+
+/// A volume that is mounted: its first commit is there, and copied into the database.
+pub struct Mount {
+    pub store: Arc<SqliteStore>,
+    log: IntentLog,
+    log_path: PathBuf,
+}
+
+impl Mount {
+    pub fn begin(path: &Path, loss: Loss) -> Mount {
+        let volume = open_with(path, loss).expect("opened");
+        let header = volume.store.header().expect("readable");
+        let mut log = IntentLog::open(&volume.layout.log, 64 << 10).expect("a log").with(loss);
+        log.check(&header).expect("fits");
+        let epoch = log.next_epoch(header.counters.epoch);
+        log.prepare(epoch, header.commit).expect("prepared");
+        let mut first = batch(&*volume.store, &[]);
+        first.counters.epoch = epoch;
+        volume.store.apply(&first, Durability::Durable).expect("applied");
+        log.begin(first.commit).expect("begun");
+        Mount { store: volume.store, log, log_path: volume.layout.log }
+    }
+
+    pub fn commit(&self, changes: &[Change], durability: Durability) -> CommitNo {
+        let batch = batch(&*self.store, changes);
+        self.store.apply(&batch, durability).expect("applied");
+        batch.commit
+    }
+
+    /// An fsync relies on `commit` from now on.
+    pub fn name(&mut self, commit: CommitNo) {
+        self.log.name(commit).expect("named");
+    }
+
+    /// Copies the log to where that of a volume at `to` lies.
+    pub fn copy_log(&self, to: &Path) {
+        let beside = PathBuf::from(format!("{}-intents", to.display()));
+        fs::copy(&self.log_path, if to.is_dir() { to.join("intents") } else { beside }).expect("copied");
+    }
+}
+
+/// A volume that crashed, without its write-ahead log, which had a commit that the intent log names.
+fn without_wal(directory: &tempfile::TempDir, home: BlockHome) -> PathBuf {
+    let (path, crashed) = (new_volume(directory, home), directory.path().join("crashed"));
+    let mut mount = Mount::begin(&path, Loss::Refuse);
+    let commit = mount.commit(&[], Durability::Durable);
+    mount.name(commit);
+    copy(&path, &crashed);
+    mount.copy_log(&crashed);
+    fs::remove_file(wal(&crashed)).expect("there was one");
+    crashed
+}
+
+#[test]
+fn nothing_is_repaired_that_would_hide_a_commit_which_the_intent_log_names() {
+    let broken = ["UPDATE volume SET inodes_used = 7", "DROP INDEX fileatt_orphans"];
+    for (home, damage) in HOMES.into_iter().flat_map(|home| broken.map(|damage| (home, damage))) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = without_wal(&directory, home);
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        connection.execute_batch(damage).expect("edited");
+        drop(connection);
+        if !damage.starts_with("DROP") {
+            sqlite::seal(&path).expect("sealed");
+        }
+        let before = look(&path, Repair::No);
+        for _ in 0..2 {
+            let findings = look(&path, Repair::Discard);
+            assert_eq!(findings.len(), before.len(), "{findings:?}");
+            assert!(findings.len() > 1, "{findings:?}");
+            assert!(findings.iter().all(|finding| finding.outcome != Outcome::Repaired), "{findings:?}");
+            let told = ["names commit 3", "--accept-loss", "nothing is repaired before that"];
+            assert!(told.iter().all(|words| findings[0].what.contains(words)), "{findings:?}");
+        }
+        let refused = open(&path).map(drop).expect_err("refused").to_string();
+        if damage.starts_with("DROP") {
+            continue;
+        }
+        assert!(refused.contains("names commit 3"), "{refused}");
+        drop(Mount::begin(&path, Loss::Accept));
+        let findings = look(&path, Repair::Yes);
+        assert!(findings.iter().any(|finding| finding.outcome == Outcome::Repaired), "{findings:?}");
+        assert!(findings.iter().all(|finding| finding.outcome != Outcome::Damaged), "{findings:?}");
+        open(&path).expect("all is as it should be");
+    }
+}
