@@ -7,6 +7,7 @@
 use super::PostgresStore;
 use super::connection::{Call, Connection};
 use super::digests::{Known, Rows};
+use super::intents;
 use super::own::{self, OwnTables};
 use super::prefetch::prefetch;
 use super::read::{self, int, unsigned};
@@ -429,9 +430,10 @@ impl<'a> PostgresTransaction<'a> {
         if self.store.has_intents.swap(false, Ordering::Relaxed) {
             calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
         }
-        let uuid = self.store.header.lock().uuid;
+        let header = self.store.header.lock().clone();
+        calls.extend(intents::begin_epoch(&header, batch.counters.epoch));
         let connection = self.writer.connection();
-        calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &uuid));
+        calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &header.uuid));
         calls.extend(settings::refuse_emptied_call(connection, &self.store.connector.address));
         calls.extend(write::end(batch, &commit, self.writer.epoch, self.writer.sum, COMMITS_KEPT));
         let connection = self.writer.connection();

@@ -229,7 +229,7 @@ fn damage_in_the_log_is_refused_unless_loss_is_accepted() {
         let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
         let store = open(&address);
         let mut log = store.intents();
-        log.start(1).expect("begun");
+        log.start(1);
         for op in 1..=4 {
             log.append(OpNo(op), OpNo(op), b"a record");
             log.syncer().sync().expect("written");
@@ -260,7 +260,7 @@ fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
     let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
     let store = open(&address);
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     let mut append = |op: std::ops::RangeInclusive<u64>| {
         for op in op {
             log.append(OpNo(op), OpNo(op), b"a record");
@@ -275,7 +275,7 @@ fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
     assert_eq!(cluster.run(&format!("SELECT max(first) FROM {schema}.intents")), "2");
     assert!(store.lost().is_none(), "a commit may do instead");
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     store.apply(&some(&*store), Durability::Durable).expect("applied");
     cluster.run(&format!("UPDATE {schema}.volume SET number = number - 1"));
     for op in [5..=5, 6..=7] {
@@ -297,7 +297,7 @@ fn a_long_log_is_read_in_parts() {
     create(&address);
     let store = open(&address);
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     // One that is too long to come with others is among them.
     let lens = [3 * MIB, 4 * MIB, 2 * MIB, 9 * MIB, 1, 2, 3];
     for (op, len) in (1..).zip(lens) {
@@ -550,7 +550,7 @@ fn nobody_waits_for_the_transaction_of_a_daemon_that_lost_its_lease() {
 fn nothing_is_logged_behind_records_that_were_lost_until_a_commit_has_them() {
     let (proxy, address, store) = behind_proxy();
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     let append = |log: &mut postgres::Intents, op| {
         log.append(OpNo(op), OpNo(op), b"a record");
         log.syncer()
