@@ -20,6 +20,7 @@ mod parameters;
 mod prefetch;
 mod read;
 mod repair;
+mod rights;
 mod schema;
 mod seal;
 mod sending;

@@ -9,7 +9,7 @@ use super::own::OwnTables;
 use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::{settings, shape, tls, write};
+use super::{rights, settings, shape, tls, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheOptions};
@@ -101,6 +101,8 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     }
     let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 LIMIT 1";
     if let Some(row) = connection.query(what, tables, vec![Box::new(schema.clone())])?.first() {
+        // One that was there may be of other programs, too.
+        connection.run(what, &rights::revoke(&format!("SCHEMA {schema}")))?;
         let table: String = read::get(row, 0)?;
         return Err(Error::Unusable(format!(
             "schema '{schema}' of {address} is not empty, it has a table '{table}'; name another with ?schema=NAME"
@@ -110,6 +112,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     let uuid = crate::uuid::new()?;
     let counters = Counters { next_id: 16, next_block: 1, inodes_used: 1, ..Counters::default() };
     // Its blocks are in the database, whatever was asked for.
+    connection.run(what, &rights::revoke_all(schema))?;
     let header = Header {
         format: FORMAT,
         uuid,
