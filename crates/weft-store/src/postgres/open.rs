@@ -41,12 +41,15 @@ pub struct OpenOptions {
     pub disk_cache: Option<DiskCacheOptions>,
     /// What to do where what was synced is lost.
     pub loss: Loss,
+    /// Words for what it is held for, which others are told: "mounted at /mnt".
+    pub purpose: String,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
         let (lease, patience) = (Duration::from_secs(15), Duration::from_secs(60));
-        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss: Loss::Refuse }
+        let (loss, purpose) = (Loss::Refuse, String::new());
+        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss, purpose }
     }
 }
 
@@ -238,7 +241,7 @@ pub(super) fn hold_any(
 ) -> Result<(Lease, Connector)> {
     settings::refuse_weak(&mut connection, address)?;
     settings::refuse_emptied(&mut connection, address)?;
-    let holder = Holder::this();
+    let holder = Holder::this(&options.purpose);
     let mut connector = Connector::of(address, &holder);
     connector.lies_apart = lies_apart(&mut connection);
     Ok((Lease::take(connection, &connector, &holder, options)?, connector))

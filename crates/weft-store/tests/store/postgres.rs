@@ -460,10 +460,13 @@ fn whoever_connects_during_commits_misses_none() {
 fn one_daemon_at_a_time_holds_a_volume() {
     let address = Cluster::shared().address();
     create(&address);
-    let store = open(&address);
+    let purpose = "mounted at /mnt/a\nb".into();
+    let store = postgres::open(&address, OpenOptions { purpose, ..OpenOptions::default() }).expect("opened");
     let refused = postgres::open(&address, OpenOptions::default()).err().expect("refused");
     assert_eq!(refused.kind(), ErrorKind::Locked);
-    assert!(refused.to_string().contains(&format!("in use by process {}", std::process::id())), "{refused}");
+    let (process, told) = (std::process::id(), refused.to_string());
+    assert!(told.contains(&format!("in use by process {process} on ")), "{told}");
+    assert!(told.contains(" (mounted at /mnt/a\u{fffd}b); unmount it there first, or wait"), "{told}");
     drop(store);
     drop(open(&address));
 }
@@ -477,13 +480,15 @@ fn who_lost_the_lease_can_change_nothing_and_reads_nothing() {
     let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
     // As if the first one had slept.
     cluster.run(&format!("UPDATE {schema}.lease SET expires = now() - interval '1 second'"));
-    let second = open(&address);
+    let purpose = "mounted at /mnt/second".into();
+    let second = postgres::open(&address, OpenOptions { purpose, ..OpenOptions::default() }).expect("opened");
     let batch = some(&*first);
     let before = state(&*second).expect("readable");
     let error = first.apply(&batch, Durability::Durable).expect_err("its connections were ended");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let error = first.apply(&batch, Durability::Durable).expect_err("fenced");
     assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert!(error.to_string().contains("(mounted at /mnt/second): this one had not renewed its lease"), "{error}");
     assert_eq!(state(&*second).expect("readable"), before);
     second.apply(&batch, Durability::Durable).expect("the holder goes on");
 }
