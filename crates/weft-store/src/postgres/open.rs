@@ -247,6 +247,19 @@ pub(super) fn hold_any(
     Ok((Lease::take(connection, &connector, &holder, options)?, connector))
 }
 
+/// Refuses a volume whose own row is older than the rest of it: the next commit is there already, and
+/// what its counters say is free is taken.
+fn refuse_older_row(connection: &mut Connection, header: &Header) -> Result<()> {
+    // Of a damaged row it is not known which commit it is of.
+    let later = read::commits(connection, header.commit.next(), 1).unwrap_or_default();
+    let Some(later) = later.first() else { return Ok(()) };
+    Err(Error::Corrupt(format!(
+        "the volume's own row is older than its other tables: it is of commit {}, and commit {} is there; restore all \
+         tables from one moment, or have 'weft check --repair' count anew",
+        header.commit.0, later.number.0
+    )))
+}
+
 /// Takes hold of the volume at `address`, which lasts until the store is dropped.
 pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
     let (lease, connector) = hold(address, &options)?;
@@ -254,6 +267,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
     shape::refuse_to_write(&mut connection)?;
     // What the last holder did is all there now.
     let header = read::header(&mut connection)?;
+    refuse_older_row(&mut connection, &header)?;
     let last = read::last_commit(&mut connection, header.commit)?;
     let zeros = Arc::new(ZeroValues::default());
     let own = OwnTables::look(&mut connection)?;

@@ -513,6 +513,31 @@ fn a_server_that_went_back_to_an_older_commit_is_noticed() {
     assert!(error.to_string().contains("is at commit 3 and not at 4"), "{error}");
 }
 
+/// A table `volume` that was restored from an older moment than the others.
+#[test]
+fn a_row_of_the_volume_that_is_older_than_its_commits_in_postgresql_is_refused_and_mended() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    create(&address);
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let store = open(&address);
+    store.apply(&some(&*store), Durability::Durable).expect("applied");
+    cluster.run(&format!("CREATE TABLE {schema}_kept AS SELECT * FROM {schema}.volume"));
+    for ino in [2, 3] {
+        let batch = batch(&*store, &[Change::Inode { ino, size: 0, inline: None, nlink: 1 }]);
+        store.apply(&batch, Durability::Durable).expect("applied");
+    }
+    drop(store);
+    cluster.run(&format!("DELETE FROM {schema}.volume; INSERT INTO {schema}.volume SELECT * FROM {schema}_kept"));
+    let refused = postgres::open(&address, OpenOptions::default()).err().expect("refused").to_string();
+    assert!(refused.contains("it is of commit 2, and commit 3 is there"), "{refused}");
+    let options = CheckOptions { repair: Repair::Yes, read_data: true };
+    postgres::check(&address, options, &mut |_| {}).expect("checked");
+    let store = open(&address);
+    assert_eq!(store.inodes(Ino(2), 2).expect("readable").len(), 2, "what came later is kept");
+    store.apply(&some(&*store), Durability::Durable).expect("applied");
+}
+
 #[test]
 fn a_server_that_is_away_for_good_is_told_as_unavailable() {
     let cluster = Cluster::start("-c fsync=off");
