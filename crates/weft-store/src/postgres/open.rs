@@ -101,21 +101,21 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     let there = "SELECT 1::bigint FROM information_schema.schemata WHERE schema_name = $1";
     if connection.query(what, there, vec![Box::new(schema.clone())])?.is_empty() {
         connection.run(what, &format!("CREATE SCHEMA {schema}"))?;
+        // One that was there may be of other programs, too.
+        connection.run(what, &rights::revoke(&format!("SCHEMA {schema}")))?;
     }
     let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 LIMIT 1";
     if let Some(row) = connection.query(what, tables, vec![Box::new(schema.clone())])?.first() {
-        // One that was there may be of other programs, too.
-        connection.run(what, &rights::revoke(&format!("SCHEMA {schema}")))?;
         let table: String = read::get(row, 0)?;
         return Err(Error::Unusable(format!(
             "schema '{schema}' of {address} is not empty, it has a table '{table}'; name another with ?schema=NAME"
         )));
     }
     connection.run(what, &TABLES.join(";\n"))?;
+    connection.run(what, &rights::revoke_all(schema))?;
     let uuid = crate::uuid::new()?;
     let counters = Counters { next_id: 16, next_block: 1, inodes_used: 1, ..Counters::default() };
     // Its blocks are in the database, whatever was asked for.
-    connection.run(what, &rights::revoke_all(schema))?;
     let header = Header {
         format: FORMAT,
         uuid,
