@@ -110,8 +110,12 @@ impl Opened {
             };
             end();
             let left = vfs.upgrade().map_or(0, |vfs| vfs.stats().dirty_bytes);
-            say(format_args!("{why}; {left} bytes of changes in memory could not be committed and are lost"));
-            if why.kind() == ErrorKind::Locked {
+            let is_taken = why.kind() == ErrorKind::Locked;
+            let lost = format!("{left} bytes of changes had not been committed here, and are lost");
+            let but =
+                if is_taken { ", except those that an fsync acknowledged: whoever has it now has them" } else { "" };
+            say(format_args!("{why}; {lost}{but}"));
+            if is_taken {
                 say(format_args!("waiting to have it again; unmounting or ending this process ends that"));
                 let error = daemon.begin_anew(&uuid);
                 say(format_args!("{}", command::one_line(&error)));

@@ -68,14 +68,15 @@ impl Open {
         confinement::confine(serves, if volume.is_some() { Files::Named(&all) } else { Files::Any })
     }
 
-    /// How it is held where several daemons may want it.
-    pub fn hold(&self) -> OpenOptions {
+    /// How it is held where several daemons may want it, for `purpose`.
+    pub fn hold(&self, purpose: String) -> OpenOptions {
         let disk_cache = self.disk_cache.clone();
         OpenOptions {
             lease: Duration::from_secs(self.lease),
             // Who had it before has programs that wait for it, too.
             wait: if is_begun_anew() { Duration::MAX } else { Duration::from_secs(self.wait) },
             patience: Duration::from_secs(self.patience),
+            purpose,
             loss: if self.accept_loss { Loss::Accept } else { Loss::Refuse },
             disk_cache: disk_cache.map(|directory| DiskCacheOptions { directory, bytes: self.disk_cache_size }),
         }

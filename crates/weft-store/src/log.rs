@@ -25,7 +25,6 @@ use crate::error::Result;
 use crate::postgres::{IntentSync, Intents};
 use crate::row::{CommitNo, OpNo};
 use crate::store::Header;
-use std::path::PathBuf;
 
 /// Operations made durable by one append.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +80,15 @@ impl OperationLog {
     pub fn check(&mut self, header: &Header) -> Result<Option<String>> {
         match self {
             OperationLog::File(log) => log.check(header),
-            OperationLog::Rows(_) => Ok(None),
+            OperationLog::Rows(log) => log.check(header),
+        }
+    }
+
+    /// Words for records that [`OperationLog::records`] gave up, as that is accepted.
+    pub fn take_given_up(&self) -> Option<String> {
+        match self {
+            OperationLog::File(_) => None,
+            OperationLog::Rows(log) => log.take_given_up(),
         }
     }
 
@@ -93,12 +100,11 @@ impl OperationLog {
         }
     }
 
-    /// Copies a file of which a part is about to be given up beside itself. Gives the path of the
-    /// copy.
-    pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+    /// Copies a log of which a part is about to be given up beside itself. Tells where the copy is.
+    pub fn set_aside(&self) -> Result<Option<String>> {
         match self {
-            OperationLog::File(log) => log.set_aside(),
-            OperationLog::Rows(_) => Ok(None),
+            OperationLog::File(log) => Ok(log.set_aside()?.map(|path| path.display().to_string())),
+            OperationLog::Rows(log) => log.set_aside(),
         }
     }
 
@@ -110,12 +116,12 @@ impl OperationLog {
         }
     }
 
-    /// The epoch of a mount after that of `epoch`: odd while a volume needs a file to be opened
+    /// The epoch of a mount after that of `epoch`: odd while a volume needs its log to be opened
     /// again.
     pub fn next_epoch(&self, epoch: u64) -> u64 {
         match self {
             OperationLog::File(log) => log.next_epoch(epoch),
-            OperationLog::Rows(_) => epoch_without_log(epoch),
+            OperationLog::Rows(_) => (epoch + 1) | 1,
         }
     }
 
@@ -155,7 +161,10 @@ impl OperationLog {
     pub fn start(&mut self, epoch: u64, commit: CommitNo) -> Result<()> {
         match self {
             OperationLog::File(log) => log.begin(commit),
-            OperationLog::Rows(log) => log.start(epoch),
+            OperationLog::Rows(log) => {
+                log.start(epoch);
+                Ok(())
+            }
         }
     }
 
@@ -167,6 +176,7 @@ impl OperationLog {
                 log.leave();
                 Some(epoch_without_log(epoch))
             }
+            OperationLog::Rows(_) if needs_log(epoch) && closing => Some(epoch_without_log(epoch)),
             OperationLog::File(_) | OperationLog::Rows(_) => None,
         }
     }
@@ -283,7 +293,7 @@ impl OperationLog {
     }
 }
 
-/// The epoch after `epoch` of a volume that needs no file of a log to be opened again: even.
+/// The epoch after `epoch` of a volume that needs no log to be opened again: even.
 pub fn epoch_without_log(epoch: u64) -> u64 {
     (epoch + 2) & !1
 }

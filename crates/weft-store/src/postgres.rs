@@ -20,6 +20,7 @@ mod parameters;
 mod prefetch;
 mod read;
 mod repair;
+mod rights;
 mod schema;
 mod seal;
 mod sending;
@@ -122,9 +123,12 @@ impl PostgresStore {
         })
     }
 
-    fn taken(&self) -> Error {
-        let what = "was taken over by another process, as this one gave no sign of life for too long";
-        self.lose(Lost { as_error: Error::Held, why: format!("{} {what}", self.connector.address) })
+    /// `taker` is words for the process that has it now, if that was seen.
+    fn taken(&self, taker: Option<String>) -> Error {
+        let who = taker.unwrap_or_else(|| "another process".into());
+        let what = "this one had not renewed its lease in time (it was suspended, or did not reach the server)";
+        let why = format!("{} was taken over by {who}: {what}", self.connector.address);
+        self.lose(Lost { as_error: Error::Held, why })
     }
 
     /// Remembers that the volume is lost, and why.
@@ -189,7 +193,7 @@ impl PostgresStore {
             return Err(self.replaced());
         }
         if read::get::<i64>(&row, 1)? != self.lease.epoch() {
-            return Err(self.taken());
+            return Err(self.taken(lease::holder_named(connection)));
         }
         let found = CommitNo(read::unsigned(&row, 0)?);
         if found < ours { Err(self.gone_back(found, ours)) } else { Ok(()) }
@@ -203,7 +207,7 @@ impl PostgresStore {
         connection.take_warning();
         let epoch = self.lease.epoch();
         if connection.query("cannot confirm a commit", statements::CONFIRM, vec![Box::new(epoch)])?.is_empty() {
-            return Err(self.taken());
+            return Err(self.taken(lease::holder_named(connection)));
         }
         if connection.take_warning() { Err(Error::Unconfirmed) } else { Ok(()) }
     }
@@ -394,7 +398,7 @@ impl Store for PostgresStore {
 
     fn lost(&self) -> Option<Error> {
         if self.lease.is_lost() {
-            return Some(self.taken());
+            return Some(self.taken(self.lease.taker()));
         }
         self.lost.lock().as_ref().map(Lost::error)
     }

@@ -38,8 +38,8 @@ impl Misfit {
     /// What a check tells of it. `repair` is what was asked for, and was done where it can be.
     pub(crate) fn finding(&self, repair: Repair) -> Finding {
         let outcome = match (self.weight, &self.remedy, repair) {
-            (Weight::Note, ..) => Outcome::Note,
             (_, Some(_), Repair::Yes | Repair::Discard) => Outcome::Repaired,
+            (Weight::Note, ..) => Outcome::Note,
             _ => Outcome::Damaged,
         };
         Finding { path: None, what: format!("schema: {}", self.what), outcome }

@@ -148,7 +148,8 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if lends {
         allow_connections();
     }
-    let open = || Opened::open(&arguments.volume, plan.vfs.clone(), arguments.open.hold());
+    let purpose = format!("mounted at {}", directory.display());
+    let open = || Opened::open(&arguments.volume, plan.vfs.clone(), arguments.open.hold(purpose.clone()));
     let opened = leaving::open_after(&arguments.volume, open)?;
     daemon.hold_signals();
     let is_again = dead.is_some();

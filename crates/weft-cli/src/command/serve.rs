@@ -45,7 +45,8 @@ struct Serving {
 }
 
 fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &Daemon) -> Result<Serving> {
-    let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold())?;
+    let purpose = format!("served at {}", options.address);
+    let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold(purpose))?;
     daemon.hold_signals();
     let what = PathBuf::from(format!("nfs-{}", options.address));
     let started = start_nfs(opened.vfs.clone(), options);

@@ -63,7 +63,7 @@ fn move_blocks(connection: &mut Connection, owner: Ino, from: Option<i64>) -> Re
         }
     }
     if to_own > 0 {
-        calls.push(own::make(owner));
+        calls.extend(own::make(owner));
         calls.push(of(own::take_over(owner)));
         calls.push(of(sql::LIES_ELSEWHERE.into()));
     }

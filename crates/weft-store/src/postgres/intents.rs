@@ -4,15 +4,16 @@
 //! do, and that the last commit and the record before are still there. A commit removes the records of the operations that it contains.
 
 use super::PostgresStore;
-use super::connection::{Connection, Parameter};
+use super::connection::{Call, Connection, Parameter};
 use super::read::{get, int};
 use super::settings;
 use super::statements as sql;
 use super::waiting::Order;
 use crate::error::{Error, Result};
-use crate::log::{Loss, Record};
+use crate::log::{Loss, Record, needs_log};
 use crate::round_trips::Class;
 use crate::row::OpNo;
+use crate::store::Header;
 use crate::sums;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -32,6 +33,18 @@ pub struct Intents {
     epoch: u64,
     /// Bytes since the last commit began.
     used: u64,
+    given_up: Mutex<GivenUp>,
+}
+
+/// Operations of the log that are given up, as loss is accepted.
+#[derive(Default)]
+struct GivenUp {
+    /// Words for them that nobody was told yet.
+    untold: Option<String>,
+    /// The words last told.
+    told: Option<String>,
+    /// True if their rows were copied.
+    is_set_aside: bool,
 }
 
 /// Writes what was appended.
@@ -71,7 +84,23 @@ impl Intents {
     /// Of the volume that `store` holds.
     pub(super) fn new(store: Arc<PostgresStore>) -> Intents {
         let line = Mutex::new(Line { connection: None, written: 0, missing: None, last: None });
-        Intents { shared: Arc::new(Shared { store, queue: Mutex::default(), line }), epoch: 0, used: 0 }
+        Intents {
+            shared: Arc::new(Shared { store, queue: Mutex::default(), line }),
+            epoch: 0,
+            used: 0,
+            given_up: Mutex::default(),
+        }
+    }
+
+    /// Looks whether the log is there that the volume, which says `header` of itself, needs. Tells
+    /// of one that is gone, if that is accepted.
+    pub fn check(&self, header: &Header) -> Result<Option<String>> {
+        let gone = self
+            .shared
+            .store
+            .read(Class::Commits, |connection| Order::of(header, header.counters.epoch).gone(connection))?;
+        gone.as_ref().map_or(Ok(()), |gone| self.refuse_unless_accepted(gone))?;
+        Ok(gone)
     }
 
     /// The next records of `epoch` that begin after operation `after`, in order: as many as may be in memory together, none if there are no more.
@@ -103,22 +132,52 @@ impl Intents {
         self.shared.store.loss
     }
 
-    /// An error, unless loss is accepted.
+    /// An error, unless loss is accepted; that is to be told then.
     fn refuse(&self, lost: String) -> Result<()> {
+        self.refuse_unless_accepted(&lost)?;
+        let mut given_up = self.given_up.lock();
+        if given_up.told.as_ref() != Some(&lost) {
+            given_up.untold = Some(lost);
+        }
+        Ok(())
+    }
+
+    fn refuse_unless_accepted(&self, lost: &str) -> Result<()> {
         match self.shared.store.loss {
-            Loss::Refuse => Err(Error::Lost(lost)),
+            Loss::Refuse => Err(Error::Lost(lost.to_owned())),
             Loss::Accept => Ok(()),
         }
     }
 
-    /// Begins `epoch`: what was logged before means nothing any more.
-    pub fn start(&mut self, epoch: u64) -> Result<()> {
+    /// Words for operations that [`Intents::records`] gave up, as loss is accepted. Each is told once.
+    pub fn take_given_up(&self) -> Option<String> {
+        let mut given_up = self.given_up.lock();
+        let untold = given_up.untold.take();
+        if untold.is_some() {
+            given_up.told.clone_from(&untold);
+        }
+        untold
+    }
+
+    /// Copies all rows, of which some are about to be given up. Tells where the copy is, once.
+    pub fn set_aside(&self) -> Result<Option<String>> {
+        let mut given_up = self.given_up.lock();
+        if given_up.is_set_aside {
+            return Ok(None);
+        }
+        self.shared.store.read(Class::Commits, |connection| {
+            connection.query("cannot copy the intent log", sql::SET_ASIDE, Vec::new()).map(|_| ())
+        })?;
+        given_up.is_set_aside = true;
+        let address = &self.shared.store.connector.address;
+        Ok(Some(format!("the rows with a negative epoch in the table intents of {address}")))
+    }
+
+    /// Appends to `epoch` from now on. The commit that began it has removed what was logged before.
+    pub fn start(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.used = 0;
         self.shared.queue.lock().epoch = epoch;
-        self.shared.store.read(Class::Commits, |connection| {
-            connection.query(WHAT, sql::FORGET_EPOCHS, vec![Box::new(int(epoch))]).map(|_| ())
-        })
     }
 
     /// Whether so many more bytes may be appended.
@@ -161,6 +220,26 @@ impl Intents {
         let mut queue = self.shared.queue.lock();
         queue.committed = queue.committing;
     }
+}
+
+/// Begins `epoch` of the volume that says `header` of itself, as a part of the commit that does: what
+/// was logged before means nothing any more. An odd one has a row without operations, by which its
+/// log is missed if it is gone as a whole. Nothing if that is its epoch already.
+pub(super) fn begin_epoch(header: &Header, epoch: u64) -> Vec<Call> {
+    if header.counters.epoch == epoch {
+        return Vec::new();
+    }
+    let mut calls = vec![Call::new(sql::FORGET_EPOCHS, Vec::new())];
+    if needs_log(epoch) {
+        let sum = marker(&header.uuid, epoch).to_vec();
+        calls.push(Call::new(sql::MARK, vec![Box::new(int(epoch)), Box::new(sum)]));
+    }
+    calls
+}
+
+/// The bytes of the row without operations.
+pub(super) fn marker(uuid: &[u8; 16], epoch: u64) -> [u8; 8] {
+    sums::intents(uuid, epoch, (0, 0), &[]).to_le_bytes()
 }
 
 /// Operations as their row holds them: with their sum.

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,21 +39,37 @@ pub(super) struct Holder {
     boot: String,
     pid: u32,
     started: String,
+    /// Words for what it does with the volume, such as where it has it mounted; may be empty.
+    purpose: String,
+}
+
+/// Characters of a purpose that are kept.
+const PURPOSE_MAX: usize = 512;
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} on {}", self.pid, self.host)?;
+        if self.purpose.is_empty() { Ok(()) } else { write!(f, " ({})", self.purpose) }
+    }
 }
 
 impl Holder {
-    /// This process.
-    pub(super) fn this() -> Holder {
+    /// This process, which holds a volume for `purpose`.
+    pub(super) fn this(purpose: &str) -> Holder {
+        let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+        let purpose = purpose.chars().take(PURPOSE_MAX).map(printable).collect();
         let pid = std::process::id();
         let started = match Seen::at(Path::new(PROC), pid) {
             Seen::Began(started) => started,
             Seen::Ended | Seen::Hidden => String::new(),
         };
-        Holder { host: host(), boot: boot(), pid, started }
+        Holder { host: host(), boot: boot(), pid, started, purpose }
     }
 
     pub(super) fn to_row(&self) -> String {
-        format!("{} {} {} {}", self.host, self.pid, self.boot, self.started)
+        let Holder { host, boot, pid, started, purpose } = self;
+        let process = format!("{host} {pid} {boot} {started}");
+        if purpose.is_empty() { process } else { format!("{process} {purpose}") }
     }
 
     /// What the server is to call its connections for the volume in `schema`, as far as it keeps that.
@@ -63,9 +80,11 @@ impl Holder {
     }
 
     fn from_row(text: &str) -> Option<Holder> {
-        let mut parts = text.split(' ').map(str::to_owned);
+        let mut parts = text.splitn(5, ' ').map(str::to_owned);
         let (host, pid) = (parts.next()?, parts.next()?.parse().ok()?);
-        Some(Holder { host, pid, boot: parts.next()?, started: parts.next()? })
+        let (boot, started) = (parts.next()?, parts.next()?);
+        // Older programs say nothing of it.
+        Some(Holder { host, pid, boot, started, purpose: parts.next().unwrap_or_default() })
     }
 
     /// True if it ran on this machine and has ended: nobody needs to wait for its lease. One that
@@ -142,6 +161,8 @@ pub(super) struct Lease {
 struct Shared {
     epoch: i64,
     lost: AtomicBool,
+    /// Words for who took it.
+    taker: Mutex<Option<String>>,
     ending: Mutex<bool>,
     wake: Condvar,
 }
@@ -183,11 +204,11 @@ impl Lease {
                     break unsigned(row, 0)?;
                 }
             } else if waited >= options.wait {
-                let who = other.map_or_else(
-                    || "another process".into(),
-                    |other| format!("process {} on {}", other.pid, other.host),
-                );
-                return Err(Error::Held(format!("it is in use by {who}")));
+                let who = other.map_or_else(|| "another process".into(), |other| other.to_string());
+                return Err(Error::Held(format!(
+                    "it is in use by {who}; unmount it there first, or wait until it is let go of, or until the lease \
+                     of a process that is gone ends (weft mount --wait SECONDS)"
+                )));
             }
             // Nobody waits for less than this, and a server is not to be asked without end.
             #[expect(clippy::disallowed_methods, reason = "the other daemon tells nobody when it ends")]
@@ -196,8 +217,8 @@ impl Lease {
             pause = (pause + pause / 8).min(LOOK_AGAIN_LATER);
         };
         let epoch = i64::try_from(epoch).map_err(|_| Error::Corrupt("the epoch of the lease".into()))?;
-        let shared =
-            Arc::new(Shared { epoch, lost: AtomicBool::new(false), ending: Mutex::new(false), wake: Condvar::new() });
+        let (lost, ending) = (AtomicBool::new(false), Mutex::new(false));
+        let shared = Arc::new(Shared { epoch, lost, taker: Mutex::default(), ending, wake: Condvar::new() });
         let (own, connector, lease) = (shared.clone(), connector.clone(), options.lease);
         let started =
             thread::Builder::new().name("weft-lease".into()).spawn(move || own.renew(connection, &connector, lease));
@@ -212,8 +233,19 @@ impl Lease {
 
     /// Whether another daemon has taken it.
     pub(super) fn is_lost(&self) -> bool {
-        self.shared.lost.load(Ordering::Relaxed)
+        self.shared.lost.load(Ordering::Acquire)
     }
+
+    /// Words for the process that took it, if that was seen.
+    pub(super) fn taker(&self) -> Option<String> {
+        self.shared.taker.lock().clone()
+    }
+}
+
+/// Words for the process that the row of the lease names.
+pub(super) fn holder_named(connection: &mut Connection) -> Option<String> {
+    let rows = connection.query(WHAT, sql::LEASE, Vec::new()).ok()?;
+    Some(Holder::from_row(&get::<String>(rows.first()?, 1).ok()?)?.to_string())
 }
 
 impl Shared {
@@ -235,7 +267,12 @@ impl Shared {
             }
             let Some(open) = &mut connection else { continue };
             match open.query(WHAT, sql::RENEW_LEASE, vec![Box::new(self.epoch), Box::new(term)]) {
-                Ok(rows) if rows.is_empty() => self.lost.store(true, Ordering::Relaxed),
+                Ok(rows) if rows.is_empty() => {
+                    if !self.lost.load(Ordering::Acquire) {
+                        *self.taker.lock() = holder_named(open);
+                    }
+                    self.lost.store(true, Ordering::Release);
+                }
                 Ok(_) => {}
                 Err(_) => connection = None,
             }
@@ -261,7 +298,8 @@ pub(super) fn in_transaction(
 ) -> Result<()> {
     connection.say_first(sql::BEGIN);
     if !holds(connection, epoch)? {
-        return Err(Error::Held("the volume was taken over by another process meanwhile".into()));
+        let who = holder_named(connection).unwrap_or_else(|| "another process".into());
+        return Err(Error::Held(format!("{who} has taken the volume over meanwhile; nothing was changed")));
     }
     change(connection)?;
     connection.run(WHAT, sql::COMMIT)
@@ -287,7 +325,9 @@ mod tests {
     fn who_cannot_be_seen_has_not_ended() {
         let nothing = tempfile::tempdir().expect("a directory");
         let (proc, hidden) = (Path::new(PROC), nothing.path());
-        let this = Holder::this();
+        let this = Holder::this("mounted at /a b");
+        assert_eq!(Holder::from_row(&this.to_row()).as_ref(), Some(&this));
+        assert!(this.to_string().ends_with(" (mounted at /a b)"), "{this}");
         let boot = this.boot.clone();
         assert!(!this.has_ended(&boot, proc));
         assert!(!this.has_ended(&boot, hidden), "it is there, though it is not shown");

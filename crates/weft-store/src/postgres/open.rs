@@ -9,7 +9,7 @@ use super::own::OwnTables;
 use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::{settings, shape, tls, write};
+use super::{rights, settings, shape, tls, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheOptions};
@@ -41,12 +41,15 @@ pub struct OpenOptions {
     pub disk_cache: Option<DiskCacheOptions>,
     /// What to do where what was synced is lost.
     pub loss: Loss,
+    /// Words for what it is held for, which others are told: "mounted at /mnt".
+    pub purpose: String,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
         let (lease, patience) = (Duration::from_secs(15), Duration::from_secs(60));
-        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss: Loss::Refuse }
+        let (loss, purpose) = (Loss::Refuse, String::new());
+        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss, purpose }
     }
 }
 
@@ -98,6 +101,8 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     let there = "SELECT 1::bigint FROM information_schema.schemata WHERE schema_name = $1";
     if connection.query(what, there, vec![Box::new(schema.clone())])?.is_empty() {
         connection.run(what, &format!("CREATE SCHEMA {schema}"))?;
+        // One that was there may be of other programs, too.
+        connection.run(what, &rights::revoke(&format!("SCHEMA {schema}")))?;
     }
     let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 LIMIT 1";
     if let Some(row) = connection.query(what, tables, vec![Box::new(schema.clone())])?.first() {
@@ -107,6 +112,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
         )));
     }
     connection.run(what, &TABLES.join(";\n"))?;
+    connection.run(what, &rights::revoke_all(schema))?;
     let uuid = crate::uuid::new()?;
     let counters = Counters { next_id: 16, next_block: 1, inodes_used: 1, ..Counters::default() };
     // Its blocks are in the database, whatever was asked for.
@@ -235,10 +241,23 @@ pub(super) fn hold_any(
 ) -> Result<(Lease, Connector)> {
     settings::refuse_weak(&mut connection, address)?;
     settings::refuse_emptied(&mut connection, address)?;
-    let holder = Holder::this();
+    let holder = Holder::this(&options.purpose);
     let mut connector = Connector::of(address, &holder);
     connector.lies_apart = lies_apart(&mut connection);
     Ok((Lease::take(connection, &connector, &holder, options)?, connector))
+}
+
+/// Refuses a volume whose own row is older than the rest of it: the next commit is there already, and
+/// what its counters say is free is taken.
+fn refuse_older_row(connection: &mut Connection, header: &Header) -> Result<()> {
+    // Of a damaged row it is not known which commit it is of.
+    let later = read::commits(connection, header.commit.next(), 1).unwrap_or_default();
+    let Some(later) = later.first() else { return Ok(()) };
+    Err(Error::Corrupt(format!(
+        "the volume's own row is older than its other tables: it is of commit {}, and commit {} is there; restore all \
+         tables from one moment, or have 'weft check --repair' count anew",
+        header.commit.0, later.number.0
+    )))
 }
 
 /// Takes hold of the volume at `address`, which lasts until the store is dropped.
@@ -248,6 +267,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
     shape::refuse_to_write(&mut connection)?;
     // What the last holder did is all there now.
     let header = read::header(&mut connection)?;
+    refuse_older_row(&mut connection, &header)?;
     let last = read::last_commit(&mut connection, header.commit)?;
     let zeros = Arc::new(ZeroValues::default());
     let own = OwnTables::look(&mut connection)?;

@@ -7,6 +7,7 @@
 use super::connection::{Call, Connection, Parameter};
 use super::lease::holds;
 use super::read::{int, unsigned};
+use super::rights;
 use super::statements as sql;
 use crate::batch::NewBlock;
 use crate::error::Result;
@@ -32,9 +33,9 @@ pub(super) fn table(owner: Ino) -> String {
     format!("{PREFIX}{}", owner.0)
 }
 
-/// Makes it if it is not there.
-pub(super) fn make(owner: Ino) -> Call {
-    Call::once(make_text(owner), Vec::new())
+/// Makes it if it is not there, for nobody else to read.
+pub(super) fn make(owner: Ino) -> [Call; 2] {
+    [make_text(owner), rights::revoke(&table(owner))].map(|statement| Call::once(statement, Vec::new()))
 }
 
 pub(super) fn make_text(owner: Ino) -> String {

@@ -90,7 +90,7 @@ pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option
 fn new_mark() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "-._/ []:".contains(*letter);
-    let process: String = Holder::this().to_row().chars().filter(plain).collect();
+    let process: String = Holder::this("").to_row().chars().filter(plain).collect();
     format!("{process} {}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 

@@ -6,6 +6,7 @@
 use super::connection::{Call, Connection};
 use super::own::PREFIX;
 use super::read::get;
+use super::rights;
 use super::schema::TABLES;
 use crate::error::Result;
 use crate::shape::{Misfit, Weight, differing, quoted, refuse};
@@ -17,9 +18,10 @@ const WHAT: &str = "cannot read the schema of the volume";
 /// The engine.
 const VERSION: &str = "SELECT version()::text";
 
-/// Tables: name, kind, row security. One that a crash empties is told of elsewhere (`settings`).
+/// Tables: name, kind, row security, and what PUBLIC, which is everybody, may do with them. One that a crash empties is told of elsewhere (`settings`).
 const RELATIONS: &str = "SELECT c.relname::text, c.relkind::text, \
-    c.relrowsecurity OR c.relforcerowsecurity FROM pg_catalog.pg_class c \
+    c.relrowsecurity OR c.relforcerowsecurity, coalesce((SELECT string_agg(a.privilege_type, ', ' \
+    ORDER BY a.privilege_type) FROM aclexplode(c.relacl) a WHERE a.grantee = 0), '') FROM pg_catalog.pg_class c \
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1";
 
 /// Columns of tables, as they would be said.
@@ -184,6 +186,11 @@ fn relations(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits:
     let mut there = BTreeSet::new();
     for row in &catalog.relations {
         let (name, kind): (String, String) = (get(row, 0)?, get(row, 1)?);
+        let public: String = get(row, 3)?;
+        if !public.is_empty() && (name == "files" || is_ours(&name, tables)) {
+            let what = format!("every role of the server may {public} rows of {name}, if it may use the schema");
+            misfits.push(Misfit::new(Weight::Note, what, Some(rights::revoke(&quoted(&name)))));
+        }
         if !is_ours(&name, tables) {
             if name != "files" {
                 misfits.push(Misfit::new(Weight::Note, format!("the table or view {name} is none of Weft's"), None));

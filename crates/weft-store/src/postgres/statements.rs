@@ -213,8 +213,10 @@ statements! {
 
     INTENTS = "SELECT first, last, bytes FROM intents WHERE epoch = $1 AND first > $2 AND first <= $3 ORDER BY first";
     INTENTS_SIZES = "SELECT first, octet_length(bytes)::bigint FROM intents WHERE epoch = $1 AND first > $2 ORDER BY first LIMIT $3";
+    /// The row that says that the log of an epoch is there, without operations.
+    MARKER = "SELECT last, bytes FROM intents WHERE epoch = $1 AND first = 0";
     INTENTS_UP_TO = "SELECT max(last) FROM intents WHERE epoch = $1 AND first <= $2";
-    LATER_INTENT = "SELECT first FROM intents WHERE epoch > $1 ORDER BY epoch, first LIMIT 1";
+    LATER_INTENT = "SELECT first FROM intents WHERE epoch > $1 AND first > 0 ORDER BY epoch, first LIMIT 1";
     /// Puts nothing unless this daemon holds the lease of volume $7, which cannot change hands
     /// before the end, and the server's settings keep what it acknowledges, unless $3 says that
     /// this does not matter. Nor where commit $8 is gone, or the record before, of operations $9 to
@@ -239,8 +241,12 @@ statements! {
         is_durable!(),
         ")) FOR UPDATE RETURNING first"
     );
-    FORGET_INTENTS = "DELETE FROM intents WHERE last <= $1";
-    FORGET_EPOCHS = "DELETE FROM intents WHERE epoch <> $1";
+    FORGET_INTENTS = "DELETE FROM intents WHERE last <= $1 AND first > 0 AND epoch >= 0";
+    FORGET_EPOCHS = "DELETE FROM intents WHERE epoch >= 0";
+    MARK = "INSERT INTO intents (epoch, first, last, bytes) VALUES ($1, 0, 0, $2)";
+    /// Rows of negative epochs are nobody's: only a person removes them.
+    SET_ASIDE = "INSERT INTO intents (epoch, first, last, bytes) SELECT -epoch, first, last, bytes FROM intents \
+                 WHERE epoch > 0 AND first > 0 ON CONFLICT (epoch, first) DO NOTHING";
 
     LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now(), expires IS NOT NULL FROM lease WHERE id = 1";
     TAKE_LEASE = "UPDATE lease SET epoch = epoch + 1, holder = $2, expires = now() + $3::bigint * interval '1 millisecond' \

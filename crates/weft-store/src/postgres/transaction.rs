@@ -7,9 +7,11 @@
 use super::PostgresStore;
 use super::connection::{Call, Connection};
 use super::digests::{Known, Rows};
+use super::intents;
 use super::own::{self, OwnTables};
 use super::prefetch::prefetch;
 use super::read::{self, int, unsigned};
+use super::rights;
 use super::sending::{Back, Sending, Table};
 use super::settings;
 use super::statements as sql;
@@ -66,6 +68,8 @@ pub(super) struct Writer {
     tables: BTreeSet<Ino>,
     /// Files whose own table has nothing left but could not be dropped yet.
     dropped: BTreeSet<Ino>,
+    /// True once the role's rights were found to be enough.
+    may_write: bool,
     /// Whether `dropped` has some of an earlier holder that nobody tried since.
     has_leftovers: bool,
 }
@@ -91,6 +95,7 @@ impl Writer {
             digester: header.options.digests.then(|| Digester::new(zeros)),
             own_table_from: header.options.own_table_from,
             tables: BTreeSet::new(),
+            may_write: false,
             has_leftovers: !own.dropped.is_empty(),
             dropped: own.dropped,
         }
@@ -184,6 +189,11 @@ impl<'a> PostgresTransaction<'a> {
             store.ahead.forget();
         }
         writer.connection().count_as(Class::Commits);
+        if !writer.may_write {
+            let makes_tables = writer.own_table_from.is_some();
+            rights::refuse_lacking(writer.connection(), &store.connector.address, makes_tables)?;
+            writer.may_write = true;
+        }
         writer.connection().say_first(sql::BEGIN);
         Ok(PostgresTransaction {
             store,
@@ -224,7 +234,8 @@ impl<'a> PostgresTransaction<'a> {
         let is_little = |table: &Table, blocks: &[NewBlock]| *table != Table::Common && bytes(blocks) < KEPT_BYTES_MAX;
         let (little, much): (BTreeMap<_, _>, BTreeMap<_, _>) =
             parcels.into_iter().partition(|(table, blocks)| is_little(table, blocks));
-        let calls = std::mem::take(&mut self.unmade).into_iter().map(own::make).chain(little.iter().map(own_blocks));
+        let calls =
+            std::mem::take(&mut self.unmade).into_iter().flat_map(own::make).chain(little.iter().map(own_blocks));
         let calls = calls.collect::<Vec<_>>();
         if !calls.is_empty() {
             self.receive()?;
@@ -352,7 +363,7 @@ impl<'a> PostgresTransaction<'a> {
                 little.entry(table).or_default().push(kept.clone());
             }
         }
-        let mut calls = std::mem::take(&mut self.unmade).into_iter().map(own::make).collect::<Vec<_>>();
+        let mut calls = std::mem::take(&mut self.unmade).into_iter().flat_map(own::make).collect::<Vec<_>>();
         calls.extend(little.iter().map(own_blocks));
         let mut dead = BTreeMap::<Ino, Vec<BlockId>>::new();
         for (home, refs) in &counted.own {
@@ -429,9 +440,10 @@ impl<'a> PostgresTransaction<'a> {
         if self.store.has_intents.swap(false, Ordering::Relaxed) {
             calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
         }
-        let uuid = self.store.header.lock().uuid;
+        let header = self.store.header.lock().clone();
+        calls.extend(intents::begin_epoch(&header, batch.counters.epoch));
         let connection = self.writer.connection();
-        calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &uuid));
+        calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &header.uuid));
         calls.extend(settings::refuse_emptied_call(connection, &self.store.connector.address));
         calls.extend(write::end(batch, &commit, self.writer.epoch, self.writer.sum, COMMITS_KEPT));
         let connection = self.writer.connection();

@@ -3,11 +3,12 @@
 
 use super::address::Address;
 use super::connection::{Connection, Parameter};
+use super::intents::marker;
 use super::open::look;
 use super::read::{self, get, int, unsigned};
 use super::statements as sql;
 use crate::error::{Error, Result};
-use crate::log::Record;
+use crate::log::{Record, needs_log};
 use crate::row::OpNo;
 use crate::store::Header;
 use crate::sums;
@@ -84,6 +85,26 @@ impl Order {
         Ok(Ok(Record { first: OpNo(first), last: OpNo(last), bytes }))
     }
 
+    /// What is lost if the log as a whole is gone. Epochs of older programs, which are even, have
+    /// nothing to miss it by.
+    pub(super) fn gone(&self, connection: &mut Connection) -> Result<Option<String>> {
+        if !needs_log(self.epoch) {
+            return Ok(None);
+        }
+        let rows = connection.query(WHAT, sql::MARKER, vec![Box::new(int(self.epoch))])?;
+        let row = rows.first().map(|row| Ok::<_, Error>((get::<i64>(row, 0)?, get::<Vec<u8>>(row, 1)?)));
+        let is_there =
+            row.transpose()?.is_some_and(|(last, bytes)| last == 0 && bytes == marker(&self.uuid, self.epoch));
+        Ok((!is_there).then(|| {
+            format!(
+                "the volume was not unmounted cleanly, and the table intents is not the one that its last mount wrote: \
+                 what was synced after operation {} is lost; restore the table, or mount with --accept-loss, which \
+                 goes on without",
+                self.next - 1
+            )
+        }))
+    }
+
     /// What is lost if there are rows of an epoch that has not begun. Those of earlier ones mean
     /// nothing.
     pub(super) fn later(&self, connection: &mut Connection) -> Result<Option<String>> {
@@ -109,7 +130,7 @@ fn lost(op: u64, how: &str) -> String {
 /// was read.
 pub(super) fn verify(connection: &mut Connection, header: &Header) -> Result<Waiting> {
     let mut order = Order::of(header, header.counters.epoch);
-    let mut found = Waiting { operations: 0, lost: order.later(connection)? };
+    let mut found = Waiting { operations: 0, lost: order.gone(connection)?.or(order.later(connection)?) };
     let mut after = 0;
     loop {
         let (records, lost) = order.page(connection, after)?;

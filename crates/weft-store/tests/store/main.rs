@@ -20,6 +20,7 @@ mod parts;
 mod postgres;
 mod postgres_durability;
 mod postgres_protected;
+mod postgres_rights;
 mod proven;
 mod rot;
 mod salvage;

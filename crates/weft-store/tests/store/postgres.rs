@@ -229,7 +229,7 @@ fn damage_in_the_log_is_refused_unless_loss_is_accepted() {
         let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
         let store = open(&address);
         let mut log = store.intents();
-        log.start(1).expect("begun");
+        log.start(1);
         for op in 1..=4 {
             log.append(OpNo(op), OpNo(op), b"a record");
             log.syncer().sync().expect("written");
@@ -260,7 +260,7 @@ fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
     let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
     let store = open(&address);
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     let mut append = |op: std::ops::RangeInclusive<u64>| {
         for op in op {
             log.append(OpNo(op), OpNo(op), b"a record");
@@ -275,7 +275,7 @@ fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
     assert_eq!(cluster.run(&format!("SELECT max(first) FROM {schema}.intents")), "2");
     assert!(store.lost().is_none(), "a commit may do instead");
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     store.apply(&some(&*store), Durability::Durable).expect("applied");
     cluster.run(&format!("UPDATE {schema}.volume SET number = number - 1"));
     for op in [5..=5, 6..=7] {
@@ -297,7 +297,7 @@ fn a_long_log_is_read_in_parts() {
     create(&address);
     let store = open(&address);
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     // One that is too long to come with others is among them.
     let lens = [3 * MIB, 4 * MIB, 2 * MIB, 9 * MIB, 1, 2, 3];
     for (op, len) in (1..).zip(lens) {
@@ -460,10 +460,13 @@ fn whoever_connects_during_commits_misses_none() {
 fn one_daemon_at_a_time_holds_a_volume() {
     let address = Cluster::shared().address();
     create(&address);
-    let store = open(&address);
+    let purpose = "mounted at /mnt/a\nb".into();
+    let store = postgres::open(&address, OpenOptions { purpose, ..OpenOptions::default() }).expect("opened");
     let refused = postgres::open(&address, OpenOptions::default()).err().expect("refused");
     assert_eq!(refused.kind(), ErrorKind::Locked);
-    assert!(refused.to_string().contains(&format!("in use by process {}", std::process::id())), "{refused}");
+    let (process, told) = (std::process::id(), refused.to_string());
+    assert!(told.contains(&format!("in use by process {process} on ")), "{told}");
+    assert!(told.contains(" (mounted at /mnt/a\u{fffd}b); unmount it there first, or wait"), "{told}");
     drop(store);
     drop(open(&address));
 }
@@ -477,13 +480,15 @@ fn who_lost_the_lease_can_change_nothing_and_reads_nothing() {
     let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
     // As if the first one had slept.
     cluster.run(&format!("UPDATE {schema}.lease SET expires = now() - interval '1 second'"));
-    let second = open(&address);
+    let purpose = "mounted at /mnt/second".into();
+    let second = postgres::open(&address, OpenOptions { purpose, ..OpenOptions::default() }).expect("opened");
     let batch = some(&*first);
     let before = state(&*second).expect("readable");
     let error = first.apply(&batch, Durability::Durable).expect_err("its connections were ended");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let error = first.apply(&batch, Durability::Durable).expect_err("fenced");
     assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert!(error.to_string().contains("(mounted at /mnt/second): this one had not renewed its lease"), "{error}");
     assert_eq!(state(&*second).expect("readable"), before);
     second.apply(&batch, Durability::Durable).expect("the holder goes on");
 }
@@ -506,6 +511,31 @@ fn a_server_that_went_back_to_an_older_commit_is_noticed() {
     let error = store.apply(&some(&*store), Durability::Durable).expect_err("noticed");
     assert_eq!(error.kind(), ErrorKind::Unusable, "nobody else has it, and waiting does not help: {error}");
     assert!(error.to_string().contains("is at commit 3 and not at 4"), "{error}");
+}
+
+/// A table `volume` that was restored from an older moment than the others.
+#[test]
+fn a_row_of_the_volume_that_is_older_than_its_commits_in_postgresql_is_refused_and_mended() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    create(&address);
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let store = open(&address);
+    store.apply(&some(&*store), Durability::Durable).expect("applied");
+    cluster.run(&format!("CREATE TABLE {schema}_kept AS SELECT * FROM {schema}.volume"));
+    for ino in [2, 3] {
+        let batch = batch(&*store, &[Change::Inode { ino, size: 0, inline: None, nlink: 1 }]);
+        store.apply(&batch, Durability::Durable).expect("applied");
+    }
+    drop(store);
+    cluster.run(&format!("DELETE FROM {schema}.volume; INSERT INTO {schema}.volume SELECT * FROM {schema}_kept"));
+    let refused = postgres::open(&address, OpenOptions::default()).err().expect("refused").to_string();
+    assert!(refused.contains("it is of commit 2, and commit 3 is there"), "{refused}");
+    let options = CheckOptions { repair: Repair::Yes, read_data: true };
+    postgres::check(&address, options, &mut |_| {}).expect("checked");
+    let store = open(&address);
+    assert_eq!(store.inodes(Ino(2), 2).expect("readable").len(), 2, "what came later is kept");
+    store.apply(&some(&*store), Durability::Durable).expect("applied");
 }
 
 #[test]
@@ -550,7 +580,7 @@ fn nobody_waits_for_the_transaction_of_a_daemon_that_lost_its_lease() {
 fn nothing_is_logged_behind_records_that_were_lost_until_a_commit_has_them() {
     let (proxy, address, store) = behind_proxy();
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     let append = |log: &mut postgres::Intents, op| {
         log.append(OpNo(op), OpNo(op), b"a record");
         log.syncer()

@@ -151,7 +151,7 @@ fn settings_of_the_role_neither_break_a_volume_nor_weaken_it() {
     let store = open(&address);
     apply(&*store, &made(&*store, 2)).expect("applied");
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     log.append(OpNo(1), OpNo(1), b"a record");
     log.syncer().sync().expect("written");
     for (name, _, expected) in hostile {
@@ -223,7 +223,7 @@ fn a_table_that_is_made_one_which_a_crash_empties_is_noticed_by_the_next_commit(
 fn settings_that_get_weak_below_a_mount_are_noticed_by_commits_and_by_the_log() {
     let (server, _, store) = Server::with_volume();
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     let mut append = |op| {
         log.append(OpNo(op), OpNo(op), b"a record");
         log.syncer()
@@ -291,7 +291,7 @@ fn a_commit_that_is_found_after_a_restart_waits_for_its_standby() {
 fn a_record_of_the_log_that_did_not_wait_for_its_standby_is_not_acknowledged() {
     let (server, _, store) = Server::with_volume();
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     log.append(OpNo(1), OpNo(1), b"a record");
     let syncer = log.syncer();
     server.set("synchronous_standby_names", "absent");
@@ -348,7 +348,7 @@ fn another_volume_that_gets_the_name_is_never_written_to() {
     create(&address);
     let store = open(&address);
     let mut log = store.intents();
-    log.start(1).expect("begun");
+    log.start(1);
     log.append(OpNo(1), OpNo(1), b"a record");
     log.syncer().sync().expect("written");
     cluster.run(&format!("ALTER SCHEMA {schema} RENAME TO {schema}_before"));

@@ -17,7 +17,7 @@ fn logged() -> (Address, String) {
     first.counters.epoch = 2;
     store.apply(&first, Durability::Durable).expect("applied");
     let mut log = store.intents();
-    log.start(2).expect("begun");
+    log.start(2);
     for op in 2..=5 {
         log.append(OpNo(op), OpNo(op), b"a record");
         log.syncer().sync().expect("written");

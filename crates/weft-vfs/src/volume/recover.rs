@@ -41,7 +41,14 @@ impl Vfs {
         carried.iter().try_for_each(|record| self.replay_carried(record, &mut replay))?;
         let mut after = OpNo(0);
         loop {
-            let records = log.lock().file.records(header.counters.epoch, after)?;
+            let (records, given_up) = {
+                let log = log.lock();
+                (log.file.records(header.counters.epoch, after)?, log.file.take_given_up())
+            };
+            if let Some(lost) = given_up {
+                say(format_args!("going on without what is lost, as asked for: {lost}"));
+                self.set_log_aside()?;
+            }
             let Some(last) = records.last() else { return replay.finish() };
             after = last.first;
             for record in &records {

@@ -133,10 +133,10 @@ impl Replay {
 
 impl Vfs {
     /// Keeps a copy of the intent log, part of which is about to be given up.
-    fn set_log_aside(&self) -> Result<()> {
+    pub(super) fn set_log_aside(&self) -> Result<()> {
         let Some(log) = self.log.as_ref().filter(|_| !self.options.read_only) else { return Ok(()) };
         if let Some(copy) = log.lock().file.set_aside()? {
-            say(format_args!("kept a copy of what is given up: {}", copy.display()));
+            say(format_args!("kept a copy of what is given up: {copy}"));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ mod content;
 mod doubt;
 mod drafts;
 mod intents;
+mod intents_in_rows;
 mod limits;
 mod links;
 mod listing;

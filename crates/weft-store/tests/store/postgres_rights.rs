@@ -1,0 +1,199 @@
+//! Roles of a server with fewer rights than the one that made the volume.
+
+use crate::compare::state;
+use crate::contract::options;
+use crate::generate::{Change, batch};
+use crate::sample;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
+use weft_store::*;
+use weft_testkit::Cluster;
+
+/// A schema whose tables role `owner` makes, and roles of this test alone.
+struct Roles {
+    cluster: &'static Cluster,
+    url: String,
+    schema: String,
+    number: u32,
+}
+
+impl Roles {
+    fn new() -> Roles {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let cluster = Cluster::shared();
+        let url = cluster.url();
+        let schema = url.rsplit_once('=').expect("a schema").1.to_owned();
+        let roles = Roles { cluster, url, schema, number };
+        let owner = roles.role("owner");
+        cluster.run(&format!("GRANT CREATE ON DATABASE postgres TO {owner}"));
+        roles
+    }
+
+    /// Makes the role `name`, which may connect and no more.
+    fn role(&self, name: &str) -> String {
+        let role = format!("{name}_{}", self.number);
+        self.cluster.run(&format!("CREATE ROLE {role} LOGIN"));
+        role
+    }
+
+    /// The volume's address for role `name`.
+    fn address(&self, name: &str) -> Address {
+        let role = format!("postgres://{name}_{}@", self.number);
+        Address::parse(&self.url.replace("postgres://postgres@", &role)).expect("an address")
+    }
+
+    fn create(&self, options: &VolumeOptions) {
+        postgres::create(&self.address("owner"), options, (0, 0), Timestamp(0)).expect("made");
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<PostgresStore>> {
+        postgres::open(&self.address(name), OpenOptions::default())
+    }
+
+    fn grant(&self, what: &str, name: &str) {
+        let schema = &self.schema;
+        let on = if what == "USAGE" { "" } else { "ALL TABLES IN " };
+        self.cluster.run(&format!("GRANT {what} ON {on}SCHEMA {schema} TO {name}_{}", self.number));
+    }
+
+    /// True if the server lets role `name` run `statement` in the schema.
+    fn may(&self, name: &str, statement: &str) -> bool {
+        let (schema, number) = (&self.schema, self.number);
+        // What is tried is undone either way.
+        self.cluster.run(&format!(
+            "SET search_path TO {schema}; SET weft_test.may = 'yes'; \
+             DO $$ BEGIN SET LOCAL ROLE {name}_{number}; EXECUTE '{statement}'; RAISE EXCEPTION 'done'; \
+             EXCEPTION WHEN raise_exception THEN NULL; \
+             WHEN insufficient_privilege OR undefined_table THEN PERFORM set_config('weft_test.may', 'no', false); END $$; \
+             SELECT current_setting('weft_test.may')"
+        )) == "yes"
+    }
+}
+
+fn check(address: &Address, repair: Repair) -> Result<Vec<Finding>> {
+    postgres::check(address, CheckOptions { repair, read_data: true }, &mut |_| {})
+}
+
+/// Another change of what [`sample::fill`] made: rows of each kind go and come.
+fn change(store: &dyn Store) {
+    use sample::{CLONE, DIRECTORY, LARGE};
+    let number = |ino: u64| u8::try_from(ino).expect("small");
+    let changes = [
+        Change::Inode { ino: number(DIRECTORY), size: 0, inline: None, nlink: 3 },
+        Change::Clear { ino: number(LARGE), start: 0, end: Some(1) },
+        Change::Block { ino: number(LARGE), index: 2, length: 9000 },
+        Change::Share { ino: number(CLONE), index: 3, which: 1 },
+        Change::RemoveInode { ino: number(CLONE) },
+        Change::Name { parent: number(DIRECTORY), name: 1, ino: number(LARGE) },
+        Change::Xattr { ino: number(LARGE), name: 1, value: Some(b"v".to_vec()) },
+    ];
+    store.apply(&batch(store, &changes), Durability::Durable).expect("applied");
+    let gone = [
+        Change::RemoveName { parent: number(DIRECTORY), name: 1 },
+        Change::Xattr { ino: number(LARGE), name: 1, value: None },
+        Change::Clear { ino: number(LARGE), start: 0, end: None },
+    ];
+    store.apply(&batch(store, &gone), Durability::Durable).expect("applied");
+}
+
+#[test]
+fn a_role_that_may_change_rows_and_no_tables_serves_a_volume() {
+    let roles = Roles::new();
+    roles.create(&options(BlockHome::Database));
+    roles.role("daemon");
+    roles.grant("USAGE", "daemon");
+    assert!(roles.open("daemon").is_err(), "it may not even look");
+    roles.grant("SELECT, INSERT, UPDATE, DELETE", "daemon");
+    let store = roles.open("daemon").expect("opened");
+    sample::fill(&*store);
+    change(&*store);
+    let mut log = store.intents();
+    log.start(1);
+    for op in 10..12 {
+        log.append(OpNo(op), OpNo(op), b"a record");
+        log.syncer().sync().expect("written");
+    }
+    let left = state(&*store).expect("readable");
+    drop((log, store));
+    assert_eq!(state(&*roles.open("owner").expect("opened")).expect("readable"), left);
+    let found = check(&roles.address("daemon"), Repair::No).expect("checked");
+    assert!(!found.iter().any(|finding| finding.what.starts_with("schema")), "{found:?}");
+    // It makes no table, and drops and changes none.
+    for refused in ["CREATE TABLE mine (n int)", "DROP TABLE xattr", "ALTER TABLE xattr ADD COLUMN n int"] {
+        assert!(!roles.may("daemon", refused) && roles.may("owner", refused), "{refused}");
+    }
+    roles.cluster.run(&format!("DROP INDEX {}.naming_inode", roles.schema));
+    check(&roles.address("daemon"), Repair::Yes).expect_err("who made the volume mends its schema");
+    check(&roles.address("owner"), Repair::Yes).expect("mended");
+}
+
+/// Operations that an fsync acknowledged could never be committed.
+#[test]
+fn a_role_that_lacks_a_right_on_any_table_is_refused_before_it_commits() {
+    let roles = Roles::new();
+    roles.create(&options(BlockHome::Database));
+    let role = roles.role("daemon");
+    roles.grant("USAGE", "daemon");
+    roles.grant("SELECT, INSERT, UPDATE, DELETE", "daemon");
+    roles.cluster.run(&format!("REVOKE DELETE ON {}.branches FROM {role}", roles.schema));
+    let store = roles.open("daemon").expect("it may read");
+    let refused = store.apply(&batch(&*store, &[]), Durability::Durable).expect_err("refused").to_string();
+    assert!(refused.contains("may not DELETE rows of the table branches"), "{refused}");
+    roles.grant("DELETE", "daemon");
+    store.apply(&batch(&*store, &[]), Durability::Durable).expect("applied");
+    drop(store);
+    // One that may make no tables serves no volume whose large files have tables of their own.
+    postgres::convert(&roles.address("owner"), Some(0), &mut |_| {}).expect("converted");
+    let store = roles.open("daemon").expect("it may read");
+    let refused = store.apply(&batch(&*store, &[]), Durability::Durable).expect_err("refused").to_string();
+    assert!(refused.contains("may not make tables like the table blocks_of"), "{refused}");
+}
+
+/// Whatever the role that makes it gives to everybody by default.
+#[test]
+fn a_stranger_on_the_server_reads_nothing_of_a_volume() {
+    let roles = Roles::new();
+    let (owner, stranger) = (roles.role("stranger").replace("stranger", "owner"), "stranger");
+    roles.cluster.run(&format!(
+        "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT ALL ON TABLES TO PUBLIC; \
+         ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT ALL ON SCHEMAS TO PUBLIC"
+    ));
+    roles.create(&VolumeOptions { own_table_from: Some(0), ..options(BlockHome::Database) });
+    let store = roles.open("owner").expect("opened");
+    sample::fill(&*store);
+    drop(store);
+    let listed = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'v') AND relnamespace";
+    let tables = roles.cluster.run(&format!("{listed} = '{}'::regnamespace", roles.schema));
+    assert!(tables.lines().any(|table| table.starts_with("blocks_of_")), "{tables}");
+    let refuses_all = || {
+        for table in tables.lines() {
+            assert!(!roles.may(stranger, &format!("SELECT FROM {table}")), "{table}");
+            let is_view = table == "files";
+            assert!(is_view || !roles.may(stranger, &format!("DELETE FROM {table}")), "{table}");
+            assert!(roles.may("owner", &format!("SELECT FROM {table}")), "{table}");
+        }
+    };
+    refuses_all();
+    let refused = postgres::header(&roles.address(stranger)).expect_err("refused").to_string();
+    assert!(refused.contains("the role has no rights in schema"), "{refused}");
+    // Nor where it may use the schema, as it may `public` in many databases.
+    roles.grant("USAGE", stranger);
+    refuses_all();
+    // Volumes that older programs made are told of, and mended.
+    let open = format!("GRANT SELECT ON {0}.xattr, {0}.files TO PUBLIC", roles.schema);
+    roles.cluster.run(&open);
+    assert!(roles.may(stranger, "SELECT FROM xattr"));
+    let told = |repair| {
+        let found = check(&roles.address("owner"), repair).expect("checked");
+        found.into_iter().filter(|finding| finding.what.contains("every role")).collect::<Vec<_>>()
+    };
+    let found = told(Repair::No);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    assert!(found[1].what.contains("may SELECT rows of xattr"), "{found:?}");
+    assert!(told(Repair::Yes).iter().all(|finding| finding.outcome == Outcome::Repaired));
+    assert!(told(Repair::No).is_empty());
+    refuses_all();
+}
