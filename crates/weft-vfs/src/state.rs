@@ -17,6 +17,7 @@ use crate::stop::{Miss, Stop};
 use crate::volume::Missing;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
+use weft_block::pool;
 use weft_store::{CommitNo, Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
 
 /// Adds `more` to `count` and takes `less` away. Damaged volumes count wrong until a check has put that right: what
@@ -340,7 +341,13 @@ impl State {
         if self.dirty_bytes > 0 && self.dirty_bytes + bytes > self.dirty_bytes_max {
             return Err(Miss::Room(bytes).into());
         }
+        self.leave_room(bytes);
         Ok(())
+    }
+
+    /// Has memory that is kept for blocks given back where changes, and `more` bytes of them, need it.
+    pub(crate) fn leave_room(&self, more: u64) {
+        pool::leave_room(usize::try_from(self.dirty_bytes.saturating_add(more)).unwrap_or(usize::MAX));
     }
 
     /// The next number for an inode or a cookie.

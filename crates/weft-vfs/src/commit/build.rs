@@ -19,6 +19,10 @@ const BYTES_A_THREAD: usize = 1 << 20;
 /// Bytes of blocks that are built, and stored, together.
 const CHUNK_BYTES: usize = 16 << 20;
 
+/// The same on the way to a server: there they lie in memory until they are sent, three times as many, and
+/// beside them those that they take the place of.
+const CHUNK_BYTES_AFAR: usize = 8 << 20;
+
 /// The blocks of some jobs; none for one whose base is damaged.
 type Built = Result<Vec<Option<NewBlock>>>;
 
@@ -36,7 +40,8 @@ impl Vfs {
         snapshot.begin_again();
         let mut damaged = Vec::new();
         let mut stored = Vec::with_capacity(snapshot.jobs.len());
-        for jobs in snapshot.jobs.chunks((CHUNK_BYTES / self.block_size as usize).max(1)) {
+        let together = if self.store.is_remote() { CHUNK_BYTES_AFAR } else { CHUNK_BYTES };
+        for jobs in snapshot.jobs.chunks((together / self.block_size as usize).max(1)) {
             let built = self.build_all(jobs)?;
             let without = jobs.iter().zip(&built).filter(|(_, block)| block.is_none());
             damaged.extend(without.map(|(job, _)| job.id));

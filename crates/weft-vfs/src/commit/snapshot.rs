@@ -154,6 +154,7 @@ impl State {
         self.finished += 1;
         self.failure = None;
         self.dirty_bytes -= snapshot.bytes;
+        self.leave_room(0);
         self.journal.committed();
         for (job, block) in snapshot.jobs.iter().zip(blocks) {
             self.install(job, *block);

@@ -37,9 +37,9 @@ impl Vfs {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {
-        pool::bound(
-            usize::try_from(options.dirty_bytes_max.saturating_add(options.block_cache_bytes)).unwrap_or(usize::MAX),
-        );
+        let [changes, blocks] = [options.dirty_bytes_max, options.block_cache_bytes]
+            .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        pool::bound(changes, blocks);
         let vfs = Vfs::assemble(store, log, options, clock)?;
         vfs.recover()?;
         vfs.is_open.store(true, Ordering::Relaxed);
