@@ -33,7 +33,10 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     daemon::run(
         !arguments.background,
         |daemon| start(&arguments, vfs, options, daemon),
-        |serving| &serving.log,
+        |serving| {
+            serving.opened.make_log(&serving.log);
+            &serving.log
+        },
         Serving::until_told,
     )
 }

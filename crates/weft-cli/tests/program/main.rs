@@ -16,6 +16,7 @@ mod import;
 mod mixtures;
 mod networks;
 mod output;
+mod owner;
 mod pages;
 mod place;
 mod planted;

@@ -7,7 +7,7 @@
 
 use super::connection::{self, connect};
 use super::holder::InUse;
-use super::inspect::{Linked, inspect};
+use super::inspect::{Linked, inspect, roots};
 use super::layout::Layout;
 use super::open::{Hold, check_file};
 use crate::error::{Error, Result};
@@ -17,6 +17,7 @@ use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -98,6 +99,10 @@ pub(super) fn refuse_read_only(layout: &Layout) -> Result<()> {
         ))),
         Medium::ReadOnly if closed(layout).is_some_and(|closed| closed != layout.database) => {
             let closed = closed(layout).unwrap_or_default();
+            let owner = layout.database.symlink_metadata().map_or(0, |metadata| metadata.uid());
+            if let Some(why) = roots(&closed, owner) {
+                return Err(Error::Unusable(why));
+            }
             Err(Error::Unusable(format!(
                 "{} cannot be changed by this user, who has no permission to write {}: give it, or use the volume as \
                  its owner; 'weft mount --read-only' and 'weft export' read it as it is",
