@@ -13,6 +13,7 @@ mod gone;
 mod helper;
 mod holds;
 mod import;
+mod links;
 mod mixtures;
 mod networks;
 mod output;
