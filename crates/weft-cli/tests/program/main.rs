@@ -22,6 +22,7 @@ mod pages;
 mod place;
 mod planted;
 mod programs;
+mod served;
 mod transfer;
 mod tree;
 mod trust;
