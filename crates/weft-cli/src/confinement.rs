@@ -44,6 +44,15 @@ pub enum Files<'a> {
     Any,
 }
 
+/// The owner of the files that a daemon makes in a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Makes {
+    /// Its own user.
+    ForItself,
+    /// The owner of the volume, another user than root.
+    ForOwner,
+}
+
 /// The service of a daemon, and so the end that it comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
@@ -55,8 +64,8 @@ pub enum Serves {
 
 /// Gives up what serving with `files` does not take. Must be called before other threads are
 /// started.
-pub fn confine(serves: Serves, files: Files<'_>) -> Result<()> {
-    lose_privileges(files)?;
+pub fn confine(serves: Serves, files: Files<'_>, makes: Makes) -> Result<()> {
+    lose_privileges(files, makes)?;
     let needs_helper = serves == Serves::Mount && !geteuid().is_root();
     // One that begins anew has its filter still.
     if needs_helper || is_begun_anew() {
@@ -68,7 +77,7 @@ pub fn confine(serves: Serves, files: Files<'_>) -> Result<()> {
     Ok(())
 }
 
-fn lose_privileges(files: Files<'_>) -> Result<()> {
+fn lose_privileges(files: Files<'_>, makes: Makes) -> Result<()> {
     // What is in memory, keys included, is for no file of a crash.
     let maximum = getrlimit(Resource::Core).maximum;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).context("cannot forbid core files")?;
@@ -80,10 +89,15 @@ fn lose_privileges(files: Files<'_>) -> Result<()> {
         Files::Any => false,
     };
     let needed = if are_ours { NEEDED } else { NEEDED.union(FOREIGN_FILES) };
+    // The store has it in effect while it gives away a file that it has just made.
+    let permitted = match makes {
+        Makes::ForItself => needed,
+        Makes::ForOwner => needed.union(CapabilitySet::CHOWN),
+    };
     let had = capabilities(None).context("cannot tell which privileges there are")?;
     let kept = CapabilitySets {
         effective: had.effective & needed,
-        permitted: had.permitted & needed,
+        permitted: had.permitted & permitted,
         inheritable: CapabilitySet::empty(),
     };
     set_capabilities(None, kept).context("cannot give up privileges")?;

@@ -1,5 +1,6 @@
 //! A volume opened for operations, and let go of again.
 
+use crate::advice::filled;
 use crate::command;
 use crate::daemon::{Daemon, may_serve};
 use anyhow::{Context, Result, bail};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, needs_log};
 use weft_store::postgres::OpenOptions;
-use weft_store::sqlite::{Closing, Layout, close_to_others};
+use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner};
 use weft_store::{Cookie, ErrorKind, Ino, Location, Store};
 use weft_vfs::{Options, SystemClock, Vfs, say};
 
@@ -42,7 +43,8 @@ impl Opened {
         if let Some(path) = location.path() {
             // Before it is held: one who may not open the lock any more cannot hold it next time.
             let closing = if options.read_only { Closing::Look } else { Closing::Close };
-            close_to_others(path, closing).iter().for_each(|line| say(format_args!("{line}")));
+            let roots = give_to_owner(path, Giving::Look);
+            close_to_others(path, closing).iter().chain(&roots).for_each(|line| say(format_args!("{}", filled(line))));
         }
         // Looked for before: to close a file of an open volume would drop the locks that SQLite has.
         let note = if options.read_only { location.note(false) } else { None };
@@ -85,6 +87,19 @@ impl Opened {
             (None, Some(layout)) if layout.segments.is_some() => Ok(volume.join("weft.log")),
             (None, Some(_)) => Ok(volume.with_added_extension("log")),
             (None, None) => log_of(what),
+        }
+    }
+
+    /// Makes the file `log` for messages if it lies among those of the volume, whose owner gets it then.
+    pub fn make_log(&self, log: &Path) {
+        let Some(layout) = &self.layout else { return };
+        let directory = log.parent().and_then(|parent| parent.canonicalize().ok());
+        // Other files of messages are for whoever mounts.
+        if directory.as_deref() == layout.log.parent()
+            && !self.read_only
+            && let Err(error) = layout.make_file(log)
+        {
+            say(format_args!("{error}"));
         }
     }
 
@@ -161,6 +176,7 @@ fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
             return Ok(None);
         }
     }
+    layout.make_file(&layout.log)?;
     // One that is there may hold operations, whatever its size.
     Ok(Some(IntentLog::open(&layout.log, bytes)?))
 }

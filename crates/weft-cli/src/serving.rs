@@ -2,7 +2,7 @@
 
 use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
-use crate::confinement::{self, Files, Serves};
+use crate::confinement::{self, Files, Makes, Serves};
 use crate::daemon::is_begun_anew;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::DiskCacheOptions;
 use weft_store::log::Loss;
 use weft_store::postgres::OpenOptions;
+use weft_store::sqlite::is_anothers;
 use weft_transform::Bounds;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
 
@@ -65,7 +66,9 @@ impl Open {
         }
         let own = [volume, self.disk_cache.as_deref(), self.keys.as_deref()];
         let all: Vec<&Path> = own.iter().chain(files).copied().flatten().collect();
-        confinement::confine(serves, if volume.is_some() { Files::Named(&all) } else { Files::Any })
+        let files = if volume.is_some() { Files::Named(&all) } else { Files::Any };
+        let makes = if volume.is_some_and(is_anothers) { Makes::ForOwner } else { Makes::ForItself };
+        confinement::confine(serves, files, makes)
     }
 
     /// How it is held where several daemons may want it, for `purpose`.

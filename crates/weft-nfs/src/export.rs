@@ -176,7 +176,7 @@ impl Export {
     }
 
     /// The path, as clients name it.
-    pub(crate) fn name(&self) -> Vec<u8> {
+    pub fn name(&self) -> Vec<u8> {
         let mut name = Vec::new();
         for part in &self.path {
             name.push(b'/');

@@ -17,6 +17,7 @@ pub mod log;
 pub mod memory;
 mod missing;
 mod name;
+mod owner;
 pub mod postgres;
 mod round_trips;
 mod row;

@@ -6,6 +6,7 @@
 mod apply;
 mod aside;
 mod behind;
+mod belonging;
 mod blocks;
 mod check;
 mod closed;
@@ -45,6 +46,7 @@ mod waiting;
 mod wal;
 
 pub(crate) use aside::set_file_aside;
+pub use belonging::{Giving, give_to_owner};
 pub use check::check;
 pub(crate) use check::{Elsewhere, check_copy};
 pub use closed::{Closing, close_to_others};
@@ -52,7 +54,7 @@ pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;
 pub use holder::{Holder, InUse};
-pub use layout::Layout;
+pub use layout::{Layout, is_anothers};
 pub use medium::left_in_wal;
 pub(crate) use medium::note;
 pub use open::{Volume, create, header, is_volume, open, open_to_read, open_with};

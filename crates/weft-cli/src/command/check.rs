@@ -11,7 +11,7 @@ use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use weft_store::sqlite::{Closing, close_to_others};
+use weft_store::sqlite::{Closing, Giving, close_to_others, give_to_owner};
 use weft_store::{CheckOptions, Finding, Location, Outcome, Repair};
 
 /// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not.
@@ -36,7 +36,7 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     drop(bar);
     let mut findings = findings.with_context(|| format!("cannot check volume {location}"))?;
     findings.extend(rehearsal::rehearse(&location, &waiting));
-    findings.extend(open_to_others(&location, options.repair));
+    findings.extend(permissions(&location, options.repair));
     let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {
@@ -53,10 +53,13 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tells which files of the volume are open to other users, and closes them if it is repaired.
-fn open_to_others(location: &Location, repair: Repair) -> Vec<Finding> {
+/// Tells which files of the volume are open to other users or kept from its owner, and mends that if
+/// the volume is repaired.
+fn permissions(location: &Location, repair: Repair) -> Vec<Finding> {
     let closing = if repair == Repair::No { Closing::Look } else { Closing::Close };
-    let lines = location.path().map(|path| close_to_others(path, closing)).unwrap_or_default();
+    let giving = if repair == Repair::No { Giving::Look } else { Giving::Give };
+    let lines = |path| [close_to_others(path, closing), give_to_owner(path, giving)].concat();
+    let lines = location.path().map(lines).unwrap_or_default();
     let finding = |what| Finding { path: None, what, outcome: Outcome::Note };
     lines.into_iter().map(finding).collect()
 }

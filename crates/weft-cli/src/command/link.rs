@@ -9,7 +9,7 @@ use crate::control;
 use crate::output;
 use crate::shown;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
@@ -18,7 +18,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
-use weft_vfs::{Caller, ErrorKind, Ino, LINK, LinkDefinition, LinkError, LinkOrder, MADE_AS, MEMO, Memo, OPENS, Vfs, ViewKind};
+use weft_vfs::{
+    Caller, ErrorKind, Ino, Kind, LINK, LinkDefinition, LinkError, LinkOrder, MADE_AS, MEMO, Memo, OPENS, Vfs, ViewKind,
+};
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
 
@@ -107,8 +109,9 @@ fn make_within(
         refuse_view_of_itself(&link, &wanted)?;
         let vfs = &opened.vfs;
         let definition = checked(wanted, &net::of_volume(vfs)?)?;
-        for target in &definition.targets {
-            find(vfs, &names(target)?)?;
+        for (at, target) in definition.targets.iter().enumerate() {
+            let kind = find(vfs, &names(target)?)?.kind;
+            refuse_kind(at, file_type(kind), &definition.view, OsStr::from_bytes(target))?;
         }
         let (name, parent) = path.split_last().context("it is the root of the volume")?;
         let parent = find(vfs, parent)?;
@@ -135,22 +138,50 @@ fn refuse_view_of_itself(link: &[u8], wanted: &LinkDefinition) -> Result<()> {
     Ok(())
 }
 
+/// Refuses target number `at` of a link if its `kind` is none that such a link reads. That of a
+/// symbolic link is not known.
+fn refuse_kind(at: usize, kind: FileType, view: &ViewKind, target: &OsStr) -> Result<()> {
+    let target = Path::new(target).display();
+    match (view, kind) {
+        (_, FileType::Symlink) => Ok(()),
+        // What follows the first is code.
+        (ViewKind::Directory { .. }, FileType::Directory) if at == 0 => Ok(()),
+        (ViewKind::Directory { .. }, _) if at == 0 => bail!("{target} is no directory, and --dir is for those"),
+        (_, FileType::RegularFile) => Ok(()),
+        (ViewKind::File, FileType::Directory) => {
+            bail!("{target} is a directory, and a link leads to a file; --dir makes a view of a directory")
+        }
+        (_, FileType::Directory) => bail!("{target} is a directory, and a file is wanted there"),
+        _ => bail!("{target} is neither a file nor a directory, and nothing can be read of it"),
+    }
+}
+
+fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File | Kind::Transformation => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::CharDevice => FileType::CharacterDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+    }
+}
+
 /// Makes a link in a mounted volume.
 fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -> Result<()> {
     let link = resolved(link)?;
     let (within, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
-    // What follows the first is code.
-    if let (ViewKind::Directory { .. }, Some(source)) = (&wanted.view, targets.first())
-        && std::fs::metadata(source).is_ok_and(|found| !found.is_dir())
-    {
-        bail!("{} is no directory, and --dir is for those", source.display());
-    }
-    for target in targets {
+    for (at, target) in targets.iter().enumerate() {
         let path = resolved(Path::new(target))?;
         std::fs::symlink_metadata(&path).with_context(|| format!("cannot look at {}", target.display()))?;
         match mounted::in_volume(&path) {
             Some((path, at)) if at == device => wanted.targets.push(path.as_os_str().as_bytes().to_vec()),
             _ => bail!("{} is not in the same volume", target.display()),
+        }
+        // Not its length, which a link may have to compute. One that leads nowhere may do so yet.
+        if let Ok(found) = statx(CWD, Path::new(target), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) {
+            refuse_kind(at, FileType::from_raw_mode(found.stx_mode.into()), &wanted.view, target)?;
         }
     }
     refuse_view_of_itself(within.as_os_str().as_bytes(), &wanted)?;

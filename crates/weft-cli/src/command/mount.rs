@@ -55,7 +55,15 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let [certificate, key, clients] = arguments.served.files();
     let files = [Some(&*arguments.directory), arguments.log.as_deref(), certificate, key, clients];
     arguments.open.confine(Serves::Mount, location.path(), &files)?;
-    daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| &mounted.log, serve)
+    daemon::run(
+        arguments.foreground,
+        |daemon| start(&arguments, plan, daemon),
+        |mounted| {
+            mounted.opened.make_log(&mounted.log);
+            &mounted.log
+        },
+        serve,
+    )
 }
 
 /// The source of a mount of the volume at `location`: from wherever somebody looks at mounts, it

@@ -5,13 +5,16 @@ use crate::confinement::Serves;
 use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
 use crate::serving::{memory_bytes, start_nfs};
+use crate::shown;
 use crate::user::User;
 use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
-use weft_nfs::Server;
+use weft_nfs::{Export, Server};
 use weft_store::Location;
 use weft_vfs::Options;
 
@@ -33,7 +36,10 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     daemon::run(
         !arguments.background,
         |daemon| start(&arguments, vfs, options, daemon),
-        |serving| &serving.log,
+        |serving| {
+            serving.opened.make_log(&serving.log);
+            &serving.log
+        },
         Serving::until_told,
     )
 }
@@ -49,6 +55,7 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
     let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold(purpose))?;
     daemon.hold_signals();
     let what = PathBuf::from(format!("nfs-{}", options.address));
+    let names: Vec<Vec<u8>> = options.exports.0.iter().map(Export::name).collect();
     let started = start_nfs(opened.vfs.clone(), options);
     let started =
         started.and_then(|server| Ok((server, opened.log(&arguments.volume, arguments.log.as_deref(), &what)?)));
@@ -56,8 +63,9 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
         Ok((server, log)) => {
             let volume = arguments.volume.display();
             let (address, portmap) = (server.address(), arguments.served.portmap);
-            let command = if portmap { mount_command(address) } else { mount_command_without_portmapper(address) };
-            outln!("serving {volume} over NFS at {address}; mount it with\n    {command}");
+            let command = if portmap { mount_command } else { mount_command_without_portmapper };
+            let commands: Vec<String> = names.iter().map(|name| format!("\n    {}", command(address, name))).collect();
+            outln!("serving {volume} over NFS at {address}; mount it with{}", commands.concat());
             Ok(Serving { opened, server, log })
         }
         Err(error) => {
@@ -85,15 +93,25 @@ impl Serving {
     }
 }
 
-/// What mounts what is served at `address` on Linux.
-fn mount_command(address: SocketAddr) -> String {
-    format!("mount -t nfs -o vers=3 {}:/ DIRECTORY", host(address))
+/// A command that mounts directory `name` of what is served at `address`, on Linux.
+fn mount_command(address: SocketAddr, name: &[u8]) -> String {
+    format!("mount -t nfs -o vers=3 {} DIRECTORY", source(address, name))
 }
 
 /// The same where clients must be told where all is, and cannot lock.
-fn mount_command_without_portmapper(address: SocketAddr) -> String {
-    let (port, host) = (address.port(), host(address));
-    format!("mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock {host}:/ DIRECTORY")
+fn mount_command_without_portmapper(address: SocketAddr, name: &[u8]) -> String {
+    let (port, source) = (address.port(), source(address, name));
+    format!("mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock {source} DIRECTORY")
+}
+
+/// Directory `name` at `address`, as a word of a command.
+fn source(address: SocketAddr, name: &[u8]) -> String {
+    let source = [host(address).as_bytes(), b":", name].concat();
+    // A bracket is no pattern there, as no file has such a name.
+    match shown::word(OsStr::from_bytes(name)) == String::from_utf8_lossy(name) {
+        true => String::from_utf8_lossy(&source).into_owned(),
+        false => shown::word(OsStr::from_bytes(&source)),
+    }
 }
 
 fn host(address: SocketAddr) -> String {
@@ -110,11 +128,19 @@ mod tests {
 
     #[test]
     fn the_command_names_the_host_where_it_is_known() {
-        let command = |address: &str| mount_command_without_portmapper(address.parse().unwrap());
+        let command = |address: &str| mount_command_without_portmapper(address.parse().unwrap(), b"/");
         assert!(
             command("10.0.0.1:99").contains("port=99,") && command("10.0.0.1:99").ends_with(" 10.0.0.1:/ DIRECTORY")
         );
         assert!(command("[::1]:99").contains(" [::1]:/ "));
         assert!(command("0.0.0.0:99").contains(" HOST:/ "));
+    }
+
+    #[test]
+    fn the_command_names_the_directory_as_a_word_of_a_shell() {
+        let command = |name: &[u8]| mount_command("127.0.0.1:99".parse().unwrap(), name);
+        assert!(command(b"/lib/a").ends_with(" 127.0.0.1:/lib/a DIRECTORY"));
+        assert!(command(b"/it's a").ends_with(r" '127.0.0.1:/it'\''s a' DIRECTORY"), "{}", command(b"/it's a"));
+        assert!(command(b"/\xff").ends_with(r" $'127.0.0.1:/\xff' DIRECTORY"), "{}", command(b"/\xff"));
     }
 }

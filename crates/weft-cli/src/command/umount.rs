@@ -10,10 +10,17 @@ use rustix::io::Errno;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The wait(2) status of a daemon that could not bring all it committed to where it lies.
 const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
+
+/// Longest wait for programs whose reading of links was interrupted to end.
+const READERS_MAX: Duration = Duration::from_secs(10);
+
+/// Time between two attempts meanwhile, and how many there are at least.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOKS_MIN: u32 = 5;
 
 /// Says, in the environment of a process, that another one watches it.
 const WATCHED: &str = "WEFT_UMOUNT_WATCHED";
@@ -92,8 +99,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     if !arguments.lazy {
         asking(owner, || sync(&directory))??;
     }
-    stop_computing(&directory);
-    unmount(&directory, arguments.lazy)?;
+    unmount_after_readers(&directory, arguments.lazy, owner, Computing::of(&stats))?;
     if let Some(elsewhere) = device.and_then(super::mounted::place_of).filter(|_| !arguments.lazy) {
         // Its daemon goes on: to wait for its end could take for ever.
         outln!("{} is unmounted; the volume stays mounted at {}", directory.display(), elsewhere.display());
@@ -152,6 +158,48 @@ fn sync(directory: &Path) -> Result<()> {
 }
 
 const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
+
+/// What networks compute, and have computed that was interrupted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Computing {
+    requests: u64,
+    interrupted: u64,
+}
+
+impl Computing {
+    fn of(stats: &serde_json::Value) -> Computing {
+        let number = |name: &str| stats["volume"][name].as_u64().unwrap_or_default();
+        Computing { requests: number("requests_computing"), interrupted: number("computing_interrupted") }
+    }
+}
+
+/// Unmounts; waits for programs to leave that read links which are interrupted for that. `before`
+/// is what was computed before.
+fn unmount_after_readers(directory: &Path, lazy: bool, owner: Option<Owner>, before: Computing) -> Result<()> {
+    let begun = Instant::now();
+    let mut looked = 0;
+    loop {
+        asking(owner, || stop_computing(directory))?;
+        let error = match unmount(directory, lazy) {
+            Err(error) if is_busy(&error) && begun.elapsed() < READERS_MAX => error,
+            unmounted => return unmounted,
+        };
+        #[expect(clippy::disallowed_methods, reason = "nobody tells when a program closes a file")]
+        std::thread::sleep(LOOK_AGAIN);
+        looked += 1;
+        let Ok(stats) = asking(owner, || super::stats::read(directory))? else { return Err(error) };
+        let now = Computing::of(&stats);
+        // One that was between two requests is interrupted at the next.
+        let is_interrupted = now.requests > 0 || now.interrupted > before.interrupted || before.requests > 0;
+        if !is_interrupted && looked >= LOOKS_MIN {
+            return Err(error);
+        }
+    }
+}
+
+fn is_busy(error: &anyhow::Error) -> bool {
+    error.to_string().contains("busy")
+}
 
 fn unmount(directory: &Path, lazy: bool) -> Result<()> {
     match weft_fuse::unmount(directory, lazy) {

@@ -213,12 +213,23 @@ fn links_that_are_computed_for_ever_hold_up_nobody() {
     let waiting = || place.weft(&["stats", "--json", "m"]).json()["volume"]["requests_computing"].as_u64().unwrap();
     while waiting() < 20 {}
     assert!(place.weft(&["stats", "m"]).well().contains(" requests of 1 users wait for networks"));
-    place.weft(&["umount", "m"]).failed(&["busy", "--lazy"]);
+    place.umount();
     for mut reader in readers {
-        // The attempt has ended it, or this does.
-        let _ = reader.kill();
         assert!(!reader.wait().unwrap().success());
     }
+}
+
+#[test]
+fn a_program_that_stays_in_a_mount_is_told_of_at_once() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), "held open").unwrap();
+    let held = File::open(directory.join("file")).unwrap();
+    let begun = std::time::Instant::now();
+    place.weft(&["umount", "m"]).failed(&["busy", "--lazy"]);
+    // Nobody was interrupted who might leave.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8));
+    drop(held);
     place.umount();
 }
 

@@ -150,6 +150,34 @@ fn an_interrupted_export_leaves_only_whole_files_and_goes_on() {
 }
 
 #[test]
+fn the_first_signal_ends_an_export_while_a_link_computes() {
+    let place = Place::new();
+    let from = place.directory("from");
+    std::fs::File::create(from.join("file")).unwrap().set_len(1 << 42).unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    place.weft(&["link", "v:/file", "v:/sum", "-n", "sha256"]).well();
+    std::fs::create_dir(place.path("out")).unwrap();
+    // Nobody waits for hours if it does not end.
+    let mut command = std::process::Command::new("timeout");
+    let export = ["export", "--json", "v", "out"];
+    command.args(["--signal=KILL", "30", env!("CARGO_BIN_EXE_weft")]).args(export).current_dir(place.path(""));
+    let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let is_computing = || std::fs::read_dir(place.path("out")).unwrap().count() > 0;
+    while !is_computing() {
+        std::thread::yield_now();
+    }
+    // It hands the signal on.
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let said = crate::place::Said::from(child.wait_with_output().unwrap());
+    assert_eq!(said.code, 143, "{said:?}");
+    let summary: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&summary["ended"], &summary["failed"]["links"]), (&"interrupted".into(), &0.into()), "{summary}");
+    assert!(!place.path("out/sum").exists());
+}
+
+#[test]
 fn a_full_disk_ends_an_export_with_a_summary_and_leaves_only_whole_files() {
     let test = "a_full_disk_ends_an_export_with_a_summary_and_leaves_only_whole_files";
     let place = Place::new();

@@ -187,6 +187,9 @@ const READS: &str = r#"
     "$0" umount m
     if "$0" mount ro/v m 2>told; then exit 9; fi
     grep -q "weft mount --read-only" told
+    grep -q "lies on a read-only file system" told
+    if "$0" import out ro/v 2>told; then exit 7; fi
+    grep -q "lies on a read-only file system" told
     if "$0" check --repair ro/v 2>told; then exit 8; fi
     grep -q "cannot be repaired there" told
 "#;

@@ -6,6 +6,7 @@ use super::layout::Layout;
 use super::segments::sync_directory;
 use crate::error::{Error, Result};
 use crate::log::{Loss, misfit};
+use crate::owner::Owner;
 use crate::store::Header;
 use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
@@ -77,7 +78,8 @@ fn copy(path: &Path) -> Result<Option<PathBuf>> {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             made => made.map_err(io("cannot make a copy of"))?,
         };
-        let copied = std::io::copy(&mut file, &mut copy).and_then(|_| copy.sync_all());
+        let given = Owner::of(path).map_or(Ok(()), |owner| owner.give(&copy));
+        let copied = given.and_then(|()| std::io::copy(&mut file, &mut copy)).and_then(|_| copy.sync_all());
         if let Err(source) = copied {
             // Half a copy helps nobody.
             let _ = std::fs::remove_file(&aside);

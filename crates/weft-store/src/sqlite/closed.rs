@@ -41,7 +41,7 @@ pub fn close_to_others(path: &Path, closing: Closing) -> Vec<String> {
 }
 
 /// Names the first of `paths`, and counts the others.
-fn told(paths: &[&PathBuf]) -> Option<String> {
+pub(super) fn told(paths: &[&PathBuf]) -> Option<String> {
     let first = paths.first()?.display();
     Some(if paths.len() == 1 { first.to_string() } else { format!("{first} and {} more", paths.len() - 1) })
 }

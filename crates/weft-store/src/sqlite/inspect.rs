@@ -7,6 +7,8 @@
 use super::layout::{Layout, beside};
 use crate::error::{Error, Result};
 use crate::files;
+use rustix::fs::Access;
+use rustix::io::Errno;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -42,13 +44,44 @@ pub(super) fn inspect(layout: &Layout) -> Result<Option<Linked>> {
     // A lock that two copies share keeps out too many, and nothing is written to it.
     look(&layout.hold, owner)?;
     let mut linked = None;
-    for path in [database.clone(), layout.wal(), beside(database, "-shm"), layout.log.clone()] {
-        linked = linked.or(look(&path, owner)?);
+    if let Some(segments) = &layout.segments {
+        refuse_roots(segments, owner)?;
     }
-    for path in segments(layout)? {
+    for path in files_of(layout)? {
         linked = linked.or(look(&path, owner)?);
     }
     Ok(linked)
+}
+
+/// The database, its logs and the files of segments.
+pub(super) fn files_of(layout: &Layout) -> Result<Vec<PathBuf>> {
+    let database = &layout.database;
+    let mut files = vec![database.clone(), layout.wal(), beside(database, "-shm"), layout.log.clone()];
+    files.extend(segments(layout)?);
+    Ok(files)
+}
+
+/// Refuses the file at `path` if it is root's and closed to this user, who owns the volume.
+fn refuse_roots(path: &Path, owner: u32) -> Result<()> {
+    if owner == rustix::process::geteuid().as_raw()
+        && rustix::fs::access(path, Access::READ_OK) == Err(Errno::ACCESS)
+        && let Some(why) = roots(path, owner)
+    {
+        return Err(Error::Unusable(why));
+    }
+    Ok(())
+}
+
+/// Says what to do about the file at `path` if it is root's in the volume of `owner`, this user.
+pub(super) fn roots(path: &Path, owner: u32) -> Option<String> {
+    let is_roots = path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == 0);
+    (is_roots && owner != 0 && owner == rustix::process::geteuid().as_raw()).then(|| {
+        let path = path.display();
+        format!(
+            "{path} belongs to root, who used the volume: 'chown {owner} {path}', or 'weft check --repair VOLUME' for \
+             all such files, as root"
+        )
+    })
 }
 
 /// The files of segments.
@@ -79,6 +112,7 @@ fn look(path: &Path, owner: u32) -> Result<Option<Linked>> {
         metadata => metadata.map_err(io)?,
     };
     files::refuse_kind(metadata.file_type()).map_err(io)?;
+    refuse_roots(path, owner)?;
     // Root's daemon may have made it.
     if ![owner, 0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
         return Err(Error::Unusable(format!(

@@ -1,7 +1,9 @@
 //! Which files make up a volume.
 
 use crate::error::{Error, Result};
+use crate::owner;
 use crate::store::{BlockHome, Space};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Paths of a volume's files.
@@ -112,6 +114,13 @@ impl Layout {
         }
     }
 
+    /// Makes the file of this volume at `path`, empty, if there is none and root makes it for the
+    /// volume's owner. Others make it when they open it.
+    pub fn make_file(&self, path: &Path) -> Result<()> {
+        let made = owner::make_file(path, &self.database);
+        made.map_err(|source| Error::Io { what: "cannot make", path: path.into(), source })
+    }
+
     /// SQLite's write-ahead log.
     pub(super) fn wal(&self) -> PathBuf {
         beside(&self.database, "-wal")
@@ -135,6 +144,12 @@ impl Layout {
             bytes_reserved: reserved * stat.f_frsize,
         })
     }
+}
+
+/// True if the volume at `path` belongs to another user than root.
+pub fn is_anothers(path: &Path) -> bool {
+    let owner = |layout: Layout| layout.database.symlink_metadata().ok().map(|metadata| metadata.uid());
+    Layout::find(path).ok().and_then(owner).is_some_and(|owner| owner != 0)
 }
 
 /// The refusal of the database at `path` as a volume of its own.

@@ -7,7 +7,7 @@
 
 use super::connection::{self, connect};
 use super::holder::InUse;
-use super::inspect::{Linked, inspect};
+use super::inspect::{Linked, inspect, roots};
 use super::layout::Layout;
 use super::open::{Hold, check_file};
 use crate::error::{Error, Result};
@@ -17,6 +17,7 @@ use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -64,21 +65,21 @@ pub(super) fn look(layout: &Layout) -> Result<Medium> {
     }
 }
 
-/// A file or directory of the volume that must be written to change it, and that this user may not
-/// write. Files are made and removed beside the database: SQLite's logs, which SQLite calls "a
+/// A file or directory of the volume that must be written to change it, and that this user cannot
+/// write, and why not. Files are made and removed beside the database: SQLite's logs, which SQLite calls "a
 /// readonly database" if it cannot, and the intent log.
-fn closed(layout: &Layout) -> Option<PathBuf> {
+fn closed(layout: &Layout) -> Option<(PathBuf, Errno)> {
     let beside = layout.database.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directories = [beside.unwrap_or(Path::new(".")).into()].into_iter().chain(layout.segments.clone());
     let index = super::layout::beside(&layout.database, "-shm");
     let files = [layout.database.clone(), layout.wal(), index, layout.log.clone(), layout.hold.clone()];
-    let mut all = directories.map(|path| (path, Access::WRITE_OK | Access::EXEC_OK));
-    let mut files = files.into_iter().map(|path| (path, Access::WRITE_OK));
+    let directories = directories.map(|path| (path, Access::WRITE_OK | Access::EXEC_OK));
+    let files = files.into_iter().map(|path| (path, Access::WRITE_OK));
     // One that is not there is made, and a link is refused where it is opened.
-    let is_closed = |(path, access): &(PathBuf, Access)| {
-        matches!(rustix::fs::access(path, *access), Err(Errno::ACCESS | Errno::PERM | Errno::ROFS))
-    };
-    all.find(is_closed).or_else(|| files.find(is_closed)).map(|(path, _)| path)
+    directories.chain(files).find_map(|(path, access)| match rustix::fs::access(&path, access) {
+        Err(error @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Some((path, error)),
+        _ => None,
+    })
 }
 
 /// Tells whether the database of `layout` can be written by itself.
@@ -96,20 +97,30 @@ pub(super) fn refuse_read_only(layout: &Layout) -> Result<()> {
              it is",
             linked.why()
         ))),
-        Medium::ReadOnly if closed(layout).is_some_and(|closed| closed != layout.database) => {
-            let closed = closed(layout).unwrap_or_default();
-            Err(Error::Unusable(format!(
-                "{} cannot be changed by this user, who has no permission to write {}: give it, or use the volume as \
-                 its owner; 'weft mount --read-only' and 'weft export' read it as it is",
-                layout.volume.display(),
+        Medium::ReadOnly => Err(Error::Unusable(why_closed(layout))),
+    }
+}
+
+/// Says why this user cannot change the volume of `layout`, and what to do.
+fn why_closed(layout: &Layout) -> String {
+    let volume = layout.volume.display();
+    let owner = layout.database.symlink_metadata().map_or(0, |metadata| metadata.uid());
+    match closed(layout) {
+        Some((_, Errno::ROFS)) => format!(
+            "{volume} lies on a read-only file system: 'weft mount --read-only' and 'weft export' read it there; to change \
+             it, make the file system writable, or use a copy"
+        ),
+        Some((closed, _)) if closed != layout.database => roots(&closed, owner).unwrap_or_else(|| {
+            format!(
+                "{volume} cannot be changed by this user, who has no permission to write {}: give it, or use the volume \
+                 as its owner; 'weft mount --read-only' and 'weft export' read it as it is",
                 closed.display()
-            )))
-        }
-        Medium::ReadOnly => Err(Error::Unusable(format!(
-            "{} lies where nothing can be written (a read-only file system, or another user's files); \
-             'weft mount --read-only' and 'weft export' read it there, a copy of it can be changed",
-            layout.volume.display()
-        ))),
+            )
+        }),
+        _ => format!(
+            "{volume} lies where nothing can be written (a read-only file system, or another user's files); \
+             'weft mount --read-only' and 'weft export' read it there, a copy of it can be changed"
+        ),
     }
 }
 

@@ -194,8 +194,10 @@ impl Beside {
 
     /// The segments.
     pub(super) fn segments(&self) -> Option<Segments> {
-        let open = if self.reading.is_some() { Segments::new_to_read } else { Segments::new };
-        self.layout.segments.clone().map(open)
+        match &self.reading {
+            Some(_) => self.layout.segments.clone().map(Segments::new_to_read),
+            None => Segments::of(&self.layout),
+        }
     }
 }
 
@@ -239,7 +241,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     if set_aside.is_empty() {
         set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
     }
-    let segments = layout.segments.clone().map(Segments::new).map(Arc::new);
+    let segments = Segments::of(&layout).map(Arc::new);
     if let Some(segments) = &segments {
         match (lost_segments(&connection, segments)?, loss) {
             (lost, Loss::Accept) => given_up.extend(lost),
@@ -490,6 +492,9 @@ pub(super) struct Hold {
 
 /// Takes the volume for this process.
 pub(super) fn hold(layout: &Layout) -> Result<Hold> {
+    if layout.segments.is_some() {
+        layout.make_file(&layout.hold)?;
+    }
     let mut options = files::options();
     options.read(true).write(true).create(layout.segments.is_some()).truncate(false);
     let opened = files::open(&options, &layout.hold);

@@ -7,9 +7,11 @@ mod direct;
 mod known;
 mod writer;
 
+use super::layout::Layout;
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::owner;
 use crate::row::Place;
 use crate::store::Patience;
 use parking_lot::Mutex;
@@ -39,6 +41,8 @@ const OPEN_MAX: usize = 64;
 /// The segments of a volume.
 pub(super) struct Segments {
     directory: PathBuf,
+    /// The database whose owner gets files that root makes, where files may be made.
+    database: Option<PathBuf>,
     /// True if files may be written.
     writes: bool,
     open: Mutex<Vec<Open>>,
@@ -77,12 +81,19 @@ impl Segments {
     pub(super) fn new(directory: PathBuf) -> Segments {
         Segments {
             directory,
+            database: None,
             writes: true,
             open: Mutex::default(),
             unsynced: Mutex::default(),
             has_new_names: AtomicBool::new(false),
             known: known::Known::default(),
         }
+    }
+
+    /// Those of the volume of `layout`, if it has any.
+    pub(super) fn of(layout: &Layout) -> Option<Segments> {
+        let of_directory = Segments::new(layout.segments.clone()?);
+        Some(Segments { database: Some(layout.database.clone()), ..of_directory })
     }
 
     /// Those in a directory where nothing can be written.
@@ -112,6 +123,8 @@ impl Segments {
         let path = self.path(id);
         if make && !path.exists() {
             self.has_new_names.store(true, Ordering::Release);
+            let made = self.database.as_ref().map_or(Ok(()), |database| owner::make_file(&path, database));
+            made.map_err(|error| self.io("cannot make", id, error))?;
         }
         let mut options = files::options();
         options.read(true).write(self.writes).create(make).truncate(false);
@@ -316,7 +329,10 @@ impl Segments {
         if self.directory.is_dir() {
             return Ok(());
         }
-        let made = files::make_directory(&self.directory);
+        let made = match &self.database {
+            Some(database) => owner::make_directory(&self.directory, database),
+            None => files::make_directory(&self.directory),
+        };
         made.map_err(|source| Error::Io { what: "cannot make", path: self.directory.clone(), source })
     }
 

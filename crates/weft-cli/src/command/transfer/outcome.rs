@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use weft_vfs::ErrorKind;
+use std::sync::{Arc, Weak};
+use weft_vfs::{ErrorKind, Vfs};
 
 /// Failures that the JSON summary lists, at most; standard error has all of them.
 const LISTED_MAX: usize = 10_000;
@@ -90,6 +90,8 @@ struct Failures {
 pub struct Transfer {
     pub progress: Progress,
     interrupt: Arc<Interrupt>,
+    /// The volume whose links compute nothing any more after a signal.
+    volume: Arc<Mutex<Weak<Vfs>>>,
     kept: AtomicU64,
     owners_not_kept: AtomicU64,
     times_not_kept: AtomicU64,
@@ -121,8 +123,15 @@ impl Words {
 impl Transfer {
     /// Begins one, which signals end from now on. Must be called before other threads are started.
     pub fn begin() -> Result<Transfer> {
+        let volume = Arc::new(Mutex::new(Weak::<Vfs>::new()));
+        let own = volume.clone();
+        let stop = move |_| {
+            let vfs = own.lock().upgrade();
+            vfs.into_iter().for_each(|vfs| vfs.stop_computing(true));
+        };
         Ok(Transfer {
-            interrupt: Interrupt::take(|_| ())?,
+            interrupt: Interrupt::take(stop)?,
+            volume,
             progress: Progress::new(),
             kept: AtomicU64::new(0),
             owners_not_kept: AtomicU64::new(0),
@@ -131,6 +140,14 @@ impl Transfer {
             has_ended: AtomicBool::new(false),
             ended: Mutex::default(),
         })
+    }
+
+    /// Has a signal end what links of `vfs` compute, too: one may take for ever.
+    pub fn stops(&self, vfs: &Arc<Vfs>) {
+        *self.volume.lock() = Arc::downgrade(vfs);
+        if self.interrupt.signal().is_some() {
+            vfs.stop_computing(true);
+        }
     }
 
     /// Tells if anything more is to be copied.
@@ -169,7 +186,7 @@ impl Transfer {
     /// The same for an error, `before` which stand a few words. One that meets all that would
     /// follow ends the copy.
     pub fn fail_with(&self, what: What, path: &Path, before: &str, error: &Error) {
-        if error.is::<Interrupted>() {
+        if error.is::<Interrupted>() || self.interrupt.signal().is_some() && was_stopped(error) {
             return;
         }
         self.fail(what, path, &format!("{before}: {}", super::super::causes(error)));
@@ -294,6 +311,12 @@ fn words(what: What) -> String {
         What::Changed => "changed while they were read".into(),
         what => what.name().replace('_', " "),
     }
+}
+
+/// True if a network was ended.
+fn was_stopped(error: &Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<weft_vfs::Error>());
+    causes.any(|cause| cause.kind() == ErrorKind::Interrupted)
 }
 
 /// The error that ends the copy of one file when the whole copy has ended.

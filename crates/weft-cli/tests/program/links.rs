@@ -1,0 +1,32 @@
+//! `weft link`.
+
+use crate::place::Place;
+
+#[test]
+fn a_link_to_what_has_no_bytes_is_refused() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::create_dir(directory.join("d")).unwrap();
+    std::fs::write(directory.join("file"), "abc").unwrap();
+    std::os::unix::fs::symlink("file", directory.join("to-file")).unwrap();
+    std::os::unix::fs::symlink("d", directory.join("to-d")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, directory.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
+    place.weft(&["link", "m/d", "m/new", "-n", "upper"]).failed(&["m/d is a directory", "--dir"]);
+    place.weft(&["link", "m/to-d", "m/new", "-n", "upper"]).failed(&["m/to-d is a directory", "--dir"]);
+    place.weft(&["link", "m/file", "m/d", "m/new", "-n", "zip($1, $2)"]).failed(&["m/d is a directory"]);
+    place.weft(&["link", "m/pipe", "m/new", "-n", "upper"]).failed(&["m/pipe", "nothing can be read of it"]);
+    place.weft(&["link", "--members", "m/d", "m/new", "-n", "identity"]).failed(&["m/d is a directory"]);
+    place.weft(&["link", "--dir", "m/file", "m/new", "-n", "identity"]).failed(&["m/file is no directory"]);
+    place.weft(&["link", "m/to-file", "m/one", "-n", "upper"]).well();
+    place.weft(&["link", "m/one", "m/two", "-n", "increment"]).well();
+    place.weft(&["link", "--dir", "m/to-d", "m/view", "-n", "upper"]).well();
+    assert_eq!(std::fs::read_to_string(directory.join("two")).unwrap(), "BCD");
+    place.weft(&["link", "m/view", "m/new", "-n", "upper"]).failed(&["m/view is a directory", "--dir"]);
+    assert!(!directory.join("new").exists());
+    place.umount();
+    place.weft(&["link", "v:/d", "v:/new", "-n", "upper"]).failed(&["/d is a directory", "--dir"]);
+    place.weft(&["link", "v:/pipe", "v:/new", "-n", "upper"]).failed(&["/pipe", "nothing can be read of it"]);
+    place.weft(&["link", "--dir", "v:/one", "v:/new", "-n", "identity"]).failed(&["/one is no directory"]);
+    place.weft(&["link", "v:/one", "v:/new", "-n", "upper"]).well();
+}
