@@ -287,9 +287,9 @@ impl<'a> Request<'a> {
         self.may_change().is_err()
     }
 
-    /// Whether the one who calls is `uid`.
-    pub(crate) fn is_user(&self, uid: u32) -> bool {
-        self.who.uid == uid
+    /// The number of the one who calls.
+    pub(crate) fn uid(&self) -> u32 {
+        self.who.uid
     }
 
     /// The volume as the one who calls may use it.
