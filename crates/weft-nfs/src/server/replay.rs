@@ -4,7 +4,7 @@
 //! with its reply: one that is being served is answered when that has ended, wherever it came from last. Each client
 //! has so many entries of its own that others cannot push them out.
 
-use super::serving::Ready;
+use super::replies::Ready;
 use crate::rpc::{Call, Procedure, Reply};
 use crate::v3;
 use parking_lot::Mutex;
