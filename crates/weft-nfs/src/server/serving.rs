@@ -1,7 +1,7 @@
 //! A call from the wire to its reply: served at once, or by whoever may wait, and made durable where that is asked for.
 
 use super::peers::machine;
-use super::replay::{Found, Key};
+use super::replay::{Found, Key, must_not_be_repeated};
 use super::replies::Ready;
 use super::waits::{Alike, Asker, Begun};
 use super::{May, Shared, waiting};
@@ -49,7 +49,9 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
             };
         }
     };
-    let key = match shared.replays.find(client.address, &call, message, sender) {
+    // Calls that are not let in are refused below, and not known here.
+    let is_known = must_not_be_repeated(call.procedure) && shared.service.acts_as(client, &call).is_some();
+    let key = match is_known.then(|| shared.replays.find(client, &call, message, sender)) {
         None => None,
         Some(Found::New(key)) => Some(key),
         Some(Found::Answered(reply)) => return Next::Reply(reply),

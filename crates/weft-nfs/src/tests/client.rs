@@ -5,7 +5,7 @@ use crate::rpc::tests::call;
 use crate::xdr::{Reader, Writer};
 use crate::{mount, v3};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 /// A connection, and on whose behalf calls are made over it.
 pub(super) struct Client {
@@ -125,6 +125,19 @@ impl Answer {
 }
 
 impl Client {
+    /// Connects from an address of this machine.
+    pub(super) fn connect_from(from: IpAddr, address: SocketAddr) -> Client {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::new(from, 0))?;
+            socket.connect(address).await?.into_std()
+        });
+        let stream = stream.expect("connects");
+        stream.set_nonblocking(false).expect("a socket");
+        Client { stream, xid: 0, uid: 0, groups: Vec::new(), root: Vec::new() }
+    }
+
     pub(super) fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("connects");
         stream.set_nodelay(true).expect("a socket");
