@@ -193,6 +193,7 @@ impl Server {
             user: header.uid,
             thread: (header.pid != 0).then_some(header.pid),
             number: Some(header.unique),
+            host: None,
         });
         let outcome = match self.refuse_left(opcode) {
             Some(refused) => Some(refused),

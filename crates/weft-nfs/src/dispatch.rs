@@ -172,6 +172,14 @@ impl Service {
         self.exports.iter().any(|exported| exported.export.rule(client) != Err(Closed::Denied))
     }
 
+    /// The user that `call` of NFS acts as; none if it is not let in: its first handle was not made
+    /// here, or names an export that has no rule for `client`.
+    pub(crate) fn acts_as(&self, client: &Client, call: &Call<'_>) -> Option<Credentials> {
+        let mut request = Request::new(self, client, call);
+        request.file().ok()?;
+        Some(request.who)
+    }
+
     /// A client says that it, which calls itself `name`, has restarted: it holds no locks any more. Not
     /// believed of one that may use nothing, nor from a port that any user of a machine can call from:
     /// hosts say so as the super-user.
@@ -287,9 +295,9 @@ impl<'a> Request<'a> {
         self.may_change().is_err()
     }
 
-    /// Whether the one who calls is `uid`.
-    pub(crate) fn is_user(&self, uid: u32) -> bool {
-        self.who.uid == uid
+    /// The number of the one who calls.
+    pub(crate) fn uid(&self) -> u32 {
+        self.who.uid
     }
 
     /// The volume as the one who calls may use it.

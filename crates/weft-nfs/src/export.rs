@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use weft_vfs::Credentials;
 
 /// User and group that stand for users without rights of their own: "nobody".
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 /// Ports below this are the super-user's on most systems.
 pub(crate) const RESERVED_PORTS_END: u16 = 1024;

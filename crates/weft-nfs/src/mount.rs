@@ -42,7 +42,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
             }
             Ok(()) => Ok(()),
         },
-        2 => dump(service, &mut reply),
+        2 => dump(service, client, &mut reply),
         3 => unmount(service, client, &mut arguments),
         4 => {
             service.mounts.0.lock().retain(|(address, _)| *address != client.address);
@@ -104,9 +104,12 @@ fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Res
     }
 }
 
-/// `MOUNTPROC3_DUMP`.
-fn dump(service: &Service, reply: &mut Writer) -> Result<(), Refusal> {
-    for (address, path) in &*service.mounts.0.lock() {
+/// `MOUNTPROC3_DUMP`. A client is told of its own mounts, since names of directories may be secret,
+/// and nothing if no export lets it in.
+fn dump(service: &Service, client: &Client, reply: &mut Writer) -> Result<(), Refusal> {
+    let is_let_in = service.lets_in(client);
+    let mounts = service.mounts.0.lock();
+    for (address, path) in mounts.iter().filter(|(address, _)| is_let_in && *address == client.address) {
         reply.bool(true);
         reply.opaque(address.to_canonical().to_string().as_bytes());
         reply.opaque(path);

@@ -218,6 +218,14 @@ impl From<Vec<u8>> for Reply {
 }
 
 impl Reply {
+    /// Returns the same as the reply to call `xid`.
+    pub(crate) fn to(mut self, xid: u32) -> Reply {
+        if let Some(first) = self.head.first_chunk_mut() {
+            *first = xid.to_be_bytes();
+        }
+        self
+    }
+
     /// Bytes on the wire, without the record's mark.
     pub(crate) fn len(&self) -> usize {
         self.head.len() + self.data.len() + crate::xdr::padding(self.data.len())

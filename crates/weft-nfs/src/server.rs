@@ -19,6 +19,7 @@ mod serving;
 mod stable;
 mod stream;
 mod tls;
+pub(crate) mod waits;
 
 pub use tls::{TlsError, TlsFiles};
 
@@ -44,7 +45,9 @@ use tls::Tls;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
+use waits::Waits;
 use weft_vfs::blocking::{self, Answer, Wait};
+use weft_vfs::computing::{Lane, set_lane};
 use weft_vfs::{Error, Secret, Vfs, say};
 
 /// Most connections at once; more wait in the system's queue.
@@ -145,6 +148,7 @@ struct Shared {
     replays: ReplayCache,
     stable: Stabilizer,
     peers: Peers,
+    waits: Waits,
     tls: Option<Tls>,
     stop: watch::Receiver<bool>,
 }
@@ -195,8 +199,8 @@ impl Server {
         let runtime = runtime().map_err(ServerError::System)?;
         let (stop, stopped) = watch::channel(false);
         let stable = Stabilizer::start(vfs).map_err(ServerError::System)?;
-        let (replays, peers) = (ReplayCache::default(), Peers::default());
-        let shared = Arc::new(Shared { service, replays, stable, peers, tls, stop: stopped });
+        let (replays, peers, waits) = (ReplayCache::default(), Peers::default(), Waits::default());
+        let shared = Arc::new(Shared { service, replays, stable, peers, waits, tls, stop: stopped });
         let counted = Arc::downgrade(&shared);
         let counters = move || counted.upgrade().map(|shared| shared.peers.stats(address, &shared.service.refusals));
         shared.service.vfs.tell_of_nfs(counters);
@@ -204,6 +208,7 @@ impl Server {
         let registered = runtime.block_on(async {
             let listener = listening(listener).map_err(refused)?;
             tokio::spawn(accept(listener, shared.clone(), connections.clone()));
+            tokio::spawn(serving::watch(Arc::downgrade(&shared)));
             match locks {
                 Some(locks) => locks.start(&shared, &connections).await,
                 None => Ok(None),
@@ -215,6 +220,19 @@ impl Server {
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Looks who has waited for long, as after a second.
+    #[cfg(test)]
+    pub(crate) fn look(&self) {
+        serving::look(&self.shared);
+    }
+
+    /// The handle of `file` in the first export.
+    #[cfg(test)]
+    pub(crate) fn handle(&self, file: weft_vfs::FileId) -> Vec<u8> {
+        let service = &self.shared.service;
+        service.handle(&service.exports[0], file).to_vec()
     }
 
     /// Takes no more requests, and returns when those that were taken have been answered, or cannot be soon.
@@ -247,12 +265,18 @@ impl Drop for Server {
 }
 
 fn runtime() -> io::Result<Runtime> {
+    // What computes leaves threads to what waits for disks.
+    let lane = Lane::new(WAITING_THREADS_MAX);
+    let started = move || {
+        blocking::set_hook(about_to_wait);
+        set_lane(lane.clone());
+    };
     Builder::new_multi_thread()
         .thread_name("weft-nfs")
         .max_blocking_threads(WAITING_THREADS_MAX)
         .enable_io()
         .enable_time()
-        .on_thread_start(|| blocking::set_hook(about_to_wait))
+        .on_thread_start(started)
         .build()
 }
 

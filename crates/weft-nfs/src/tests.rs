@@ -5,6 +5,7 @@ mod exports;
 mod locks;
 mod procedures;
 mod rights;
+mod waiting;
 mod wire;
 
 use crate::export::Exports;
@@ -24,10 +25,15 @@ struct Served {
 
 /// A new volume, served to `exports`.
 fn serve(exports: &str) -> Served {
+    serve_with(exports, weft_vfs::Options::default())
+}
+
+/// As [`serve`], with other options than the usual ones.
+fn serve_with(exports: &str, options: weft_vfs::Options) -> Served {
     let store = Arc::new(MemoryStore::new(VolumeOptions { block_size: 4096, ..VolumeOptions::default() }));
     let clock = Arc::new(ManualClock::default());
     clock.set(Timestamp::from_parts(1000, 0));
-    let options = weft_vfs::Options { background: false, ..weft_vfs::Options::default() };
+    let options = weft_vfs::Options { background: false, ..options };
     let vfs = Vfs::open(store, None, options, clock.clone()).expect("opens");
     let server = server(&vfs, exports);
     Served { vfs, server, clock }

@@ -75,6 +75,11 @@ fn shape(procedure: u32) -> Shape {
     }
 }
 
+/// True if procedure `number` changes nothing.
+pub(crate) fn only_reads(number: u32) -> bool {
+    matches!(number, 1 | 3..=6 | 16..=20)
+}
+
 /// Answers a call.
 pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outcome {
     let mut request = Request::new(service, client, call);
@@ -90,8 +95,11 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
         }
         Err(Failure::Status(status)) => {
             reply.truncate(head);
+            // Who is told to ask again need not wait for attributes, which may be computed.
+            let may_look = status != Status::Jukebox;
             fail(call.procedure.number, status, &mut reply, |reply, subject| {
-                let known = request.subjects.get(subject).and_then(|file| request.user().attributes(*file).ok());
+                let subject = request.subjects.get(subject).filter(|_| may_look);
+                let known = subject.and_then(|file| request.user().attributes(*file).ok());
                 attributes::optional(&request, reply, known.as_ref());
             });
             Outcome::Reply(reply.into_bytes().into())

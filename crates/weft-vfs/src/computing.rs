@@ -5,7 +5,8 @@
 //! [`Lane`] ([`set_lane`]). A request that is about to compute, or to wait for another that does,
 //! is known by its number until it is done, so that [`Vfs::interrupt`] finds it. Networks ask now
 //! and then whether anybody waits for them ([`weft_transform::interrupt`]); that is also where a
-//! user with more at work than a share of the processors is held back.
+//! user with more at work than a share of the processors is held back. Requests that come over a
+//! network also count against the host that sent them, which names users as it likes.
 //!
 //! Locks: that of the table is held for nothing else.
 
@@ -17,6 +18,7 @@ use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
@@ -45,10 +47,24 @@ pub struct Requester {
     pub thread: Option<u32>,
     /// What tells the request from others, if anything does.
     pub number: Option<u64>,
+    /// The host that it comes from, if it comes over a network.
+    pub host: Option<IpAddr>,
+}
+
+impl Requester {
+    /// The volume's holder, by no request.
+    const HOLDER: Requester = Requester { user: 0, thread: None, number: None, host: None };
+}
+
+/// Returns a number for a request that no other request has, those of kernels included.
+pub fn request_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // A kernel counts its own from 1.
+    NEXT.fetch_add(1, Ordering::Relaxed) | 1 << 63
 }
 
 thread_local! {
-    static REQUESTER: Cell<Requester> = const { Cell::new(Requester { user: 0, thread: None, number: None }) };
+    static REQUESTER: Cell<Requester> = const { Cell::new(Requester::HOLDER) };
     static LANE: RefCell<Option<Arc<Lane>>> = const { RefCell::new(None) };
     /// Whether this thread computes already, for the same request.
     static COMPUTES: Cell<bool> = const { Cell::new(false) };
@@ -69,28 +85,41 @@ pub fn set_lane(lane: Arc<Lane>) {
 #[derive(Debug)]
 pub struct Lane {
     user_max: usize,
+    host_max: usize,
     all_max: usize,
-    users: Mutex<FxHashMap<u32, usize>>,
+    taken: Mutex<Taken>,
+}
+
+/// Threads of a lane that compute.
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    users: FxHashMap<u32, usize>,
+    hosts: FxHashMap<IpAddr, usize>,
 }
 
 impl Lane {
     /// So many threads.
     pub fn new(threads: usize) -> Arc<Lane> {
         let all_max = (threads - threads.div_ceil(8).min(threads / 2)).max(1);
-        let user_max = (threads * 5 / 8).clamp(1, all_max);
-        Arc::new(Lane { user_max, all_max, users: Mutex::default() })
+        let share = |eighths: usize| (threads * eighths / 8).clamp(1, all_max);
+        Arc::new(Lane { user_max: share(5), host_max: share(6), all_max, taken: Mutex::default() })
     }
 
-    /// One more for `user`, if there may be one.
-    fn enter(self: &Arc<Lane>, user: u32) -> Option<InLane> {
-        let mut users = self.users.lock();
-        let all: usize = users.values().sum();
-        let own = users.entry(user).or_default();
-        if all >= self.all_max || *own >= self.user_max {
+    /// One more for `requester`, if there may be one.
+    fn enter(self: &Arc<Lane>, requester: Requester) -> Option<InLane> {
+        let Requester { user, host, .. } = requester;
+        let mut taken = self.taken.lock();
+        let of_user = taken.users.get(&user).copied().unwrap_or(0);
+        let of_host = host.and_then(|host| taken.hosts.get(&host).copied()).unwrap_or(0);
+        if taken.all >= self.all_max || of_user >= self.user_max || of_host >= self.host_max {
             return None;
         }
-        *own += 1;
-        Some(InLane { lane: self.clone(), user })
+        taken.all += 1;
+        taken.users.insert(user, of_user + 1);
+        host.map(|host| taken.hosts.insert(host, of_host + 1));
+        drop(taken);
+        Some(InLane { lane: self.clone(), user, host })
     }
 }
 
@@ -98,16 +127,26 @@ impl Lane {
 struct InLane {
     lane: Arc<Lane>,
     user: u32,
+    host: Option<IpAddr>,
 }
 
 impl Drop for InLane {
     fn drop(&mut self) {
-        let mut users = self.lane.users.lock();
-        if let Some(own) = users.get_mut(&self.user) {
-            *own -= 1;
-            if *own == 0 {
-                users.remove(&self.user);
-            }
+        let mut taken = self.lane.taken.lock();
+        taken.all -= 1;
+        one_less(&mut taken.users, self.user);
+        if let Some(host) = self.host {
+            one_less(&mut taken.hosts, host);
+        }
+    }
+}
+
+/// Counts one less of `of`, and forgets it with the last one.
+fn one_less<K: std::hash::Hash + Eq>(counts: &mut FxHashMap<K, usize>, of: K) {
+    if let Some(count) = counts.get_mut(&of) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&of);
         }
     }
 }
@@ -156,7 +195,7 @@ impl Computing {
             self.interrupted.fetch_add(1, Ordering::Relaxed);
             return Err(ErrorKind::Interrupted.into());
         }
-        let lane = LANE.with(|slot| slot.borrow().as_ref().map(|lane| lane.enter(requester.user)));
+        let lane = LANE.with(|slot| slot.borrow().as_ref().map(|lane| lane.enter(requester)));
         if matches!(lane, Some(None)) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(ErrorKind::Busy.into());
@@ -212,6 +251,9 @@ impl Computing {
 impl Table {
     /// Remembers an interruption of a request that has no turn now.
     fn remember(&mut self, number: u64) {
+        if self.early.contains(&number) {
+            return;
+        }
         if self.early.len() >= EARLY_MAX {
             self.early.pop_front();
         }
@@ -396,16 +438,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_takes_a_share_and_leaves_others_theirs() {
+    fn a_user_and_a_host_take_a_share_and_leave_others_theirs() {
         let lane = Lane::new(16);
-        let of = |user| (0..100).map_while(|_| lane.enter(user)).collect::<Vec<_>>();
-        let first = of(1);
-        let second = of(2);
-        assert_eq!((first.len(), second.len(), of(3).len()), (10, 4, 0));
+        let of = |user, host: Option<u8>| {
+            let host = host.map(|last| IpAddr::from([10, 0, 0, last]));
+            let requester = Requester { user, host, ..Requester::default() };
+            (0..100).map_while(|_| lane.enter(requester)).collect::<Vec<_>>()
+        };
+        let first = of(1, None);
+        let second = of(2, None);
+        assert_eq!((first.len(), second.len(), of(3, None).len()), (10, 4, 0));
         drop(first);
-        assert_eq!(of(3).len(), 10);
+        assert_eq!(of(3, None).len(), 10);
         drop(second);
-        assert!(lane.users.lock().is_empty());
+        // A host says of itself which users it has.
+        let one_host: Vec<_> = (0..5).map(|user| of(user, Some(1))).collect();
+        assert_eq!(one_host.iter().map(Vec::len).sum::<usize>(), 12);
+        assert_eq!(of(7, Some(2)).len(), 2);
+        drop(one_host);
+        let taken = lane.taken.lock();
+        assert!(taken.all == 0 && taken.users.is_empty() && taken.hosts.is_empty());
         assert_eq!([1, 2, 3, 4].map(|threads| Lane::new(threads).all_max), [1, 1, 2, 3]);
     }
 

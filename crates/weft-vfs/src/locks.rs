@@ -4,24 +4,31 @@
 //! One table with a lock of its own, which is never held together with another. Nothing here waits: whoever is to wait for a lock says
 //! what is to be done once it is granted. Invariants: two owners never hold ranges that are in each other's way; nobody waits
 //! for what could be granted.
+//!
+//! Locking and unlocking cost about the logarithm of what is held of the file, however many wait:
+//! the thread that serves them is everybody's.
 
 mod file;
 mod ranges;
+mod room;
+mod spans;
 #[cfg(test)]
 mod tests;
 
 pub use ranges::LockRange;
 
-use file::{FileLocks, Waiting};
+use file::{Change, FileLocks, Share, Waiting};
 use parking_lot::Mutex;
 use ranges::Held;
+use room::Room;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use weft_store::Ino;
 
-/// Ranges, reservations and waits that one client may have, and that all may have together.
-const OF_CLIENT_MAX: usize = 1 << 16;
-const ALL_MAX: usize = 1 << 20;
+/// Holders and waits that are looked at to find whether waiting would never end. Beyond, it is
+/// taken to end, as Linux does after ten.
+const DEADLOCK_LOOKS_MAX: usize = 1024;
 
 /// Where locks come from: a mount, or a client of a protocol. What fails as a whole takes all its locks along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,7 +44,7 @@ pub struct LockOwner {
 }
 
 /// Whether others may hold the range, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockMode {
     /// Those who share it.
     Shared,
@@ -57,10 +64,12 @@ pub enum LockKind {
 }
 
 /// A lock that somebody wants or has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockRequest {
     /// Who.
     pub owner: LockOwner,
+    /// The user whose share of locks it counts against; the super-user's is all of the client's.
+    pub user: u32,
     /// By which call.
     pub kind: LockKind,
     /// What of the file.
@@ -71,6 +80,13 @@ pub struct LockRequest {
     pub pid: u32,
     /// Tells requests of one owner that wait at the same time from one that comes again.
     pub tag: u64,
+}
+
+impl LockRequest {
+    /// Returns what is the same of all requests that count as this one.
+    fn identity(&self) -> LockRequest {
+        LockRequest { user: 0, ..self.clone() }
+    }
 }
 
 /// A lock that is in the way of another.
@@ -179,12 +195,12 @@ pub struct Locks(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     files: FxHashMap<Ino, FileLocks>,
-    /// Files that owners wait for something of.
-    waits: FxHashMap<LockOwner, Vec<Ino>>,
-    /// Ranges, reservations and waits of each client.
-    counts: FxHashMap<LockClient, usize>,
-    /// Those of all clients.
-    count: usize,
+    /// Files that owners wait for something of, with the numbers of their requests.
+    waits: FxHashMap<LockOwner, BTreeSet<(Ino, u64)>>,
+    /// Ranges, reservations and waits.
+    room: Room,
+    /// Requests that waited so far.
+    asked: u64,
     clients: u64,
     grants: u64,
     is_grace: bool,
@@ -200,7 +216,7 @@ impl Locks {
 
     /// A lock on `ino` that is in the way of `request`: of those, the one that begins first.
     pub fn test(&self, ino: Ino, request: &LockRequest) -> Option<Conflict> {
-        self.0.lock().files.get(&ino)?.conflicts(request).min_by_key(|conflict| conflict.range.first())
+        self.0.lock().files.get(&ino)?.first_conflict(request)
     }
 
     /// Locks a range of `ino`; what the owner held of it before, it no longer holds. `Held`, `Deadlock`, `TooMany`, `Grace`.
@@ -211,11 +227,11 @@ impl Locks {
             (false, Claim::Again) => return Err(LockError::Grace),
             (true, Claim::New) => false,
             (true, Claim::Again) | (false, Claim::New) => {
-                table.files.get(&ino).is_none_or(|file| file.conflicts(&request).next().is_none())
+                table.files.get(&ino).is_none_or(|file| file.blocker(&request).is_none())
             }
         };
         if is_free {
-            table.may_add(request.owner.client)?;
+            table.room.may_add(request.owner.client, request.user)?;
             let granted = table.hold(ino, &request);
             drop(table);
             granted.into_iter().for_each(|then| then());
@@ -236,13 +252,12 @@ impl Locks {
         let granted = {
             let mut table = self.0.lock();
             let Some(file) = table.files.get_mut(&ino) else { return };
-            let mut change = 0;
+            let mut granted = Telling::new();
             for (range, held) in file.granted(request, grant) {
                 let held = (wanted == Wanted::Yes).then_some(Held { grant: None, ..held });
-                change += file.set(&request.owner, request.kind, range, held);
+                granted.extend(table.set(ino, request, range, held));
             }
-            table.count(request.owner.client, change);
-            table.grant(ino)
+            granted
         };
         granted.into_iter().for_each(|then| then());
     }
@@ -252,9 +267,8 @@ impl Locks {
         let granted = {
             let mut table = self.0.lock();
             let Some(file) = table.files.get_mut(&ino) else { return };
-            let change = file.set(owner, kind, range, None);
-            table.count(owner.client, change);
-            table.grant(ino)
+            let change = file.set((owner, 0), kind, range, None);
+            table.changed(ino, owner.client, range, change)
         };
         granted.into_iter().for_each(|then| then());
     }
@@ -263,9 +277,9 @@ impl Locks {
     pub fn cancel(&self, ino: Ino, request: &LockRequest) -> bool {
         let mut table = self.0.lock();
         let Some(file) = table.files.get_mut(&ino) else { return false };
-        let Some(at) = file.waiting.iter().position(|waiting| waiting.request == *request) else { return false };
-        file.waiting.remove(at);
-        table.waits_no_more(ino, &request.owner);
+        let Some((number, _)) = file.same(request) else { return false };
+        let left = file.leave(number);
+        left.into_iter().for_each(|waiting| table.waits_no_more(ino, number, &waiting.request));
         table.forget_unused(ino);
         true
     }
@@ -274,7 +288,7 @@ impl Locks {
     pub fn share(
         &self,
         ino: Ino,
-        owner: &LockOwner,
+        (owner, user): (&LockOwner, u32),
         claim: Claim,
         access: ShareBits,
         deny: ShareBits,
@@ -283,17 +297,19 @@ impl Locks {
         if table.is_grace != (claim == Claim::Again) {
             return Err(LockError::Grace);
         }
-        table.may_add(owner.client)?;
+        table.room.may_add(owner.client, user)?;
         let file = table.files.entry(ino).or_default();
         let is_held = file
             .shares
             .iter()
-            .any(|(other, (theirs, denied))| other != owner && (theirs.meets(deny) || denied.meets(access)));
+            .any(|(other, theirs)| other != owner && (theirs.access.meets(deny) || theirs.deny.meets(access)));
         let result = if is_held {
             Err(LockError::Held)
         } else {
-            let before = file.shares.insert(owner.clone(), (access, deny));
-            table.count(owner.client, isize::from(before.is_none()));
+            // One that has reserved something stays the same user's.
+            let user = file.shares.get(owner).map_or(user, |before| before.user);
+            let before = file.shares.insert(owner.clone(), Share { user, access, deny });
+            table.room.count(owner.client, user, isize::from(before.is_none()));
             Ok(())
         };
         table.forget_unused(ino);
@@ -304,9 +320,9 @@ impl Locks {
     pub fn unshare(&self, ino: Ino, owner: &LockOwner) {
         let mut table = self.0.lock();
         if let Some(file) = table.files.get_mut(&ino)
-            && file.shares.remove(owner).is_some()
+            && let Some(share) = file.shares.remove(owner)
         {
-            table.count(owner.client, -1);
+            table.room.count(owner.client, share.user, -1);
             table.forget_unused(ino);
         }
     }
@@ -315,19 +331,17 @@ impl Locks {
     pub fn release(&self, client: LockClient) {
         let granted = {
             let mut table = self.0.lock();
-            for file in table.files.values_mut() {
-                file.forget(client);
-            }
+            let freed: Vec<_> = table.files.iter_mut().map(|(ino, file)| (*ino, file.forget(client))).collect();
             table.waits.retain(|owner, _| owner.client != client);
-            table.count -= table.counts.remove(&client).unwrap_or(0);
-            table.grant_all()
+            table.room.release(client);
+            freed.into_iter().flat_map(|(ino, candidates)| table.grant(ino, candidates)).collect::<Telling>()
         };
         granted.into_iter().for_each(|then| then());
     }
 
     /// Whether `client` holds, has reserved or waits for anything.
     pub fn has_any(&self, client: LockClient) -> bool {
-        self.0.lock().counts.contains_key(&client)
+        self.0.lock().room.has_any(client)
     }
 
     /// Whether only what was held before can be locked.
@@ -345,49 +359,50 @@ impl Locks {
         let granted = {
             let mut table = self.0.lock();
             table.is_grace = false;
-            table.grant_all()
+            let all: Vec<_> = table.files.iter().map(|(ino, file)| (*ino, file.all_waiting())).collect();
+            all.into_iter().flat_map(|(ino, candidates)| table.grant(ino, candidates)).collect::<Telling>()
         };
         granted.into_iter().for_each(|then| then());
     }
 }
 
 impl Table {
-    fn may_add(&self, client: LockClient) -> Result<(), LockError> {
-        let of_client = self.counts.get(&client).copied().unwrap_or(0);
-        if of_client >= OF_CLIENT_MAX || self.count >= ALL_MAX { Err(LockError::TooMany) } else { Ok(()) }
-    }
-
-    fn count(&mut self, client: LockClient, change: isize) {
-        let count = self.counts.entry(client).or_default();
-        *count = count.checked_add_signed(change).expect("what is given up was counted");
-        self.count = self.count.checked_add_signed(change).expect("and among all");
-        if *count == 0 {
-            self.counts.remove(&client);
-        }
-    }
-
     /// Has `request` hold its range, and gives whom to tell that they hold theirs now.
     fn hold(&mut self, ino: Ino, request: &LockRequest) -> Telling {
         let held = Held { mode: request.mode, pid: request.pid, grant: None };
-        let change = self.files.entry(ino).or_default().set(&request.owner, request.kind, request.range, Some(held));
-        self.count(request.owner.client, change);
-        self.grant(ino)
+        self.set(ino, request, request.range, Some(held))
+    }
+
+    /// Has the owner of `request` hold `range` so, and gives whom to tell that they hold theirs.
+    fn set(&mut self, ino: Ino, request: &LockRequest, range: LockRange, held: Option<Held>) -> Telling {
+        let file = self.files.entry(ino).or_default();
+        let change = file.set((&request.owner, request.user), request.kind, range, held);
+        self.changed(ino, request.owner.client, range, change)
+    }
+
+    /// Counts `change` of `range`, and grants what that leaves room for.
+    fn changed(&mut self, ino: Ino, client: LockClient, range: LockRange, change: Change) -> Telling {
+        self.room.count(client, change.user, change.count);
+        let file = self.files.get(&ino);
+        let freed = change.freed.and_then(|of| file.map(|file| file.freed(of, range)));
+        self.grant(ino, freed.unwrap_or_default().into_iter().collect())
     }
 
     fn wait(&mut self, ino: Ino, request: LockRequest, then: Then) -> Result<(), LockError> {
         if let Some(file) = self.files.get_mut(&ino)
-            && let Some(waiting) = file.waiting.iter_mut().find(|waiting| waiting.request == request)
+            && let Some((_, waiting)) = file.same(&request)
         {
             waiting.then = then;
             return Ok(());
         }
-        self.may_add(request.owner.client)?;
+        self.room.may_add(request.owner.client, request.user)?;
         if self.would_never_end(ino, &request) {
             return Err(LockError::Deadlock);
         }
-        self.count(request.owner.client, 1);
-        self.waits.entry(request.owner.clone()).or_default().push(ino);
-        self.files.entry(ino).or_default().waiting.push_back(Waiting { request, then });
+        self.room.count(request.owner.client, request.user, 1);
+        self.asked += 1;
+        self.waits.entry(request.owner.clone()).or_default().insert((ino, self.asked));
+        self.files.entry(ino).or_default().wait(self.asked, request, then);
         Ok(())
     }
 
@@ -397,9 +412,11 @@ impl Table {
             // flock(2) does not look for this.
             return false;
         }
-        let in_the_way = |ino: Ino, request: &LockRequest| {
-            let file = self.files.get(&ino).into_iter();
-            file.flat_map(|file| file.conflicts(request)).map(|conflict| conflict.owner).collect::<Vec<_>>()
+        let mut left = DEADLOCK_LOOKS_MAX;
+        let mut in_the_way = |ino: Ino, request: &LockRequest| {
+            let found = self.files.get(&ino).map(|file| file.blockers(request, left)).unwrap_or_default();
+            left = left.saturating_sub(found.len().max(1));
+            found
         };
         let mut next = in_the_way(ino, request);
         let mut seen = FxHashSet::default();
@@ -410,9 +427,8 @@ impl Table {
             if !seen.insert(owner.clone()) {
                 continue;
             }
-            for ino in self.waits.get(&owner).into_iter().flatten() {
-                let waiting = self.files.get(ino).into_iter().flat_map(|file| &file.waiting);
-                for waiting in waiting.filter(|waiting| waiting.request.owner == owner) {
+            for (ino, number) in self.waits.get(&owner).into_iter().flatten().take(DEADLOCK_LOOKS_MAX) {
+                if let Some(waiting) = self.files.get(ino).and_then(|file| file.waiting(*number)) {
                     next.extend(in_the_way(*ino, &waiting.request));
                 }
             }
@@ -420,43 +436,41 @@ impl Table {
         false
     }
 
-    fn waits_no_more(&mut self, ino: Ino, owner: &LockOwner) {
-        self.count(owner.client, -1);
-        let files = self.waits.get_mut(owner).expect("whoever waits is known to");
-        let at = files.iter().position(|file| *file == ino).expect("for this file, too");
-        files.swap_remove(at);
-        if files.is_empty() {
-            self.waits.remove(owner);
+    fn waits_no_more(&mut self, ino: Ino, number: u64, request: &LockRequest) {
+        self.room.count(request.owner.client, request.user, -1);
+        if let Some(waits) = self.waits.get_mut(&request.owner) {
+            waits.remove(&(ino, number));
+            if waits.is_empty() {
+                self.waits.remove(&request.owner);
+            }
         }
     }
 
-    /// Grants what nobody is in the way of any more, in the order in which it was asked for.
-    fn grant(&mut self, ino: Ino) -> Telling {
+    /// Grants those of `candidates` that nobody is in the way of any more, in the order in which
+    /// they were asked for.
+    fn grant(&mut self, ino: Ino, mut candidates: BTreeSet<u64>) -> Telling {
         let mut granted = Telling::new();
         while !self.is_grace
+            && let Some(number) = candidates.pop_first()
             && let Some(file) = self.files.get_mut(&ino)
-            && let Some(at) = file.waiting.iter().position(|it| file.conflicts(&it.request).next().is_none())
         {
-            let Waiting { request, then } = file.waiting.remove(at).expect("it is there");
+            let Some(Waiting { request, then, .. }) = file.grantable(number) else { continue };
             self.grants += 1;
-            let number = Grant(self.grants);
-            let grant = matches!(then, Then::Ask(_)).then_some(number);
-            let held = Held { mode: request.mode, pid: request.pid, grant };
-            let change = file.set(&request.owner, request.kind, request.range, Some(held));
-            self.count(request.owner.client, change);
-            self.waits_no_more(ino, &request.owner);
+            let grant = Grant(self.grants);
+            let asks = matches!(then, Then::Ask(_)).then_some(grant);
+            let held = Held { mode: request.mode, pid: request.pid, grant: asks };
+            let change = file.set((&request.owner, request.user), request.kind, request.range, Some(held));
+            // What it held before may have been in the way of some, of those before it, too.
+            candidates.extend(change.freed.into_iter().flat_map(|of| file.freed(of, request.range)));
+            self.room.count(request.owner.client, change.user, change.count);
+            self.waits_no_more(ino, number, &request);
             granted.push(match then {
                 Then::Tell(then) => then,
-                Then::Ask(then) => Box::new(move || then(number)),
+                Then::Ask(then) => Box::new(move || then(grant)),
             });
         }
         self.forget_unused(ino);
         granted
-    }
-
-    fn grant_all(&mut self) -> Telling {
-        let files: Vec<Ino> = self.files.keys().copied().collect();
-        files.into_iter().flat_map(|ino| self.grant(ino)).collect()
     }
 
     fn forget_unused(&mut self, ino: Ino) {

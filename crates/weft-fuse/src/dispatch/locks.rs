@@ -31,8 +31,8 @@ impl MountLocks {
         LockOwner { client: self.client, name: Arc::new(number.to_ne_bytes()) }
     }
 
-    /// Reads `struct fuse_lk_in` of request number `unique`: the lock, or the range to give up.
-    fn parse(&self, unique: u64, body: &mut Body<'_>) -> Option<Result<(LockRequest, Wanted), Failure>> {
+    /// Reads `struct fuse_lk_in` of the request of `header`: the lock, or the range to give up.
+    fn parse(&self, header: &Header, body: &mut Body<'_>) -> Option<Result<(LockRequest, Wanted), Failure>> {
         body.skip(8)?;
         let (owner, first, last) = (body.u64()?, body.u64()?, body.u64()?);
         let (kind, pid, flags) = (body.u32()?.cast_signed(), body.u32()?, body.u32()?);
@@ -44,7 +44,8 @@ impl MountLocks {
         };
         let Some(range) = LockRange::new(first, last) else { return Some(Err(Failure::Errno(libc::EINVAL))) };
         let kind = if flags & LK_FLOCK == 0 { LockKind::Range } else { LockKind::File };
-        Some(Ok((LockRequest { owner: self.owner(owner), kind, range, mode, pid, tag: unique }, wanted)))
+        let (owner, user, tag) = (self.owner(owner), header.uid, header.unique);
+        Some(Ok((LockRequest { owner, user, kind, range, mode, pid, tag }, wanted)))
     }
 }
 
@@ -70,7 +71,7 @@ pub(super) enum Patience {
 impl Server {
     pub(super) fn getlk(&self, header: &Header, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
-        let (request, _) = match locks.parse(header.unique, &mut body)? {
+        let (request, _) = match locks.parse(header, &mut body)? {
             Ok(parsed) => parsed,
             Err(failure) => return Some(Err(failure)),
         };
@@ -95,7 +96,7 @@ impl Server {
     ) -> Option<Outcome> {
         let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
         let mut body = body;
-        let (request, wanted) = match locks.parse(header.unique, &mut body)? {
+        let (request, wanted) = match locks.parse(header, &mut body)? {
             Ok(parsed) => parsed,
             Err(failure) => return Some(Err(failure)),
         };
@@ -118,6 +119,9 @@ impl Server {
             return Some(Ok(()));
         }
         locks.waiting.lock().remove(&header.unique);
+        if locked == Err(LockError::TooMany) {
+            self.log_too_many(header.uid, ino);
+        }
         Some(locked.map(|_| ()).map_err(|error| {
             Failure::Errno(match error {
                 LockError::Held | LockError::Grace => libc::EAGAIN,
@@ -125,6 +129,14 @@ impl Server {
                 LockError::TooMany => libc::ENOLCK,
             })
         }))
+    }
+
+    /// Says that `user` cannot lock `ino`, as there are too many locks.
+    fn log_too_many(&self, user: u32, ino: Ino) {
+        let path = self.vfs.path(ino);
+        let path = String::from_utf8_lossy(&path);
+        let why = "too many locks; one user has a quarter of a mount's at most: end programs that hold some";
+        weft_vfs::say_of(user, format_args!("user {user} cannot lock {path}: {why}"));
     }
 
     /// Answers request `unique` when its lock is granted.

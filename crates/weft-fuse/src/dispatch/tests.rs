@@ -175,6 +175,20 @@ fn who_waits_for_a_lock_is_answered_when_it_is_free_or_a_signal_comes() {
     assert_eq!(set(Opcode::Setlkw, 3, libc::F_WRLCK), Some(Ok(vec![])), "it no longer waited");
 }
 
+/// One user took all locks of the mount.
+#[test]
+fn a_user_who_has_too_many_locks_leaves_other_users_and_the_super_user_theirs() {
+    let (server, _) = lock_server();
+    let file = make(&server, ROOT, "file");
+    let set = |uid: u32, at| {
+        let lock = lock(u64::from(uid), (at, at), libc::F_RDLCK, 0);
+        answer(&server, &message(Opcode::Setlk, file, uid, &lock.0)).expect("a reply")
+    };
+    assert_eq!((0..1 << 16).take_while(|at| set(1000, 2 * at) == Ok(vec![])).count(), 1 << 14);
+    assert_eq!(set(1000, 1 << 20), Err(libc::ENOLCK));
+    assert_eq!((set(1001, 1 << 20), set(0, 1 << 20)), (Ok(vec![]), Ok(vec![])));
+}
+
 #[test]
 fn a_mount_that_ends_holds_no_locks() {
     let (server, _) = lock_server();

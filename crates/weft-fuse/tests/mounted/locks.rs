@@ -31,7 +31,7 @@ fn shared() -> Option<(Shared, File)> {
 impl Shared {
     fn request(&self) -> LockRequest {
         let (owner, range) = (self.other.clone(), LockRange::ALL);
-        LockRequest { owner, kind: LockKind::Either, range, mode: LockMode::Exclusive, pid: 0, tag: 0 }
+        LockRequest { owner, user: 0, kind: LockKind::Either, range, mode: LockMode::Exclusive, pid: 0, tag: 0 }
     }
 
     /// The other one locks all of the file.

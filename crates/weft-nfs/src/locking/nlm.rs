@@ -13,7 +13,7 @@ use crate::xdr::{Reader, Writer};
 use weft_vfs::locks::{
     Claim, Conflict, IfHeld, LockError, LockKind, LockMode, LockOwner, LockRequest, Locked, ShareBits,
 };
-use weft_vfs::{Access, FileId, Kind};
+use weft_vfs::{Access, FileId, Kind, say_of};
 
 /// NLM's number.
 pub(crate) const PROGRAM: u32 = 100_021;
@@ -184,7 +184,7 @@ fn told(status: LockStatus) -> Result<Told, Failure> {
 fn may_lock(request: &Request<'_>, file: FileId) -> Result<(), Failure> {
     let (allowed, found) = request.user().access(file, [Access::READ, Access::WRITE])?;
     // An owner may have opened it before taking the rights away.
-    let is_owner = request.is_user(found.uid);
+    let is_owner = request.uid() == found.uid;
     match found.kind {
         Kind::File if is_owner || allowed.contains(&true) => Ok(()),
         Kind::File => Err(Status::Acces.into()),
@@ -196,11 +196,11 @@ fn mode(exclusive: bool) -> LockMode {
     if exclusive { LockMode::Exclusive } else { LockMode::Shared }
 }
 
-/// What `lock` asks for in the name of `client`; none if that lies past 2^63-1.
-fn request_of(client: &Known, lock: &Lock<'_>, exclusive: bool) -> Option<LockRequest> {
+/// What `lock` asks for in the name of `user` of `client`; none if that lies past 2^63-1.
+fn request_of((client, user): (&Known, u32), lock: &Lock<'_>, exclusive: bool) -> Option<LockRequest> {
     let owner = LockOwner { client: client.number, name: lock.owner().into() };
     let range = lock.range()?;
-    Some(LockRequest { owner, kind: LockKind::Either, range, mode: mode(exclusive), pid: 0, tag: 0 })
+    Some(LockRequest { owner, user, kind: LockKind::Either, range, mode: mode(exclusive), pid: 0, tag: 0 })
 }
 
 /// `NLMPROC4_TEST`.
@@ -209,7 +209,7 @@ fn test(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result
     let lock = Lock::read(request)?;
     may_lock(request, lock.file)?;
     let who = locking.client(client, lock.caller)?;
-    let Some(wanted) = request_of(&who, &lock, exclusive) else { return told(LockStatus::TooBig) };
+    let Some(wanted) = request_of((&who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
     match request.service.vfs.locks().test(lock.file.ino, &wanted) {
         None => told(LockStatus::Granted),
         Some(conflict) => Ok(Told::Conflict(conflict)),
@@ -232,7 +232,7 @@ fn lock(
     }
     may_lock(request, lock.file)?;
     let who = locking.client(client, lock.caller)?;
-    let Some(wanted) = request_of(&who, &lock, exclusive) else { return told(LockStatus::TooBig) };
+    let Some(wanted) = request_of((&who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
     if monitored == Monitored::Yes {
         // Who is told of a restart must be known after it.
         locking.remember(client, &who)?;
@@ -258,8 +258,17 @@ fn lock(
     match request.service.vfs.locks().lock(lock.file.ino, wanted, claim, if_held) {
         Ok(Locked::Now) => told(LockStatus::Granted),
         Ok(Locked::Waiting) => told(LockStatus::Blocked),
-        Err(error) => told(error.into()),
+        Err(error) => told(refused(client, request.uid(), error)),
     }
+}
+
+/// What a client is told of `error`. Says so if `user` has too many locks there.
+fn refused(client: &Client, user: u32, error: LockError) -> LockStatus {
+    if error == LockError::TooMany {
+        let why = "too many locks; one user has a quarter of a client's at most: end programs that hold some";
+        say_of(user, format_args!("user {user} of {} cannot lock a file: {why}", client.address));
+    }
+    error.into()
 }
 
 /// `NLMPROC4_CANCEL`.
@@ -267,7 +276,7 @@ fn cancel(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Resu
     let (_block, exclusive) = (bool(request)?, bool(request)?);
     let lock = Lock::read(request)?;
     let who = locking.client(client, lock.caller)?;
-    let Some(wanted) = request_of(&who, &lock, exclusive) else { return told(LockStatus::TooBig) };
+    let Some(wanted) = request_of((&who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
     let waited = request.service.vfs.locks().cancel(lock.file.ino, &wanted);
     told(if waited { LockStatus::Granted } else { LockStatus::Denied })
 }
@@ -276,7 +285,7 @@ fn cancel(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Resu
 fn unlock(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<Told, Failure> {
     let lock = Lock::read(request)?;
     let who = locking.client(client, lock.caller)?;
-    let Some(held) = request_of(&who, &lock, true) else { return told(LockStatus::TooBig) };
+    let Some(held) = request_of((&who, request.uid()), &lock, true) else { return told(LockStatus::TooBig) };
     request.service.vfs.locks().unlock(lock.file.ino, &held.owner, held.kind, held.range);
     told(LockStatus::Granted)
 }
@@ -299,8 +308,8 @@ fn share(locking: &Locking, client: &Client, number: u32, request: &mut Request<
     may_lock(request, file)?;
     let bits = |bits: u32| ShareBits { read: bits & 1 != 0, write: bits & 2 != 0 };
     let claim = if reclaim { Claim::Again } else { Claim::New };
-    match locks.share(file.ino, &owner, claim, bits(access), bits(deny)) {
+    match locks.share(file.ino, (&owner, request.uid()), claim, bits(access), bits(deny)) {
         Ok(()) => told(LockStatus::Granted),
-        Err(error) => told(error.into()),
+        Err(error) => told(refused(client, request.uid(), error)),
     }
 }

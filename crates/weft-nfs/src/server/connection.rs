@@ -2,8 +2,8 @@
 
 use super::peers::Guest;
 use super::record::{Message, Received};
-use super::replies::Replies;
-use super::serving::{Next, Ready};
+use super::replies::{Ready, Replies};
+use super::serving::Next;
 use super::stream::Stream;
 use super::{Shared, serving};
 use crate::export::Client;
@@ -68,6 +68,8 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     received: Received,
     replies: Replies,
+    /// True once a call has run.
+    has_run: bool,
     /// Calls whose replies come through `ready`, and their bytes.
     running: usize,
     running_bytes: usize,
@@ -128,6 +130,7 @@ impl Connection {
             shared,
             received: Received::default(),
             replies: Replies::default(),
+            has_run: false,
             running: 0,
             running_bytes: 0,
             sender,
@@ -237,6 +240,7 @@ impl Connection {
             match serving::serve(&self.shared, &self.client, bytes, &self.sender) {
                 Next::Reply(reply) => self.replies.push(reply),
                 Next::Running { bytes } => {
+                    self.has_run = true;
                     self.running += 1;
                     self.running_bytes += bytes;
                 }
@@ -295,6 +299,15 @@ impl Connection {
         }
         let (room, wanted) = self.received.room();
         poll_read_buf(Pin::new(stream), context, &mut room.limit(wanted)).map_err(End::from)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.has_run {
+            self.ready.close();
+            serving::left(&self.shared);
+        }
     }
 }
 

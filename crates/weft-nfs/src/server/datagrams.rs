@@ -1,5 +1,7 @@
 //! Calls that come as datagrams: to the portmapper, and all but NFS itself. Each has one reply, and is forgotten.
 
+use super::serving::requester;
+use super::waits::Begun;
 use super::{May, Shared, waiting};
 use crate::dispatch::Outcome;
 use crate::export::{Client, Transport};
@@ -11,6 +13,7 @@ use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
+use weft_vfs::computing::{Requester, set_requester};
 
 /// Longest call that is read.
 const CALL_BYTES_MAX: usize = 8 << 10;
@@ -64,7 +67,13 @@ fn answer(shared: &Shared, local: IpAddr, peer: SocketAddr, message: &[u8]) -> O
             };
         }
     };
-    match shared.service.serve(&client, &call) {
+    // Nobody tells whether it is still waited for.
+    let Begun::New(number) = shared.waits.begin(None, None) else { return None };
+    set_requester(requester(shared, &client, &call, number));
+    let outcome = shared.service.serve(&client, &call);
+    set_requester(Requester::default());
+    shared.waits.end(number);
+    match outcome {
         Outcome::Reply(reply) | Outcome::Once(_, reply) => Some(reply.head),
         Outcome::StartTls(_) => Some(rpc::refused(call.xid, rpc::Refusal::NoSuchCredential)),
         Outcome::WouldWait => None,

@@ -1,11 +1,18 @@
 //! Calls that come twice (RFC 1813 4.2; Juszczak, "Improving the Performance and Correctness of an NFS Server", 1989).
 //!
 //! A client that gets no reply asks again, over another connection perhaps. What must not be done twice is remembered
-//! with its reply: one that is being served is answered when that has ended, wherever it came from last. Each client
-//! has so many entries of its own that others cannot push them out.
+//! with its reply: one that is being served is answered when that has ended, wherever it came from
+//! last.
+//!
+//! Only calls of clients that an export lets in come here, with handles that were made here. Each
+//! address has so many entries of its own, those from reserved ports apart. Where there are too many
+//! addresses one of the machine that has most of them makes room: nobody pushes out others' calls.
 
-use super::serving::Ready;
+use super::peers::machine;
+use super::replies::Ready;
+use crate::export::{Client, RESERVED_PORTS_END};
 use crate::rpc::{Call, Procedure, Reply};
+use crate::status::Status;
 use crate::v3;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -14,17 +21,36 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Calls remembered of each client.
+/// Calls remembered of each peer.
 const CALLS_MAX: usize = 512;
-/// Clients remembered.
-const CLIENTS_MAX: usize = 512;
+/// Peers remembered.
+const PEERS_MAX: usize = 512;
 /// Bytes of a call that are compared, beside its length.
 const COMPARED: usize = 512;
+
+/// Whose calls are remembered together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Peer {
+    address: IpAddr,
+    /// True if they come from ports that the super-user alone can use.
+    is_reserved: bool,
+}
+
+impl Peer {
+    fn of(client: &Client) -> Peer {
+        Peer { address: client.address, is_reserved: client.port < RESERVED_PORTS_END }
+    }
+
+    /// Those who can be this one as well.
+    fn machine(self) -> Peer {
+        Peer { address: machine(self.address), ..self }
+    }
+}
 
 /// What tells a call that comes again from another with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    client: IpAddr,
+    peer: Peer,
     xid: u32,
     procedure: Procedure,
     sum: u64,
@@ -54,47 +80,55 @@ pub(super) enum Found {
 }
 
 #[derive(Debug, Default)]
-struct OfClient {
+struct OfPeer {
     calls: FxHashMap<Key, Known>,
     order: VecDeque<Key>,
     used: u64,
 }
 
 #[derive(Debug, Default)]
-struct Clients {
-    of: FxHashMap<IpAddr, OfClient>,
+struct Peers {
+    of: FxHashMap<Peer, OfPeer>,
     clock: u64,
 }
 
 /// The cache.
 #[derive(Debug, Default)]
-pub(super) struct ReplayCache(Mutex<Clients>);
+pub(super) struct ReplayCache(Mutex<Peers>);
 
 /// Whether doing it twice differs from doing it once.
-fn must_not_be_repeated(procedure: Procedure) -> bool {
+pub(super) fn must_not_be_repeated(procedure: Procedure) -> bool {
     // Writing the same bytes again is harmless, setting attributes under a guard is not.
     procedure.program == v3::PROGRAM && matches!(procedure.number, 2 | 8..=15)
 }
 
+/// True if nothing was done, and never will be by this call: it was refused, or what it is about is
+/// not there any more.
+fn is_void(reply: &Reply) -> bool {
+    let word = |at: usize| Some(u32::from_be_bytes(*reply.head.get(4 * at..)?.first_chunk()?));
+    let (is_accepted, is_success) = (word(2) == Some(0), word(5) == Some(0));
+    let is_gone = [Status::Stale, Status::BadHandle].iter().any(|status| word(6) == Some(*status as u32));
+    !is_accepted || !is_success || is_gone
+}
+
 impl ReplayCache {
-    /// What is known of `call`, whose bytes are `message`; its reply can be sent to `sender`. None: it may be repeated.
+    /// What is known of `call`, whose bytes are `message` and which must not be repeated; its reply
+    /// can be sent to `sender`. The client has been let in.
     pub(super) fn find(
         &self,
-        client: IpAddr,
+        client: &Client,
         call: &Call<'_>,
         message: &[u8],
         sender: &UnboundedSender<Ready>,
-    ) -> Option<Found> {
-        if !must_not_be_repeated(call.procedure) {
-            return None;
-        }
+    ) -> Found {
         let mut sum = FxHasher::default();
         sum.write(&message[..message.len().min(COMPARED)]);
         sum.write_usize(message.len());
-        let key = Key { client, xid: call.xid, procedure: call.procedure, sum: sum.finish() };
-        let mut clients = self.0.lock();
-        let known = clients.of_client(client);
-        Some(match known.calls.get_mut(&key) {
+        let peer = Peer::of(client);
+        let key = Key { peer, xid: call.xid, procedure: call.procedure, sum: sum.finish() };
+        let mut peers = self.0.lock();
+        let known = peers.of_peer(peer);
+        match known.calls.get_mut(&key) {
             Some(Known::Answered(reply)) => Found::Answered(reply.clone()),
             Some(Known::Running(waiting)) => {
                 // A connection needs it once.
@@ -108,39 +142,51 @@ impl ReplayCache {
                 known.insert(key);
                 Found::New(key)
             }
-        })
+        }
     }
 
     /// The call was answered with `reply`.
     pub(super) fn answered(&self, key: Key, reply: &Reply) {
         let waiting = {
-            let mut clients = self.0.lock();
-            let Some(known) = clients.of.get_mut(&key.client).and_then(|client| client.calls.get_mut(&key)) else {
-                return;
-            };
-            std::mem::replace(known, Known::Answered(reply.clone()))
+            let mut peers = self.0.lock();
+            let Some(peer) = peers.of.get_mut(&key.peer) else { return };
+            if is_void(reply) {
+                peer.forget(&key)
+            } else {
+                let known = peer.calls.get_mut(&key);
+                known.map(|known| std::mem::replace(known, Known::Answered(reply.clone())))
+            }
         };
-        if let Known::Running(waiting) = waiting {
+        if let Some(Known::Running(waiting)) = waiting {
             // One that has gone meanwhile needs none.
             waiting.iter().for_each(|sender| drop(sender.send(Ready { reply: reply.clone(), ran: None })));
         }
     }
 }
 
-impl Clients {
-    fn of_client(&mut self, client: IpAddr) -> &mut OfClient {
+impl Peers {
+    fn of_peer(&mut self, peer: Peer) -> &mut OfPeer {
         self.clock += 1;
-        if self.of.len() >= CLIENTS_MAX && !self.of.contains_key(&client) {
-            let oldest = self.of.iter().min_by_key(|(_, client)| client.used).map(|(address, _)| *address);
-            oldest.and_then(|oldest| self.of.remove(&oldest));
+        if self.of.len() >= PEERS_MAX && !self.of.contains_key(&peer) {
+            self.make_room();
         }
-        let known = self.of.entry(client).or_default();
+        let known = self.of.entry(peer).or_default();
         known.used = self.clock;
         known
     }
+
+    /// Forgets the peer unused for longest, of the machine that has most of them.
+    fn make_room(&mut self) {
+        let mut counts = FxHashMap::<Peer, usize>::default();
+        self.of.keys().for_each(|peer| *counts.entry(peer.machine()).or_default() += 1);
+        let most = counts.values().max().copied();
+        let crowded = self.of.iter().filter(|(peer, _)| counts.get(&peer.machine()).copied() == most);
+        let oldest = crowded.min_by_key(|(_, known)| known.used).map(|(peer, _)| *peer);
+        oldest.and_then(|oldest| self.of.remove(&oldest));
+    }
 }
 
-impl OfClient {
+impl OfPeer {
     fn insert(&mut self, key: Key) {
         if self.order.len() >= CALLS_MAX
             && let Some(oldest) = self.order.pop_front()
@@ -150,50 +196,106 @@ impl OfClient {
         self.order.push_back(key);
         self.calls.insert(key, Known::Running(Vec::new()));
     }
+
+    fn forget(&mut self, key: &Key) -> Option<Known> {
+        let known = self.calls.remove(key)?;
+        if let Some(at) = self.order.iter().rposition(|other| other == key) {
+            self.order.remove(at);
+        }
+        Some(known)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::Transport;
     use crate::rpc;
     use crate::rpc::tests::call;
     use tokio::sync::mpsc::unbounded_channel;
 
     const REMOVE: Procedure = Procedure { program: v3::PROGRAM, version: 3, number: 12 };
 
-    fn find(cache: &ReplayCache, client: &str, xid: u32, sender: &UnboundedSender<Ready>) -> Option<Found> {
+    fn client(address: &str, port: u16) -> Client {
+        let address = address.parse().unwrap();
+        Client { address, port, local: address, transport: Transport::Tcp, tls: false }
+    }
+
+    fn find(cache: &ReplayCache, client: &Client, xid: u32, sender: &UnboundedSender<Ready>) -> Found {
         let message = call(xid, REMOVE, 0, &[]).into_bytes();
-        cache.find(client.parse().unwrap(), &rpc::parse(&message).unwrap(), &message, sender)
+        cache.find(client, &rpc::parse(&message).unwrap(), &message, sender)
+    }
+
+    /// The reply to a call that was carried out, with `status`.
+    fn reply(status: Status) -> Reply {
+        v3::failed(7, REMOVE.number, status)
     }
 
     #[test]
     fn a_call_that_comes_again_gets_the_first_reply_even_while_it_is_served() {
         let cache = ReplayCache::default();
         let (sender, mut receiver) = unbounded_channel();
-        let Some(Found::New(key)) = find(&cache, "10.0.0.1", 7, &sender) else { panic!("it is new") };
-        assert!(matches!(find(&cache, "10.0.0.1", 7, &sender), Some(Found::Running)));
-        assert!(matches!(find(&cache, "10.0.0.2", 7, &sender), Some(Found::New(_))));
-        assert!(matches!(find(&cache, "10.0.0.1", 8, &sender), Some(Found::New(_))));
-        cache.answered(key, &vec![1, 2, 3, 4].into());
-        assert_eq!(receiver.try_recv().unwrap().reply.head, [1, 2, 3, 4]);
-        let Some(Found::Answered(reply)) = find(&cache, "10.0.0.1", 7, &sender) else { panic!("it was answered") };
-        assert_eq!(reply.head, [1, 2, 3, 4]);
+        let one = client("10.0.0.1", 700);
+        let Found::New(key) = find(&cache, &one, 7, &sender) else { panic!("it is new") };
+        assert!(matches!(find(&cache, &one, 7, &sender), Found::Running));
+        assert!(matches!(find(&cache, &client("10.0.0.1", 701), 7, &sender), Found::Running));
+        assert!(matches!(find(&cache, &client("10.0.0.2", 700), 7, &sender), Found::New(_)));
+        assert!(matches!(find(&cache, &one, 8, &sender), Found::New(_)));
+        cache.answered(key, &reply(Status::NoEnt));
+        assert_eq!(receiver.try_recv().unwrap().reply.head, reply(Status::NoEnt).head);
+        let Found::Answered(again) = find(&cache, &one, 7, &sender) else { panic!("it was answered") };
+        assert_eq!(again.head, reply(Status::NoEnt).head);
+    }
+
+    #[test]
+    fn a_call_that_did_nothing_takes_no_place() {
+        let cache = ReplayCache::default();
+        let (sender, mut receiver) = unbounded_channel();
+        let refused: Reply = rpc::refused(7, rpc::Refusal::GarbageArguments).into();
+        for void in [reply(Status::Stale), reply(Status::BadHandle), refused] {
+            let Found::New(key) = find(&cache, &client("10.0.0.1", 700), 7, &sender) else { panic!("it is new") };
+            find(&cache, &client("10.0.0.1", 700), 7, &sender);
+            cache.answered(key, &void);
+            assert_eq!(receiver.try_recv().unwrap().reply.head, void.head, "who waits is told");
+        }
+        let peers = cache.0.lock();
+        assert!(peers.of.values().all(|peer| peer.calls.is_empty() && peer.order.is_empty()));
     }
 
     #[test]
     fn what_may_be_repeated_is_not_remembered_and_what_is_remembered_has_bounds() {
+        assert!(!must_not_be_repeated(Procedure { number: 6, ..REMOVE }) && must_not_be_repeated(REMOVE));
         let cache = ReplayCache::default();
         let (sender, _receiver) = unbounded_channel();
-        let read = call(1, Procedure { number: 6, ..REMOVE }, 0, &[]).into_bytes();
-        assert!(cache.find([10, 0, 0, 1].into(), &rpc::parse(&read).unwrap(), &read, &sender).is_none());
+        let here = client("127.0.0.1", 700);
         for xid in 0..2 * CALLS_MAX {
-            find(&cache, "10.0.0.1", u32::try_from(xid).unwrap(), &sender);
+            find(&cache, &here, u32::try_from(xid).unwrap(), &sender);
         }
-        for client in 0..2 * CLIENTS_MAX {
-            find(&cache, &format!("10.1.{}.{}", client / 256, client % 256), 1, &sender);
+        for machine in 0..2 * PEERS_MAX {
+            let address = format!("10.1.{}.{}", machine / 256, machine % 256);
+            find(&cache, &client(&address, 700), 1, &sender);
         }
-        let clients = cache.0.lock();
-        assert!(clients.of.len() <= CLIENTS_MAX);
-        assert!(clients.of.values().all(|client| client.calls.len() <= CALLS_MAX));
+        let peers = cache.0.lock();
+        assert!(peers.of.len() <= PEERS_MAX);
+        assert!(peers.of.values().all(|peer| peer.calls.len() <= CALLS_MAX));
+    }
+
+    /// So an ordinary user had another client's call done twice.
+    #[test]
+    fn whoever_asks_much_from_many_addresses_and_ports_pushes_out_nobody_elses_calls() {
+        let cache = ReplayCache::default();
+        let (sender, _receiver) = unbounded_channel();
+        let others = [client("10.0.0.1", 700), client("127.0.0.1", 700), client("2001:db8::1", 700)];
+        let find_others = || others.each_ref().map(|other| matches!(find(&cache, other, 7, &sender), Found::New(_)));
+        assert_eq!(find_others(), [true; 3]);
+        for xid in 0..2 * CALLS_MAX {
+            find(&cache, &client("127.0.0.1", 2000), u32::try_from(xid).unwrap(), &sender);
+        }
+        for number in 0..2 * PEERS_MAX {
+            let address = format!("127.0.{}.{}", number / 256, number % 256);
+            find(&cache, &client(&address, 2000), 1, &sender);
+            find(&cache, &client(&format!("2001:db8:0:1::{number:x}"), 700), 1, &sender);
+        }
+        assert_eq!(find_others(), [false; 3]);
     }
 }

@@ -7,6 +7,14 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+/// A reply that was waited for.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) reply: Reply,
+    /// Bytes that the call was counted with while it ran; none if it was not counted.
+    pub(super) ran: Option<usize>,
+}
+
 /// Slices handed to the system at once, at most (of the 1024 that it takes).
 const SLICES: usize = 64;
 

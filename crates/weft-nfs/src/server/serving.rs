@@ -1,21 +1,17 @@
 //! A call from the wire to its reply: served at once, or by whoever may wait, and made durable where that is asked for.
 
-use super::replay::{Found, Key};
+use super::peers::machine;
+use super::replay::{Found, Key, must_not_be_repeated};
+use super::replies::Ready;
+use super::waits::{Alike, Asker, Begun};
 use super::{May, Shared, waiting};
 use crate::dispatch::Outcome;
-use crate::export::Client;
-use crate::rpc::{self, Call, NoCall, Procedure, Refusal, Reply};
+use crate::export::{Client, NOBODY};
+use crate::rpc::{self, Auth, Call, NoCall, Refusal, Reply};
 use crate::v3;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tokio::sync::mpsc::UnboundedSender;
-
-/// A reply that was waited for.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) reply: Reply,
-    /// Bytes that the call was counted with while it ran; none if it was not counted.
-    pub(super) ran: Option<usize>,
-}
+use weft_vfs::computing::{Requester, set_requester};
 
 /// What comes next.
 pub(super) enum Next {
@@ -37,11 +33,8 @@ pub(super) enum Next {
 /// A call on its way to its reply.
 struct Running {
     shared: Arc<Shared>,
-    sender: UnboundedSender<Ready>,
-    xid: u32,
-    procedure: Procedure,
+    asker: Asker,
     key: Option<Key>,
-    bytes: usize,
 }
 
 /// Serves `message`; what is not ready at once goes to `sender`.
@@ -56,20 +49,15 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
             };
         }
     };
-    let key = match shared.replays.find(client.address, &call, message, sender) {
+    // Calls that are not let in are refused below, and not known here.
+    let is_known = must_not_be_repeated(call.procedure) && shared.service.acts_as(client, &call).is_some();
+    let key = match is_known.then(|| shared.replays.find(client, &call, message, sender)) {
         None => None,
         Some(Found::New(key)) => Some(key),
         Some(Found::Answered(reply)) => return Next::Reply(reply),
         Some(Found::Running) => return Next::Nothing,
     };
-    let running = |bytes: usize| Running {
-        shared: shared.clone(),
-        sender: sender.clone(),
-        xid: call.xid,
-        procedure: call.procedure,
-        key,
-        bytes,
-    };
+    let asker = |bytes: usize| Asker { sender: sender.clone(), xid: call.xid, procedure: call.procedure, bytes };
     match shared.service.serve(client, &call) {
         Outcome::Reply(reply) => {
             if let Some(key) = key {
@@ -85,12 +73,12 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
                 return Next::Reply(reply);
             }
             let bytes = reply.len();
-            running(bytes).once_stable(reply);
+            Running { shared: shared.clone(), asker: asker(bytes), key }.once_stable(reply);
             Next::Running { bytes }
         }
         Outcome::WouldWait => {
             let bytes = message.len();
-            wait(running(bytes), *client, message.to_vec());
+            wait(shared, client, (&call, message), (asker(bytes), key));
             Next::Running { bytes }
         }
         Outcome::StartTls(reply) if shared.tls.is_some() => Next::StartTls(reply.into()),
@@ -98,20 +86,88 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
     }
 }
 
-/// Serves `message` again, on a thread that may wait.
-fn wait(running: Running, client: Client, message: Vec<u8>) {
-    tokio::task::spawn_blocking(move || {
-        let shared = running.shared.clone();
+/// Serves a call again, whose bytes are `message`, on a thread that may wait.
+fn wait(
+    shared: &Arc<Shared>,
+    client: &Client,
+    (call, message): (&Call<'_>, &[u8]),
+    (asker, key): (Asker, Option<Key>),
+) {
+    let Begun::New(number) = shared.waits.begin(Alike::of(client, call), Some(asker)) else { return };
+    let waiter = Waiter { shared: shared.clone(), number };
+    let (requester, client, message) = (requester(shared, client, call, number), *client, message.to_vec());
+    tokio::task::spawn_blocking(move || waiter.run(requester, &client, &message, key));
+}
+
+/// Who asks by `call`, which waits under `number`.
+pub(super) fn requester(shared: &Shared, client: &Client, call: &Call<'_>, number: u64) -> Requester {
+    let acts_as = match &call.auth {
+        _ if call.procedure.program == v3::PROGRAM => shared.service.acts_as(client, call),
+        Auth::Sys(who) => Some(who.clone()),
+        Auth::None | Auth::Tls => None,
+    };
+    let user = acts_as.map_or(NOBODY, |who| who.uid);
+    Requester { user, thread: None, number: Some(number), host: Some(machine(client.address)) }
+}
+
+/// A call for a thread that may wait. Whoever waits for it is told when it goes.
+struct Waiter {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Waiter {
+    fn run(self, requester: Requester, client: &Client, message: &[u8], key: Option<Key>) {
+        let shared = &self.shared;
+        if !shared.waits.is_wanted(self.number) {
+            return;
+        }
+        set_requester(requester);
         let outcome = waiting(May::Wait, || {
-            let call: Call<'_> = rpc::parse(&message).expect("it was read before");
-            shared.service.serve(&client, &call)
+            let call: Call<'_> = rpc::parse(message).expect("it was read before");
+            shared.service.serve(client, &call)
         });
+        set_requester(Requester::default());
+        let running = |asker| Running { shared: shared.clone(), asker, key };
+        let askers = shared.waits.end(self.number);
         match outcome {
-            Outcome::Reply(reply) => running.end(reply),
-            Outcome::Once(_, reply) => running.once_stable(reply),
+            Outcome::Reply(reply) => askers.into_iter().for_each(|asker| running(asker).end(reply.clone())),
+            Outcome::Once(_, reply) => askers.into_iter().for_each(|asker| running(asker).once_stable(reply.clone())),
             Outcome::WouldWait | Outcome::StartTls(_) => unreachable!("this thread may wait, and TLS does not"),
         }
-    });
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        // Of one that ended without a reply, or is not wanted any more.
+        drop(self.shared.waits.end(self.number));
+    }
+}
+
+/// A connection was closed.
+pub(super) fn left(shared: &Shared) {
+    shared.waits.left().into_iter().for_each(|number| shared.service.vfs.interrupt(number));
+}
+
+/// Looks once who has waited for long. True if nobody waits.
+pub(super) fn look(shared: &Shared) -> bool {
+    let look = shared.waits.look();
+    look.late.iter().for_each(Asker::put_off);
+    look.ending.into_iter().for_each(|number| shared.service.vfs.interrupt(number));
+    look.is_last
+}
+
+/// Looks, for as long as the server is there, who waits.
+pub(super) async fn watch(shared: Weak<Shared>) {
+    loop {
+        let Some(until_look) = shared.upgrade().map(|shared| shared.waits.until_look()) else { return };
+        until_look.await;
+        let Some(shared) = shared.upgrade() else { return };
+        if !look(&shared) {
+            shared.waits.again();
+        }
+    }
 }
 
 impl Running {
@@ -121,17 +177,17 @@ impl Running {
         shared.stable.once_durable(Box::new(move |synced| match synced {
             Ok(()) => self.end(reply),
             Err(kind) => {
-                let reply = v3::failed(self.xid, self.procedure.number, kind.into());
+                let reply = v3::failed(self.asker.xid, self.asker.procedure.number, kind.into());
                 self.end(reply);
             }
         }));
     }
 
     fn end(self, reply: Reply) {
+        let reply = reply.to(self.asker.xid);
         if let Some(key) = self.key {
             self.shared.replays.answered(key, &reply);
         }
-        // If the connection is gone, the client will ask again over another one.
-        let _ = self.sender.send(Ready { reply, ran: Some(self.bytes) });
+        self.asker.answer(reply);
     }
 }

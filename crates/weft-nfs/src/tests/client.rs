@@ -5,7 +5,7 @@ use crate::rpc::tests::call;
 use crate::xdr::{Reader, Writer};
 use crate::{mount, v3};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 /// A connection, and on whose behalf calls are made over it.
 pub(super) struct Client {
@@ -125,6 +125,19 @@ impl Answer {
 }
 
 impl Client {
+    /// Connects from an address of this machine.
+    pub(super) fn connect_from(from: IpAddr, address: SocketAddr) -> Client {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::new(from, 0))?;
+            socket.connect(address).await?.into_std()
+        });
+        let stream = stream.expect("connects");
+        stream.set_nonblocking(false).expect("a socket");
+        Client { stream, xid: 0, uid: 0, groups: Vec::new(), root: Vec::new() }
+    }
+
     pub(super) fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("connects");
         stream.set_nodelay(true).expect("a socket");
@@ -157,16 +170,38 @@ impl Client {
     }
 
     pub(super) fn call(&mut self, procedure: Procedure, arguments: Writer) -> Answer {
+        self.ask(procedure, arguments);
+        self.answered()
+    }
+
+    /// Calls a procedure and waits for nothing.
+    pub(super) fn ask(&mut self, procedure: Procedure, arguments: Writer) {
         self.xid += 1;
         let mut message = call(self.xid, procedure, self.uid, &self.groups).into_bytes();
         message.extend(arguments.into_bytes());
         self.send(&message);
+    }
+
+    /// The answer to what was asked last.
+    pub(super) fn answered(&mut self) -> Answer {
+        let (xid, answer) = self.next_answer();
+        assert_eq!(xid, self.xid, "one question at a time");
+        answer
+    }
+
+    /// The answer to anything that was asked.
+    pub(super) fn answered_any(&mut self) -> Answer {
+        self.next_answer().1
+    }
+
+    fn next_answer(&mut self) -> (u32, Answer) {
         let reply = self.receive().expect("an answer");
         let mut reader = Reader::new(&reply);
-        let head = [reader.u32(), reader.u32(), reader.u32(), reader.u32(), reader.u32(), reader.u32()];
-        assert_eq!(head, [Some(self.xid), Some(1), Some(0), Some(0), Some(0), Some(0)], "accepted");
+        let xid = reader.u32().expect("a number");
+        let head = [reader.u32(), reader.u32(), reader.u32(), reader.u32(), reader.u32()];
+        assert_eq!(head, [Some(1), Some(0), Some(0), Some(0), Some(0)], "accepted");
         let status = reader.u32().unwrap_or(0);
-        Answer { status, body: reader.rest().to_vec(), read: 0 }
+        (xid, Answer { status, body: reader.rest().to_vec(), read: 0 })
     }
 
     /// Sends a message in one fragment.

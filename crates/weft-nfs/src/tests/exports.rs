@@ -132,6 +132,56 @@ fn mounting_tells_nothing_of_what_lies_below_a_closed_directory() {
     assert_eq!(client.mount("/closed").status, 0);
 }
 
+/// The paths that DUMP tells.
+fn dumped(client: &mut Client) -> Vec<Vec<u8>> {
+    client.ask(Procedure { program: mount::PROGRAM, version: 3, number: 2 }, arguments(|_| {}));
+    // What the first word means is for others a status.
+    let mut answer = client.answered();
+    let (mut has_more, mut paths) = (answer.status == 1, Vec::new());
+    while has_more {
+        answer.bytes();
+        paths.push(answer.bytes());
+        has_more = answer.bool();
+    }
+    paths
+}
+
+#[test]
+fn who_has_mounted_what_is_told_to_the_client_itself_and_to_no_outsider() {
+    let served = open_to_all();
+    for name in [b"open".as_slice(), b"secret"] {
+        served.vfs.make(Caller::ROOT, Ino::ROOT, name, DIRECTORY).unwrap();
+    }
+    let exports = "/secret 127.0.0.1(no_root_squash)\n/open 127.0.0.2";
+    let split = server(&served.vfs, exports);
+    let mut own = Client::connect(split.address()).mounted("/secret");
+    assert_eq!(dumped(&mut own), [b"/secret"]);
+    let mut other = Client::connect_from([127, 0, 0, 2].into(), split.address()).mounted("/open");
+    assert_eq!(dumped(&mut other), [b"/open"], "of others it is told nothing");
+    let mut outsider = Client::connect_from([127, 0, 0, 3].into(), split.address());
+    assert!(dumped(&mut outsider).is_empty());
+}
+
+/// So an ordinary user had another client's call done twice.
+#[test]
+fn calls_that_are_not_let_in_push_no_replies_out() {
+    let served = open_to_all();
+    let mut client = served.client("/");
+    let root = client.root.clone();
+    client.create(&root, "file", 0o600).unwrap();
+    let remove = Procedure { program: v3::PROGRAM, version: 3, number: 12 };
+    assert_eq!(client.remove(&root, "file"), 0);
+    // Handles that nobody gave out, from the same address.
+    let mut attacker = Client::connect(served.server.address());
+    for _ in 0..600 {
+        attacker.ask(remove, super::client::place(&[7; 40], "file"));
+    }
+    (0..600).for_each(|_| assert_eq!(attacker.answered_any().status, BADHANDLE));
+    client.xid -= 1;
+    assert_eq!(client.remove(&root, "file"), 0, "it is the same call again");
+    assert_eq!(client.remove(&root, "file"), NOENT);
+}
+
 #[test]
 fn a_handle_that_was_made_up_or_belongs_to_another_volume_is_bad() {
     let (served, other) = (serve("/ *"), serve("/ *"));

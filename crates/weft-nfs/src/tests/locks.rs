@@ -193,7 +193,8 @@ impl Locked {
     fn here(&self) -> LockRequest {
         let owner = LockOwner { client: self.vfs.locks().client(), name: Arc::new([1; 8]) };
         let (kind, mode) = (LockKind::Range, LockMode::Exclusive);
-        LockRequest { owner, kind, range: LockRange::of_length(5, 2).expect("a range"), mode, pid: 77, tag: 0 }
+        let range = LockRange::of_length(5, 2).expect("a range");
+        LockRequest { owner, user: 0, kind, range, mode, pid: 77, tag: 0 }
     }
 }
 

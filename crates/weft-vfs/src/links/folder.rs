@@ -407,11 +407,11 @@ mod tests {
         let vfs = volume();
         let _make_more = source(&vfs);
         let (one, two) = (view(&vfs, b"one", "s/$/.x/"), view(&vfs, b"two", "s/$/.y/"));
-        set_requester(Requester { user: 7, thread: None, number: Some(1) });
+        set_requester(Requester { user: 7, number: Some(1), ..Requester::default() });
         vfs.interrupt(1);
         let kind = |found: Result<Attributes>| found.expect_err("it fails").kind();
         assert_eq!(kind(vfs.lookup(Caller::ROOT, one, b"a.x")), ErrorKind::Interrupted);
-        set_requester(Requester { user: 7, thread: None, number: Some(2) });
+        set_requester(Requester { user: 7, number: Some(2), ..Requester::default() });
         assert!(vfs.lookup(Caller::ROOT, one, b"a.x").is_ok(), "nobody remembers that");
         // Of two who serve one computes already.
         let lane = Lane::new(2);

@@ -1,68 +1,275 @@
 //! The locks of one file.
+//!
+//! Whoever waits watches one who is in the way, and is looked at again when that one gives up bytes
+//! of what is waited for, and not before.
 
-use super::ranges::{Held, LockRange, Ranges};
+use super::ranges::{Edit, Held, LockRange, Ranges};
+use super::spans::{HolderId, Spans};
 use super::{Conflict, Grant, LockClient, LockKind, LockMode, LockOwner, LockRequest, ShareBits, Then};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 /// A request that waits.
 pub(super) struct Waiting {
     pub(super) request: LockRequest,
     pub(super) then: Then,
+    /// One who is in the way. None until it was looked for.
+    watches: Option<HolderId>,
+}
+
+/// What one owner holds of the file.
+struct Holder {
+    id: HolderId,
+    /// Who locked something first; all is this user's.
+    user: u32,
+    /// By kind.
+    ranges: [Ranges; 3],
+}
+
+/// What is reserved for an owner, and what denied to others.
+pub(super) struct Share {
+    pub(super) user: u32,
+    pub(super) access: ShareBits,
+    pub(super) deny: ShareBits,
+}
+
+/// What came of a change of what an owner holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    /// Whose the ranges are.
+    pub(super) user: u32,
+    /// By how many there are more.
+    pub(super) count: isize,
+    /// The holder, if others may lock more than before.
+    pub(super) freed: Option<HolderId>,
 }
 
 #[derive(Default)]
 pub(super) struct FileLocks {
-    held: FxHashMap<(LockOwner, LockKind), Ranges>,
-    /// In the order in which they were asked for.
-    pub(super) waiting: VecDeque<Waiting>,
-    /// What is reserved for whom, and what denied to others.
-    pub(super) shares: FxHashMap<LockOwner, (ShareBits, ShareBits)>,
+    held: FxHashMap<LockOwner, Holder>,
+    owners: FxHashMap<HolderId, LockOwner>,
+    /// Holders so far.
+    numbered: u64,
+    /// All that is held, by kind and mode.
+    spans: [[Spans; 2]; 3],
+    /// By numbers, which ascend in the order in which they were asked for.
+    waiting: BTreeMap<u64, Waiting>,
+    /// The number of each request that waits.
+    asked: FxHashMap<LockRequest, u64>,
+    /// Requests that watch a holder.
+    watched: FxHashMap<HolderId, BTreeSet<u64>>,
+    pub(super) shares: FxHashMap<LockOwner, Share>,
 }
 
 impl LockKind {
+    const ALL: [LockKind; 3] = [LockKind::Range, LockKind::File, LockKind::Either];
+
     fn sees(self, other: LockKind) -> bool {
         self == other || self == LockKind::Either || other == LockKind::Either
     }
 }
 
+impl LockMode {
+    /// Modes that exclude this one.
+    fn excluded_by(self) -> &'static [LockMode] {
+        match self {
+            LockMode::Shared => &[LockMode::Exclusive],
+            LockMode::Exclusive => &[LockMode::Shared, LockMode::Exclusive],
+        }
+    }
+}
+
 impl FileLocks {
-    /// What is in the way of `request`.
-    pub(super) fn conflicts<'a>(&'a self, request: &'a LockRequest) -> impl Iterator<Item = Conflict> + 'a {
-        let others = self.held.iter().filter(|((owner, kind), _)| *owner != request.owner && kind.sees(request.kind));
-        others.flat_map(move |((owner, _), ranges)| {
-            let met = ranges.meeting(request.range);
-            let excludes = |held: &Held| request.mode == LockMode::Exclusive || held.mode == LockMode::Exclusive;
-            let met = met.filter(move |(_, held)| excludes(held));
-            met.map(|(range, held)| Conflict { owner: owner.clone(), range, mode: held.mode, pid: held.pid })
-        })
+    /// Gives `visit` what is in the way of `request`, until it breaks: the holder, the kind, and
+    /// the first byte.
+    fn in_the_way(&self, request: &LockRequest, visit: &mut impl FnMut(HolderId, LockKind, u64) -> ControlFlow<()>) {
+        let me = self.held.get(&request.owner).map(|holder| holder.id);
+        for kind in LockKind::ALL.into_iter().filter(|kind| kind.sees(request.kind)) {
+            for mode in request.mode.excluded_by() {
+                let spans = &self.spans[kind as usize][*mode as usize];
+                let mut visit = |of, first| visit(of, kind, first);
+                if spans.meeting(request.range, me, &mut visit).is_break() {
+                    return;
+                }
+            }
+        }
     }
 
-    /// Has `owner` hold `range` so, or not at all. By how many it holds more ranges then.
-    pub(super) fn set(&mut self, owner: &LockOwner, kind: LockKind, range: LockRange, held: Option<Held>) -> isize {
-        let key = (owner.clone(), kind);
-        let ranges = self.held.entry(key.clone()).or_default();
-        let before = ranges.len();
-        ranges.set(range, held);
-        let after = ranges.len();
-        if after == 0 {
-            self.held.remove(&key);
+    /// One who is in the way of `request`.
+    pub(super) fn blocker(&self, request: &LockRequest) -> Option<HolderId> {
+        let mut found = None;
+        self.in_the_way(request, &mut |of, _, _| {
+            found = Some(of);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// Owners in the way of `request`, at most so many ranges of theirs.
+    pub(super) fn blockers(&self, request: &LockRequest, max: usize) -> Vec<LockOwner> {
+        let mut found = Vec::new();
+        self.in_the_way(request, &mut |of, _, _| {
+            found.extend(self.owners.get(&of).cloned());
+            if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        found
+    }
+
+    /// Of the ranges in the way of `request`, the one that begins first.
+    pub(super) fn first_conflict(&self, request: &LockRequest) -> Option<Conflict> {
+        let me = self.held.get(&request.owner).map(|holder| holder.id);
+        let mut first: Option<(u64, HolderId, LockKind)> = None;
+        for kind in LockKind::ALL.into_iter().filter(|kind| kind.sees(request.kind)) {
+            for mode in request.mode.excluded_by() {
+                let _ = self.spans[kind as usize][*mode as usize].meeting(request.range, me, &mut |of, at| {
+                    if first.is_none_or(|(first, ..)| at < first) {
+                        first = Some((at, of, kind));
+                    }
+                    ControlFlow::Break(())
+                });
+            }
         }
-        after.cast_signed() - before.cast_signed()
+        let (at, of, kind) = first?;
+        let owner = self.owners.get(&of)?;
+        let (range, held) = self.held.get(owner)?.ranges[kind as usize].at(at)?;
+        Some(Conflict { owner: owner.clone(), range, mode: held.mode, pid: held.pid })
+    }
+
+    /// Has `owner` hold `range` so, or not at all. What it holds first is `user`'s.
+    pub(super) fn set(
+        &mut self,
+        (owner, user): (&LockOwner, u32),
+        kind: LockKind,
+        range: LockRange,
+        held: Option<Held>,
+    ) -> Change {
+        if held.is_none() && !self.held.contains_key(owner) {
+            return Change { user, count: 0, freed: None };
+        }
+        let FileLocks { held: holders, owners, numbered, spans, .. } = self;
+        let holder = holders.entry(owner.clone()).or_insert_with(|| {
+            *numbered += 1;
+            owners.insert(*numbered, owner.clone());
+            Holder { id: *numbered, user, ranges: Default::default() }
+        });
+        let (id, user, ranges) = (holder.id, holder.user, &mut holder.ranges[kind as usize]);
+        let before = ranges.len();
+        let mut frees = false;
+        ranges.set(range, held, |edit| match edit {
+            Edit::Remove(first, mode) => spans[kind as usize][mode as usize].remove(first, id),
+            Edit::Insert(range, mode) => spans[kind as usize][mode as usize].insert(range, id),
+            Edit::Replaced(before) => {
+                let is_kept = held.is_some_and(|held| held.mode == LockMode::Exclusive || held.mode == before);
+                frees |= !is_kept;
+            }
+        });
+        let count = ranges.len().cast_signed() - before.cast_signed();
+        if holder.ranges.iter().all(|ranges| ranges.len() == 0) {
+            holders.remove(owner);
+            owners.remove(&id);
+        }
+        Change { user, count, freed: frees.then_some(id) }
     }
 
     /// What the owner of `request` holds of its range since `grant`, not having asked for it again.
     pub(super) fn granted(&self, request: &LockRequest, grant: Grant) -> Vec<(LockRange, Held)> {
-        let ranges = self.held.get(&(request.owner.clone(), request.kind));
+        let holder = self.held.get(&request.owner);
+        let ranges = holder.map(|holder| &holder.ranges[request.kind as usize]);
         let met = ranges.into_iter().flat_map(|ranges| ranges.meeting(request.range));
         met.filter(|(_, held)| held.grant == Some(grant)).collect()
     }
 
-    /// Forgets all of `client`.
-    pub(super) fn forget(&mut self, client: LockClient) {
-        self.held.retain(|(owner, _), _| owner.client != client);
-        self.waiting.retain(|waiting| waiting.request.owner.client != client);
+    /// The request that waits under `number`.
+    pub(super) fn waiting(&self, number: u64) -> Option<&Waiting> {
+        self.waiting.get(&number)
+    }
+
+    /// The numbers of all that wait.
+    pub(super) fn all_waiting(&self) -> BTreeSet<u64> {
+        self.waiting.keys().copied().collect()
+    }
+
+    /// The same request as `request`, if it waits.
+    pub(super) fn same(&mut self, request: &LockRequest) -> Option<(u64, &mut Waiting)> {
+        let number = *self.asked.get(&request.identity())?;
+        Some((number, self.waiting.get_mut(&number)?))
+    }
+
+    /// Has `request` wait under `number`, which is higher than all before.
+    pub(super) fn wait(&mut self, number: u64, request: LockRequest, then: Then) {
+        self.asked.insert(request.identity(), number);
+        self.waiting.insert(number, Waiting { request, then, watches: None });
+        self.watch(number);
+    }
+
+    /// Has request `number`, which waits, watch one who is in its way. False if nobody is.
+    fn watch(&mut self, number: u64) -> bool {
+        let Some(waiting) = self.waiting.get(&number) else { return false };
+        let (before, blocker) = (waiting.watches, self.blocker(&waiting.request));
+        if before != blocker {
+            before.into_iter().for_each(|of| self.unwatch(of, number));
+            if let Some(of) = blocker {
+                self.watched.entry(of).or_default().insert(number);
+            }
+            self.waiting.entry(number).and_modify(|waiting| waiting.watches = blocker);
+        }
+        blocker.is_some()
+    }
+
+    fn unwatch(&mut self, of: HolderId, number: u64) {
+        if let Some(watching) = self.watched.get_mut(&of) {
+            watching.remove(&number);
+            if watching.is_empty() {
+                self.watched.remove(&of);
+            }
+        }
+    }
+
+    /// Has request `number` wait no more, and gives it.
+    pub(super) fn leave(&mut self, number: u64) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&number)?;
+        self.asked.remove(&waiting.request.identity());
+        waiting.watches.into_iter().for_each(|of| self.unwatch(of, number));
+        Some(waiting)
+    }
+
+    /// Request `number` if nobody is in its way any more: then it waits no more.
+    pub(super) fn grantable(&mut self, number: u64) -> Option<Waiting> {
+        #[cfg(test)]
+        super::tests::LOOKED.set(super::tests::LOOKED.get() + 1);
+        if !self.waiting.contains_key(&number) || self.watch(number) {
+            return None;
+        }
+        self.leave(number)
+    }
+
+    /// The requests that may be granted, or at least watch somebody else, now that holder `of` has
+    /// given up `range`.
+    pub(super) fn freed(&self, of: HolderId, range: LockRange) -> Vec<u64> {
+        let wants = |number: &u64| self.waiting.get(number).is_some_and(|it| it.request.range.meets(range));
+        self.watched.get(&of).into_iter().flatten().copied().filter(wants).collect()
+    }
+
+    /// Forgets all of `client`; gives the requests that may be granted now.
+    pub(super) fn forget(&mut self, client: LockClient) -> BTreeSet<u64> {
+        let gone: Vec<u64> = self
+            .waiting
+            .iter()
+            .filter(|(_, it)| it.request.owner.client == client)
+            .map(|(number, _)| *number)
+            .collect();
+        gone.into_iter().for_each(|number| drop(self.leave(number)));
         self.shares.retain(|owner, _| owner.client != client);
+        let owners: Vec<_> = self.held.keys().filter(|owner| owner.client == client).cloned().collect();
+        let mut candidates = BTreeSet::new();
+        for owner in owners {
+            for kind in LockKind::ALL {
+                let change = self.set((&owner, 0), kind, LockRange::ALL, None);
+                change.freed.into_iter().for_each(|of| candidates.extend(self.freed(of, LockRange::ALL)));
+            }
+        }
+        candidates
     }
 
     pub(super) fn is_unused(&self) -> bool {

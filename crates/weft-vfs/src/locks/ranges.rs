@@ -38,6 +38,11 @@ impl LockRange {
         self.last
     }
 
+    /// True if there are bytes of both.
+    pub(super) fn meets(self, other: LockRange) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
     /// How many bytes it has, as [`LockRange::of_length`] takes them.
     pub fn length(self) -> u64 {
         if self.last == LockRange::END { 0 } else { self.last - self.first + 1 }
@@ -60,6 +65,17 @@ impl Held {
     }
 }
 
+/// What a change does to the ranges.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Edit {
+    /// The one that begins there, held so, goes.
+    Remove(u64, LockMode),
+    /// One comes.
+    Insert(LockRange, LockMode),
+    /// Bytes that were held so are held otherwise, or not at all.
+    Replaced(LockMode),
+}
+
 /// What one owner holds of a file: ranges that do not meet, by their first bytes.
 #[derive(Debug, Default)]
 pub(super) struct Ranges(BTreeMap<u64, (u64, Held)>);
@@ -80,16 +96,22 @@ impl Ranges {
         near.filter(move |(near, _)| near.last >= range.first)
     }
 
-    /// Has all of `range` be held so, or not at all.
-    pub(super) fn set(&mut self, range: LockRange, held: Option<Held>) {
+    /// The range that begins at `first`.
+    pub(super) fn at(&self, first: u64) -> Option<(LockRange, Held)> {
+        self.0.get(&first).map(|(last, held)| (LockRange { first, last: *last }, *held))
+    }
+
+    /// Has all of `range` be held so, or not at all; tells `edited` what that changes.
+    pub(super) fn set(&mut self, range: LockRange, held: Option<Held>, mut edited: impl FnMut(Edit)) {
         let met: Vec<_> = self.meeting(range).collect();
         for (part, held) in met {
-            self.0.remove(&part.first);
+            edited(Edit::Replaced(held.mode));
+            self.remove(part.first, &mut edited);
             if part.first < range.first {
-                self.0.insert(part.first, (range.first - 1, held));
+                self.insert(LockRange { first: part.first, last: range.first - 1 }, held, &mut edited);
             }
             if part.last > range.last {
-                self.0.insert(range.last + 1, (part.last, held));
+                self.insert(LockRange { first: range.last + 1, last: part.last }, held, &mut edited);
             }
         }
         let Some(held) = held else { return };
@@ -99,14 +121,26 @@ impl Ranges {
             && theirs.joins(&held)
         {
             first = *before;
+            self.remove(first, &mut edited);
         }
         if let Some((end, theirs)) = last.checked_add(1).and_then(|after| self.0.get(&after))
             && theirs.joins(&held)
         {
             let end = *end;
-            self.0.remove(&(last + 1));
+            self.remove(last + 1, &mut edited);
             last = end;
         }
-        self.0.insert(first, (last, held));
+        self.insert(LockRange { first, last }, held, &mut edited);
+    }
+
+    fn insert(&mut self, range: LockRange, held: Held, edited: &mut impl FnMut(Edit)) {
+        self.0.insert(range.first, (range.last, held));
+        edited(Edit::Insert(range, held.mode));
+    }
+
+    fn remove(&mut self, first: u64, edited: &mut impl FnMut(Edit)) {
+        if let Some((_, held)) = self.0.remove(&first) {
+            edited(Edit::Remove(first, held.mode));
+        }
     }
 }

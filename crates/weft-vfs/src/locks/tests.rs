@@ -2,11 +2,19 @@
 
 use super::*;
 use proptest::prelude::*;
+use room::{CROWDED, FEW, OF_CLIENT_MAX, OF_USER_MAX, OF_USERS_MAX};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const INO: Ino = Ino(7);
 /// Bytes that the model looks at; the last stands for the end.
 const BYTES: u64 = 12;
+
+thread_local! {
+    /// Nodes of ranges that this thread has looked at, and requests that wait.
+    pub(super) static VISITED: Cell<usize> = const { Cell::new(0) };
+    pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
+}
 
 fn owner(client: u64, name: u8) -> LockOwner {
     LockOwner { client: LockClient(client), name: Arc::new([name]) }
@@ -14,7 +22,7 @@ fn owner(client: u64, name: u8) -> LockOwner {
 
 fn request(owner: LockOwner, first: u64, last: u64, mode: LockMode) -> LockRequest {
     let range = LockRange::new(first, last).unwrap();
-    LockRequest { owner, kind: LockKind::Range, range, mode, pid: 1, tag: 0 }
+    LockRequest { owner, user: 0, kind: LockKind::Range, range, mode, pid: 1, tag: 0 }
 }
 
 fn waits(counter: &Arc<AtomicUsize>) -> IfHeld {
@@ -45,7 +53,7 @@ fn who_waits_is_granted_in_order_once_there_is_room() {
     locks.release(LockClient(2));
     locks.release(a.client);
     let table = locks.0.lock();
-    assert!(table.files.is_empty() && table.counts.is_empty() && table.waits.is_empty() && table.count == 0);
+    assert!(table.files.is_empty() && table.room.is_empty() && table.waits.is_empty());
 }
 
 #[test]
@@ -149,12 +157,96 @@ fn one_client_has_so_many_locks_and_no_more() {
     assert_eq!(locks.lock(INO, one_more(2), Claim::New, IfHeld::Fail), Ok(Locked::Now));
 }
 
+/// One user took all locks of a mount, the super-user's included.
+#[test]
+fn a_user_has_a_share_of_a_clients_locks_and_leaves_others_and_the_super_user_theirs() {
+    let locks = Locks::default();
+    let mut at = 0;
+    let mut take = |user: u32, max: usize| {
+        let mut one = || {
+            at += 2;
+            let owner = LockOwner { client: LockClient(1), name: Arc::new(user.to_be_bytes()) };
+            let request = LockRequest { user, ..request(owner, at, at, LockMode::Shared) };
+            locks.lock(INO, request, Claim::New, IfHeld::Fail)
+        };
+        let taken = (0..max).take_while(|_| one().is_ok()).count();
+        assert!(taken == max || one() == Err(LockError::TooMany));
+        taken
+    };
+    assert_eq!(take(1, OF_CLIENT_MAX), OF_USER_MAX);
+    assert_eq!(take(2, OF_CLIENT_MAX) + take(3, OF_CLIENT_MAX), CROWDED - OF_USER_MAX);
+    // However many they are, another one gets some, until there are too many.
+    let crowd: usize = (4..1000).map(|user| take(user, OF_CLIENT_MAX)).take_while(|taken| *taken == FEW).sum();
+    assert_eq!(crowd, OF_USERS_MAX - CROWDED);
+    assert_eq!((take(2000, 1), take(0, OF_CLIENT_MAX)), (0, OF_CLIENT_MAX - OF_USERS_MAX));
+    // What is given up is the user's own again.
+    let first = LockOwner { client: LockClient(1), name: Arc::new(1u32.to_be_bytes()) };
+    locks.unlock(INO, &first, LockKind::Range, LockRange::ALL);
+    assert_eq!(take(2000, OF_CLIENT_MAX), CROWDED - (OF_USERS_MAX - OF_USER_MAX));
+    locks.release(LockClient(1));
+    assert!(locks.0.lock().room.is_empty());
+}
+
+/// Each unlock cost waiters times owners, on the thread that serves all.
+#[test]
+fn locking_and_unlocking_look_at_few_of_those_who_hold_and_wait() {
+    let locks = Locks::default();
+    let of = |number: u32| LockOwner { client: LockClient(1), name: Arc::new(number.to_be_bytes()) };
+    let whole = |number, kind, mode| LockRequest {
+        kind,
+        mode,
+        tag: u64::from(number),
+        ..request(of(number), 0, u64::MAX, LockMode::Shared)
+    };
+    let lock = |request, if_held| locks.lock(INO, request, Claim::New, if_held).unwrap();
+    let granted = Arc::default();
+    VISITED.set(0);
+    let sharers = 6000u32;
+    for number in 0..sharers {
+        lock(whole(number, LockKind::File, LockMode::Shared), IfHeld::Fail);
+    }
+    lock(whole(10_000, LockKind::Range, LockMode::Exclusive), IfHeld::Fail);
+    for number in 20_000..22_500 {
+        lock(whole(number, LockKind::Range, LockMode::Exclusive), waits(&granted));
+        lock(whole(number, LockKind::File, LockMode::Exclusive), waits(&granted));
+    }
+    assert!(VISITED.get() < 11_000 * 40, "{}", VISITED.get());
+    (VISITED.set(0), LOOKED.set(0));
+    for number in (1..sharers).rev().take(1000) {
+        locks.unlock(INO, &of(number), LockKind::File, LockRange::ALL);
+        lock(whole(number, LockKind::File, LockMode::Shared), IfHeld::Fail);
+    }
+    assert!(VISITED.get() < 1000 * 200 && LOOKED.get() == 0, "{} {}", VISITED.get(), LOOKED.get());
+    // One of those who wait comes next, and is what the others wait for then.
+    locks.unlock(INO, &of(10_000), LockKind::Range, LockRange::ALL);
+    assert_eq!((granted.load(Ordering::Relaxed), LOOKED.get()), (1, 2500));
+    locks.release(LockClient(1));
+    let table = locks.0.lock();
+    assert!(table.files.is_empty() && table.room.is_empty() && table.waits.is_empty());
+}
+
+#[test]
+fn what_is_held_elsewhere_is_passed_by_however_much_it_is() {
+    let locks = Locks::default();
+    let lock = |request, if_held| locks.lock(INO, request, Claim::New, if_held);
+    let (own, other) = (owner(1, 1), owner(1, 2));
+    for at in 0..4000 {
+        lock(request(own.clone(), 2 * at, 2 * at, LockMode::Shared), IfHeld::Fail).unwrap();
+    }
+    lock(request(other.clone(), 7999, 7999, LockMode::Exclusive), IfHeld::Fail).unwrap();
+    VISITED.set(0);
+    // Its own ranges are in nobody's way but others'.
+    assert_eq!(lock(request(own, 0, 9000, LockMode::Exclusive), IfHeld::Fail), Err(LockError::Held));
+    assert_eq!(lock(request(other, 0, 9000, LockMode::Shared), IfHeld::Fail), Ok(Locked::Now));
+    assert!(VISITED.get() < 500, "{}", VISITED.get());
+}
+
 #[test]
 fn reservations_deny_others_what_they_say() {
     let locks = Locks::default();
     let (read, write, none) =
         (ShareBits { read: true, write: false }, ShareBits { read: false, write: true }, ShareBits::default());
-    let share = |name, access, deny| locks.share(INO, &owner(1, name), Claim::New, access, deny);
+    let share = |name, access, deny| locks.share(INO, (&owner(1, name), 0), Claim::New, access, deny);
     assert_eq!(share(1, read, write), Ok(()));
     assert_eq!(share(2, write, none), Err(LockError::Held));
     assert_eq!(share(2, read, read), Err(LockError::Held));

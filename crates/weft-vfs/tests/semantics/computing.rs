@@ -73,7 +73,7 @@ fn an_interrupted_request_takes_nothing_from_others() {
     let command = format!("exec 'until test -e {}; do sleep 0.02; done; cat' | upper", go.display());
     let link = volume.link("link", "/file", &command);
     let read = |number| {
-        set_requester(Requester { user: 7, thread: None, number: Some(number) });
+        set_requester(Requester { user: 7, number: Some(number), ..Requester::default() });
         volume.all(link)
     };
     let computing = |requests| {
@@ -94,9 +94,9 @@ fn an_interrupted_request_takes_nothing_from_others() {
     // The word may come before the request that it is about.
     let sum = volume.link("sum", "/file", "sha256");
     volume.vfs.interrupt(3);
-    set_requester(Requester { user: 7, thread: None, number: Some(3) });
+    set_requester(Requester { user: 7, number: Some(3), ..Requester::default() });
     assert_eq!(kind(volume.all(sum)), ErrorKind::Interrupted);
-    set_requester(Requester { user: 7, thread: None, number: Some(4) });
+    set_requester(Requester { user: 7, number: Some(4), ..Requester::default() });
     assert_eq!(volume.all(sum).unwrap().len(), 65);
     let stopped = volume.link("stopped", "/file", "wc -c");
     volume.vfs.stop_computing(true);
