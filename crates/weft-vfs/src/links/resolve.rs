@@ -638,6 +638,11 @@ impl Resolved {
         (self.version, self.ctime)
     }
 
+    /// The inodes that it follows from.
+    pub(super) fn sources(&self) -> impl Iterator<Item = Ino> + use<> {
+        self.causes.all().into_iter().filter(|(_, of)| *of == Of::Itself).map(|(ino, _)| ino)
+    }
+
     /// Whether inode `ino` is on the way to what it leads to.
     pub(super) fn leads_by(&self, ino: Ino) -> bool {
         self.causes.all().contains(&(ino, Of::Itself))
