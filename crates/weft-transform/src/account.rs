@@ -188,6 +188,22 @@ fn give(counter: &AtomicU64, bytes: u64) {
     counter.fetch_sub(bytes, Ordering::Relaxed);
 }
 
+/// Bytes in memory that count for a user beside what the networks of the same user keep, as long as
+/// this lives.
+pub struct Charge(InMemory);
+
+impl Charge {
+    /// Nothing yet, of `owner`; none: of the user whose process this is.
+    pub fn of(owner: Option<u32>, bounds: Bounds) -> Charge {
+        Charge(Account::of(owner, bounds).memory())
+    }
+
+    /// Counts `bytes` if those are more than before; false if they are too many.
+    pub fn raise(&mut self, bytes: usize) -> bool {
+        self.0.raise(bytes)
+    }
+}
+
 /// Bytes in memory that count for a network as long as this lives.
 pub(crate) struct InMemory {
     account: Account,

@@ -1,6 +1,7 @@
 //! What is in an archive, and where it lies there: so that members are read in place, without unpacking anything.
 
 use crate::stage::StageError;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Seek, SeekFrom};
 use tar::{Header, PaxExtensions};
 use zip::{CompressionMethod, ZipArchive};
@@ -8,6 +9,10 @@ use zip::{CompressionMethod, ZipArchive};
 /// Members of an archive that are listed, and bytes that they take; one with more is refused.
 const MEMBERS_MAX: usize = 1 << 20;
 const BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of memory that each byte of the end of a zip archive takes while that is read: a member
+/// with a name of usual length takes several times what the archive says of it.
+const ZIP_FACTOR: usize = 6;
 
 /// Longest target of a symbolic link (`PATH_MAX` without its NUL): no file system has a longer one.
 const TARGET_BYTES_MAX: usize = 4095;
@@ -45,9 +50,13 @@ pub enum Kind {
     },
 }
 
+/// Asked for the bytes of memory that are taken so far, before more is; false: that is too much.
+pub type Room<'a> = &'a mut dyn FnMut(usize) -> bool;
+
 /// The members of a tar archive (POSIX pax, ustar; GNU; v7). Where two are called alike the later one is what there is.
-pub fn tar_members(archive: &mut (impl Read + Seek)) -> io::Result<Vec<Member>> {
-    let mut members = Members::default();
+/// `OutOfMemory` if there is no `room`.
+pub fn tar_members(archive: &mut (impl Read + Seek), room: Room<'_>) -> io::Result<Vec<Member>> {
+    let mut members = Members::new(room);
     let mut headers = Headers::default();
     archive.rewind()?;
     while let Some(found) = headers.next(archive)? {
@@ -211,10 +220,18 @@ fn cut_off() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "it is cut off")
 }
 
-/// The members of a zip archive (PKWARE APPNOTE), as its central directory tells them.
-pub fn zip_members(archive: &mut (impl Read + Seek)) -> io::Result<Vec<Member>> {
-    let mut archive = ZipArchive::new(archive)?;
-    let mut members = Members::default();
+/// The members of a zip archive (PKWARE APPNOTE), as its central directory tells them. `OutOfMemory`
+/// if there is no `room`.
+pub fn zip_members(archive: &mut (impl Read + Seek), room: Room<'_>) -> io::Result<Vec<Member>> {
+    let opening = Opening { bytes: Cell::new(0), is_open: Cell::new(false), room: RefCell::new(room) };
+    let opened = ZipArchive::new(Counted { reader: archive, opening: &opening });
+    if opening.is_refused() {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    opening.is_open.set(true);
+    let mut archive = opened?;
+    let mut more = |bytes| opening.has_room(bytes);
+    let mut members = Members::new(&mut more);
     for index in 0..archive.len() {
         let mut member = archive.by_index_raw(index)?;
         let mode = member.unix_mode();
@@ -247,14 +264,64 @@ pub fn zip_members(archive: &mut (impl Read + Seek)) -> io::Result<Vec<Member>> 
     Ok(members.list)
 }
 
-/// Members, no more than there is room for.
-#[derive(Default)]
-struct Members {
-    list: Vec<Member>,
-    bytes: usize,
+/// Bytes that were read to open a zip archive, which keeps what it makes of them.
+struct Opening<'a> {
+    bytes: Cell<usize>,
+    is_open: Cell<bool>,
+    room: RefCell<Room<'a>>,
 }
 
-impl Members {
+impl Opening<'_> {
+    /// Whether there is room for `more` bytes beside those.
+    fn has_room(&self, more: usize) -> bool {
+        (self.room.borrow_mut())(self.bytes.get().saturating_mul(ZIP_FACTOR).saturating_add(more))
+    }
+
+    /// Whether there was none; who opens the archive may have passed over that.
+    fn is_refused(&self) -> bool {
+        self.bytes.get() == usize::MAX
+    }
+}
+
+/// Counts what is read until the archive is open.
+struct Counted<'a, 'b, R> {
+    reader: &'a mut R,
+    opening: &'a Opening<'b>,
+}
+
+impl<R: Read> Read for Counted<'_, '_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        if self.opening.is_open.get() {
+            return Ok(count);
+        }
+        self.opening.bytes.set(self.opening.bytes.get().saturating_add(count));
+        if self.opening.has_room(0) {
+            return Ok(count);
+        }
+        self.opening.bytes.set(usize::MAX);
+        Err(io::ErrorKind::OutOfMemory.into())
+    }
+}
+
+impl<R: Seek> Seek for Counted<'_, '_, R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.reader.seek(to)
+    }
+}
+
+/// Members, no more than there is room for.
+struct Members<'a> {
+    list: Vec<Member>,
+    bytes: usize,
+    room: Room<'a>,
+}
+
+impl Members<'_> {
+    fn new(room: Room<'_>) -> Members<'_> {
+        Members { list: Vec::new(), bytes: 0, room }
+    }
+
     fn add(&mut self, member: Member) -> io::Result<()> {
         let target = if let Kind::Symlink(target) = &member.kind { target.len() } else { 0 };
         if target > TARGET_BYTES_MAX {
@@ -263,6 +330,9 @@ impl Members {
         self.bytes += size_of::<Member>() + member.path.len() + target;
         if self.list.len() >= MEMBERS_MAX || self.bytes > BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it has too many members"));
+        }
+        if !(self.room)(self.bytes) {
+            return Err(io::ErrorKind::OutOfMemory.into());
         }
         self.list.push(member);
         Ok(())
@@ -293,7 +363,7 @@ mod tests {
         header.set_entry_type(tar::EntryType::Symlink);
         header.set_size(0);
         tar.append_link(&mut header, "link", "t".repeat(target))?;
-        tar_members(&mut Cursor::new(tar.into_inner()?))
+        tar_members(&mut Cursor::new(tar.into_inner()?), &mut |_| true)
     }
 
     /// They were kept whatever they took.
@@ -304,8 +374,45 @@ mod tests {
         // No more room is kept than counts.
         assert!(matches!(&found[..], [Member { kind: Kind::Symlink(target), .. }] if target.capacity() < 4200));
         assert!(tar_of_link(4096).expect_err("it is too long").to_string().contains("target"));
-        let mut members = Members::default();
+        let mut everything = |_| true;
+        let mut members = Members::new(&mut everything);
         found.into_iter().try_for_each(|member| members.add(member)).expect("there is room");
         assert!(members.bytes > 4095);
+    }
+
+    /// All that were looked into at the same time had no bound in common.
+    #[test]
+    fn members_are_listed_as_far_as_there_is_room() {
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let long = "n".repeat(90);
+        for number in 0..100 {
+            let mut header = Header::new_gnu();
+            header.set_size(0);
+            tar.append_data(&mut header, format!("{number}{long}"), &b""[..]).expect("added");
+            let options = zip::write::SimpleFileOptions::default();
+            zip.start_file(format!("{number}{long}"), options).expect("added");
+        }
+        let (tar, zip) = (tar.into_inner().expect("whole"), zip.finish().expect("whole").into_inner());
+        let list = |is_zip: bool, most: usize| {
+            let mut taken = 0;
+            let mut room = |bytes| {
+                taken = bytes;
+                bytes <= most
+            };
+            let found = if is_zip {
+                zip_members(&mut Cursor::new(&zip[..]), &mut room)
+            } else {
+                tar_members(&mut Cursor::new(&tar[..]), &mut room)
+            };
+            found.map(|found| (found.len(), taken)).map_err(|error| error.kind())
+        };
+        for is_zip in [false, true] {
+            let (count, taken) = list(is_zip, usize::MAX).expect("they fit");
+            assert!(count == 100 && taken > 100 * 90, "{taken}");
+            assert_eq!(list(is_zip, taken), Ok((100, taken)));
+            assert_eq!(list(is_zip, taken - 1), Err(io::ErrorKind::OutOfMemory));
+        }
+        assert_eq!(list(true, 1000), Err(io::ErrorKind::OutOfMemory), "while it is opened");
     }
 }

@@ -27,7 +27,7 @@ mod stages;
 mod temporary;
 mod threaded;
 
-pub use account::Bounds;
+pub use account::{Bounds, Charge};
 pub use exported::library::worker;
 pub use exported::refuse_to_daemon;
 pub use keys::read_key;

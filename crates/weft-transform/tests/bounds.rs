@@ -144,3 +144,48 @@ fn expressions_are_compiled_when_a_network_runs_and_no_sooner() {
     assert!(said.contains("is no regular expression") && said.contains("size limit"), "{said}");
     assert!(Network::parse(r"grep '^\w{20}[^@]*@\d{50}\.\w+$'").is_ok());
 }
+
+/// What `network` makes of `input`; or what it says.
+fn made_of(network: &str, input: &[u8], memory_bytes: u64) -> Result<Vec<u8>, String> {
+    let network = Network::parse(network).expect("a network");
+    let bounds = Some(Bounds { memory_bytes, ..Bounds::default() });
+    let mut given = Given { piece: Slice::from(input.to_vec()), left: input.len(), bounds };
+    let mut made = Vec::new();
+    for rope in Run::start(&network, &mut given).map_err(|error| error.to_string())? {
+        rope.map_err(|error| error.to_string())?.slices().iter().for_each(|slice| made.extend_from_slice(slice));
+    }
+    Ok(made)
+}
+
+/// One network may have a quarter.
+const QUARTER: u64 = 4 << 20;
+
+const TOO_MUCH: &str = "takes more of it than networks may have now";
+
+/// They took up to 674 MiB for each stage, and nobody counted.
+#[test]
+fn codecs_count_their_memory_before_they_take_it() {
+    for (network, mib) in [("xz", 94), ("xz -n 9", 674), ("zstd -n 19", 94), ("bzip2", 8), ("xz -n 0", 3)] {
+        let refused = made_of(network, b"text", (mib - 1) * QUARTER).expect_err(network);
+        assert!(refused.contains(TOO_MUCH), "{network}: {refused}");
+    }
+    for network in ["xz -n 0", "zstd", "bzip2", "gzip"] {
+        let packed = made_of(network, b"text", 1 << 30).expect(network);
+        let network = format!("{} -d", network.split(' ').next().expect("a name"));
+        assert_eq!(made_of(&network, &packed, 1 << 30).expect("unpacked"), b"text");
+    }
+}
+
+#[test]
+fn a_dictionary_that_comes_later_counts_too() {
+    for (small, large, unpack) in [("xz -n 0", "xz -n 6", "xz -d"), ("zstd -n 1", "zstd -n 19", "zstd -d")] {
+        let [small, large] = [small, large].map(|network| made_of(network, b"text", 1 << 30).expect(network));
+        let both = [&small[..], &large].concat();
+        assert_eq!(made_of(unpack, &small, 4 * QUARTER).expect("it is small"), b"text");
+        assert_eq!(made_of(unpack, &both, 1 << 30).expect("there is room"), b"texttext");
+        for input in [&large, &both] {
+            let refused = made_of(unpack, input, 4 * QUARTER).expect_err(unpack);
+            assert!(refused.contains(TOO_MUCH), "{unpack}: {refused}");
+        }
+    }
+}

@@ -75,6 +75,11 @@ pub fn set_requester(requester: Requester) {
     REQUESTER.set(requester);
 }
 
+/// The user for whom this thread works.
+pub(crate) fn requesting_user() -> u32 {
+    REQUESTER.get().user
+}
+
 /// Says of which of those who serve this thread is.
 pub fn set_lane(lane: Arc<Lane>) {
     LANE.with(|slot| *slot.borrow_mut() = Some(lane));

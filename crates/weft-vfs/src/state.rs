@@ -158,10 +158,22 @@ impl State {
         }
         self.apply(mutation)?;
         self.watches.applied(mutation);
+        if !self.archives.are_none() {
+            self.archive_changed(mutation.ino());
+        }
         self.counters.op = self.counters.op.next();
         self.operations += 1;
         self.journal.push(mutation);
         Ok(())
+    }
+
+    /// Notes that an archive is another one, if the operation that was applied just now changed
+    /// the content of `ino`.
+    fn archive_changed(&mut self, ino: Ino) {
+        let now = self.counters.op.next();
+        if self.inodes.peek(&ino).is_some_and(|inode| inode.content == now) {
+            self.archives.changed(ino);
+        }
     }
 
     /// Inode `ino`. `Stale` if it was deleted.
@@ -301,7 +313,7 @@ impl State {
     /// Deletes inode `ino`, which is in memory and which nothing needs any more.
     pub(crate) fn delete_inode(&mut self, ino: Ino) {
         self.orphans.remove(&ino);
-        self.archives.deleted(ino);
+        self.archives.changed(ino);
         let inode = self.inodes.get(&ino).expect("a deleted inode is in memory");
         inode.dead = true;
         let data = inode.data.take();

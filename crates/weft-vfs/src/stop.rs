@@ -19,6 +19,8 @@ pub(crate) enum Miss {
     Length(Ino),
     /// What this name shows in this view, which has to be read for that.
     Shown(Ino, Name),
+    /// A turn of those who resolve links at length.
+    Turn,
     /// Room for so many more bytes of changes.
     Room(u64),
     /// A commit of what is dirty.

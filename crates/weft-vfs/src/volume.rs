@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Syncs, Turn};
 use crate::computing::Computing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Views, is_unstored};
+use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turn as LongTurn, Turns, Views, is_unstored};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
 use crate::stop::{Miss, Stop};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::thread::Pid;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -81,6 +81,8 @@ pub struct Vfs {
     pub(crate) computing: Computing,
     /// Tells of the server of NFS, while there is one.
     pub(crate) nfs_stats: Mutex<Option<report::NfsCounters>>,
+    /// Those who resolve links at length.
+    pub(crate) turns: Turns,
     pub(crate) places_ahead: PlacesAhead,
     pub(crate) indexes: Indexes,
     /// How views that rename call what they show.
@@ -123,13 +125,14 @@ impl Vfs {
     /// Runs `operation` on the state, fetching what it lacks until it ends.
     pub(crate) fn run<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
         let mut made_space = false;
-        let mut gone = None;
+        let (mut gone, mut is_long) = (None, false);
         loop {
-            let stop = match operation(&mut self.state.lock()) {
+            let stop = match self.run_once(&mut operation, is_long) {
                 Ok(value) => return Ok(value),
                 Err(stop) => stop,
             };
             match stop {
+                Stop::Miss(Miss::Turn) => is_long = true,
                 // What is kept of links goes before anybody is refused.
                 Stop::Fail(error) if error.kind() == ErrorKind::QuotaExceeded && self.views.clear() => continue,
                 Stop::Fail(error) => return Err(error),
@@ -146,6 +149,22 @@ impl Vfs {
                 }
             }
         }
+    }
+
+    /// Runs `operation` until it ends or stops; within a turn if it resolves links at length.
+    fn run_once<T>(&self, operation: &mut impl FnMut(&mut State) -> Result<T, Stop>, is_long: bool) -> Result<T, Stop> {
+        // Nothing is fetched within it: that may take long, or resolve other links.
+        let mut turn = if is_long { Some(self.take_turn()?) } else { None };
+        let mut state = self.state.lock();
+        turn.iter_mut().for_each(LongTurn::begin);
+        state.resolving.begin(!is_long);
+        let result = operation(&mut state);
+        state.resolving.begin(false);
+        if turn.is_some() {
+            // Those who wait come before the next.
+            MutexGuard::unlock_fair(state);
+        }
+        result
     }
 
     /// Runs a changing `operation`, unless the volume is read-only.
@@ -217,6 +236,8 @@ impl Vfs {
             }
             Miss::Length(ino) => self.measure_link(*ino),
             Miss::Shown(view, name) => self.look_into(*view, name),
+            // Taken where the operation runs.
+            Miss::Turn => Ok(()),
             Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => {
                 self.may_read_rows()?;
                 self.load(miss)

@@ -83,7 +83,12 @@ fn from_tar(wanted: Wanted, mut reader: Reader, writer: &mut Writer) -> Result<(
 fn from_zip(wanted: Wanted, mut reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
     let mut file = TemporaryFile::new(&Account::now())?;
     io::copy(&mut reader, &mut file)?;
-    let members = archive::zip_members(&mut file).map_err(|error| StageError::data(error.to_string()))?;
+    let mut kept = Account::now().memory();
+    let members =
+        archive::zip_members(&mut file, &mut |bytes| kept.raise(bytes)).map_err(|error| match error.kind() {
+            io::ErrorKind::OutOfMemory => StageError::Memory,
+            _ => StageError::data(error.to_string()),
+        })?;
     let member = match &wanted {
         Wanted::List => {
             for member in members {

@@ -5,6 +5,7 @@
 
 mod bzip2;
 mod gzip;
+mod memory;
 mod xz;
 mod zstd;
 
@@ -12,6 +13,8 @@ use crate::arguments::Arguments;
 use crate::flow::{Input, Output, filled};
 use crate::language::{Call, NetworkError};
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use memory::Charged;
+use std::sync::Arc;
 use weft_block::Buffer;
 
 /// Bytes made at once.
@@ -34,11 +37,12 @@ pub(super) trait Codec: Send {
 }
 
 struct Coding<C> {
-    codec: C,
+    codec: Charged<C>,
 }
 
 impl<C: Codec> Running for Coding<C> {
     fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
+        let codec = self.codec.get()?;
         let mut buffer = Buffer::any(MADE_BYTES);
         let mut made = 0;
         let progress = loop {
@@ -51,7 +55,7 @@ impl<C: Codec> Running for Coding<C> {
             if bytes.is_empty() && !is_last {
                 break Progress::NeedsInput;
             }
-            let step = self.codec.step(bytes, is_last, &mut buffer[made..])?;
+            let step = codec.step(bytes, is_last, &mut buffer[made..])?;
             drop(front);
             input.skip(step.taken);
             made += step.made;
@@ -67,6 +71,12 @@ impl<C: Codec> Running for Coding<C> {
     }
 }
 
+/// Makes one as `make` does.
+fn made_by<C: 'static, F: Fn() -> C + Send + Sync + 'static>(make: &Arc<F>) -> impl FnMut() -> C + Send + use<C, F> {
+    let make = make.clone();
+    move || make()
+}
+
 /// The stages of one kind of compression.
 fn stage<E: Codec + 'static, D: Codec + 'static>(
     call: &Call,
@@ -80,7 +90,9 @@ fn stage<E: Codec + 'static, D: Codec + 'static>(
     let name = &call.name.text;
     if arguments.has('d') {
         let inverse = Some(name.clone());
-        return Ok(Stage { inverse, is_heavy: true, ..Stage::new(move || Coding { codec: decoder() }) });
+        let (decoder, bytes) = (Arc::new(decoder), memory::decoder(name));
+        let start = move || Coding { codec: Charged::new(bytes, made_by(&decoder)) };
+        return Ok(Stage { inverse, is_heavy: true, ..Stage::new(start) });
     }
     let level = arguments.value('n', "a level")?.unwrap_or(usual);
     if !levels.contains(&level) {
@@ -88,11 +100,12 @@ fn stage<E: Codec + 'static, D: Codec + 'static>(
         return Err(NetworkError::new(message, arguments.word('n').map_or(call.name.at, |word| word.at)));
     }
     let inverse = Some(format!("{name} -d"));
+    let (encoder, bytes) = (Arc::new(move || encoder(level)), memory::encoder(name, level));
     Ok(Stage {
         inverse,
         is_heavy: true,
         gives: |_| Shape::Binary,
-        ..Stage::new(move || Coding { codec: encoder(level) })
+        ..Stage::new(move || Coding { codec: Charged::new(bytes, made_by(&encoder)) })
     })
 }
 

@@ -3,7 +3,7 @@
 use super::Version;
 use super::rename::{Expression, Names, Rename};
 use crate::asker::Asker;
-use crate::attributes::{Attributes, Reach, SetAttributes};
+use crate::attributes::{Attributes, SetAttributes};
 use crate::caller::{Caller, MakeNode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inode::Inode;
@@ -407,9 +407,7 @@ impl Vfs {
         if definition.has_keys() && !self.options.gives_keys(caller.uid) {
             return Err(ErrorKind::NotPermitted.into());
         }
-        if definition.wants_opens() {
-            self.want_opens()?;
-        }
+        let wants_opens = definition.wants_opens();
         let target = LinkDefinition { trusted: definition.is_exported(), ..definition.clone() }.encode();
         let node = MakeNode { kind: Kind::Transformation, permissions, umask: 0, rdev: 0 };
         let time = self.now();
@@ -422,12 +420,17 @@ impl Vfs {
             }
             let gid = state.gid_of_made(parent, caller)?;
             // Once it is made there is no going back.
-            state.room(8 * ROW_BYTES)?;
+            state.room(9 * ROW_BYTES)?;
+            let notes_opens = wants_opens && state.may_want_opens()?;
             let made = state.make(caller, parent, Some(&name), node, Some(&target), time)?;
+            if notes_opens {
+                self.put_opens(state)?;
+            }
             let set = SetAttributes { gid: Some(gid), ..SetAttributes::default() };
             if made.gid == gid { Ok(made) } else { state.set_attributes(made.ino, set, time) }
         })?;
-        if made.reach != Reach::Everybody && !definition.wants_opens() {
+        // Resolving it may have taken more than there was when it was made.
+        if !wants_opens && !self.run(|state| state.is_for_all(made.ino)).unwrap_or(false) {
             self.want_opens()?;
         }
         Ok(made)

@@ -29,7 +29,9 @@ impl State {
     /// The directory at `path`, without views on the way; none if the asker may not look there.
     fn directory_at(&mut self, path: &[u8]) -> Result<Option<Ino>, Stop> {
         let (mut names, mut at, mut symlinks) = (components(path), Ino::ROOT, 0);
+        self.resolving.restart();
         while let Some(name) = names.pop() {
+            self.resolving.take_alone(1)?;
             let row = &self.directory(at)?.row;
             let (parent, step) = (row.parent, Step::of(row));
             if self.rights_to(step, MAY_SEARCH)?.of_these & MAY_SEARCH == 0 {

@@ -12,13 +12,14 @@ use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use weft_block::{Rope, Slice};
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, Timestamp};
-use weft_transform::archive::{self, Kind as MemberKind, Member};
-use weft_transform::{Keeps, Network, interrupt};
+use weft_transform::archive::{self, Kind as MemberKind, Member, Room};
+use weft_transform::{Charge, Keeps, Network, interrupt};
 
 /// Bytes of an archive that are read at once while its members are looked for.
 const READ_BYTES: usize = 64 << 10;
@@ -26,6 +27,9 @@ const READ_BYTES: usize = 64 << 10;
 /// The error of who reads an archive for nobody any more: those who read would go on after
 /// `Interrupted`.
 const INTERRUPTED: io::ErrorKind = io::ErrorKind::BrokenPipe;
+
+/// Why an archive is not listed whose members take more memory than networks of the user may.
+const TOO_MUCH: &str = "its members take more memory than networks of its view's owner may have now";
 
 /// Bytes of memory that all indexes may take, and so one of them.
 const INDEX_BYTES_MAX: usize = 256 << 20;
@@ -53,19 +57,37 @@ struct Known {
     index: Arc<Index>,
 }
 
-/// Archives whose members are known, and those of them that were deleted since.
+/// Archives whose members are known, and those of them that were changed or deleted since.
 #[derive(Default)]
 pub(crate) struct Archives {
-    indexed: Vec<Ino>,
+    /// By the files whose content they are made of.
+    indexed: FxHashMap<Ino, Vec<Ino>>,
     gone: Vec<Ino>,
 }
 
 impl Archives {
-    /// Notes that inode `ino` is deleted.
-    pub(crate) fn deleted(&mut self, ino: Ino) {
-        if self.indexed.contains(&ino) {
-            self.gone.push(ino);
+    /// Notes that inode `ino` is deleted, or has another content.
+    pub(crate) fn changed(&mut self, ino: Ino) {
+        self.gone.extend(self.indexed.remove(&ino).unwrap_or_default());
+    }
+
+    /// Whether there are none.
+    pub(crate) fn are_none(&self) -> bool {
+        self.indexed.is_empty()
+    }
+
+    /// Notes that `archive` was indexed, which is made of `files`, and that of all there were only
+    /// those of `kept` are left.
+    fn indexed(&mut self, archive: Ino, files: Vec<Ino>, kept: &[Ino]) {
+        for file in files {
+            self.indexed.entry(file).or_default().push(archive);
         }
+        self.indexed.retain(|_, archives| {
+            archives.sort_unstable();
+            archives.dedup();
+            archives.retain(|archive| kept.contains(archive));
+            !archives.is_empty()
+        });
     }
 }
 
@@ -135,11 +157,14 @@ enum NodeKind {
 
 impl Index {
     /// As a tree; refused if that takes too much memory, as of many long paths.
-    fn new(members: Vec<Member>) -> io::Result<Index> {
+    fn new(members: Vec<Member>, room: Room<'_>) -> io::Result<Index> {
         let mut index = Index::default();
         index.directories.entry(Vec::new()).or_default();
         for member in members {
             index.add(member);
+            if !room(index.bytes) {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
             if index.bytes > INDEX_BYTES_MAX {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
@@ -266,13 +291,15 @@ impl Vfs {
         }
         self.may_wait(Wait::Commit)?;
         let archive = resolved.data();
-        let members = blocking::waiting(|| {
-            self.computing(|| members(&mut Archive { vfs: self, ino: archive, at: 0, read: (0, Rope::new()) }))
-        })?;
-        if members.as_ref().is_err_and(|error| error.kind() == INTERRUPTED) {
+        // As for networks, it counts for the user whose view it is.
+        let owner = self.run(|state| Ok(state.maker_of(view)?.uid))?;
+        let mut charge = Charge::of(Some(owner), self.options.networks);
+        let mut archive_read = Archive { vfs: self, ino: archive, at: 0, read: (0, Rope::new()) };
+        let index = blocking::waiting(|| self.computing(|| indexed(&mut archive_read, &mut charge)))?;
+        if index.as_ref().is_err_and(|error| error.kind() == INTERRUPTED) {
             return Err(ErrorKind::Interrupted.into());
         }
-        let index = members.and_then(Index::new).map_err(|error| {
+        let index = index.map_err(|error| {
             let path = self.path(view);
             // What follows a colon may be bytes of the archive, which are no business of whoever reads the log.
             let error = error.to_string();
@@ -286,11 +313,20 @@ impl Vfs {
         }
         let index = Arc::new(index);
         let indexed = self.indexes.keep(Known { version, archive, index: index.clone() });
-        self.state.lock().archives.indexed = indexed;
+        let is_same = self.run(|state| {
+            // What it is made of may have changed just now, before that was noted.
+            let resolved = state.resolve(view)?;
+            let files = state.files_of(&resolved);
+            state.archives.indexed(archive, files, &indexed);
+            Ok(resolved.source == version)
+        });
+        if !is_same.unwrap_or(false) {
+            self.indexes.forget(&[archive]);
+        }
         Ok(index)
     }
 
-    /// Forgets the members of archives that were deleted.
+    /// Forgets the members of archives that were changed or deleted.
     pub(crate) fn forget_archives(&self) {
         let gone = std::mem::take(&mut self.state.lock().archives.gone);
         if !gone.is_empty() {
@@ -306,15 +342,29 @@ fn within(link: &Link) -> Result<&[u8]> {
     }
 }
 
+/// Reads all of an archive's index, as far as `charge` allows.
+fn indexed(archive: &mut Archive<'_>, charge: &mut Charge) -> io::Result<Index> {
+    let mut taken = 0;
+    let members = members(archive, &mut |bytes| {
+        taken = bytes;
+        charge.raise(bytes)
+    });
+    let index = members.and_then(|members| Index::new(members, &mut |bytes| charge.raise(taken.saturating_add(bytes))));
+    index.map_err(|error| match error.kind() {
+        io::ErrorKind::OutOfMemory => io::Error::new(error.kind(), TOO_MUCH),
+        _ => error,
+    })
+}
+
 /// The members of an archive, which is of tar unless it begins as those of zip do.
-fn members(archive: &mut Archive<'_>) -> io::Result<Vec<Member>> {
+fn members(archive: &mut Archive<'_>, room: Room<'_>) -> io::Result<Vec<Member>> {
     let mut begin = [0; 4];
     let count = archive.read(&mut begin)?;
     archive.seek(SeekFrom::Start(0))?;
     if matches!(&begin[..count], b"PK\x03\x04" | b"PK\x05\x06") {
-        archive::zip_members(archive)
+        archive::zip_members(archive, room)
     } else {
-        archive::tar_members(archive)
+        archive::tar_members(archive, room)
     }
 }
 
@@ -370,6 +420,12 @@ impl Seek for Archive<'_> {
 }
 
 impl State {
+    /// The files from whose content that of a link follows.
+    fn files_of(&mut self, resolved: &Resolved) -> Vec<Ino> {
+        let sources = resolved.sources();
+        sources.filter(|ino| self.inodes.get(ino).is_some_and(|inode| inode.row.kind == Kind::File)).collect()
+    }
+
     /// The inode of the member at `path`, as `view` shows it.
     fn appear_member(&mut self, view: Ino, resolved: &Resolved, path: &[u8], node: &Node) -> Result<Ino, Stop> {
         let owner = self.inode(resolved.data())?.row.clone();
@@ -446,6 +502,7 @@ fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Li
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attributes::SetAttributes;
     use crate::caller::{Caller, MakeNode};
     use crate::clock::ManualClock;
     use crate::options::Options;
@@ -459,10 +516,11 @@ mod tests {
 
     #[test]
     fn targets_and_directories_count_in_the_memory_of_an_index() {
-        let index = Index::new((0..100).map(|number| symlink(number, 4000)).collect()).expect("it is small");
+        let index =
+            Index::new((0..100).map(|number| symlink(number, 4000)).collect(), &mut |_| true).expect("it is small");
         assert!(index.bytes > 100 * 4000);
         let deep = |number| Member { path: format!("{number}/member").into_bytes(), ..symlink(0, 1) };
-        let index = Index::new((0..100).map(deep).collect()).expect("it is small");
+        let index = Index::new((0..100).map(deep).collect(), &mut |_| true).expect("it is small");
         assert!(index.bytes > 100 * 11 * size_of::<(Vec<u8>, Node)>());
     }
 
@@ -482,27 +540,94 @@ mod tests {
         assert!(indexes.used([2; 32]).is_some() && indexes.used([1; 32]).is_none());
     }
 
-    #[test]
-    fn members_of_an_archive_that_is_gone_are_forgotten() {
+    fn volume(options: Options) -> Arc<Vfs> {
         let store = Arc::new(CrashStore::new(VolumeOptions::default()));
-        let options = Options { background: false, ..Options::default() };
-        let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
+        let options = Options { background: false, ..options };
+        Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens")
+    }
+
+    fn tar(members: usize) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for number in 0..members {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(1);
+            tar.append_data(&mut header, format!("member{number}"), &b"m"[..]).expect("added");
+        }
+        tar.into_inner().expect("whole")
+    }
+
+    /// A view of archive `target`, of user `uid`.
+    fn view(vfs: &Vfs, name: &str, target: &str, uid: u32) -> Ino {
+        let link = LinkDefinition::new(vec![target.as_bytes().to_vec()], "identity");
+        let link = LinkDefinition { view: ViewKind::Members, ..link };
+        let maker = Caller { uid, ..Caller::ROOT };
+        vfs.make_link(maker, Ino::ROOT, name.as_bytes(), 0o777, &link).expect("made").ino
+    }
+
+    fn archive(vfs: &Vfs, members: usize) -> Ino {
         let file = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
         let archive = vfs.make(Caller::ROOT, Ino::ROOT, b"archive", file).expect("made").ino;
-        let mut tar = tar::Builder::new(Vec::new());
-        let mut header = tar::Header::new_gnu();
-        header.set_size(1);
-        header.set_cksum();
-        tar.append_data(&mut header, "member", &b"m"[..]).expect("added");
-        vfs.write(archive, 0, &tar.into_inner().expect("whole"), true).expect("written");
-        let link = LinkDefinition::new(vec![b"/archive".to_vec()], "identity");
-        let link = LinkDefinition { view: ViewKind::Members, ..link };
-        let view = vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &link).expect("made").ino;
-        vfs.lookup(Caller::ROOT, view, b"member").expect("shown");
+        vfs.write(archive, 0, &tar(members), true).expect("written");
+        archive
+    }
+
+    #[test]
+    fn members_of_an_archive_that_is_gone_are_forgotten() {
+        let vfs = volume(Options::default());
+        let archive = archive(&vfs, 1);
+        let view = view(&vfs, "view", "/archive", 0);
+        vfs.lookup(Caller::ROOT, view, b"member0").expect("shown");
         assert!(vfs.indexes.bytes() > 0);
         vfs.release(archive, 1);
         vfs.unlink(Ino::ROOT, b"archive").expect("removed");
         vfs.commit().expect("committed");
         assert_eq!(vfs.indexes.bytes(), 0);
+    }
+
+    /// It stayed until others took its place.
+    #[test]
+    fn members_of_an_archive_that_was_overwritten_are_forgotten() {
+        let vfs = volume(Options::default());
+        let archive = archive(&vfs, 1);
+        let direct = view(&vfs, "view", "/archive", 0);
+        let plain = LinkDefinition::new(vec![b"/archive".to_vec()], "identity");
+        vfs.make_link(Caller::ROOT, Ino::ROOT, b"link", 0o666, &plain).expect("made");
+        let by_link = view(&vfs, "view of a link", "/link", 0);
+        for view in [direct, by_link] {
+            vfs.lookup(Caller::ROOT, view, b"member0").expect("shown");
+            vfs.commit().expect("committed");
+            assert!(vfs.indexes.bytes() > 0, "what changes no content changes nothing");
+            vfs.write(archive, 0, b"x", true).expect("written");
+            vfs.commit().expect("committed");
+            assert_eq!(vfs.indexes.bytes(), 0);
+            vfs.write(archive, 0, &tar(1), true).expect("written");
+        }
+        vfs.lookup(Caller::ROOT, direct, b"member0").expect("shown");
+        let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        vfs.set_attributes(archive, empty).expect("cut");
+        vfs.commit().expect("committed");
+        assert_eq!(vfs.indexes.bytes(), 0);
+    }
+
+    /// Each had a bound, and as many as were asked for at once had none.
+    #[test]
+    fn archives_that_are_indexed_at_once_count_for_their_users() {
+        use weft_transform::Bounds;
+        let networks = Bounds { memory_bytes: 1 << 30, ..Bounds::default() };
+        let vfs = volume(Options { networks, ..Options::default() });
+        let archive = archive(&vfs, 1000);
+        let (own, of_another) = (view(&vfs, "own", "/archive", 4_100_000), view(&vfs, "other", "/archive", 4_100_001));
+        // What the user has at work has half of all.
+        let mut charges: Vec<Charge> = (0..3).map(|_| Charge::of(Some(4_100_000), networks)).collect();
+        for (charge, mib) in charges.iter_mut().zip([256, 255, 1]) {
+            assert!(charge.raise(mib << 20));
+        }
+        let failed = vfs.lookup(Caller::ROOT, own, b"member0").expect_err("there is no room");
+        assert_eq!(failed.kind(), ErrorKind::Io);
+        assert_eq!(vfs.indexes.bytes(), 0);
+        vfs.lookup(Caller::ROOT, of_another, b"member0").expect("shown");
+        vfs.indexes.forget(&[archive]);
+        drop(charges);
+        vfs.lookup(Caller::ROOT, own, b"member0").expect("shown");
     }
 }

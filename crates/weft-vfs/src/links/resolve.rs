@@ -87,9 +87,26 @@ pub(crate) struct Resolving {
 }
 
 impl Resolving {
-    /// Takes `steps` for the links that are being resolved, if any are. `Loop` if that is too many.
+    /// Begins with another request, which holds the lock from now on. A long resolving stops with
+    /// `Miss::Turn` if it `takes_turns`.
+    pub(crate) fn begin(&mut self, takes_turns: bool) {
+        self.steps.begin(takes_turns);
+    }
+
+    /// Begins with another link.
+    pub(super) fn restart(&mut self) {
+        self.steps.restart();
+    }
+
+    /// Takes `steps` for what is done as if a link were resolved.
+    pub(super) fn take_alone(&mut self, steps: usize) -> Result<(), Stop> {
+        self.steps.take(steps)
+    }
+
+    /// Takes `steps` for the links that are being resolved, if any are. `Loop` if that is too many;
+    /// `Miss::Turn` if they wait for one.
     pub(super) fn take(&mut self, steps: usize) -> Result<(), Stop> {
-        if self.depth > 0 { Ok(self.steps.take(steps)?) } else { Ok(()) }
+        if self.depth > 0 { self.steps.take(steps) } else { Ok(()) }
     }
 }
 
@@ -185,6 +202,15 @@ impl State {
         Ok(Attributes { reach, ..self.nowhere(ino)? })
     }
 
+    /// True if everybody may be told what link `ino` leads to.
+    pub(super) fn is_for_all(&mut self, ino: Ino) -> Result<bool, Stop> {
+        match self.resolve(ino) {
+            Ok(resolved) => Ok(resolved.is_for_all),
+            Err(Stop::Fail(error)) => Ok(error.kind() != ErrorKind::AccessDenied && !self.resolving.is_private),
+            Err(miss) => Err(miss),
+        }
+    }
+
     /// The same of link `ino`, without computing anything: 0 is a length that is not known.
     pub(crate) fn attributes_at_once(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         self.link_attributes(ino, Measure::Never)
@@ -196,6 +222,18 @@ impl State {
         match self.attributes(ino) {
             Err(Stop::Miss(_)) => Ok(self.nowhere(ino)?),
             attributes => attributes,
+        }
+    }
+
+    /// Makes sure that link `ino`, which is about to be changed, can be resolved after that without
+    /// going back.
+    pub(crate) fn ready_for_attributes_after(&mut self, ino: Ino) -> Result<(), Stop> {
+        if self.inode(ino)?.row.kind != Kind::Transformation {
+            return Ok(());
+        }
+        match self.resolve(ino) {
+            Err(Stop::Miss(miss)) => Err(miss.into()),
+            Ok(_) | Err(Stop::Fail(_)) => Ok(()),
         }
     }
 
@@ -285,7 +323,7 @@ impl State {
     fn resolve_first(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         self.resolving.depth = 1;
         self.resolving.is_private = false;
-        self.resolving.steps.restart();
+        self.resolving.restart();
         let resolved = self.resolve_anew(ino);
         self.resolving.depth = 0;
         self.resolving.known.clear();
@@ -598,6 +636,11 @@ impl Resolved {
     /// What tells it from what it was before: its content, and the attributes of what it leads to.
     pub(super) fn told(&self) -> (Version, Timestamp) {
         (self.version, self.ctime)
+    }
+
+    /// The inodes that it follows from.
+    pub(super) fn sources(&self) -> impl Iterator<Item = Ino> + use<> {
+        self.causes.all().into_iter().filter(|(_, of)| *of == Of::Itself).map(|(ino, _)| ino)
     }
 
     /// Whether inode `ino` is on the way to what it leads to.

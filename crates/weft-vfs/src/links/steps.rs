@@ -1,26 +1,51 @@
-//! A bound on the work of resolving one link: it is done under the lock of all requests.
+//! Bounds on the work of resolving links: it is done under the lock of all requests.
 
 use crate::error::ErrorKind;
+use crate::stop::{Miss, Stop};
 
 /// Steps of resolving one link with all links on the way. A name on the way to a target is one. The
 /// longest definition has fewer, where no other links and no symbolic ones are on the way and names
 /// are as long as usual. The documents give this number.
 const STEPS_MAX: usize = 8192;
 
-/// The steps that were taken for the link that is being resolved.
+/// Steps of all links that a request resolves without letting the lock go: a link that keeps
+/// lengths asks what it leads to for that, which asks again.
+const AT_ONCE_MAX: usize = 4 * STEPS_MAX;
+
+/// Steps that are taken without waiting for a turn ([`super::turns`]). The documents give this
+/// number.
+pub(super) const SHORT: usize = 64;
+
+/// The steps that were taken for the links that a request resolves.
 #[derive(Default)]
-pub(super) struct Steps(usize);
+pub(super) struct Steps {
+    /// For the link that is being resolved.
+    of_link: usize,
+    /// For all, since the lock was taken.
+    of_all: usize,
+    /// True if it waits for a turn before a long resolving.
+    takes_turns: bool,
+}
 
 impl Steps {
-    /// Begins with another link.
-    pub(super) fn restart(&mut self) {
-        self.0 = 0;
+    /// Begins with another request. It is stopped when it resolves at length if it `takes_turns`.
+    pub(super) fn begin(&mut self, takes_turns: bool) {
+        *self = Steps { takes_turns, ..Steps::default() };
     }
 
-    /// Takes `more` steps. `Loop` if that is too many.
-    pub(super) fn take(&mut self, more: usize) -> Result<(), ErrorKind> {
-        self.0 = self.0.saturating_add(more);
-        if self.0 > STEPS_MAX { Err(ErrorKind::Loop) } else { Ok(()) }
+    /// Begins with another link.
+    pub(super) fn restart(&mut self) {
+        self.of_link = 0;
+    }
+
+    /// Takes `more` steps. `Loop` if that is too many; `Miss::Turn`.
+    pub(super) fn take(&mut self, more: usize) -> Result<(), Stop> {
+        self.of_link = self.of_link.saturating_add(more);
+        self.of_all = self.of_all.saturating_add(more);
+        if self.of_link > STEPS_MAX || self.of_all > AT_ONCE_MAX {
+            return Err(ErrorKind::Loop.into());
+        }
+        if self.takes_turns && self.of_all > SHORT { Err(Miss::Turn.into()) } else { Ok(()) }
     }
 }
 
@@ -28,13 +53,34 @@ impl Steps {
 mod tests {
     use super::*;
 
+    fn is_loop(taken: Result<(), Stop>) -> bool {
+        matches!(taken, Err(Stop::Fail(error)) if error.kind() == ErrorKind::Loop)
+    }
+
     #[test]
     fn steps_add_up_until_another_link_begins() {
         let mut steps = Steps::default();
-        assert_eq!(steps.take(STEPS_MAX), Ok(()));
-        assert_eq!(steps.take(1), Err(ErrorKind::Loop));
-        assert_eq!(steps.take(usize::MAX), Err(ErrorKind::Loop));
+        assert!(steps.take(STEPS_MAX).is_ok());
+        assert!(is_loop(steps.take(1)));
+        assert!(is_loop(steps.take(usize::MAX)));
+        steps.begin(false);
+        for _ in 0..4 {
+            steps.restart();
+            assert!(steps.take(STEPS_MAX).is_ok());
+        }
         steps.restart();
-        assert_eq!(steps.take(1), Ok(()));
+        assert!(is_loop(steps.take(1)));
+        steps.begin(false);
+        assert!(steps.take(1).is_ok());
+    }
+
+    #[test]
+    fn those_who_take_turns_stop_when_a_request_becomes_long() {
+        let mut steps = Steps::default();
+        steps.begin(true);
+        assert!(steps.take(SHORT - 1).is_ok());
+        steps.restart();
+        assert!(steps.take(1).is_ok());
+        assert!(matches!(steps.take(1), Err(Stop::Miss(Miss::Turn))));
     }
 }

@@ -88,6 +88,7 @@ impl State {
         if changes.size.is_some() {
             self.file(ino)?;
         }
+        self.ready_for_attributes_after(ino)?;
         let set = self.decide(ino, changes, time)?;
         self.perform(&Mutation::Attributes { ino, set, time })?;
         self.attributes_after(ino)

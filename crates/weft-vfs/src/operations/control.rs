@@ -9,7 +9,8 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::links::OPENS;
-use crate::state::ROW_BYTES;
+use crate::state::{ROW_BYTES, State};
+use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::collections::BTreeMap;
 use weft_store::{Ino, Name};
@@ -101,15 +102,39 @@ impl Vfs {
     fn control(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         let name = Name::of_xattr(name).map_err(|_| ErrorKind::Range)?;
         self.change(|state| {
-            state.room(ROW_BYTES + value.map_or(0, |value| value.len() as u64))?;
-            state.may_grow(0, 0)?;
-            let map = &state.xattrs(Ino::ROOT)?.map;
-            if value.is_none() && !map.contains_key(&name) {
-                return Err(ErrorKind::NoAttribute.into());
-            }
-            super::xattrs::fits_list(map, &name)?;
+            state.may_control(&name, value)?;
             self.put(state, Ino::ROOT, &name, value)
         })
+    }
+
+    /// Notes that the volume has links that want to know of opens, as part of an operation that
+    /// asked [`State::may_want_opens`] before it changed anything.
+    pub(crate) fn put_opens(&self, state: &mut State) -> std::result::Result<(), Stop> {
+        self.put(state, Ino::ROOT, &Name::of_xattr(OPENS)?, Some(b"1"))
+    }
+}
+
+impl State {
+    /// Makes sure that attribute `name` of the root can be set or removed.
+    fn may_control(&mut self, name: &Name, value: Option<&[u8]>) -> std::result::Result<(), Stop> {
+        self.room(ROW_BYTES + value.map_or(0, |value| value.len() as u64))?;
+        self.may_grow(0, 0)?;
+        let map = &self.xattrs(Ino::ROOT)?.map;
+        if value.is_none() && !map.contains_key(name) {
+            return Err(ErrorKind::NoAttribute.into());
+        }
+        Ok(super::xattrs::fits_list(map, name)?)
+    }
+
+    /// Whether the volume has to note yet that it has links that want to know of opens; then it
+    /// can.
+    pub(crate) fn may_want_opens(&mut self) -> std::result::Result<bool, Stop> {
+        let name = Name::of_xattr(OPENS)?;
+        if self.xattrs(Ino::ROOT)?.map.contains_key(&name) {
+            return Ok(false);
+        }
+        self.may_control(&name, Some(b"1"))?;
+        Ok(true)
     }
 }
 

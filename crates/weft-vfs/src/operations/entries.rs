@@ -203,6 +203,7 @@ impl State {
         }
         self.linked_directory(parent)?;
         self.absent(parent, name)?;
+        self.ready_for_attributes_after(ino)?;
         let cookie = Cookie(self.next_id());
         self.perform(&Mutation::Link { ino, parent, name: name.clone(), cookie, time })?;
         self.attributes_after(ino)

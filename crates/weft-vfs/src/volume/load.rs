@@ -83,7 +83,7 @@ impl Vfs {
             Miss::Xattrs(ino) => {
                 self.reading(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.learn_xattrs(*ino, rows))
             }
-            Miss::Room(_) | Miss::Commit | Miss::Space | Miss::Length(_) | Miss::Shown(..) => Ok(()),
+            Miss::Turn | Miss::Room(_) | Miss::Commit | Miss::Space | Miss::Length(_) | Miss::Shown(..) => Ok(()),
         }
     }
 

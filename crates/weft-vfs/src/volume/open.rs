@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::computing::Computing;
 use crate::error::{ErrorKind, Result};
-use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Views};
+use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turns, Views};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -97,6 +97,7 @@ impl Vfs {
             views: Views::default(),
             computing: Computing::default(),
             nfs_stats: Mutex::default(),
+            turns: Turns::default(),
             places_ahead: PlacesAhead::new(me, has_threads),
             indexes: Indexes::default(),
             renamed: Renamed::default(),

@@ -87,6 +87,18 @@ fn what_is_written_is_seen_at_once_through_the_link_and_in_the_target_when_it_is
 }
 
 #[test]
+fn a_link_that_cannot_be_made_has_nobody_told_of_opens() {
+    let volume = Volume::new();
+    volume.file("file");
+    let link = definition("/file", "gzip -d");
+    let make = |name: &[u8]| volume.vfs.make_link(Caller::ROOT, Ino::ROOT, name, 0o666, &link);
+    assert_eq!(kind(make(b"file")), ErrorKind::Exists);
+    assert!(!volume.vfs.wants_opens().unwrap());
+    make(b"link").expect("made");
+    assert!(volume.vfs.wants_opens().unwrap());
+}
+
+#[test]
 fn only_where_opens_are_told_of_a_link_can_be_written_as_a_whole() {
     let mut volume = Volume::new();
     let file = volume.file("file");

@@ -328,6 +328,15 @@ fn the_first_link_that_is_not_for_everybody_has_the_next_mount_told_of_opens() {
 }
 
 #[test]
+fn so_has_one_that_takes_many_steps_to_resolve() {
+    let volume = Volume::new();
+    volume.filled(Ino::ROOT, "file", 0o600, b"text");
+    volume.directory("x");
+    volume.link("closed", &("/x/../".repeat(200) + "file"), "upper");
+    assert_eq!(volume.vfs.xattr(Ino::ROOT, OPENS).unwrap(), b"1");
+}
+
+#[test]
 fn a_user_of_a_protocol_has_another_handle_for_what_is_closed() {
     let volume = Volume::new();
     volume.filled(Ino::ROOT, "secret", 0o600, b"password\n");
