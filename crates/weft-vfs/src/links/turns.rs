@@ -270,7 +270,7 @@ mod tests {
         let turn = volume.vfs.take_turn().expect("nobody has it");
         let size = thread::scope(|scope| {
             let one = scope.spawn(|| {
-                set_requester(Requester { user: 7, thread: None, number: Some(1) });
+                set_requester(Requester { user: 7, thread: None, number: Some(1), host: None });
                 volume.size(volume.long)
             });
             volume.wait_for(1);
