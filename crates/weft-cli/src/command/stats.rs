@@ -103,6 +103,12 @@ fn print(stats: &Value) {
         number("results_found"),
         show(number("bytes_computed_ahead"))
     );
+    outln!(
+        "            {} entries of views in {} of metadata",
+        number("virtual_inodes"),
+        show(number("virtual_bytes"))
+    );
+    print_pushed(volume, number);
     print_computing(number);
     print_by_user(volume);
     print_nfs(&volume["nfs"]);
@@ -127,6 +133,20 @@ fn print(stats: &Value) {
     if let Some(requests) = stats["requests"].as_object() {
         let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
         outln!("requests    {}", list.join(", "));
+    }
+}
+
+/// Tells of networks that are pushed onto files.
+fn print_pushed(volume: &Value, number: impl Fn(&str) -> u64) {
+    outln!(
+        "pushed      {} networks in {}, {} refused",
+        number("networks_pushed"),
+        show(number("pushed_bytes")),
+        number("pushes_refused")
+    );
+    let users = counts(&volume["pushed_bytes_by_user"]);
+    if !users.is_empty() {
+        outln!("            bytes by user: {users}");
     }
 }
 
