@@ -103,12 +103,7 @@ fn print(stats: &Value) {
         number("results_found"),
         show(number("bytes_computed_ahead"))
     );
-    outln!(
-        "            {} entries of views in {} of metadata",
-        number("virtual_inodes"),
-        show(number("virtual_bytes"))
-    );
-    print_pushed(volume, number);
+    print_held(volume, number);
     print_computing(number);
     print_by_user(volume);
     print_nfs(&volume["nfs"]);
@@ -136,8 +131,9 @@ fn print(stats: &Value) {
     }
 }
 
-/// Tells of networks that are pushed onto files.
-fn print_pushed(volume: &Value, number: impl Fn(&str) -> u64) {
+/// Tells of entries of views that are held, and of networks that are pushed onto files.
+fn print_held(volume: &Value, number: impl Fn(&str) -> u64) {
+    outln!("views       {} entries in memory, {} of metadata", number("virtual_inodes"), show(number("virtual_bytes")));
     outln!(
         "pushed      {} networks in {}, {} refused",
         number("networks_pushed"),

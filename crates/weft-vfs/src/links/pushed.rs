@@ -141,7 +141,7 @@ impl Vfs {
         if let Err(error) = self.may_run(caller, link).and_then(|()| {
             // What programs have written, and the kernel not passed on yet, was written to what they saw.
             self.looks_different(ino, scope);
-            self.put_on(ino, scope, below, Layer { link, charge: charge })
+            self.put_on(ino, scope, below, Layer { link, charge })
         }) {
             self.release(link, 1);
             return Err(error);
