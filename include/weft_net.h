@@ -10,7 +10,8 @@
  * WEFT_NET_EVERYBODY means all who use the file by this mount and have nothing pushed of their own. That is for the file's owner to say, and the super-user.
  *
  * Errors: EINVAL (no file, no such network, nothing to pop), EPERM, EOPNOTSUPP (WEFT_NET_OPENED, where that cannot be), ELOOP (too many),
- * EBUSY (somebody is writing all of it anew), ENOTTY (no file of a volume).
+ * EBUSY (somebody is writing all of it anew), EDQUOT and ENOMEM (what the user pushed, or what all did, takes as much memory as it may),
+ * ENOTTY (no file of a volume).
  */
 #ifndef WEFT_NET_H
 #define WEFT_NET_H

@@ -59,7 +59,7 @@ impl From<ErrorKind> for Status {
             ErrorKind::NotSynchronized => Status::NotSync,
             ErrorKind::Stale => Status::Stale,
             // Asked for again, later, it will not have to wait.
-            ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::Busy => Status::Jukebox,
+            ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::Busy | ErrorKind::NoMemory => Status::Jukebox,
         }
     }
 }
@@ -89,6 +89,7 @@ mod tests {
             (ErrorKind::NotSupported, libc::EOPNOTSUPP, 10004),
             (ErrorKind::NoSpace, libc::ENOSPC, 28),
             (ErrorKind::QuotaExceeded, libc::EDQUOT, 69),
+            (ErrorKind::NoMemory, libc::ENOMEM, 10008),
             (ErrorKind::ReadOnly, libc::EROFS, 30),
             (ErrorKind::Io, libc::EIO, 5),
             (ErrorKind::Corrupt, libc::EIO, 5),

@@ -13,6 +13,7 @@ pub mod counting;
 pub mod expand;
 mod exported;
 mod flow;
+mod footprint;
 mod fork;
 mod hints;
 pub mod interrupt;

@@ -199,6 +199,11 @@ impl Network {
         &self.parts
     }
 
+    /// The same, as it is held.
+    pub(crate) fn held(&self) -> &Vec<Part> {
+        &self.parts
+    }
+
     /// What is run, in order.
     pub(crate) fn plan(&self) -> Vec<Part> {
         if self.fuses { fused(&self.parts) } else { self.parts.clone() }

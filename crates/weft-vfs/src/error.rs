@@ -46,6 +46,8 @@ pub enum ErrorKind {
     NoSpace,
     /// The volume's quota is used up.
     QuotaExceeded,
+    /// So much memory may be taken for this, and is.
+    NoMemory,
     /// The volume is mounted read-only.
     ReadOnly,
     /// The database or a disk failed.
@@ -92,6 +94,7 @@ impl ErrorKind {
             ErrorKind::NotSupported => libc::EOPNOTSUPP,
             ErrorKind::NoSpace => libc::ENOSPC,
             ErrorKind::QuotaExceeded => libc::EDQUOT,
+            ErrorKind::NoMemory => libc::ENOMEM,
             ErrorKind::ReadOnly => libc::EROFS,
             ErrorKind::Io | ErrorKind::Corrupt => libc::EIO,
             ErrorKind::NotSynchronized => libc::EBUSY,

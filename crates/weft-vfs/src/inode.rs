@@ -3,7 +3,7 @@
 use crate::attributes::{Attributes, Reach};
 use crate::cache::Cached;
 use crate::data::FileData;
-use crate::links::{Link, is_unstored};
+use crate::links::{Link, Shows, is_unstored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, OpNo};
@@ -35,6 +35,8 @@ pub(crate) struct Inode {
     pub(crate) content: OpNo,
     /// What a transformation link is made of, once looked at.
     pub(crate) link: Option<Arc<Link>>,
+    /// The place in its view, of an entry of a view that is a link.
+    pub(crate) shows: Option<Arc<Shows>>,
     /// Content of a regular file.
     pub(crate) data: Option<Box<FileData>>,
     /// Extended attributes, once looked at.
@@ -58,9 +60,6 @@ impl Xattrs {
         u32::try_from(self.map.len()).unwrap_or(u32::MAX)
     }
 }
-
-/// Memory of what a link is made of, about.
-const LINK_BYTES: usize = 4096;
 
 /// Entries that a directory in memory lists by itself; of one with more only those are kept that the store may not list.
 pub(crate) const LISTED_MAX: usize = 1024;
@@ -102,6 +101,7 @@ impl Inode {
             unheld: false,
             content: OpNo(0),
             link: None,
+            shows: None,
             data: None,
             xattrs: None,
             directory: None,
@@ -139,10 +139,9 @@ impl Inode {
         })
     }
 
-    /// Memory of the names of `link`, which is its own.
-    fn bytes_of_names(&self, link: &Link) -> usize {
-        // Entries of views share those of the view.
-        if is_unstored(self.row.ino) { 0 } else { link.names().map_or(0, |names| names.bytes()) }
+    /// True if it is a network that is pushed onto a file. What it is made of is counted there.
+    pub(crate) fn is_pushed(&self) -> bool {
+        is_unstored(self.row.ino) && self.link.is_some()
     }
 
     /// Its directory part.
@@ -153,14 +152,15 @@ impl Inode {
 
 impl Cached for Inode {
     fn is_pinned(&self) -> bool {
-        self.changed != Changed::CLEAN || is_unstored(self.row.ino)
+        self.changed != Changed::CLEAN
     }
 
     fn weight(&self) -> usize {
         size_of::<Inode>()
             + 64
             + self.row.inline.as_ref().map_or(0, |bytes| bytes.len() + 64)
-            + self.link.as_ref().map_or(0, |link| LINK_BYTES + self.bytes_of_names(link))
+            + self.link.as_ref().map_or(0, |link| if self.is_pushed() { link.own_bytes() } else { link.bytes() })
+            + self.shows.as_ref().map_or(0, |shows| shows.bytes())
             + self.data.as_ref().map_or(0, |data| data.weight())
             + self.xattrs.as_ref().map_or(0, |xattrs| {
                 xattrs.map.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum()
@@ -171,6 +171,10 @@ impl Cached for Inode {
                 size_of::<Directory>() + listed * (size_of::<(Cookie, Added)>() + 16)
             })
     }
+    /// What a link is made of is read again of its row.
+    fn shed(&mut self) -> bool {
+        !is_unstored(self.row.ino) && self.link.take().is_some()
+    }
 }
 
 impl Cached for Box<Inode> {
@@ -179,5 +183,8 @@ impl Cached for Box<Inode> {
     }
     fn weight(&self) -> usize {
         self.as_ref().weight()
+    }
+    fn shed(&mut self) -> bool {
+        self.as_mut().shed()
     }
 }

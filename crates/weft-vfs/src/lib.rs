@@ -20,6 +20,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inode;
+mod inodes;
 mod journal;
 mod kept;
 mod links;

@@ -10,11 +10,14 @@
 //! read them ([`reach`]).
 
 mod causes;
+mod compiled;
 mod definition;
 mod drafts;
+mod entry;
 mod folder;
 mod itself;
 mod led;
+mod ledger;
 mod members;
 mod memo;
 mod opening;
@@ -34,9 +37,10 @@ mod views;
 mod watch;
 mod writing;
 
-pub(crate) use definition::Link;
+pub(crate) use compiled::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
 pub(crate) use drafts::Drafts;
+pub(crate) use entry::{MEMBERS_BYTES_MAX, MemberLink, Shows};
 pub(crate) use folder::Renamed;
 pub(crate) use members::{Archives, Indexes};
 pub use memo::{MEMO, Memo};
@@ -47,6 +51,8 @@ pub use pushed::{Pushed, Scope};
 pub(crate) use resolve::{Length, Resolving};
 pub(crate) use shown::Shown;
 pub(crate) use turns::{Turn, Turns};
+#[cfg(test)]
+pub(crate) use unstored::FIRST as FIRST_UNSTORED;
 pub use unstored::is_unstored;
 pub(crate) use views::Views;
 pub(crate) use watch::Watches;

@@ -8,8 +8,11 @@
 use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
+use crate::inodes::Inodes;
 use crate::journal::Journal;
-use crate::links::{Archives, Drafts, Length, Resolving, Shown, Version, Watches, is_unstored};
+use crate::links::{
+    Archives, Drafts, Length, MEMBERS_BYTES_MAX, MemberLink, Resolving, Shown, Version, Watches, is_unstored,
+};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
@@ -32,7 +35,7 @@ pub(crate) const ROW_BYTES: u64 = 512;
 /// The state.
 pub(crate) struct State {
     pub(crate) volume: VolumeOptions,
-    pub(crate) inodes: ClockMap<Ino, Box<Inode>>,
+    pub(crate) inodes: Inodes,
     pub(crate) names: ClockMap<(Ino, Name), NameSlot>,
     /// How often each inode is held by protocols.
     pub(crate) holds: FxHashMap<Ino, u64>,
@@ -79,6 +82,8 @@ pub(crate) struct State {
     pub(crate) shown: Shown,
     /// Archives whose members are known.
     pub(crate) archives: Archives,
+    /// What members of archives that were used lately are made of.
+    pub(crate) members: ClockMap<Ino, MemberLink>,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
@@ -106,7 +111,7 @@ impl State {
         counters.next_id = counters.next_id.max(16);
         State {
             volume: header.options.clone(),
-            inodes: ClockMap::new(half),
+            inodes: Inodes::new(half),
             names: ClockMap::new(half),
             holds: FxHashMap::default(),
             orphans: FxHashSet::default(),
@@ -132,6 +137,7 @@ impl State {
             resolving: Resolving::default(),
             shown: Shown::default(),
             archives: Archives::default(),
+            members: ClockMap::new(MEMBERS_BYTES_MAX).strictly(),
             watches: Watches::default(),
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),
@@ -329,6 +335,12 @@ impl State {
         } else {
             self.inodes.remove(&ino);
         }
+    }
+
+    /// Bytes of memory that inodes and names take, and what is known of those that are held.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        let holds = self.holds.capacity() * (size_of::<(Ino, u64)>() + 1);
+        self.inodes.weight() + self.names.weight() + self.members.weight() + holds
     }
 
     /// Forgets what was not used lately, as the bounds demand.

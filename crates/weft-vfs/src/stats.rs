@@ -24,8 +24,20 @@ pub struct Stats {
     pub block_misses: u64,
     /// Blocks read before they were asked for.
     pub blocks_read_ahead: u64,
-    /// Bytes of inodes and names in memory.
+    /// Bytes of inodes and names in memory, those of virtual inodes included.
     pub metadata_bytes: u64,
+    /// Virtual inodes: entries of views that somebody holds, or held lately.
+    pub virtual_inodes: u64,
+    /// Bytes of those.
+    pub virtual_bytes: u64,
+    /// Networks that are pushed onto files.
+    pub networks_pushed: u64,
+    /// Bytes of memory that they take, beside all else.
+    pub pushed_bytes: u64,
+    /// The same by the user who pushed them: those with most, at most 64.
+    pub pushed_bytes_by_user: BTreeMap<u32, u64>,
+    /// Networks that were not pushed, as those of their user, or all, took as much as they may.
+    pub pushes_refused: u64,
     /// Bytes of blocks in memory.
     pub block_bytes: u64,
     /// Bytes of memory that programs may map to read blocks in place.
@@ -115,6 +127,7 @@ impl Stats {
     /// are.
     pub fn hide_others(&mut self, user: u32) {
         self.requests_computing_by_user.retain(|of, _| *of == user);
+        self.pushed_bytes_by_user.retain(|of, _| *of == user);
         if let Some(nfs) = &mut self.nfs {
             nfs.connections_by_address.clear();
         }
@@ -142,13 +155,16 @@ mod tests {
 
     #[test]
     fn who_is_told_hears_nothing_of_others() {
-        let mut stats = Stats { requests_computing_by_user: [(1, 2), (3, 4)].into(), ..Stats::default() };
+        let by_user = BTreeMap::from([(1, 2), (3, 4)]);
+        let mut stats = Stats { pushed_bytes_by_user: by_user.clone(), ..Stats::default() };
+        stats.requests_computing_by_user = by_user;
         let address = ([127, 0, 0, 1], 2049).into();
         let connections_by_address = [(IpAddr::from([10, 0, 0, 1]), 1)].into();
         let refused = NfsRefused::default();
         stats.nfs = Some(NfsStats { address, connections: 1, connections_by_address, bytes_waiting: 0, refused });
         stats.hide_others(3);
         assert_eq!(stats.requests_computing_by_user, [(3, 4)].into());
+        assert_eq!(stats.pushed_bytes_by_user, [(3, 4)].into());
         let nfs = stats.nfs.unwrap();
         assert_eq!((nfs.connections, nfs.connections_by_address.len()), (1, 0));
     }

@@ -306,7 +306,7 @@ impl State {
         }
         self.holds.remove(&ino);
         if is_unstored(ino) {
-            self.unheld(ino);
+            self.let_go(ino);
         }
         Ok(())
     }

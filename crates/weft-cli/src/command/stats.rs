@@ -103,6 +103,7 @@ fn print(stats: &Value) {
         number("results_found"),
         show(number("bytes_computed_ahead"))
     );
+    print_held(volume, number);
     print_computing(number);
     print_by_user(volume);
     print_nfs(&volume["nfs"]);
@@ -127,6 +128,21 @@ fn print(stats: &Value) {
     if let Some(requests) = stats["requests"].as_object() {
         let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
         outln!("requests    {}", list.join(", "));
+    }
+}
+
+/// Tells of entries of views that are held, and of networks that are pushed onto files.
+fn print_held(volume: &Value, number: impl Fn(&str) -> u64) {
+    outln!("views       {} entries in memory, {} of metadata", number("virtual_inodes"), show(number("virtual_bytes")));
+    outln!(
+        "pushed      {} networks in {}, {} refused",
+        number("networks_pushed"),
+        show(number("pushed_bytes")),
+        number("pushes_refused")
+    );
+    let users = counts(&volume["pushed_bytes_by_user"]);
+    if !users.is_empty() {
+        outln!("            bytes by user: {users}");
     }
 }
 

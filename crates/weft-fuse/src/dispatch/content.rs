@@ -4,7 +4,20 @@ use super::opens::Opened;
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{READ_LOCKOWNER, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER};
 use crate::protocol::{Body, DATA_BYTES_MAX, Header, Opcode, Reply};
-use weft_vfs::{AllocateMode, Ino, Privileges, Whence};
+use weft_vfs::{AllocateMode, ErrorKind, Ino, Privileges, Whence};
+
+/// Does `work` with what a program sees of `ino`, which is `seen`; if that was popped meanwhile, with
+/// what it sees now.
+fn unless_popped<T>(
+    (ino, seen): (Ino, Ino),
+    now: impl FnOnce() -> Ino,
+    work: impl Fn(Ino) -> weft_vfs::Result<T>,
+) -> weft_vfs::Result<T> {
+    match work(seen) {
+        Err(error) if error.kind() == ErrorKind::Stale && seen != ino => work(now()),
+        done => done,
+    }
+}
 
 impl Server {
     pub(super) fn read(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
@@ -24,8 +37,10 @@ impl Server {
                 Err(error) => return Some(Err(error.into())),
             }
         }
-        let read =
-            if opened.is_open() { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) };
+        let again = || self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
+        let read = unless_popped((ino, seen), again, |seen| {
+            if opened.is_open() { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) }
+        });
         Some(read.map_err(Failure::from).map(|data| reply.set_data(data)))
     }
 
@@ -43,7 +58,9 @@ impl Server {
         };
         let data = body.bytes(size as usize)?;
         let writer = self.writer(header, seen, flags & WRITE_KILL_SUIDGID != 0);
-        Some(self.vfs.write(seen, offset, data, writer).map_err(Failure::from).map(|privileges| {
+        let again = || self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
+        let written = unless_popped((ino, seen), again, |seen| self.vfs.write(seen, offset, data, writer));
+        Some(written.map_err(Failure::from).map(|privileges| {
             if privileges == Privileges::Dropped {
                 self.attributes_changed(ino);
             }

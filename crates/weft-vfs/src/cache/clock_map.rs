@@ -1,6 +1,7 @@
 //! A hash map bounded by weight that evicts by the CLOCK algorithm (Corbató, 1968).
 //!
-//! A hand goes round the entries: one used since its last visit is spared once, a pinned one always.
+//! A hand goes round the entries: one used since its last visit is spared once, a pinned one always,
+//! but what that can do without goes ([`Cached::shed`]).
 //! Invariant: `weight` is the sum of the weights recorded for the entries present.
 
 use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
@@ -12,6 +13,10 @@ pub(crate) trait Cached {
     fn is_pinned(&self) -> bool;
     /// Bytes it takes, about.
     fn weight(&self) -> usize;
+    /// Lets go of what can be made again of the rest; false if there is nothing of the kind.
+    fn shed(&mut self) -> bool {
+        false
+    }
 }
 
 /// Entries kept whatever they weigh, so that one operation finds all that it loaded.
@@ -25,6 +30,9 @@ const STEPS_OWED_MAX: usize = 1024;
 
 /// Entries to be looked at for each that came: some are pinned, and what was used is spared once.
 const STEPS_OWED: usize = 8;
+
+/// Rounds that are owed when as many bytes came as the bound has.
+const ROUNDS: usize = 4;
 
 /// What [`ClockMap::spare`] finds.
 pub(crate) enum Spared<K, V> {
@@ -121,6 +129,7 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         let weight = value.weight();
         self.weight += weight;
         self.owe(1);
+        self.owe_for(weight);
         let slot = Slot { key, value, weight, used };
         if let Some(at) = self.find(&slot.key) {
             let old = self.slots[at].replace(slot);
@@ -161,19 +170,28 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         let Some(at) = self.find(key) else { return };
         if let Some(slot) = &mut self.slots[at] {
             let weight = slot.value.weight();
+            let more = weight.saturating_sub(slot.weight);
             self.weight = self.weight - slot.weight + weight;
             slot.weight = weight;
+            self.owe_for(more);
         }
+    }
+
+    /// So many bytes came: the hand goes round before they are a good part of the bound, however
+    /// many entries there are that weigh little and cannot go.
+    fn owe_for(&mut self, bytes: usize) {
+        let steps = self.slots.len().saturating_mul(bytes) / (self.weight_max / ROUNDS).max(1);
+        self.owed = self.owed.saturating_add(steps);
     }
 
     /// So many entries came, or are pinned no more.
     pub(crate) fn owe(&mut self, entries: usize) {
-        self.owed += STEPS_OWED * entries;
+        self.owed = self.owed.saturating_add(STEPS_OWED * entries);
     }
 
     /// Takes out one entry if the map is over its bound and finds one to spare.
     pub(crate) fn evict(&mut self) -> Option<(K, V)> {
-        if self.weight <= self.weight_max || self.table.len() <= self.entries_min {
+        if self.weight <= self.weight_max {
             self.owed = 0;
             return None;
         }
@@ -201,14 +219,24 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
     /// What it finds, and after how many steps.
     fn go_round(&mut self, steps: usize) -> (Option<(K, V)>, usize) {
         let steps = if self.table.is_empty() { 0 } else { steps };
+        let are_few = self.table.len() <= self.entries_min;
         for step in 1..=steps {
             self.hand = (self.hand + 1) % self.slots.len();
             let Some(slot) = &mut self.slots[self.hand] else { continue };
-            if slot.value.is_pinned() {
+            let is_pinned = slot.value.is_pinned();
+            if !is_pinned && std::mem::take(&mut slot.used) {
                 continue;
             }
-            if !std::mem::take(&mut slot.used) {
+            if !is_pinned && !are_few {
                 return (self.take(self.hand).map(|slot| (slot.key, slot.value)), step);
+            }
+            if slot.value.shed() {
+                let weight = slot.value.weight();
+                self.weight = self.weight - slot.weight + weight;
+                slot.weight = weight;
+                if self.weight <= self.weight_max {
+                    return (None, step);
+                }
             }
         }
         (None, steps)
@@ -297,6 +325,45 @@ mod tests {
     fn pinned_entries_stay_whatever_the_weight() {
         let map = filled(5_000, |key| key % 10 == 0);
         assert!((0..5_000).step_by(10).all(|key| map.peek(&key).is_some()));
+    }
+
+    /// Of many that are to be committed each kept what could be made again, until they were.
+    #[test]
+    fn pinned_entries_and_few_ones_give_what_can_be_made_again() {
+        struct Shedding {
+            pinned: bool,
+            more: usize,
+        }
+        impl Cached for Shedding {
+            fn is_pinned(&self) -> bool {
+                self.pinned
+            }
+            fn weight(&self) -> usize {
+                10 + self.more
+            }
+            fn shed(&mut self) -> bool {
+                std::mem::take(&mut self.more) > 0
+            }
+        }
+        for (count, pinned) in [(2_000, true), (ENTRIES_MIN as u64, false)] {
+            let mut map = ClockMap::new(100_000);
+            for key in 0..count {
+                map.insert(key, Shedding { pinned, more: 10_000 });
+                while map.evict().is_some() || map.is_owed() {}
+                // Some rounds are owed for all the bytes of the bound.
+                assert!(map.weight() <= 200_000, "{} after {key}", map.weight());
+            }
+            (0..ENTRIES_MIN).for_each(|_| while map.evict().is_some() {});
+            assert!(map.weight() <= 100_000 && (0..count).all(|key| map.peek(&key).is_some()));
+            // The hand is far from those that grow.
+            for step in 0..count {
+                let key = step * 7919 % count;
+                map.get(&key).expect("there").more = 10_000;
+                map.reweigh(&key);
+                while map.evict().is_some() || map.is_owed() {}
+                assert!(map.weight() <= 200_000, "{} after {step} grew", map.weight());
+            }
+        }
     }
 
     #[test]

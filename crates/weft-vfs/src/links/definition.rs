@@ -1,19 +1,19 @@
 //! What a link is made of, and how a row holds that.
 
 use super::Version;
+use super::compiled::Link;
 use super::rename::{Expression, Names, Rename};
 use crate::asker::Asker;
 use crate::attributes::{Attributes, SetAttributes};
 use crate::caller::{Caller, MakeNode};
 use crate::error::{Error, ErrorKind, Result};
-use crate::inode::Inode;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weft_store::{Ino, Kind, Name};
-use weft_transform::{Keeps, Network, NetworkError};
+use weft_transform::{Network, NetworkError};
 
 /// Most bytes of a definition, as a row holds it: an extended attribute tells it.
 const BYTES_MAX: usize = 32 << 10;
@@ -109,29 +109,6 @@ pub enum LinkError {
     Size,
 }
 
-/// A definition that was read, and its network.
-#[derive(Debug)]
-pub(crate) struct Link {
-    pub(crate) definition: LinkDefinition,
-    pub(crate) network: Network,
-    /// Which of its targets hold code for its networks.
-    pub(crate) modules: BTreeSet<usize>,
-    /// Which is the first that does not.
-    pub(crate) data: usize,
-    /// What it keeps of that, if there is no other.
-    pub(crate) keeps: Keeps,
-    /// What undoes it, if it has no other data.
-    pub(crate) inverse: Option<Network>,
-    /// If it looks like a directory.
-    pub(crate) looks: Option<Looks>,
-    /// If it reads part of its one target.
-    pub(crate) part: Option<Part>,
-    /// How long what it gives is, if that is known.
-    pub(crate) size: Option<u64>,
-    /// What it reads as its data, whatever the path of that says.
-    pub(crate) of: Option<Ino>,
-}
-
 /// What a link that looks like a directory shows.
 #[derive(Debug)]
 pub(crate) enum Looks {
@@ -161,45 +138,8 @@ pub(crate) struct Part {
     pub(crate) of: Version,
 }
 
-impl Link {
-    /// Whether it runs code of whoever made it.
-    pub(crate) fn is_exported(&self) -> bool {
-        self.network.is_exported() || self.inverse.as_ref().is_some_and(Network::is_exported)
-    }
-
-    /// The names of what it shows, if it is a view of a directory.
-    pub(crate) fn names(&self) -> Option<&Arc<Names>> {
-        match &self.looks {
-            Some(Looks::Directory(names)) => Some(names),
-            Some(Looks::Archive { .. }) | None => None,
-        }
-    }
-
-    /// How it can be written, if what it leads to can.
-    pub(crate) fn writing(&self) -> Writing {
-        match &self.inverse {
-            Some(inverse) if self.looks.is_none() && self.part.is_none() => {
-                if self.keeps.place && inverse.keeps().place { Writing::Places } else { Writing::Whole }
-            }
-            _ => Writing::Not,
-        }
-    }
-
-    /// Whether it uses keys.
-    pub(crate) fn has_keys(&self) -> bool {
-        self.network.has_keys() || self.inverse.as_ref().is_some_and(Network::has_keys)
-    }
-
-    /// One that is like this, but of another definition that makes no difference to its network.
-    pub(crate) fn like(&self, definition: LinkDefinition) -> Link {
-        let (network, inverse, modules) = (self.network.clone(), self.inverse.clone(), self.modules.clone());
-        let Link { data, keeps, part, size, of, .. } = *self;
-        Link { definition, network, modules, data, keeps, inverse, looks: None, part, size, of }
-    }
-}
-
 impl Looks {
-    fn of(view: &ViewKind) -> Result<Option<Looks>, LinkError> {
+    pub(super) fn of(view: &ViewKind) -> Result<Option<Looks>, LinkError> {
         let (rename, only) = match view {
             ViewKind::File => return Ok(None),
             ViewKind::Members => return Ok(Some(Looks::Archive { within: Vec::new() })),
@@ -445,7 +385,7 @@ impl Vfs {
             if kind != Kind::Transformation {
                 return Ok(None);
             }
-            let definition = state.link_of(ino)?.definition.clone();
+            let definition = state.link_of(ino)?.definition().into_owned();
             state.permit_definition(ino)?;
             Ok(Some(LinkOrder { name: Vec::new(), permissions, definition }))
         })
@@ -473,7 +413,11 @@ impl State {
         if let Some(link) = &inode.link {
             return Ok(link.clone());
         }
-        let link = read(inode).ok_or_else(|| Error::new(ErrorKind::Corrupt, ino))?;
+        if let Some(shows) = inode.shows.clone() {
+            let view = inode.row.parent;
+            return self.link_shown(ino, view, &shows);
+        }
+        let link = Link::read(inode).ok_or_else(|| Error::new(ErrorKind::Corrupt, ino))?;
         let link = Arc::new(link);
         inode.link = Some(link.clone());
         self.inodes.reweigh(&ino);
@@ -482,37 +426,8 @@ impl State {
 }
 
 /// Which targets hold code for these networks.
-fn modules(network: &Network, write: Option<&Network>) -> BTreeSet<usize> {
+pub(super) fn modules(network: &Network, write: Option<&Network>) -> BTreeSet<usize> {
     network.modules().iter().chain(write.into_iter().flat_map(Network::modules)).copied().collect()
-}
-
-/// The link that a row tells of.
-pub(super) fn read(inode: &Inode) -> Option<Link> {
-    read_with(inode, |view| Looks::of(view).ok())
-}
-
-/// The link of `inode`, a directory or a view that appears in a view with `names`, which it shares.
-pub(super) fn read_shown(inode: &Inode, names: &Arc<Names>) -> Option<Link> {
-    read_with(inode, |_| Some(Some(Looks::Directory(names.clone()))))
-}
-
-fn read_with(inode: &Inode, looks: impl FnOnce(&ViewKind) -> Option<Option<Looks>>) -> Option<Link> {
-    let definition = LinkDefinition::decode(inode.row.inline.as_ref()?)?;
-    let network = definition.parse()?;
-    let write = match &definition.write {
-        Some(text) => Some(Network::known(text).ok()?),
-        None => None,
-    };
-    if network.files().max(write.as_ref().map_or(0, Network::files)) > definition.targets.len() {
-        return None;
-    }
-    let modules = modules(&network, write.as_ref());
-    let mut data = (0..definition.targets.len()).filter(|number| !modules.contains(number));
-    let (first, is_alone) = (data.next()?, data.next().is_none());
-    let keeps = if is_alone { network.keeps() } else { Keeps::default() };
-    let inverse = write.or_else(|| network.inverse()).filter(|inverse| is_alone && !inverse.reads_files());
-    let looks = looks(&definition.view)?;
-    Some(Link { definition, network, modules, data: first, keeps, inverse, looks, part: None, size: None, of: None })
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! Views of directories: what is in them is what is in their source, looked at whenever somebody asks.
 
 use super::Version;
-use super::definition::{self, LinkDefinition, Looks, ViewKind};
+use super::definition::Looks;
+use super::entry::What;
 use super::rename::Names;
 use super::resolve::{DIGESTED_A_STEP, Resolved};
 use super::unstored::{is_unstored, symlink_number, unstored_number};
 use crate::attributes::{Attributes, DirEntry};
 use crate::blocking::{self, Wait};
 use crate::caller::Caller;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::inode::Inode;
 use crate::state::State;
 use crate::stop::Stop;
@@ -16,7 +17,6 @@ use crate::volume::Vfs;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
-use weft_block::Slice;
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, Timestamp};
 use weft_transform::interrupt;
 
@@ -226,62 +226,30 @@ impl State {
         let found = self.inode(entry)?.row.clone();
         let (link, generation) = (self.link_of(view)?, self.inode(view)?.row.generation);
         let Some(Looks::Directory(names)) = &link.looks else { return Err(ErrorKind::NotDirectory.into()) };
-        let directory = &link.definition.targets[link.data][..];
-        // That of the root ends with it already.
-        let target = [directory.strip_suffix(b"/").unwrap_or(directory), b"/", name.as_bytes()].concat();
         let is_directory = match found.kind {
             Kind::Directory => true,
-            Kind::Transformation => self.link_of(entry)?.looks.is_some(),
+            Kind::Transformation => self.looks_like_directory(entry)?,
             _ => false,
         };
         let only = names.only.as_ref().filter(|_| !is_directory);
         self.resolving.take(only.map_or(0, |only| only.match_steps(name.as_bytes())))?;
         let shows = only.is_none_or(|only| only.is_match(name.as_bytes()));
-        let (targets, network, write) = if is_directory || shows {
-            let mut targets = link.definition.targets.clone();
-            targets[link.data] = target;
-            (targets, link.definition.network.clone(), link.definition.write.clone())
-        } else {
-            (vec![target], "identity".into(), None)
+        let (kind, inline, what) = match found.kind {
+            Kind::Symlink => (Kind::Symlink, Some(found.inline.clone().unwrap_or_default()), None),
+            kind if !is_shown(kind) => return Err(ErrorKind::NotFound.into()),
+            _ if is_directory => (Kind::Transformation, None, Some(What::Directory)),
+            _ if shows => (Kind::Transformation, None, Some(What::Transformed)),
+            _ => (Kind::Transformation, None, Some(What::Untouched)),
         };
-        let inner = LinkDefinition {
-            targets,
-            network,
-            write,
-            memo: link.definition.memo,
-            lazy: link.definition.lazy,
-            direct: link.definition.direct,
-            fuse: link.definition.fuse,
-            view: if is_directory { link.definition.view.clone() } else { ViewKind::File },
-            trusted: link.definition.trusted,
-        };
-        let (kind, inline) = match found.kind {
-            Kind::Symlink => (Kind::Symlink, found.inline.clone().unwrap_or_default()),
-            kind if is_shown(kind) => (Kind::Transformation, Slice::from(inner.encode())),
-            _ => return Err(ErrorKind::NotFound.into()),
-        };
-        self.resolving.take(2 + inline.len() / DIGESTED_A_STEP)?;
+        let size = inline.as_ref().map_or(0, |target| target.len());
+        self.resolving.take(2 + size / DIGESTED_A_STEP)?;
         let ino = self.number_in_view(view, name, found.kind, entry)?;
         let parent = self.stored_view(view)?;
         let permissions = if kind == Kind::Symlink { 0o777 } else { 0o777 & found.permissions };
-        let size = inline.len() as u64;
-        let row = InodeRow {
-            ino,
-            generation,
-            kind,
-            permissions,
-            nlink: 1,
-            size,
-            inline: Some(inline),
-            xattrs: 0,
-            parent,
-            ..found
-        };
+        let (nlink, xattrs, size) = (1, 0, size as u64);
+        let row = InodeRow { ino, generation, kind, permissions, nlink, size, inline, xattrs, parent, ..found };
         let mut inode = Inode::loaded(row);
-        if is_directory && self.inodes.get(&ino).is_none_or(|known| known.row != inode.row) {
-            let link = definition::read_shown(&inode, names).ok_or_else(|| Error::new(ErrorKind::Corrupt, ino))?;
-            inode.link = Some(Arc::new(link));
-        }
+        inode.shows = what.map(|what| self.shows(view, name, what)).transpose()?;
         self.put_unstored(inode);
         Ok(ino)
     }
@@ -309,7 +277,7 @@ impl State {
         while is_unstored(at) {
             let row = &self.inode(at)?.row;
             let (kind, view) = (row.kind, row.parent);
-            if kind != Kind::Transformation || self.link_of(at)?.looks.is_none() {
+            if kind != Kind::Transformation || !self.looks_like_directory(at)? {
                 break;
             }
             match self.resolve(at) {
@@ -326,6 +294,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::definition::{LinkDefinition, ViewKind};
     use super::super::rename::tests::COMPILED;
     use super::*;
     use crate::caller::MakeNode;
@@ -456,7 +425,7 @@ mod tests {
         let deep: Vec<Ino> = (0..20).map(|number| find(find(view, &number.to_string()), "deep")).collect();
         assert_eq!(COMPILED.get(), before);
         let mut state = vfs.state.lock();
-        let mut names = |ino| state.inodes.get(&ino).and_then(|inode| inode.link.as_ref()?.names().cloned());
+        let mut names = |ino| state.link_of(ino).ok().and_then(|link| link.names().cloned());
         let own = names(view).expect("it has some");
         assert!(deep.into_iter().all(|ino| names(ino).is_some_and(|names| Arc::ptr_eq(&names, &own))));
         // Counted where they are.

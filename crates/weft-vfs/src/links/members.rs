@@ -1,6 +1,8 @@
 //! Views of archives: their members, read where they lie.
 
-use super::definition::{Link, LinkDefinition, Looks, Part, ViewKind};
+use super::compiled::Link;
+use super::definition::{Looks, Part};
+use super::entry::What;
 use super::resolve::Resolved;
 use super::unstored::{symlink_number, unstored_number};
 use crate::attributes::DirEntry;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use weft_block::{Rope, Slice};
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, Timestamp};
 use weft_transform::archive::{self, Kind as MemberKind, Member, Room};
-use weft_transform::{Charge, Keeps, Network, interrupt};
+use weft_transform::{Charge, interrupt};
 
 /// Bytes of an archive that are read at once while its members are looked for.
 const READ_BYTES: usize = 64 << 10;
@@ -252,7 +254,7 @@ impl Vfs {
         let node =
             index.directories.get(path).and_then(|names| names.get(name.as_bytes())).ok_or(ErrorKind::NotFound)?;
         self.run(|state| {
-            let ino = state.appear_member(view, resolved, &joined(path, name.as_bytes()), node)?;
+            let ino = state.appear_member(view, resolved, (&joined(path, name.as_bytes()), name), node)?;
             then(state, ino)
         })
     }
@@ -427,24 +429,26 @@ impl State {
     }
 
     /// The inode of the member at `path`, as `view` shows it.
-    fn appear_member(&mut self, view: Ino, resolved: &Resolved, path: &[u8], node: &Node) -> Result<Ino, Stop> {
+    fn appear_member(
+        &mut self,
+        view: Ino,
+        resolved: &Resolved,
+        (path, name): (&[u8], &Name),
+        node: &Node,
+    ) -> Result<Ino, Stop> {
         let owner = self.inode(resolved.data())?.row.clone();
         let ino = node.number(view, resolved, path);
-        let definition = &resolved.link.definition;
-        let (kind, inline, link) = match &node.kind {
+        let (kind, inline, what) = match &node.kind {
             NodeKind::Symlink(target) => (Kind::Symlink, target.clone(), None),
-            NodeKind::Directory => {
-                let looks = Some(Looks::Archive { within: path.to_vec() });
-                let link = Link { looks, ..resolved.link.like(definition.clone()) };
-                (Kind::Transformation, Vec::new(), Some(link))
-            }
+            NodeKind::Directory => (Kind::Transformation, Vec::new(), Some(What::Directory)),
             NodeKind::File { start, stored, size, network } => {
                 let part = Part { start: *start, len: *stored, of: resolved.source };
-                let link = member(&resolved.link, network.as_deref(), *size, part).ok_or(ErrorKind::NotSupported)?;
-                (Kind::Transformation, [start.to_le_bytes(), stored.to_le_bytes()].concat(), Some(link))
+                let unpack = network.clone().ok_or(ErrorKind::NotSupported)?;
+                let what = What::Member { unpack, part, size: *size };
+                (Kind::Transformation, [start.to_le_bytes(), stored.to_le_bytes()].concat(), Some(what))
             }
         };
-        let inline = if link.is_some() { [&resolved.source[..], &inline].concat() } else { inline };
+        let inline = if what.is_some() { [&resolved.source[..], &inline].concat() } else { inline };
         let at = node.changed.map_or(owner.mtime, |seconds| Timestamp::from_parts(seconds, 0));
         // Who may read the archive may read all of it.
         let permissions = if kind == Kind::Symlink { 0o777 } else { node.permissions & 0o555 };
@@ -467,36 +471,15 @@ impl State {
             ..owner
         };
         let mut inode = Inode::loaded(row);
-        inode.link = link.map(Arc::new);
+        let is_link = what.is_some();
+        inode.shows = what.map(|what| self.shows(view, name, what)).transpose()?;
         self.put_unstored(inode);
+        if is_link {
+            // Its network and the view's may make no sense together.
+            self.link_of(ino)?;
+        }
         Ok(ino)
     }
-}
-
-/// A link to a member, of `size` bytes before what the view makes of it.
-fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Link> {
-    let Link { definition: view, data, modules, .. } = view;
-    let is_plain = view.network == "identity";
-    let network = if is_plain { unpack?.to_owned() } else { format!("{} | {}", unpack?, view.network) };
-    let definition = LinkDefinition { network, view: ViewKind::File, ..view.clone() };
-    let network = definition.parse()?;
-    let keeps = network.keeps();
-    let made = Network::known(&view.network).ok()?.keeps();
-    // The archive tells how long what is unpacked is.
-    let size = (made.length).then_some(size);
-    let keeps = Keeps { place: keeps.place, length: keeps.length };
-    Some(Link {
-        definition,
-        network,
-        modules: modules.clone(),
-        data: *data,
-        keeps,
-        inverse: None,
-        looks: None,
-        part: Some(part),
-        size,
-        of: None,
-    })
 }
 
 #[cfg(test)]
@@ -505,6 +488,7 @@ mod tests {
     use crate::attributes::SetAttributes;
     use crate::caller::{Caller, MakeNode};
     use crate::clock::ManualClock;
+    use crate::links::{LinkDefinition, ViewKind};
     use crate::options::Options;
     use weft_store::VolumeOptions;
     use weft_testkit::CrashStore;

@@ -3,7 +3,9 @@
 //! Each is a link that is in memory alone, made of the file or of the one pushed before it. A way in asks what a file is seen as ([`Vfs::seen`]), and works
 //! on that; whoever names the file within the volume (links, digests, other ways in) means the file itself.
 
-use super::definition::{self, Link, LinkDefinition};
+use super::compiled::Link;
+use super::definition::LinkDefinition;
+use super::ledger::{Charge, Ledger};
 use super::unstored::{is_unstored, unstored_number};
 use crate::attributes::Attributes;
 use crate::blocking::{self, Wait};
@@ -16,7 +18,6 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use weft_block::Slice;
 use weft_store::{Ino, InodeRow, Kind};
 
 /// Networks on one file, for one scope.
@@ -45,11 +46,33 @@ pub struct Pushed {
 /// What is pushed onto the files of a volume.
 #[derive(Default)]
 pub(crate) struct Stacks {
-    stacks: Mutex<FxHashMap<(Ino, Scope), Vec<Ino>>>,
-    /// How many there are.
+    table: Mutex<Table>,
+    /// The number of files that something is pushed onto, for one scope each.
     count: AtomicUsize,
     /// Networks pushed so far.
     pushed: AtomicU64,
+    /// What they take.
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+#[derive(Default)]
+struct Table {
+    stacks: FxHashMap<(Ino, Scope), Vec<Layer>>,
+    /// The files onto which links are pushed for everybody.
+    onto: FxHashMap<Ino, Ino>,
+}
+
+/// A network that is pushed.
+struct Layer {
+    link: Ino,
+    charge: Charge,
+}
+
+impl Table {
+    /// The link that was pushed last.
+    fn top(&self, ino: Ino, scope: Scope) -> Option<Ino> {
+        Some(self.stacks.get(&(ino, scope))?.last()?.link)
+    }
 }
 
 impl Vfs {
@@ -58,10 +81,9 @@ impl Vfs {
         if self.stacks.count.load(Ordering::Acquire) == 0 {
             return ino;
         }
-        let stacks = self.stacks.stacks.lock();
-        let own = number.and_then(|number| stacks.get(&(ino, Scope::Opened(number))));
-        let stack = own.or_else(|| stacks.get(&(ino, Scope::Everybody)));
-        stack.and_then(|stack| stack.last()).copied().unwrap_or(ino)
+        let table = self.stacks.table.lock();
+        let own = number.and_then(|number| table.top(ino, Scope::Opened(number)));
+        own.or_else(|| table.top(ino, Scope::Everybody)).unwrap_or(ino)
     }
 
     /// `attributes` of a file as everybody sees it. `WouldBlock`.
@@ -93,37 +115,33 @@ impl Vfs {
         if !is_unstored(link) || self.stacks.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let stacks = self.stacks.stacks.lock();
-        let is_it =
-            |((_, scope), stack): &(&(Ino, Scope), &Vec<Ino>)| *scope == Scope::Everybody && stack.contains(&link);
-        stacks.iter().find(is_it).map(|((ino, _), _)| *ino)
+        self.stacks.table.lock().onto.get(&link).copied()
     }
 
     /// Pushes a network onto file `ino`. `Invalid` if it is no file or the network makes no sense there, `NotPermitted` if it is not `caller`'s file to
     /// change for everybody, or if that user may have no such network, `NotSupported` if it changes the length and may not, `Loop` if there are too many,
-    /// `NotSynchronized` if somebody is writing all of it anew; and as reading the code.
+    /// `NotSynchronized` if somebody is writing all of it anew, `QuotaExceeded` and `NoMemory` if
+    /// what the user pushed, or what all did, takes as much memory as it may; and as reading the code.
     pub fn push(&self, caller: Caller, ino: Ino, scope: Scope, pushed: &Pushed) -> Result<()> {
         let definition = self.pushable(caller, ino, scope, pushed)?;
         self.may_wait(Wait::Commit)?;
         let below = self.below(ino, scope)?;
+        let charge = self.stacks.ledger.charge(caller.uid, definition)?;
         let number = self.stacks.pushed.fetch_add(1, Ordering::Relaxed);
         let link = unstored_number(ino, format!("pushed/{number}").as_bytes());
         self.run(|state| {
             let row = state.inode(ino)?.row.clone();
-            let inline = Some(Slice::from(definition.encode()));
-            let kind = Kind::Transformation;
-            let permissions = 0o7777;
-            let mut inode = Inode::loaded(InodeRow { ino: link, kind, permissions, inline, xattrs: 0, ..row });
-            let made = definition::read(&inode).ok_or(ErrorKind::Invalid)?;
-            inode.link = Some(Arc::new(Link { of: Some(below), ..made }));
-            state.put_unstored(inode);
+            let (kind, permissions) = (Kind::Transformation, 0o7777);
+            let row = InodeRow { ino: link, kind, permissions, inline: None, xattrs: 0, ..row };
+            let made = Link::onto(charge.compiled().clone(), below);
+            state.put_unstored(Inode { link: Some(Arc::new(made)), ..Inode::loaded(row) });
             Ok(())
         })?;
         self.hold(link);
         if let Err(error) = self.may_run(caller, link).and_then(|()| {
             // What programs have written, and the kernel not passed on yet, was written to what they saw.
             self.looks_different(ino, scope);
-            self.put_on(ino, scope, below, link)
+            self.put_on(ino, scope, below, Layer { link, charge })
         }) {
             self.release(link, 1);
             return Err(error);
@@ -141,18 +159,21 @@ impl Vfs {
         }
     }
 
-    /// Puts `link` on a stack, if that is still the one it was made for.
-    fn put_on(&self, ino: Ino, scope: Scope, below: Ino, link: Ino) -> Result<()> {
-        let mut stacks = self.stacks.stacks.lock();
-        let top = stacks.get(&(ino, scope)).and_then(|stack| stack.last()).copied().unwrap_or(ino);
+    /// Puts `layer` on a stack, if that is still the one it was made for.
+    fn put_on(&self, ino: Ino, scope: Scope, below: Ino, layer: Layer) -> Result<()> {
+        let mut table = self.stacks.table.lock();
+        let top = table.top(ino, scope).unwrap_or(ino);
         if top != below || scope == Scope::Everybody && self.draft(top).is_some() {
             return Err(ErrorKind::NotSynchronized.into());
         }
-        let stack = stacks.entry((ino, scope)).or_insert_with(|| {
+        if scope == Scope::Everybody {
+            table.onto.insert(layer.link, ino);
+        }
+        let stack = table.stacks.entry((ino, scope)).or_insert_with(|| {
             self.stacks.count.fetch_add(1, Ordering::Release);
             Vec::new()
         });
-        stack.push(link);
+        stack.push(layer);
         Ok(())
     }
 
@@ -186,12 +207,11 @@ impl Vfs {
 
     /// What the next network is pushed onto.
     fn below(&self, ino: Ino, scope: Scope) -> Result<Ino> {
-        let stacks = self.stacks.stacks.lock();
-        let stack = stacks.get(&(ino, scope)).map_or(&[][..], Vec::as_slice);
-        if stack.len() >= PUSHED_MAX {
+        let table = self.stacks.table.lock();
+        if table.stacks.get(&(ino, scope)).is_some_and(|stack| stack.len() >= PUSHED_MAX) {
             return Err(ErrorKind::Loop.into());
         }
-        let below = stack.last().copied().unwrap_or(ino);
+        let below = table.top(ino, scope).unwrap_or(ino);
         if scope == Scope::Everybody && self.draft(below).is_some() {
             return Err(ErrorKind::NotSynchronized.into());
         }
@@ -206,18 +226,20 @@ impl Vfs {
         }
         self.may_wait(Wait::Commit)?;
         self.looks_different(ino, scope);
-        let mut stacks = self.stacks.stacks.lock();
-        let stack = stacks.get_mut(&(ino, scope)).ok_or(ErrorKind::Invalid)?;
-        let top = *stack.last().ok_or(ErrorKind::Invalid)?;
+        let mut table = self.stacks.table.lock();
+        let top = table.top(ino, scope).ok_or(ErrorKind::Invalid)?;
         if self.draft(top).is_some() {
             return Err(ErrorKind::NotSynchronized.into());
         }
-        stack.pop();
+        table.onto.remove(&top);
+        let stack = table.stacks.get_mut(&(ino, scope)).ok_or(ErrorKind::Invalid)?;
+        let popped = stack.pop();
         if stack.is_empty() {
-            stacks.remove(&(ino, scope));
+            table.stacks.remove(&(ino, scope));
             self.stacks.count.fetch_sub(1, Ordering::Release);
         }
-        drop(stacks);
+        drop(table);
+        drop(popped);
         self.release(top, 1);
         self.looks_different(ino, scope);
         Ok(())
@@ -225,9 +247,9 @@ impl Vfs {
 
     /// The networks that were pushed onto file `ino`, the last first.
     pub fn pushed(&self, ino: Ino, scope: Scope) -> Result<Vec<String>> {
-        let stack = self.stacks.stacks.lock().get(&(ino, scope)).cloned().unwrap_or_default();
-        let network = |link: &Ino| self.run(|state| Ok(state.link_of(*link)?.definition.network.clone()));
-        stack.iter().rev().map(network).collect()
+        let table = self.stacks.table.lock();
+        let stack = table.stacks.get(&(ino, scope)).into_iter().flatten();
+        Ok(stack.rev().map(|layer| layer.charge.compiled().definition.network.clone()).collect())
     }
 
     /// What was opened as `number` is closed for good: whatever was pushed for it goes.
@@ -240,7 +262,7 @@ impl Vfs {
 
     /// If file `ino` is gone, so is what was pushed onto it.
     pub(crate) fn pop_of_gone(&self, ino: Ino) {
-        let is_pushed_onto = || self.stacks.stacks.lock().contains_key(&(ino, Scope::Everybody));
+        let is_pushed_onto = || self.stacks.table.lock().stacks.contains_key(&(ino, Scope::Everybody));
         if self.stacks.count.load(Ordering::Acquire) == 0 || !is_pushed_onto() {
             return;
         }
@@ -250,11 +272,14 @@ impl Vfs {
     }
 
     fn forget_stack(&self, ino: Ino, scope: Scope) {
-        let gone = self.stacks.stacks.lock().remove(&(ino, scope));
-        if let Some(stack) = gone {
-            self.stacks.count.fetch_sub(1, Ordering::Release);
-            stack.into_iter().for_each(|link| self.release(link, 1));
-        }
+        let gone = {
+            let mut table = self.stacks.table.lock();
+            let Some(gone) = table.stacks.remove(&(ino, scope)) else { return };
+            table.onto.retain(|link, _| gone.iter().all(|layer| layer.link != *link));
+            gone
+        };
+        self.stacks.count.fetch_sub(1, Ordering::Release);
+        gone.into_iter().for_each(|layer| self.release(layer.link, 1));
     }
 
     /// Has those forget what they keep of file `ino` who see something else now, and pass on what they were to write.

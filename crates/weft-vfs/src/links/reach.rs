@@ -15,7 +15,6 @@
 //! Further groups of a maker are unknown: where they would matter a maker has the rights that it
 //! has in any case.
 
-use super::is_unstored;
 use crate::acl::Acl;
 use crate::apply::ACCESS_ACL;
 use crate::asker::Asker;
@@ -132,7 +131,7 @@ impl State {
         let row = &self.inode(ino)?.row;
         let (own, parent) = (Maker { uid: row.uid, gid: row.gid }, row.parent);
         // What is pushed onto a file is its owner's to push.
-        if !is_unstored(ino) || self.link_of(ino)?.of.is_some() {
+        if !self.is_shown(ino)? {
             return Ok(own);
         }
         let view = &self.inode(parent)?.row;

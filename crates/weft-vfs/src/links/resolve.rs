@@ -184,7 +184,7 @@ impl State {
     /// the view.
     fn indifferent(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         let nowhere = self.nowhere(ino)?;
-        if !is_unstored(ino) || self.link_of(ino)?.of.is_some() {
+        if !self.is_shown(ino)? {
             return Ok(nowhere);
         }
         let view = self.stored_view(ino)?;
@@ -255,7 +255,11 @@ impl State {
     /// Attributes of a link that leads nowhere.
     fn nowhere(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         let own = self.inode(ino)?.attributes();
-        if self.link_of(ino).is_ok_and(|link| link.looks.is_some()) {
+        let looks = match self.looks_like_directory(ino) {
+            Err(Stop::Miss(miss)) => return Err(miss.into()),
+            looks => looks.is_ok_and(|looks| looks),
+        };
+        if looks {
             return Ok(Attributes { kind: Kind::Directory, nlink: 2, size: 0, allocated: 0, computed: Some(1), ..own });
         }
         Ok(Attributes { kind: Kind::File, size: 1, allocated: 0, computed: Some(0), ..own })
@@ -378,7 +382,7 @@ impl State {
             ctime,
             link: link.clone(),
         };
-        for (number, path) in link.definition.targets.iter().enumerate() {
+        for (number, path) in link.targets().enumerate() {
             self.resolving.take(1)?;
             let (target, way) = match link.of {
                 Some(target) if number == link.data => (target, 0o777),
@@ -428,7 +432,7 @@ impl State {
         }
         match kind {
             Kind::Transformation => {
-                match (wants_directory, self.link_of(target)?.looks.is_some()) {
+                match (wants_directory, self.looks_like_directory(target)?) {
                     (false, true) => return Err(ErrorKind::IsDirectory.into()),
                     (true, false) => return Err(ErrorKind::NotDirectory.into()),
                     _ => {}

@@ -11,7 +11,7 @@ use crate::stop::Stop;
 use weft_store::Ino;
 
 /// Their numbers begin here.
-const FIRST: u64 = 1 << 62;
+pub(crate) const FIRST: u64 = 1 << 62;
 
 /// Those that nobody holds, at most.
 const UNHELD_MAX: usize = 1 << 14;
@@ -39,8 +39,16 @@ impl State {
     /// Puts `inode` where others are, unless one is there that is the same.
     pub(super) fn put_unstored(&mut self, inode: Inode) {
         let ino = inode.row.ino;
-        let known = self.inodes.get(&ino);
-        if known.is_none_or(|known| known.row != inode.row) {
+        let is_like = |known: &Inode| {
+            let shows = match (&known.shows, &inode.shows) {
+                (Some(known), Some(shows)) => known.is_like(shows),
+                (None, None) => true,
+                _ => false,
+            };
+            shows && known.row == inode.row
+        };
+        if !self.inodes.peek(&ino).is_some_and(is_like) {
+            self.members.remove(&ino);
             self.inodes.insert(ino, Box::new(inode));
         }
     }
@@ -56,13 +64,14 @@ impl State {
         Ok(attributes)
     }
 
-    /// The path of what `ino` shows, if it is an entry of a view.
-    pub(crate) fn shown_target(&mut self, ino: Ino) -> Option<Vec<u8>> {
-        if !is_unstored(ino) {
-            return None;
+    /// Nobody holds `ino` any more: what was pushed and is popped goes, what a view shows may be
+    /// looked for again.
+    pub(crate) fn let_go(&mut self, ino: Ino) {
+        if self.inodes.peek(&ino).is_some_and(Inode::is_pushed) {
+            self.inodes.remove(&ino);
+        } else {
+            self.unheld(ino);
         }
-        let link = self.link_of(ino).ok()?;
-        link.definition.targets.get(link.data).cloned()
     }
 
     /// Notes that nobody holds `ino`, and forgets others like it if there are too many.
@@ -76,6 +85,7 @@ impl State {
             if self.holds.contains_key(&oldest) {
                 self.inodes.get(&oldest).into_iter().for_each(|inode| inode.unheld = false);
             } else {
+                self.members.remove(&oldest);
                 self.inodes.remove(&oldest);
             }
         }

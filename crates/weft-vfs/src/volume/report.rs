@@ -34,7 +34,7 @@ impl Vfs {
     /// A path that leads to `ino`, for messages, or led there lately; of what a view shows, the path of its target; `#` and
     /// its number if none is known.
     pub fn path(&self, ino: Ino) -> Vec<u8> {
-        if let Some(target) = self.state.lock().shown_target(ino) {
+        if let Ok(Some(target)) = self.run(|state| state.shown_target(ino)) {
             return [&target[..], b" in a view"].concat();
         }
         let path = weft_store::path_to(ino, |ino| {
@@ -76,7 +76,9 @@ impl Vfs {
         let memo_bytes = self.views.kept_bytes();
         let (requests_computing, users_computing) = self.computing.counts();
         let nfs = self.nfs_stats.lock().as_ref().and_then(|counters| counters());
+        let pushed = self.stacks.ledger.counts();
         let state = self.state.lock();
+        let (virtual_inodes, virtual_bytes) = state.inodes.virtual_ones();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             lost: self.store.lost().map(|error| error.to_string()),
@@ -87,7 +89,13 @@ impl Vfs {
             name_misses: state.name_misses,
             block_hits: count(&self.blocks.hits),
             block_misses: count(&self.blocks.misses),
-            metadata_bytes: (state.inodes.weight() + state.names.weight()) as u64,
+            metadata_bytes: state.metadata_bytes() as u64,
+            virtual_inodes: virtual_inodes as u64,
+            virtual_bytes: virtual_bytes as u64,
+            networks_pushed: pushed.pushed,
+            pushed_bytes: pushed.bytes,
+            pushed_bytes_by_user: pushed.by_user,
+            pushes_refused: pushed.refused,
             blocks_read_ahead: self.read_ahead.as_ref().map_or(0, ReadAhead::blocks_read),
             block_bytes: self.blocks.bytes(),
             shared_bytes: self.blocks.shared.bytes(),

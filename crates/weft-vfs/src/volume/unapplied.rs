@@ -169,6 +169,7 @@ fn is_lasting(kind: ErrorKind) -> bool {
         | ErrorKind::Transformed
         | ErrorKind::Stale => true,
         ErrorKind::NoSpace
+        | ErrorKind::NoMemory
         | ErrorKind::Io
         | ErrorKind::NotSynchronized
         | ErrorKind::TimedOut
