@@ -148,7 +148,7 @@ struct Table {
 
 impl Table {
     /// Has nobody join call `number` any more.
-    fn close(&mut self, alike: &Option<Alike>, number: u64) {
+    fn close(&mut self, alike: Option<&Alike>, number: u64) {
         if let Some(alike) = alike
             && self.alike.get(alike) == Some(&number)
         {
@@ -225,7 +225,7 @@ impl Waits {
     pub(super) fn end(&self, number: u64) -> Vec<Asker> {
         let mut table = self.table.lock();
         let Some(wait) = table.waits.remove(&number) else { return Vec::new() };
-        table.close(&wait.alike, number);
+        table.close(wait.alike.as_ref(), number);
         wait.askers.into_iter().map(|(asker, _)| asker).collect()
     }
 

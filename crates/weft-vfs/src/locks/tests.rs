@@ -211,7 +211,8 @@ fn locking_and_unlocking_look_at_few_of_those_who_hold_and_wait() {
         lock(whole(number, LockKind::File, LockMode::Exclusive), waits(&granted));
     }
     assert!(VISITED.get() < 11_000 * 40, "{}", VISITED.get());
-    (VISITED.set(0), LOOKED.set(0));
+    VISITED.set(0);
+    LOOKED.set(0);
     for number in (1..sharers).rev().take(1000) {
         locks.unlock(INO, &of(number), LockKind::File, LockRange::ALL);
         lock(whole(number, LockKind::File, LockMode::Shared), IfHeld::Fail);
