@@ -285,9 +285,9 @@ impl Store for PostgresStore {
         self.read(Class::Names, |connection| missing::names(connection, directory))
     }
 
-    fn refuse_missing_block(&self, ino: Ino, index: u64) -> Result<()> {
+    fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
         let block_size = u64::from(self.header.lock().options.block_size);
-        self.read(Class::Extents, |connection| missing::block(connection, (ino, index), block_size))
+        self.read(Class::Extents, |connection| missing::block(connection, ino, block_size))
     }
 
     fn wants_more(&self) -> bool {

@@ -38,10 +38,10 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Fails with `Corrupt` if the row of block `index` of `ino`, which was not found, may be gone: the
-    /// file's blocks hold fewer bytes than its row says. Else there is a hole. Takes time in
-    /// proportion to the file's blocks.
-    fn refuse_missing_block(&self, _ino: Ino, _index: u64) -> Result<()> {
+    /// Fails with `Corrupt` if rows of blocks of `ino` are gone or damaged, so that a block without a
+    /// row may be no hole: those that are whole hold fewer bytes than the file's row says. Takes
+    /// time in proportion to the file's blocks.
+    fn refuse_missing_blocks(&self, _ino: Ino) -> Result<()> {
         Ok(())
     }
 

@@ -211,9 +211,9 @@ impl Store for CrashStore {
         self.call(Calls::All)?;
         self.live.refuse_missing_names(directory)
     }
-    fn refuse_missing_block(&self, ino: Ino, index: u64) -> Result<()> {
+    fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
         self.call(Calls::All)?;
-        self.live.refuse_missing_block(ino, index)
+        self.live.refuse_missing_blocks(ino)
     }
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.call(Calls::All)?;

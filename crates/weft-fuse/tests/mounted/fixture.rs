@@ -170,8 +170,8 @@ impl Store for GatedStore {
         self.store.refuse_missing_names(directory)
     }
 
-    fn refuse_missing_block(&self, ino: Ino, index: u64) -> weft_store::Result<()> {
-        self.store.refuse_missing_block(ino, index)
+    fn refuse_missing_blocks(&self, ino: Ino) -> weft_store::Result<()> {
+        self.store.refuse_missing_blocks(ino)
     }
 
     fn xattrs(&self, ino: Ino) -> weft_store::Result<Vec<(Name, Vec<u8>)>> {

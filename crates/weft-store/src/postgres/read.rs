@@ -325,6 +325,13 @@ pub(super) fn extents(
     }
 }
 
+/// Fails unless an extent of `ino` is as it was written: a row of [`sql::EXTENT_SUMS`].
+pub(super) fn whole_extent(ino: Ino, row: &Row) -> Result<()> {
+    let (index, owner, id) = (unsigned(row, 0)?, Ino(unsigned(row, 1)?), unsigned(row, 2)?);
+    let sum = sums::owned_extent((ino, index), (owner, id), CommitNo(unsigned(row, 3)?));
+    whole(row, 4, sum, || format!("the row of block {index} of inode {}", ino.0))
+}
+
 /// An extent, and where its block lies.
 pub(super) fn extent(row: &Row, others: &Others) -> Result<(u64, BlockRef)> {
     let (id, owner) = (BlockId(unsigned(row, 2)?), Ino(unsigned(row, 3)?));

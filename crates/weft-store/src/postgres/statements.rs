@@ -46,17 +46,17 @@ macro_rules! extents_ahead {
     };
 }
 
-/// What tells whether rows of blocks are gone from a file, with the blocks whose owner is $owner; of
-/// others the length is not known, and taken to be $3.
+/// Bytes that a file's blocks hold by its row, and those of blocks whose rows lie in it, with the
+/// blocks whose owner is $owner; of others the length is not known, and taken to be $2.
 macro_rules! missing_blocks {
     ($owner:literal) => {
         concat!(
-            "SELECT f.size, f.allocated, \
-             CAST(coalesce(sum(CASE WHEN e.ino IS NULL THEN 0 ELSE coalesce(b.length, $3) END), 0) AS bigint), \
-             CAST(coalesce(sum(CASE WHEN e.idx = $2 THEN 1 ELSE 0 END), 0) AS bigint) \
-             FROM fileatt f LEFT JOIN extents e ON e.ino = f.ino LEFT JOIN blocks b ON b.owner = ",
+            "SELECT f.allocated, \
+             CAST(coalesce(sum(CASE WHEN e.ino IS NULL THEN 0 ELSE coalesce(b.length, $2) END), 0) AS bigint) \
+             FROM fileatt f LEFT JOIN extents e ON e.ino = f.ino AND e.idx >= 0 \
+             AND e.idx < f.size / $2 + CASE WHEN f.size % $2 > 0 THEN 1 ELSE 0 END LEFT JOIN blocks b ON b.owner = ",
             $owner,
-            " AND b.id = e.block WHERE f.ino = $1 AND f.inline IS NULL GROUP BY f.ino, f.size, f.allocated"
+            " AND b.id = e.block WHERE f.ino = $1 AND f.inline IS NULL GROUP BY f.ino, f.allocated"
         )
     };
 }
@@ -83,6 +83,8 @@ statements! {
     /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
+    /// Of a file, from the index behind $2 on, with what their sums are made of.
+    EXTENT_SUMS = "SELECT idx, owner, block, since, sum FROM extents WHERE ino = $1 AND idx > $2 ORDER BY idx LIMIT $3";
     MISSING_BLOCKS = missing_blocks!("e.owner");
     MISSING_BLOCKS_APART = missing_blocks!("e.ino");
     MISSING_NAMES = "SELECT f.size, count(n.cookie) FROM fileatt f LEFT JOIN naming n ON n.parent = f.ino \

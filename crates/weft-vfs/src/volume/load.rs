@@ -103,7 +103,7 @@ impl Vfs {
             Some(missing < end && !is_whole && is_countable)
         };
         if ask(&mut self.state.lock()) == Some(true) {
-            self.store.refuse_missing_block(ino, missing)?;
+            self.store.refuse_missing_blocks(ino)?;
             if let Some(inode) = self.state.lock().inodes.get(&ino).filter(|inode| !inode.dead) {
                 inode.data().is_whole = true;
             }
