@@ -17,8 +17,12 @@ pub(crate) fn refuse_names(directory: Ino, found: u64, counted: u64) -> Result<(
     if found == counted {
         return Ok(());
     }
-    let found = if found == 1 { "1 entry is".into() } else { format!("{found} entries are") };
-    Err(Error::Corrupt(format!("{found} there of the {counted} that directory {} has by its row", directory.0)))
+    let found = if found == 1 { "1 whole entry is".into() } else { format!("{found} whole entries are") };
+    let what = format!(
+        "{found} there of the {counted} that directory {} has by its row; 'weft check' tells more",
+        directory.0
+    );
+    Err(Error::Corrupt(what))
 }
 
 /// Fails if `found` extended attributes are fewer than `ino` has by its row. One of those that are

@@ -33,7 +33,8 @@ pub trait Store: Send + Sync {
     /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
 
-    /// Fails with `Corrupt` if entries of `directory` are gone: it has not as many as its row says.
+    /// Fails with `Corrupt` if entries of `directory` are gone or damaged: whole ones are not as many
+    /// as its row says. Takes time in proportion to the directory.
     fn refuse_missing_names(&self, _directory: Ino) -> Result<()> {
         Ok(())
     }

@@ -10,12 +10,31 @@ use crate::row::Ino;
 /// Said of statements that fail.
 const WHAT: &str = "cannot read the database";
 
+/// Entries that a listing comes to are counted, then looked at: damaged ones among them are told as
+/// such.
 pub(super) fn names(connection: &mut Connection, directory: Ino) -> Result<()> {
-    let rows = connection.query(WHAT, statements::MISSING_NAMES, vec![Box::new(int(directory.0))])?;
-    match rows.first() {
-        Some(row) => missing::refuse_names(directory, unsigned(row, 1)?, unsigned(row, 0)?),
-        // Removed since.
-        None => Ok(()),
+    let look = |after: i64| {
+        let numbers = [int(directory.0), after, int(LOOKED_AT_ONCE as u64)];
+        Call::new(statements::NAMES, numbers.map(|number| Box::new(number) as _).into())
+    };
+    let count = Call::new(statements::MISSING_NAMES, vec![Box::new(int(directory.0))]);
+    let mut answers = connection.query_all(WHAT, &[count, look(0)])?.into_iter();
+    let (counted, mut rows) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+    // None: removed since.
+    let Some(row) = counted.first() else { return Ok(()) };
+    let counted = unsigned(row, 0)?;
+    missing::refuse_names(directory, unsigned(row, 1)?, counted)?;
+    if counted > LOOKED_AT_MAX {
+        return Ok(());
+    }
+    loop {
+        for row in &rows {
+            read::name_row(row, directory)?;
+        }
+        match rows.last().filter(|_| rows.len() >= LOOKED_AT_ONCE) {
+            Some(last) => rows = connection.query_all(WHAT, &[look(get(last, 0)?)])?.pop().unwrap_or_default(),
+            None => return Ok(()),
+        }
     }
 }
 

@@ -87,7 +87,7 @@ statements! {
     EXTENT_SUMS = "SELECT idx, owner, block, since, sum FROM extents WHERE ino = $1 AND idx > $2 ORDER BY idx LIMIT $3";
     MISSING_BLOCKS = missing_blocks!("e.owner");
     MISSING_BLOCKS_APART = missing_blocks!("e.ino");
-    MISSING_NAMES = "SELECT f.size, count(n.cookie) FROM fileatt f LEFT JOIN naming n ON n.parent = f.ino \
+    MISSING_NAMES = "SELECT f.size, count(n.cookie) FROM fileatt f LEFT JOIN naming n ON n.parent = f.ino AND n.cookie > 0 \
                      WHERE f.ino = $1 GROUP BY f.ino, f.size";
     /// Blocks of one file that others name, too; with bytes if they have no more than $3.
     OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, refs, sum, CASE WHEN length <= $3 THEN bytes END \

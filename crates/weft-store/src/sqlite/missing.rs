@@ -10,10 +10,28 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot read the database", source }
 }
 
+/// Entries are counted as names are looked up, and as they are listed: either tree may be damaged.
 pub(super) fn names(connection: &Connection, directory: Ino) -> Result<()> {
-    let statement = "SELECT size, (SELECT count(*) FROM naming WHERE parent = ?1) FROM fileatt WHERE ino = ?1";
+    macro_rules! whole {
+        ($index:literal) => {
+            concat!(
+                "(SELECT count(*) FROM naming INDEXED BY ",
+                $index,
+                " WHERE parent = f.ino AND cookie > 0 \
+                 AND sum IS weft_sum('naming', parent, name, ino, kind, cookie, since))"
+            )
+        };
+    }
+    let statement = concat!(
+        "SELECT f.size, ",
+        whole!("sqlite_autoindex_naming_1"),
+        ", ",
+        whole!("naming_order"),
+        " FROM fileatt f WHERE f.ino = ?1"
+    );
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    let read = statement.query_row((sql(directory.0),), |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)));
+    let read = statement
+        .query_row((sql(directory.0),), |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?.min(unsigned(row, 2)?))));
     match read.optional().map_err(failed)? {
         Some((counted, found)) => missing::refuse_names(directory, found, counted),
         // Removed since.

@@ -133,6 +133,7 @@ impl State {
         if (rows.iter().filter(is_stored).count() + directory.added.len()) as u64 != counted {
             return Ok(false);
         }
+        directory.is_whole = true;
         if rows.len() + directory.added.len() > LISTED_MAX {
             return Ok(true);
         }

@@ -204,7 +204,7 @@ fn edits(words: &Words, table: &str, rows: usize) -> Vec<String> {
     edits
 }
 
-const TABLES: [(&str, usize); 2] = [("extents", 7), ("xattr", 3)];
+const TABLES: [(&str, usize); 3] = [("extents", 7), ("naming", 84), ("xattr", 3)];
 
 /// A volume of one file, and what is there.
 fn volume(path: &Path) -> There {
@@ -236,6 +236,47 @@ fn whatever_a_row_is_edited_to_nothing_is_read_wrong_or_absent() {
             let _case = Case(edit);
             fs::write(&path, &whole).expect("written");
             sqlite::edit(&path, &format!("UPDATE OR IGNORE {edit}")).expect("edited");
+            let Ok(volume) = sqlite::open(&path) else { continue };
+            let Ok(vfs) = mount(volume.store) else { continue };
+            there.verify(&vfs, at % 2 == 0);
+        }
+    }
+}
+
+/// The bytes of a database that hold cells of indices, and of tables whose rows lie in their keys.
+fn used(database: &[u8]) -> Vec<Vec<usize>> {
+    let size = match usize::from(u16::from_be_bytes([database[16], database[17]])) {
+        1 => 65536,
+        size => size,
+    };
+    let number = |at: usize| usize::from(u16::from_be_bytes([database[at], database[at + 1]]));
+    let is_leaf = |page: &usize| {
+        let (cells, first) = (number(page + 3), number(page + 5));
+        database[*page] == 10 && cells > 0 && first >= 8 + 2 * cells && first < size
+    };
+    let bytes = |page: usize| {
+        let header = page..page + 8 + 2 * number(page + 3);
+        header.chain(page + number(page + 5)..page + size).collect()
+    };
+    (0..database.len()).step_by(size).filter(is_leaf).map(bytes).collect()
+}
+
+#[test]
+fn whatever_bit_of_a_row_flips_nothing_is_read_wrong_or_absent() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    let there = volume(&path);
+    let whole = fs::read(&path).expect("read");
+    let pages = used(&whole);
+    assert!(pages.len() > 6, "{}", pages.len());
+    for page in pages {
+        let bits = page.iter().flat_map(|byte| (0..8).map(move |bit| (*byte, bit))).collect::<Vec<_>>();
+        for (at, (byte, bit)) in some(&bits, 25) {
+            let case = format!("bit {bit} of byte {byte}");
+            let _case = Case(&case);
+            let mut flipped = whole.clone();
+            flipped[*byte] ^= 1 << bit;
+            fs::write(&path, flipped).expect("written");
             let Ok(volume) = sqlite::open(&path) else { continue };
             let Ok(vfs) = mount(volume.store) else { continue };
             there.verify(&vfs, at % 2 == 0);
@@ -331,4 +372,35 @@ fn a_block_whose_row_says_another_place_leaves_no_hole() {
         volume.restore("extents");
         postgres::remove(&volume.address).expect("removed");
     }
+}
+
+/// Looks at `directory`, whose file `f5` is called `g5` by a damaged row.
+fn a_damaged_name_is_not_free(vfs: &Vfs, directory: Ino) {
+    let looked = |name: &[u8]| vfs.lookup(Caller::ROOT, directory, name).map(drop).map_err(|error| error.kind());
+    for name in [&b"f5"[..], b"g5", b"absent"] {
+        assert_eq!(looked(name), Err(ErrorKind::Corrupt));
+    }
+    assert_eq!(looked(b"f6"), Ok(()));
+    let made = vfs.make(Caller::ROOT, directory, b"f5", FILE).expect_err("it is there");
+    assert_eq!(made.kind(), ErrorKind::Corrupt);
+    let renamed = vfs.rename((directory, b"f6"), (directory, b"f5"), weft_vfs::RenameMode::Replace);
+    assert_eq!(renamed.map(drop).expect_err("it is there").kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_damaged_name_is_neither_absent_nor_free() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    let there = volume(&path);
+    let change = "SET name = CAST('g5' AS BLOB) WHERE name = CAST('f5' AS BLOB)";
+    sqlite::edit(&path, &format!("UPDATE naming {change}")).expect("edited");
+    let volume = InPostgres::new(None);
+    let in_files = mount(sqlite::open(&path).expect("opened").store).expect("opens");
+    let in_postgres = volume.edited("naming SET name = 'g5' WHERE name = 'f5'");
+    for (vfs, there) in [(in_files, &there), (in_postgres, &volume.there)] {
+        a_damaged_name_is_not_free(&vfs, there.small);
+        a_damaged_name_is_not_free(&vfs, there.large);
+    }
+    volume.restore("naming");
+    postgres::remove(&volume.address).expect("removed");
 }
