@@ -273,6 +273,10 @@ impl Store for PostgresStore {
         })
     }
 
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.read(Class::Names, |connection| read::whole_names(connection, parent, after, limit))
+    }
+
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.refuse_lost()?;
         self.ahead.extents(ino, &range).or_else(|wanted| {

@@ -162,6 +162,10 @@ impl Store for SqliteStore {
         self.readers.with(|connection| read::names(connection, parent, after, limit))
     }
 
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.readers.with(|connection| read::whole_names(connection, parent, after, limit))
+    }
+
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.readers.with(|connection| read::extents(connection, ino, &range))
     }

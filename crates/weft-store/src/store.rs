@@ -30,6 +30,11 @@ pub trait Store: Send + Sync {
     /// Up to `limit` entries of `parent` with a cookie above `after`, in cookie order.
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>>;
 
+    /// The same of those entries alone whose rows are as they were written, where [`Store::names`] fails.
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.names(parent, after, limit)
+    }
+
     /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
 

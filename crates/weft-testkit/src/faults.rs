@@ -203,6 +203,10 @@ impl Store for CrashStore {
         self.call(Calls::All)?;
         self.live.names(parent, after, limit)
     }
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.call(Calls::All)?;
+        self.live.whole_names(parent, after, limit)
+    }
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.call(Calls::All)?;
         self.live.extents(ino, range)

@@ -162,6 +162,10 @@ impl Store for GatedStore {
         self.store.names(parent, after, limit)
     }
 
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> weft_store::Result<Vec<NameRow>> {
+        self.store.whole_names(parent, after, limit)
+    }
+
     fn extents(&self, ino: Ino, range: Range<u64>) -> weft_store::Result<Vec<(u64, BlockRef)>> {
         self.store.extents(ino, range)
     }

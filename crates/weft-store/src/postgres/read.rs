@@ -224,6 +224,27 @@ pub(super) fn names(
     own.iter().map(|row| name_row(row, parent)).collect()
 }
 
+/// Entries of `parent` whose rows are as they were written.
+pub(super) fn whole_names(
+    connection: &mut Connection,
+    parent: Ino,
+    after: Cookie,
+    limit: usize,
+) -> Result<Vec<NameRow>> {
+    let (mut whole, mut after) = (Vec::new(), int(after.0));
+    loop {
+        let numbers = [int(parent.0), after, int(limit as u64)];
+        let rows = connection.query(WHAT, sql::NAMES, numbers.map(|number| Box::new(number) as _).into())?;
+        whole.extend(rows.iter().filter_map(|row| name_row(row, parent).ok()));
+        match rows.last().filter(|_| rows.len() >= limit && whole.len() < limit) {
+            Some(last) => after = get(last, 0)?,
+            None => break,
+        }
+    }
+    whole.truncate(limit);
+    Ok(whole)
+}
+
 pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
     let parameters: Vec<_> =
         vec![Box::new(int(parent.0)) as _, Box::new(int(after.0)) as _, Box::new(int(limit as u64)) as _];

@@ -375,7 +375,7 @@ fn a_block_whose_row_says_another_place_leaves_no_hole() {
 }
 
 /// Looks at `directory`, whose file `f5` is called `g5` by a damaged row.
-fn a_damaged_name_is_not_free(vfs: &Vfs, directory: Ino) {
+fn a_damaged_name_is_not_free(vfs: &Vfs, directory: Ino, entries: usize) {
     let looked = |name: &[u8]| vfs.lookup(Caller::ROOT, directory, name).map(drop).map_err(|error| error.kind());
     for name in [&b"f5"[..], b"g5", b"absent"] {
         assert_eq!(looked(name), Err(ErrorKind::Corrupt));
@@ -385,10 +385,21 @@ fn a_damaged_name_is_not_free(vfs: &Vfs, directory: Ino) {
     assert_eq!(made.kind(), ErrorKind::Corrupt);
     let renamed = vfs.rename((directory, b"f6"), (directory, b"f5"), weft_vfs::RenameMode::Replace);
     assert_eq!(renamed.map(drop).expect_err("it is there").kind(), ErrorKind::Corrupt);
+    let (mut listed, mut after) = (0, Cookie(0));
+    let error = loop {
+        match vfs.read_directory(directory, after, 16) {
+            Ok(page) => {
+                after = page.last().expect("an error at the end").cookie;
+                listed += page.len();
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((listed, error.kind()), (entries - 1, ErrorKind::Corrupt));
 }
 
 #[test]
-fn a_damaged_name_is_neither_absent_nor_free() {
+fn a_damaged_name_is_not_free_and_hides_no_others() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
     let there = volume(&path);
@@ -398,8 +409,8 @@ fn a_damaged_name_is_neither_absent_nor_free() {
     let in_files = mount(sqlite::open(&path).expect("opened").store).expect("opens");
     let in_postgres = volume.edited("naming SET name = 'g5' WHERE name = 'f5'");
     for (vfs, there) in [(in_files, &there), (in_postgres, &volume.there)] {
-        a_damaged_name_is_not_free(&vfs, there.small);
-        a_damaged_name_is_not_free(&vfs, there.large);
+        a_damaged_name_is_not_free(&vfs, there.small, 10);
+        a_damaged_name_is_not_free(&vfs, there.large, 70);
     }
     volume.restore("naming");
     postgres::remove(&volume.address).expect("removed");
