@@ -245,6 +245,14 @@ statements! {
     FORGET_EPOCHS = "DELETE FROM intents WHERE epoch <> $1";
 
     LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now(), expires IS NOT NULL FROM lease WHERE id = 1";
+    /// Puts the row where there is none, or one with an epoch that no holder had. The new epoch is above all that
+    /// rows name, and, by the server's clock, above those of holders that left no trace: none of
+    /// them holds the volume any more.
+    MAKE_LEASE = "INSERT INTO lease (id, epoch, holder, expires) SELECT 1, greatest(\
+                  (SELECT coalesce(max(v.epoch), 0) FROM volume v), (SELECT coalesce(max(i.epoch), 0) FROM intents i), \
+                  (SELECT coalesce(max(c.number), 0) FROM commits c), CAST(extract(epoch FROM now()) * 1000000 AS bigint)) + 1, '', NULL \
+                  ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, holder = '', expires = NULL \
+                  WHERE lease.epoch < 0 OR lease.epoch > $1 RETURNING epoch";
     TAKE_LEASE = "UPDATE lease SET epoch = epoch + 1, holder = $2, expires = now() + $3::bigint * interval '1 millisecond' \
                   WHERE id = 1 AND epoch = $1 RETURNING epoch";
     RENEW_LEASE = "UPDATE lease SET expires = now() + $2::bigint * interval '1 millisecond' WHERE id = 1 AND epoch = $1 \

@@ -17,6 +17,7 @@ mod opening;
 mod parts;
 mod postgres;
 mod postgres_durability;
+mod postgres_lease;
 mod postgres_protected;
 mod proven;
 mod rot;
