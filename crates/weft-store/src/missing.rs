@@ -1,16 +1,28 @@
-//! Rows that are gone as a whole, which no sum of a row tells of: what the row of their inode counts
-//! is compared with what there is.
+//! Rows that are gone or damaged where nobody comes upon them: what the row of their inode counts is
+//! compared with the rows that are as they were written. A damaged row counts as gone. It may be the
+//! one that is asked for, as its key may be what is damaged.
 
 use crate::error::{Error, Result};
 use crate::row::Ino;
 
-/// Fails if `found` entries are not all that `directory` has by its row.
+/// Rows of a file or a directory that are looked at one by one, at most. A server counts those of a
+/// larger one, damaged or not: they are too many to be sent.
+pub(crate) const LOOKED_AT_MAX: u64 = 1 << 18;
+
+/// Rows that are asked of a server at once to be looked at.
+pub(crate) const LOOKED_AT_ONCE: usize = 4096;
+
+/// Fails if `found` whole entries are not all that `directory` has by its row.
 pub(crate) fn refuse_names(directory: Ino, found: u64, counted: u64) -> Result<()> {
     if found == counted {
         return Ok(());
     }
-    let found = if found == 1 { "1 entry is".into() } else { format!("{found} entries are") };
-    Err(Error::Corrupt(format!("{found} there of the {counted} that directory {} has by its row", directory.0)))
+    let found = if found == 1 { "1 whole entry is".into() } else { format!("{found} whole entries are") };
+    let what = format!(
+        "{found} there of the {counted} that directory {} has by its row; 'weft check' tells more",
+        directory.0
+    );
+    Err(Error::Corrupt(what))
 }
 
 /// Fails if `found` extended attributes are fewer than `ino` has by its row. One of those that are
@@ -25,26 +37,21 @@ pub(crate) fn refuse_xattrs(ino: Ino, found: u64, counted: u64) -> Result<()> {
 
 /// A file's blocks, as far as they tell whether one is missing.
 pub(crate) struct Blocks {
-    /// Bytes of the file.
-    pub(crate) size: u64,
     /// Bytes that its blocks hold by its row.
     pub(crate) allocated: u64,
-    /// Bytes that the blocks hold that are there, or more.
+    /// Bytes that the blocks hold whose rows are whole and lie in the file, or more.
     pub(crate) held: u64,
 }
 
-/// Fails if block `index` of `ino`, of which there is no row, is no hole.
-pub(crate) fn refuse_block((ino, index): (Ino, u64), block_size: u64, blocks: &Blocks) -> Result<()> {
-    let Blocks { size, allocated, held } = *blocks;
-    // A file of which every byte is stored has no holes.
-    if allocated == size && index.saturating_mul(block_size) < size {
-        return Err(Error::Corrupt(format!("the row of block {index} of inode {} is missing", ino.0)));
+/// Fails if rows of blocks of `ino` are gone: then a block that has no row may be no hole.
+pub(crate) fn refuse_block(ino: Ino, Blocks { allocated, held }: &Blocks) -> Result<()> {
+    if held >= allocated {
+        return Ok(());
     }
-    if held < allocated {
-        let gone = allocated - held;
-        return Err(Error::Corrupt(format!("rows of blocks of inode {} are missing, of {gone} bytes", ino.0)));
-    }
-    Ok(())
+    let gone = allocated - held;
+    let what =
+        format!("rows of blocks of inode {} are missing or damaged, of {gone} bytes; 'weft check' tells more", ino.0);
+    Err(Error::Corrupt(what))
 }
 
 /// Says that `ino`, which a name leads to, has no row.

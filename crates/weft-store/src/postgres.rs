@@ -277,6 +277,10 @@ impl Store for PostgresStore {
         })
     }
 
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.read(Class::Names, |connection| read::whole_names(connection, parent, after, limit))
+    }
+
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.refuse_lost()?;
         self.ahead.extents(ino, &range).or_else(|wanted| {
@@ -289,9 +293,9 @@ impl Store for PostgresStore {
         self.read(Class::Names, |connection| missing::names(connection, directory))
     }
 
-    fn refuse_missing_block(&self, ino: Ino, index: u64) -> Result<()> {
+    fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
         let block_size = u64::from(self.header.lock().options.block_size);
-        self.read(Class::Extents, |connection| missing::block(connection, (ino, index), block_size))
+        self.read(Class::Extents, |connection| missing::block(connection, ino, block_size))
     }
 
     fn wants_more(&self) -> bool {

@@ -70,6 +70,14 @@ pub fn seal(path: &std::path::Path) -> Result<()> {
     sums::seal(&open::connect(&Layout::find(path)?.database, 8)?)
 }
 
+/// Has SQLite run `statements` on the volume at `path`, which nobody holds: for tests that damage
+/// its rows.
+#[doc(hidden)]
+pub fn edit(path: &std::path::Path, statements: &str) -> Result<()> {
+    let connection = open::connect(&Layout::find(path)?.database, 8)?;
+    connection.execute_batch(statements).map_err(|source| Error::Sqlite { what: "cannot edit", source })
+}
+
 use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
@@ -157,6 +165,10 @@ impl Store for SqliteStore {
         self.readers.with(|connection| read::names(connection, parent, after, limit))
     }
 
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.readers.with(|connection| read::whole_names(connection, parent, after, limit))
+    }
+
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.readers.with(|connection| read::extents(connection, ino, &range))
     }
@@ -165,9 +177,9 @@ impl Store for SqliteStore {
         self.readers.with(|connection| missing::names(connection, directory))
     }
 
-    fn refuse_missing_block(&self, ino: Ino, index: u64) -> Result<()> {
+    fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
         let block_size = self.header.lock().options.block_size;
-        self.readers.with(|connection| missing::block(connection, (ino, index), block_size.into()))
+        self.readers.with(|connection| missing::block(connection, ino, block_size.into()))
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {

@@ -30,18 +30,24 @@ pub trait Store: Send + Sync {
     /// Up to `limit` entries of `parent` with a cookie above `after`, in cookie order.
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>>;
 
+    /// The same of those entries alone whose rows are as they were written, where [`Store::names`] fails.
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.names(parent, after, limit)
+    }
+
     /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
 
-    /// Fails with `Corrupt` if entries of `directory` are gone: it has not as many as its row says.
+    /// Fails with `Corrupt` if entries of `directory` are gone or damaged: whole ones are not as many
+    /// as its row says. Takes time in proportion to the directory.
     fn refuse_missing_names(&self, _directory: Ino) -> Result<()> {
         Ok(())
     }
 
-    /// Fails with `Corrupt` if the row of block `index` of `ino`, which was not found, may be gone: the
-    /// file's blocks hold fewer bytes than its row says. Else there is a hole. Takes time in
-    /// proportion to the file's blocks.
-    fn refuse_missing_block(&self, _ino: Ino, _index: u64) -> Result<()> {
+    /// Fails with `Corrupt` if rows of blocks of `ino` are gone or damaged, so that a block without a
+    /// row may be no hole: those that are whole hold fewer bytes than the file's row says. Takes
+    /// time in proportion to the file's blocks.
+    fn refuse_missing_blocks(&self, _ino: Ino) -> Result<()> {
         Ok(())
     }
 

@@ -203,6 +203,10 @@ impl Store for CrashStore {
         self.call(Calls::All)?;
         self.live.names(parent, after, limit)
     }
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.call(Calls::All)?;
+        self.live.whole_names(parent, after, limit)
+    }
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.call(Calls::All)?;
         self.live.extents(ino, range)
@@ -211,9 +215,9 @@ impl Store for CrashStore {
         self.call(Calls::All)?;
         self.live.refuse_missing_names(directory)
     }
-    fn refuse_missing_block(&self, ino: Ino, index: u64) -> Result<()> {
+    fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
         self.call(Calls::All)?;
-        self.live.refuse_missing_block(ino, index)
+        self.live.refuse_missing_blocks(ino)
     }
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.call(Calls::All)?;

@@ -12,7 +12,7 @@ mod proxy;
 mod rows;
 mod run;
 
-pub use cluster::Cluster;
+pub use cluster::{Client, Cluster};
 pub use compare::compare;
 pub use digests::check_digests;
 pub use faults::{Calls, CrashStore, Doubt, Faults};

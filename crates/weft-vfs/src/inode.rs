@@ -71,6 +71,8 @@ pub(crate) struct Directory {
     pub(crate) complete: bool,
     /// Whether `added` holds every entry, so that the store need not be asked for a list.
     pub(crate) listed: bool,
+    /// Whether the store was asked if rows of entries are gone or damaged, and none is.
+    pub(crate) is_whole: bool,
     /// Entries the store may not list.
     pub(crate) added: BTreeMap<Cookie, Added>,
     /// Cookies the store may list although they are gone.

@@ -162,6 +162,10 @@ impl Store for GatedStore {
         self.store.names(parent, after, limit)
     }
 
+    fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> weft_store::Result<Vec<NameRow>> {
+        self.store.whole_names(parent, after, limit)
+    }
+
     fn extents(&self, ino: Ino, range: Range<u64>) -> weft_store::Result<Vec<(u64, BlockRef)>> {
         self.store.extents(ino, range)
     }
@@ -170,8 +174,8 @@ impl Store for GatedStore {
         self.store.refuse_missing_names(directory)
     }
 
-    fn refuse_missing_block(&self, ino: Ino, index: u64) -> weft_store::Result<()> {
-        self.store.refuse_missing_block(ino, index)
+    fn refuse_missing_blocks(&self, ino: Ino) -> weft_store::Result<()> {
+        self.store.refuse_missing_blocks(ino)
     }
 
     fn xattrs(&self, ino: Ino) -> weft_store::Result<Vec<(Name, Vec<u8>)>> {

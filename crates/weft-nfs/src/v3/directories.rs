@@ -7,7 +7,7 @@ use super::{Done, Served};
 use crate::dispatch::{Failure, GARBAGE, Request};
 use crate::status::Status;
 use crate::xdr::Writer;
-use weft_vfs::{Attributes, Cookie, FileId, Ino};
+use weft_vfs::{Attributes, Cookie, DirEntry, ErrorKind, FileId, Ino};
 
 /// Bytes of a reply at most, however many are asked for.
 const REPLY_BYTES_MAX: usize = 256 << 10;
@@ -88,6 +88,7 @@ struct Page<'a, 'b> {
 impl Page<'_, '_> {
     /// Tells entries after `after` until the reply is full; whether those were all.
     fn fill(&mut self, mut after: Cookie) -> Result<bool, Failure> {
+        let mut has_told = false;
         for (cookie, name) in [(DOT, b".".as_slice()), (DOT_DOT, b"..")] {
             if after < cookie {
                 let found = self.found(name)?;
@@ -103,24 +104,34 @@ impl Page<'_, '_> {
             let bytes = if self.with == With::Names { ENTRY_BYTES } else { ENTRY_PLUS_BYTES };
             // One more than there can be room for.
             let limit = (self.until.saturating_sub(self.reply.len()) / bytes + 1).min(PAGE);
-            let user = self.request.user();
-            let page = match self.with {
-                With::Names => {
-                    let entries = user.read_directory(self.directory, position, limit)?;
-                    entries.into_iter().map(|entry| (entry, None)).collect::<Vec<_>>()
-                }
-                With::Attributes => user.read_directory_attributes(self.directory, position, limit)?,
+            let page = match self.page(position, limit) {
+                // The client goes on after those that are told, and comes to it.
+                Err(error) if error.kind() == ErrorKind::Corrupt && has_told => return Ok(false),
+                page => page?,
             };
+            // Fewer than were asked for come before damage, too.
+            if page.is_empty() {
+                return Ok(true);
+            }
             for (entry, attributes) in &page {
                 let (name, attributes) = (entry.name.as_bytes(), *attributes);
                 if !self.tell(&Told { name, ino: entry.ino, cookie: entry.cookie, attributes }) {
                     return Ok(false);
                 }
-                after = entry.cookie;
+                (after, has_told) = (entry.cookie, true);
             }
-            if page.len() < limit {
-                return Ok(true);
+        }
+    }
+
+    /// Up to `limit` entries after `position`, with attributes if those are asked for.
+    fn page(&self, position: Cookie, limit: usize) -> weft_vfs::Result<Vec<(DirEntry, Option<Attributes>)>> {
+        let user = self.request.user();
+        match self.with {
+            With::Names => {
+                let entries = user.read_directory(self.directory, position, limit)?;
+                Ok(entries.into_iter().map(|entry| (entry, None)).collect())
             }
+            With::Attributes => user.read_directory_attributes(self.directory, position, limit),
         }
     }
 

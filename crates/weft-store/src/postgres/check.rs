@@ -4,7 +4,7 @@
 use super::address::Address;
 use super::columns::{TABLES, VOLUME};
 use super::connection::{Call, Connection};
-use super::lease::{Lease, in_transaction};
+use super::lease::{self, Lease, in_transaction};
 use super::open::{OpenOptions, hold, look};
 use super::read::{self, get, int, unsigned};
 use super::{own, repair, shape, statements as sql, waiting};
@@ -34,21 +34,27 @@ const REPORTED: u64 = 4096;
 /// in the copy, and what changed there is changed in the database, in one transaction. Errors: those of [`super::open`], and what keeps
 /// the check from going on.
 pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
-    let lease = match options.repair {
-        Repair::No => None,
-        Repair::Yes | Repair::Discard => Some(hold(address, &OpenOptions::default())?.0),
-    };
     let mut connection = look(address)?.0;
+    let (lease, fault) = match options.repair {
+        Repair::No => (None, lease::fault(&mut connection)?),
+        Repair::Yes | Repair::Discard => {
+            // Else nobody could hold it. Whoever did cannot any more.
+            let fault = lease::mend(&mut connection)?;
+            (Some(hold(address, &OpenOptions::default())?.0), fault)
+        }
+    };
+    let outcome = if lease.is_some() { Outcome::Repaired } else { Outcome::Damaged };
+    let fault = fault.map(|what| Finding { path: None, what: what.into(), outcome });
     let misfits = shape::misfits(&mut connection)?;
     let shaped = misfits.iter().map(|misfit| misfit.finding(options.repair));
     if is_hopeless(&misfits) {
-        return Ok(shaped.collect());
+        return Ok(fault.into_iter().chain(shaped).collect());
     }
     if let Some(lease) = &lease {
         in_transaction(&mut connection, lease.epoch(), |connection| shape::mend(connection, &misfits))?;
     }
     let mut findings = check_tables(connection, (options, lease.as_ref()), progress)?;
-    findings.splice(0..0, shaped);
+    findings.splice(0..0, fault.into_iter().chain(shaped));
     Ok(findings)
 }
 

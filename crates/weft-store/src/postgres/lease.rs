@@ -152,6 +152,34 @@ impl Seen {
     }
 }
 
+/// No holder has an epoch above this: there is room to count on, and to make the row anew.
+const EPOCH_MAX: i64 = 1 << 61;
+
+/// Tells what is wrong with the row of the lease, so that nobody can hold the volume.
+pub(super) fn fault(connection: &mut Connection) -> Result<Option<&'static str>> {
+    let rows = connection.query(WHAT, sql::LEASE, Vec::new())?;
+    let epoch = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
+    Ok(match epoch {
+        None => Some("the row of the lease is gone, without which nothing holds the volume"),
+        Some(0..=EPOCH_MAX) => None,
+        Some(_) => Some("the row of the lease has an epoch that no holder had, so that nothing holds the volume"),
+    })
+}
+
+/// Makes the row of the lease anew if that is damaged; tells what was wrong with it.
+pub(super) fn mend(connection: &mut Connection) -> Result<Option<&'static str>> {
+    let fault = fault(connection)?;
+    if fault.is_some() {
+        connection.query(WHAT, sql::MAKE_LEASE, vec![Box::new(EPOCH_MAX)])?;
+    }
+    Ok(fault)
+}
+
+/// Tells what to do about `fault`.
+pub(super) fn damaged(fault: &str) -> Error {
+    Error::Corrupt(format!("{fault}; 'weft check --repair' makes it anew"))
+}
+
 /// The lease of a volume, renewed until dropped.
 pub(super) struct Lease {
     shared: Arc<Shared>,
@@ -177,9 +205,12 @@ impl Lease {
     ) -> Result<Lease> {
         let term = i64::try_from(options.lease.as_millis()).unwrap_or(i64::MAX);
         let (mut waited, mut pause) = (Duration::ZERO, LOOK_AGAIN);
+        if let Some(fault) = fault(&mut connection)? {
+            return Err(damaged(fault));
+        }
         let epoch = loop {
             let rows = connection.query(WHAT, sql::LEASE, Vec::new())?;
-            let row = rows.first().ok_or_else(|| Error::Corrupt("the lease has no row".into()))?;
+            let row = rows.first().ok_or_else(|| damaged("the row of the lease is gone"))?;
             let (epoch, text, is_held) = (get::<i64>(row, 0)?, get::<String>(row, 1)?, get::<bool>(row, 2)?);
             let was_left = get::<bool>(row, 3)?;
             let other = Holder::from_row(&text);

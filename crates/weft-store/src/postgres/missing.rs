@@ -1,34 +1,68 @@
-//! Entries and blocks whose rows are gone, in PostgreSQL.
+//! Entries and blocks whose rows are gone or damaged, in PostgreSQL.
 
-use super::connection::Connection;
-use super::read::{int, unsigned};
+use super::connection::{Call, Connection};
+use super::read::{self, get, int, unsigned};
 use super::statements;
 use crate::error::Result;
-use crate::missing::{self, Blocks};
+use crate::missing::{self, Blocks, LOOKED_AT_MAX, LOOKED_AT_ONCE};
 use crate::row::Ino;
 
 /// Said of statements that fail.
 const WHAT: &str = "cannot read the database";
 
+/// Entries that a listing comes to are counted, then looked at: damaged ones among them are told as
+/// such.
 pub(super) fn names(connection: &mut Connection, directory: Ino) -> Result<()> {
-    let rows = connection.query(WHAT, statements::MISSING_NAMES, vec![Box::new(int(directory.0))])?;
-    match rows.first() {
-        Some(row) => missing::refuse_names(directory, unsigned(row, 1)?, unsigned(row, 0)?),
-        // Removed since.
-        None => Ok(()),
+    let look = |after: i64| {
+        let numbers = [int(directory.0), after, int(LOOKED_AT_ONCE as u64)];
+        Call::new(statements::NAMES, numbers.map(|number| Box::new(number) as _).into())
+    };
+    let count = Call::new(statements::MISSING_NAMES, vec![Box::new(int(directory.0))]);
+    let mut answers = connection.query_all(WHAT, &[count, look(0)])?.into_iter();
+    let (counted, mut rows) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+    // None: removed since.
+    let Some(row) = counted.first() else { return Ok(()) };
+    let counted = unsigned(row, 0)?;
+    missing::refuse_names(directory, unsigned(row, 1)?, counted)?;
+    if counted > LOOKED_AT_MAX {
+        return Ok(());
+    }
+    loop {
+        for row in &rows {
+            read::name_row(row, directory)?;
+        }
+        match rows.last().filter(|_| rows.len() >= LOOKED_AT_ONCE) {
+            Some(last) => rows = connection.query_all(WHAT, &[look(get(last, 0)?)])?.pop().unwrap_or_default(),
+            None => return Ok(()),
+        }
     }
 }
 
-pub(super) fn block(connection: &mut Connection, (ino, index): (Ino, u64), block_size: u64) -> Result<()> {
-    let statement = if connection.lies_apart { statements::MISSING_BLOCKS_APART } else { statements::MISSING_BLOCKS };
-    let numbers = [ino.0, index, block_size].map(|number| Box::new(int(number)) as _);
-    let rows = connection.query(WHAT, statement, numbers.into())?;
-    match rows.first() {
-        Some(row) if unsigned(row, 3)? == 0 => {
-            let blocks = Blocks { size: unsigned(row, 0)?, allocated: unsigned(row, 1)?, held: unsigned(row, 2)? };
-            missing::refuse_block((ino, index), block_size, &blocks)
+/// Rows that lie in the file are counted, then looked at: damaged ones among them are told as such.
+pub(super) fn block(connection: &mut Connection, ino: Ino, block_size: u64) -> Result<()> {
+    let counting = if connection.lies_apart { statements::MISSING_BLOCKS_APART } else { statements::MISSING_BLOCKS };
+    let look = |after: i64| {
+        let parameters =
+            vec![Box::new(int(ino.0)) as _, Box::new(after) as _, Box::new(int(LOOKED_AT_ONCE as u64)) as _];
+        Call::new(statements::EXTENT_SUMS, parameters)
+    };
+    let numbers = [ino.0, block_size].map(|number| Box::new(int(number)) as _);
+    let mut answers = connection.query_all(WHAT, &[Call::new(counting, numbers.into()), look(-1)])?.into_iter();
+    let (counted, mut rows) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+    // None: removed or shortened since.
+    let Some(row) = counted.first() else { return Ok(()) };
+    let blocks = Blocks { allocated: unsigned(row, 0)?, held: unsigned(row, 1)? };
+    missing::refuse_block(ino, &blocks)?;
+    if blocks.allocated / block_size > LOOKED_AT_MAX {
+        return Ok(());
+    }
+    loop {
+        for row in &rows {
+            read::whole_extent(ino, row)?;
         }
-        // Removed, filled or shortened since.
-        _ => Ok(()),
+        match rows.last().filter(|_| rows.len() >= LOOKED_AT_ONCE) {
+            Some(last) => rows = connection.query_all(WHAT, &[look(get(last, 0)?)])?.pop().unwrap_or_default(),
+            None => return Ok(()),
+        }
     }
 }

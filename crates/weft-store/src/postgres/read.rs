@@ -224,6 +224,27 @@ pub(super) fn names(
     own.iter().map(|row| name_row(row, parent)).collect()
 }
 
+/// Entries of `parent` whose rows are as they were written.
+pub(super) fn whole_names(
+    connection: &mut Connection,
+    parent: Ino,
+    after: Cookie,
+    limit: usize,
+) -> Result<Vec<NameRow>> {
+    let (mut whole, mut after) = (Vec::new(), int(after.0));
+    loop {
+        let numbers = [int(parent.0), after, int(limit as u64)];
+        let rows = connection.query(WHAT, sql::NAMES, numbers.map(|number| Box::new(number) as _).into())?;
+        whole.extend(rows.iter().filter_map(|row| name_row(row, parent).ok()));
+        match rows.last().filter(|_| rows.len() >= limit && whole.len() < limit) {
+            Some(last) => after = get(last, 0)?,
+            None => break,
+        }
+    }
+    whole.truncate(limit);
+    Ok(whole)
+}
+
 pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
     let parameters: Vec<_> =
         vec![Box::new(int(parent.0)) as _, Box::new(int(after.0)) as _, Box::new(int(limit as u64)) as _];
@@ -323,6 +344,13 @@ pub(super) fn extents(
         }
         return own.iter().map(|row| extent(row, &others)).collect();
     }
+}
+
+/// Fails unless an extent of `ino` is as it was written: a row of [`sql::EXTENT_SUMS`].
+pub(super) fn whole_extent(ino: Ino, row: &Row) -> Result<()> {
+    let (index, owner, id) = (unsigned(row, 0)?, Ino(unsigned(row, 1)?), unsigned(row, 2)?);
+    let sum = sums::owned_extent((ino, index), (owner, id), CommitNo(unsigned(row, 3)?));
+    whole(row, 4, sum, || format!("the row of block {index} of inode {}", ino.0))
 }
 
 /// An extent, and where its block lies.

@@ -46,17 +46,17 @@ macro_rules! extents_ahead {
     };
 }
 
-/// What tells whether rows of blocks are gone from a file, with the blocks whose owner is $owner; of
-/// others the length is not known, and taken to be $3.
+/// Bytes that a file's blocks hold by its row, and those of blocks whose rows lie in it, with the
+/// blocks whose owner is $owner; of others the length is not known, and taken to be $2.
 macro_rules! missing_blocks {
     ($owner:literal) => {
         concat!(
-            "SELECT f.size, f.allocated, \
-             CAST(coalesce(sum(CASE WHEN e.ino IS NULL THEN 0 ELSE coalesce(b.length, $3) END), 0) AS bigint), \
-             CAST(coalesce(sum(CASE WHEN e.idx = $2 THEN 1 ELSE 0 END), 0) AS bigint) \
-             FROM fileatt f LEFT JOIN extents e ON e.ino = f.ino LEFT JOIN blocks b ON b.owner = ",
+            "SELECT f.allocated, \
+             CAST(coalesce(sum(CASE WHEN e.ino IS NULL THEN 0 ELSE coalesce(b.length, $2) END), 0) AS bigint) \
+             FROM fileatt f LEFT JOIN extents e ON e.ino = f.ino AND e.idx >= 0 \
+             AND e.idx < f.size / $2 + CASE WHEN f.size % $2 > 0 THEN 1 ELSE 0 END LEFT JOIN blocks b ON b.owner = ",
             $owner,
-            " AND b.id = e.block WHERE f.ino = $1 AND f.inline IS NULL GROUP BY f.ino, f.size, f.allocated"
+            " AND b.id = e.block WHERE f.ino = $1 AND f.inline IS NULL GROUP BY f.ino, f.allocated"
         )
     };
 }
@@ -83,9 +83,11 @@ statements! {
     /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
+    /// Of a file, from the index behind $2 on, with what their sums are made of.
+    EXTENT_SUMS = "SELECT idx, owner, block, since, sum FROM extents WHERE ino = $1 AND idx > $2 ORDER BY idx LIMIT $3";
     MISSING_BLOCKS = missing_blocks!("e.owner");
     MISSING_BLOCKS_APART = missing_blocks!("e.ino");
-    MISSING_NAMES = "SELECT f.size, count(n.cookie) FROM fileatt f LEFT JOIN naming n ON n.parent = f.ino \
+    MISSING_NAMES = "SELECT f.size, count(n.cookie) FROM fileatt f LEFT JOIN naming n ON n.parent = f.ino AND n.cookie > 0 \
                      WHERE f.ino = $1 GROUP BY f.ino, f.size";
     /// Blocks of one file that others name, too; with bytes if they have no more than $3.
     OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, refs, sum, CASE WHEN length <= $3 THEN bytes END \
@@ -249,6 +251,14 @@ statements! {
                  WHERE epoch > 0 AND first > 0 ON CONFLICT (epoch, first) DO NOTHING";
 
     LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now(), expires IS NOT NULL FROM lease WHERE id = 1";
+    /// Puts the row where there is none, or one with an epoch that no holder had. The new epoch is above all that
+    /// rows name, and, by the server's clock, above those of holders that left no trace: none of
+    /// them holds the volume any more.
+    MAKE_LEASE = "INSERT INTO lease (id, epoch, holder, expires) SELECT 1, greatest(\
+                  (SELECT coalesce(max(v.epoch), 0) FROM volume v), (SELECT coalesce(max(i.epoch), 0) FROM intents i), \
+                  (SELECT coalesce(max(c.number), 0) FROM commits c), CAST(extract(epoch FROM now()) * 1000000 AS bigint)) + 1, '', NULL \
+                  ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, holder = '', expires = NULL \
+                  WHERE lease.epoch < 0 OR lease.epoch > $1 RETURNING epoch";
     TAKE_LEASE = "UPDATE lease SET epoch = epoch + 1, holder = $2, expires = now() + $3::bigint * interval '1 millisecond' \
                   WHERE id = 1 AND epoch = $1 RETURNING epoch";
     RENEW_LEASE = "UPDATE lease SET expires = now() + $2::bigint * interval '1 millisecond' WHERE id = 1 AND epoch = $1 \

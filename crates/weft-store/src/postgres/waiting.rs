@@ -4,6 +4,7 @@
 use super::address::Address;
 use super::connection::{Connection, Parameter};
 use super::intents::marker;
+use super::lease;
 use super::open::look;
 use super::read::{self, get, int, unsigned};
 use super::statements as sql;
@@ -152,7 +153,7 @@ pub fn waiting(address: &Address) -> Result<Waiting> {
     let (mut connection, _) = look(address)?;
     connection.run(WHAT, sql::BEGIN_READING)?;
     let rows = connection.query(WHAT, sql::LEASE, Vec::new())?;
-    let row = rows.first().ok_or_else(|| Error::Corrupt("the lease has no row".into()))?;
+    let row = rows.first().ok_or_else(|| lease::damaged("the row of the lease is gone"))?;
     if get::<bool>(row, 2)? {
         return Ok(Waiting::default());
     }

@@ -1,4 +1,4 @@
-//! Entries, blocks and attributes whose rows are gone, in SQLite.
+//! Entries, blocks and attributes whose rows are gone or damaged, in SQLite.
 
 use super::read::{sql, unsigned};
 use crate::error::{Error, Result};
@@ -10,10 +10,28 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot read the database", source }
 }
 
+/// Entries are counted as names are looked up, and as they are listed: either tree may be damaged.
 pub(super) fn names(connection: &Connection, directory: Ino) -> Result<()> {
-    let statement = "SELECT size, (SELECT count(*) FROM naming WHERE parent = ?1) FROM fileatt WHERE ino = ?1";
+    macro_rules! whole {
+        ($index:literal) => {
+            concat!(
+                "(SELECT count(*) FROM naming INDEXED BY ",
+                $index,
+                " WHERE parent = f.ino AND cookie > 0 \
+                 AND sum IS weft_sum('naming', parent, name, ino, kind, cookie, since))"
+            )
+        };
+    }
+    let statement = concat!(
+        "SELECT f.size, ",
+        whole!("sqlite_autoindex_naming_1"),
+        ", ",
+        whole!("naming_order"),
+        " FROM fileatt f WHERE f.ino = ?1"
+    );
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    let read = statement.query_row((sql(directory.0),), |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)));
+    let read = statement
+        .query_row((sql(directory.0),), |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?.min(unsigned(row, 2)?))));
     match read.optional().map_err(failed)? {
         Some((counted, found)) => missing::refuse_names(directory, found, counted),
         // Removed since.
@@ -21,18 +39,20 @@ pub(super) fn names(connection: &Connection, directory: Ino) -> Result<()> {
     }
 }
 
-pub(super) fn block(connection: &Connection, (ino, index): (Ino, u64), block_size: u64) -> Result<()> {
-    let statement = "SELECT size, allocated, \
-                     (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block WHERE e.ino = ?1) \
-                     FROM fileatt WHERE ino = ?1 AND inline IS NULL \
-                     AND NOT EXISTS (SELECT 1 FROM extents WHERE ino = ?1 AND idx = ?2)";
+pub(super) fn block(connection: &Connection, ino: Ino, block_size: u64) -> Result<()> {
+    let statement = "SELECT f.allocated, \
+                     (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block WHERE e.ino = f.ino \
+                     AND e.idx >= 0 AND e.idx < f.size / ?2 + (f.size % ?2 > 0) \
+                     AND e.sum IS weft_sum('extents', e.ino, e.idx, e.block, e.since) AND b.sum IS \
+                     weft_sum('blocks', b.id, b.length, b.base, b.value, b.segment, b.position, b.refs)) \
+                     FROM fileatt f WHERE f.ino = ?1 AND f.inline IS NULL";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    let read = statement.query_row((sql(ino.0), sql(index)), |row| {
-        Ok(Blocks { size: unsigned(row, 0)?, allocated: unsigned(row, 1)?, held: unsigned(row, 2)? })
+    let read = statement.query_row((sql(ino.0), sql(block_size)), |row| {
+        Ok(Blocks { allocated: unsigned(row, 0)?, held: unsigned(row, 1)? })
     });
     match read.optional().map_err(failed)? {
-        Some(blocks) => missing::refuse_block((ino, index), block_size, &blocks),
-        // Removed, filled or shortened since.
+        Some(blocks) => missing::refuse_block(ino, &blocks),
+        // Removed or shortened since.
         None => Ok(()),
     }
 }

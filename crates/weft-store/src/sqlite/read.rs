@@ -140,8 +140,27 @@ pub(super) fn name(connection: &Connection, parent: Ino, name: &Name) -> Result<
 }
 
 pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+    // One that the index has and the table has not is damaged, too.
+    let statement = "SELECT n.cookie, n.ino, n.kind, n.name, n.since, n.sum, o.cookie \
+                     FROM naming o INDEXED BY naming_order LEFT JOIN naming n ON n.parent = o.parent AND n.name = o.name \
+                     WHERE o.parent = ?1 AND o.cookie > ?2 ORDER BY o.cookie LIMIT ?3";
+    let parameters = (sql(parent.0), sql(after.0), sql(limit as u64));
+    let rows = all(connection, statement, parameters, |row| {
+        let cookie = unsigned(row, 6)?;
+        match row.get_ref(0)?.as_i64_or_null() {
+            Ok(Some(of_row)) if u64::try_from(of_row) == Ok(cookie) => name_row(row, parent),
+            _ => Err(damage(6, format!("the entry at position {cookie} of directory {} is damaged", parent.0))),
+        }
+    })?;
+    let ordered = rows.first().is_none_or(|row| row.cookie > after) && rows.is_sorted_by(|a, b| a.cookie < b.cookie);
+    if ordered { Ok(rows) } else { Err(disordered("naming")) }
+}
+
+/// Those of them that are as they were written.
+pub(super) fn whole_names(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
     let statement = "SELECT cookie, ino, kind, name, since, sum FROM naming INDEXED BY naming_order \
-                     WHERE parent = ?1 AND cookie > ?2 ORDER BY cookie LIMIT ?3";
+                     WHERE parent = ?1 AND cookie > ?2 \
+                     AND sum IS weft_sum('naming', parent, name, ino, kind, cookie, since) ORDER BY cookie LIMIT ?3";
     let parameters = (sql(parent.0), sql(after.0), sql(limit as u64));
     let rows = all(connection, statement, parameters, |row| name_row(row, parent))?;
     let ordered = rows.first().is_none_or(|row| row.cookie > after) && rows.is_sorted_by(|a, b| a.cookie < b.cookie);

@@ -19,6 +19,7 @@ mod opening;
 mod parts;
 mod postgres;
 mod postgres_durability;
+mod postgres_lease;
 mod postgres_protected;
 mod postgres_rights;
 mod proven;

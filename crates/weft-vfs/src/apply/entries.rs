@@ -218,6 +218,7 @@ fn new_inode(parent: Ino, named: bool, generation: Generation, new: &NewInode<'_
         shows: None,
         data: (new.kind == Kind::File).then(|| Box::new(FileData::without_extents())),
         xattrs: (!xattrs.map.is_empty()).then(|| Box::new(xattrs)),
-        directory: is_directory.then(|| Box::new(Directory { complete: true, listed: true, ..Directory::default() })),
+        directory: is_directory
+            .then(|| Box::new(Directory { complete: true, listed: true, is_whole: true, ..Directory::default() })),
     }
 }

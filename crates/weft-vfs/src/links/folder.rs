@@ -143,7 +143,11 @@ impl Vfs {
         let mut listed = Vec::new();
         let mut after = after;
         while listed.len() < limit {
-            let page = self.read_directory(source, after, limit - listed.len())?;
+            let page = match self.read_directory(source, after, limit - listed.len()) {
+                // Whoever goes on after those that are listed comes to it.
+                Err(error) if error.kind() == ErrorKind::Corrupt && !listed.is_empty() => break,
+                page => page?,
+            };
             let Some(last) = page.last() else { break };
             after = last.cookie;
             let seen = page.into_iter().filter(|source| is_shown(source.kind));

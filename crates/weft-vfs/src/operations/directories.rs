@@ -14,8 +14,9 @@ use weft_store::{Cookie, Ino, Kind, NameRow};
 
 impl Vfs {
     /// Up to `limit` entries of directory `ino` after the one at `after` (`Cookie(0)`: from the start), in
-    /// cookie order; fewer only at the end. An entry that exists all the while is listed exactly once,
-    /// whatever else changes between the calls.
+    /// cookie order; fewer only at the end, or where entries of the directory are damaged: then none are left
+    /// after them but `Corrupt`. An entry that exists all the while is listed exactly once, whatever else changes
+    /// between the calls.
     pub fn read_directory(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> {
         let mut listed = Vec::new();
         let mut after = after;
@@ -27,6 +28,8 @@ impl Vfs {
             let wanted = limit - listed.len();
             let (page, more) = match self.read_page(ino, after, wanted) {
                 Err(error) if error.kind() == ErrorKind::Transformed => return self.list_view(ino, after, limit),
+                // Whoever goes on after those that are listed comes to it.
+                Err(error) if error.kind() == ErrorKind::Corrupt && !listed.is_empty() => break,
                 page => page?,
             };
             listed.extend(page.into_iter().map(|entry| self.as_listed(entry)));
@@ -62,7 +65,7 @@ impl Vfs {
             if stored {
                 self.may_read_rows()?;
             }
-            let rows = if stored { self.store.names(ino, after, limit)? } else { Vec::new() };
+            let rows = if stored { self.stored_names(ino, after, limit)? } else { Vec::new() };
             let page = self.run(|state| {
                 // What was known in full may have been forgotten.
                 if state.finished != finished || (!stored && asks(state)?) {
@@ -72,12 +75,31 @@ impl Vfs {
                 let may_lack_some = is_end && (after != Cookie(0) || !state.learn_list(ino, &rows)?);
                 Ok(Some((state.merge(ino, after, &rows, limit)?, may_lack_some)))
             })?;
-            if let Some((page, may_lack_some)) = page {
-                if may_lack_some {
-                    self.store.refuse_missing_names(ino)?;
+            let Some(((listed, more), may_lack_some)) = page else { continue };
+            let asked = if may_lack_some { self.refuse_missing_names(ino, u64::MAX) } else { Ok(()) };
+            return match (asked, listed.last()) {
+                // The error comes after them.
+                (Err(error), Some(last)) if error.kind() == ErrorKind::Corrupt => {
+                    let last = last.cookie;
+                    Ok((listed, Some(last)))
                 }
-                return Ok(page);
+                (asked, _) => asked.map(|()| (listed, more)),
+            };
+        }
+    }
+
+    /// Entries of the store as by its `names`; without those that are damaged, which must not hide
+    /// the others.
+    fn stored_names(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        match self.store.names(ino, after, limit) {
+            Err(error) if error.kind() == weft_store::ErrorKind::Corrupt => {
+                if let Some(known) = self.state.lock().inodes.get(&ino).and_then(|inode| inode.directory.as_mut()) {
+                    // At the end the store is asked again.
+                    known.is_whole = false;
+                }
+                Ok(self.store.whole_names(ino, after, limit)?)
             }
+            rows => Ok(rows?),
         }
     }
 
@@ -133,6 +155,7 @@ impl State {
         if (rows.iter().filter(is_stored).count() + directory.added.len()) as u64 != counted {
             return Ok(false);
         }
+        directory.is_whole = true;
         if rows.len() + directory.added.len() > LISTED_MAX {
             return Ok(true);
         }

@@ -30,7 +30,8 @@ const DOUBT: u32 = 4;
 /// Entries of a directory that are read when one of them is looked for, at most.
 const NAMES_READ: usize = 64;
 
-/// Of a file with holes and more blocks than this, nobody asks whether rows are gone: counting them takes too long.
+/// Of a file with holes and more blocks than this, and of a directory of more entries, nobody asks whether rows are
+/// gone before one counts as a hole, or a name as free: looking at all of them takes too long.
 const COUNTED_MAX: u64 = 1 << 18;
 
 /// Inodes that were missing lately.
@@ -103,7 +104,7 @@ impl Vfs {
             Some(missing < end && !is_whole && is_countable)
         };
         if ask(&mut self.state.lock()) == Some(true) {
-            self.store.refuse_missing_block(ino, missing)?;
+            self.store.refuse_missing_blocks(ino)?;
             if let Some(inode) = self.state.lock().inodes.get(&ino).filter(|inode| !inode.dead) {
                 inode.data().is_whole = true;
             }
@@ -141,14 +142,31 @@ impl Vfs {
         }
         self.reading(
             || match self.store.name(parent, name)? {
-                // It may be the entry that is gone.
-                None if may_lack_some => Ok(self.store.refuse_missing_names(parent).map(|()| None)?),
+                // It may be the entry that is gone, or damaged.
+                None => self.refuse_missing_names(parent, COUNTED_MAX).map(|()| None),
                 row => Ok(row),
             },
             |state, row| {
                 state.learn_name(parent, name, row);
             },
         )
+    }
+
+    /// Fails if rows of entries of `directory` are gone or damaged, unless it has more than `most` entries. The store
+    /// is asked once while the directory is in memory.
+    pub(crate) fn refuse_missing_names(&self, directory: Ino, most: u64) -> Result<()> {
+        let ask = |state: &mut State| {
+            let inode = state.inodes.peek(&directory)?;
+            let is_whole = inode.directory.as_ref().is_some_and(|known| known.is_whole);
+            Some(inode.stored && inode.row.size <= most && !is_whole)
+        };
+        if ask(&mut self.state.lock()) == Some(true) {
+            self.store.refuse_missing_names(directory)?;
+            if let Some(inode) = self.state.lock().inodes.get(&directory).filter(|inode| !inode.dead) {
+                inode.directory().is_whole = true;
+            }
+        }
+        Ok(())
     }
 
     fn load_inodes(&self, ino: Ino) -> Result<()> {

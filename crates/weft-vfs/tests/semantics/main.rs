@@ -3,6 +3,7 @@
 mod access;
 mod computing;
 mod content;
+mod damage;
 mod doubt;
 mod drafts;
 mod intents;
