@@ -26,4 +26,5 @@ mod served;
 mod transfer;
 mod tree;
 mod trust;
+mod views;
 mod whereabouts;
