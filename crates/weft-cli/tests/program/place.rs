@@ -154,7 +154,10 @@ impl Place {
         }
         if !self.path("weft").exists() {
             // Where the program was built may be closed to others.
-            std::fs::copy(env!("CARGO_BIN_EXE_weft"), self.path("weft")).unwrap();
+            // By a process of its own: one that another test starts meanwhile would have the copy
+            // open for writing, and it could not be run.
+            let copy = Command::new("cp").arg(env!("CARGO_BIN_EXE_weft")).arg(self.path("weft")).status();
+            assert!(copy.unwrap().success());
             std::fs::set_permissions(self.path(""), PermissionsExt::from_mode(0o777)).unwrap();
         }
         let mut command = Command::new(self.path("weft"));
