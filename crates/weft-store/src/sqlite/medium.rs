@@ -66,8 +66,8 @@ pub(super) fn look(layout: &Layout) -> Result<Medium> {
 }
 
 /// A file or directory of the volume that must be written to change it, and that this user cannot
-/// write, and why not. Files are made and removed beside the database: SQLite's logs, which SQLite calls "a
-/// readonly database" if it cannot, and the intent log.
+/// write, and why not. Files are made and removed beside the database: SQLite's logs, which SQLite
+/// calls "a readonly database" if it cannot, and the intent log.
 fn closed(layout: &Layout) -> Option<(PathBuf, Errno)> {
     let beside = layout.database.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directories = [beside.unwrap_or(Path::new(".")).into()].into_iter().chain(layout.segments.clone());
