@@ -90,7 +90,8 @@ impl Opened {
         }
     }
 
-    /// Makes the file `log` for messages if it lies among those of the volume, whose owner gets it then.
+    /// Makes the file `log` for messages if it lies among those of the volume, whose owner gets it
+    /// then.
     pub fn make_log(&self, log: &Path) {
         let Some(layout) = &self.layout else { return };
         let directory = log.parent().and_then(|parent| parent.canonicalize().ok());

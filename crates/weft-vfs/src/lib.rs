@@ -55,7 +55,9 @@ pub use message::{is_plain, keep_messages, printable, push_printable, repeat_mes
 pub use observe::{Change, Observer};
 pub use operations::{CONTROL, NETWORK, NONCE, Nonce, Nonces};
 pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};
-pub use operations::{DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, ListedEntry, MADE_AS, decode as decode_entries};
+pub use operations::{
+    DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, ListedEntry, MADE_AS, decode as decode_entries,
+};
 pub use options::{AtimePolicy, Exported, Keys, Options};
 pub use permission::Access;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};

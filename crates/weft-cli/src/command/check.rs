@@ -53,8 +53,8 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tells which files of the volume are open to other users or kept from its owner, and mends that if
-/// the volume is repaired.
+/// Tells which files of the volume are open to other users or kept from its owner, and mends that
+/// if the volume is repaired.
 fn permissions(location: &Location, repair: Repair) -> Vec<Finding> {
     let closing = if repair == Repair::No { Closing::Look } else { Closing::Close };
     let giving = if repair == Repair::No { Giving::Look } else { Giving::Give };

@@ -27,4 +27,5 @@ mod served;
 mod transfer;
 mod tree;
 mod trust;
+mod views;
 mod whereabouts;

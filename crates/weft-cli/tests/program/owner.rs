@@ -27,7 +27,9 @@ fn owners(path: &Path) -> Vec<(PathBuf, (u32, u32))> {
     for entry in std::fs::read_dir(path).unwrap() {
         let path = entry.unwrap().path();
         let metadata = path.symlink_metadata().unwrap();
-        all.extend(metadata.is_dir().then(|| owners(&path)).unwrap_or_default());
+        if metadata.is_dir() {
+            all.extend(owners(&path));
+        }
         all.push((path, (metadata.uid(), metadata.gid())));
     }
     all

@@ -66,8 +66,8 @@ pub(super) fn look(layout: &Layout) -> Result<Medium> {
 }
 
 /// A file or directory of the volume that must be written to change it, and that this user cannot
-/// write, and why not. Files are made and removed beside the database: SQLite's logs, which SQLite calls "a
-/// readonly database" if it cannot, and the intent log.
+/// write, and why not. Files are made and removed beside the database: SQLite's logs, which SQLite
+/// calls "a readonly database" if it cannot, and the intent log.
 fn closed(layout: &Layout) -> Option<(PathBuf, Errno)> {
     let beside = layout.database.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directories = [beside.unwrap_or(Path::new(".")).into()].into_iter().chain(layout.segments.clone());
@@ -110,18 +110,26 @@ fn why_closed(layout: &Layout) -> String {
             "{volume} lies on a read-only file system: 'weft mount --read-only' and 'weft export' read it there; to change \
              it, make the file system writable, or use a copy"
         ),
-        Some((closed, _)) if closed != layout.database => roots(&closed, owner).unwrap_or_else(|| {
-            format!(
-                "{volume} cannot be changed by this user, who has no permission to write {}: give it, or use the volume \
-                 as its owner; 'weft mount --read-only' and 'weft export' read it as it is",
-                closed.display()
-            )
-        }),
+        // The directory around it may be root's for good.
+        Some((closed, _)) if closed != layout.database && layout.database.parent() != Some(&*closed) => {
+            roots(&closed, owner).unwrap_or_else(|| no_permission(layout, &closed))
+        }
+        Some((closed, _)) if closed != layout.database => no_permission(layout, &closed),
         _ => format!(
             "{volume} lies where nothing can be written (a read-only file system, or another user's files); \
              'weft mount --read-only' and 'weft export' read it there, a copy of it can be changed"
         ),
     }
+}
+
+/// Says that this user has no permission to write `closed`.
+fn no_permission(layout: &Layout, closed: &Path) -> String {
+    format!(
+        "{} cannot be changed by this user, who has no permission to write {}: give it, or use the volume as its owner; \
+         'weft mount --read-only' and 'weft export' read it as it is",
+        layout.volume.display(),
+        closed.display()
+    )
 }
 
 /// Tells, in a line, how the volume at `path` is read if it lies on a read-only medium.

@@ -450,8 +450,12 @@ impl State {
         };
         let inline = if what.is_some() { [&resolved.source[..], &inline].concat() } else { inline };
         let at = node.changed.map_or(owner.mtime, |seconds| Timestamp::from_parts(seconds, 0));
-        // Who may read the archive may read all of it.
-        let permissions = if kind == Kind::Symlink { 0o777 } else { node.permissions & 0o555 };
+        // Who may read the archive may read all of it. A copy of a directory can be changed.
+        let permissions = match &node.kind {
+            NodeKind::Symlink(_) => 0o777,
+            NodeKind::Directory => node.permissions & 0o777,
+            NodeKind::File { .. } => node.permissions & 0o555,
+        };
         let inline = Some(Slice::from(inline));
         let (nlink, xattrs, allocated) = (1, 0, 0);
         let parent = self.stored_view(view)?;

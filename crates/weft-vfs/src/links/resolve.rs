@@ -40,6 +40,7 @@ const LENGTHS_MAX: usize = 1 << 16;
 /// Rights of all three classes.
 pub(super) const READ: u32 = 0o444;
 pub(super) const WRITE: u32 = 0o222;
+const OWNERS_WRITE: u32 = 0o200;
 const SEARCH: u32 = 0o111;
 
 /// What a link leads to.
@@ -177,7 +178,11 @@ impl State {
     pub(crate) fn guarded_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         // An entry of a view has the permission bits of what it shows.
         let own = if is_unstored(ino) { 0o777 } else { self.inode(ino)?.row.permissions };
-        Ok(Attributes { permissions: own & (READ | SEARCH), reach: Reach::Some, ..self.indifferent(ino)? })
+        Ok(Attributes {
+            permissions: own & (READ | SEARCH | OWNERS_WRITE),
+            reach: Reach::Some,
+            ..self.indifferent(ino)?
+        })
     }
 
     /// Attributes of link `ino` that follow from nothing but itself; of an entry of a view: from
@@ -277,13 +282,14 @@ impl State {
         if self.watches.is_wanted {
             self.watches.watch(ino, &resolved.causes.all());
         }
-        let permissions = own.permissions & resolved.permissions();
         if resolved.link.looks.is_some() {
+            let permissions = own.permissions & resolved.shown_permissions();
             let (mtime, ctime) = (resolved.mtime, own.ctime.max(resolved.ctime));
             let target = &self.inode(resolved.data())?.row;
             let size = if target.kind == Kind::Directory { target.size } else { 0 };
             return Ok(Attributes { size, permissions, mtime, ctime, ..own });
         }
+        let permissions = own.permissions & resolved.permissions();
         let (mtime, ctime) = (own.mtime.max(resolved.mtime), own.ctime.max(resolved.ctime));
         if let Some(Drafted { size, mtime: written }) = self.current_draft(ino)?.and_then(|draft| draft.now()) {
             let mtime = mtime.max(written);
@@ -664,10 +670,16 @@ impl Resolved {
 
     /// The permission bits that a link to it can have.
     fn permissions(&self) -> u32 {
+        let rights = self.shown_permissions();
+        if self.writing == Writing::Not { rights & !WRITE } else { rights }
+    }
+
+    /// The permission bits that a directory in a view shows: also the right to change it, which
+    /// nobody has there, as a copy of it is to be changed as the original is.
+    fn shown_permissions(&self) -> u32 {
         // Who may read an archive may enter its directories, and run what is in them.
         let is_archive = self.link.part.is_some() || matches!(self.link.looks, Some(Looks::Archive { .. }));
-        let rights = if is_archive { self.rights | (self.rights & READ) >> 2 } else { self.rights };
-        if self.writing == Writing::Not { rights & !WRITE } else { rights }
+        if is_archive { self.rights | (self.rights & READ) >> 2 } else { self.rights }
     }
 }
 
