@@ -172,7 +172,8 @@ mod tests {
         assert_eq!(error("/ host.example"), ParseError::Client("host.example".into()));
         assert_eq!(error("/ 10.0.0.0/33"), ParseError::Client("10.0.0.0/33".into()));
         assert_eq!(error("/ *(rw,wdelay)"), ParseError::Option("wdelay".into()));
-        assert_eq!(error("/ *(rw"), ParseError::Option("rw".into()));
+        assert_eq!(error("/ *(rw"), ParseError::Unclosed("*(rw".into()));
+        assert_eq!(error("/ *(anonuid=x)"), ParseError::Id("anonuid=x".into()));
         assert_eq!(error("/a *\n/a/ *"), ParseError::Twice("/a".into()));
     }
 }

@@ -34,6 +34,11 @@ fn summed(table: &Table) -> impl Iterator<Item = Summed> {
 /// Gives all rows the sums of what they hold now.
 pub(super) fn seal(connection: &mut Connection) -> Result<()> {
     TABLES.iter().flat_map(summed).try_for_each(|summed| summed.seal(connection))?;
+    seal_volume(connection)
+}
+
+/// Gives the volume's own row the sum of what it holds now.
+pub(super) fn seal_volume(connection: &mut Connection) -> Result<()> {
     let sum = read::unverified_header(connection)?.sum();
     connection.query(WHAT, "UPDATE volume SET sum = $1 WHERE id = 1", vec![Box::new(sum)]).map(drop)
 }

@@ -46,6 +46,10 @@ const COLUMNS: &[&str] = &[
     "ALTER TABLE xattr ADD COLUMN sum bigint NOT NULL DEFAULT -1",
 ];
 
+/// Makes the epoch even, by which no intent log is missed: programs of those formats counted mounts
+/// one by one, and nothing waits in the log.
+const WITHOUT_LOG: &str = "UPDATE volume SET epoch = epoch + epoch % 2 WHERE id = 1";
+
 /// Brings the volume at `address`, which nobody may hold and which must have been unmounted
 /// cleanly, to this format; or tells what that would take. Errors as of `sqlite::upgrade`.
 pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
@@ -83,8 +87,16 @@ fn rewrite(connection: &mut Connection, from: u32) -> Result<()> {
     connection.query(WHAT, set, vec![Box::new(i64::from(FORMAT))])?;
     if from != WITHOUT_SUMS {
         // Other rows have the sums that they had.
-        return seal::seal_inodes(connection);
+        seal::seal_inodes(connection)?;
+        let sum = "SELECT sum FROM volume WHERE id = 1";
+        let sum = connection.query(WHAT, sum, Vec::new())?.first().map(|row| read::get::<i64>(row, 0)).transpose()?;
+        if sum != Some(read::unverified_header(connection)?.sum()) {
+            return Err(Error::Corrupt("the row of the volume is damaged, so that it cannot be upgraded".into()));
+        }
+        connection.run(WHAT, WITHOUT_LOG)?;
+        return seal::seal_volume(connection);
     }
+    connection.run(WHAT, WITHOUT_LOG)?;
     COLUMNS.iter().try_for_each(|statement| connection.run(WHAT, statement))?;
     let made = "UPDATE volume SET uuid = $1 WHERE id = 1";
     connection.query(WHAT, made, vec![Box::new(crate::uuid::new()?.to_vec())])?;

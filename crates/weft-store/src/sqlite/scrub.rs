@@ -50,7 +50,8 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
         return Ok(vec![finding(what)]);
     }
     let list = files::free_pages(&volume)?;
-    let lost = waiting::look(&volume)?.lost;
+    // What keeps it from being told may be what the shape of the tables tells.
+    let waiting = waiting::look(&volume);
     let connection = volume.connect()?;
     let (mut shaped, is_lacking) = shape::findings(&connection)?;
     shaped.retain(|finding| finding.outcome == Outcome::Damaged);
@@ -58,6 +59,7 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
     if is_lacking {
         return Ok(shaped);
     }
+    let lost = waiting?.lost;
     let segments = volume.segments();
     let block_size = u64::from(read_header(&connection)?.options.block_size);
     let scrub = Scrub { connection, segments, volume: &volume, block_size };

@@ -65,7 +65,7 @@ impl There {
         self.directories.entry(Ino::ROOT).or_default().insert(name.to_vec(), ino);
         let mut content = vec![0; size];
         // What is left behind the last whole block.
-        let rest = (size % BLOCK > 0).then_some(size / BLOCK);
+        let rest = (!size.is_multiple_of(BLOCK)).then_some(size / BLOCK);
         for block in blocks.iter().copied().chain(rest) {
             let bytes = block * BLOCK..size.min((block + 1) * BLOCK);
             content[bytes.clone()].fill(b'a' + block as u8);
