@@ -129,9 +129,11 @@ tsan: cargo
 	    -p weft-client --lib channel::
 
 ## typos      misspelt words
-typos: cargo
-	@test -x $(TOOLS)/bin/typos || $(CARGO) install --quiet --locked --root $(TOOLS) typos-cli@1.52.0
+typos: $(TOOLS)/bin/typos
 	$(TOOLS)/bin/typos
+
+$(TOOLS)/bin/typos: | cargo
+	$(CARGO) install --quiet --locked --root $(TOOLS) typos-cli@1.52.0
 
 ## lint       formatting, clippy, file lengths
 lint: cargo
