@@ -6,6 +6,7 @@ use super::statements;
 use crate::error::Result;
 use crate::missing::{self, Blocks, LOOKED_AT_MAX, LOOKED_AT_ONCE};
 use crate::row::Ino;
+use tokio_postgres::Row;
 
 /// Said of statements that fail.
 const WHAT: &str = "cannot read the database";
@@ -19,7 +20,7 @@ pub(super) fn names(connection: &mut Connection, directory: Ino) -> Result<()> {
     };
     let count = Call::new(statements::MISSING_NAMES, vec![Box::new(int(directory.0))]);
     let mut answers = connection.query_all(WHAT, &[count, look(0)])?.into_iter();
-    let (counted, mut rows) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+    let (counted, rows) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
     // None: removed since.
     let Some(row) = counted.first() else { return Ok(()) };
     let counted = unsigned(row, 0)?;
@@ -27,15 +28,7 @@ pub(super) fn names(connection: &mut Connection, directory: Ino) -> Result<()> {
     if counted > LOOKED_AT_MAX {
         return Ok(());
     }
-    loop {
-        for row in &rows {
-            read::name_row(row, directory)?;
-        }
-        match rows.last().filter(|_| rows.len() >= LOOKED_AT_ONCE) {
-            Some(last) => rows = connection.query_all(WHAT, &[look(get(last, 0)?)])?.pop().unwrap_or_default(),
-            None => return Ok(()),
-        }
-    }
+    each(connection, rows, look, |row| read::name_row(row, directory).map(drop))
 }
 
 /// Rows that lie in the file are counted, then looked at: damaged ones among them are told as such.
@@ -48,7 +41,7 @@ pub(super) fn block(connection: &mut Connection, ino: Ino, block_size: u64) -> R
     };
     let numbers = [ino.0, block_size].map(|number| Box::new(int(number)) as _);
     let mut answers = connection.query_all(WHAT, &[Call::new(counting, numbers.into()), look(-1)])?.into_iter();
-    let (counted, mut rows) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+    let (counted, rows) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
     // None: removed or shortened since.
     let Some(row) = counted.first() else { return Ok(()) };
     let blocks = Blocks { allocated: unsigned(row, 0)?, held: unsigned(row, 1)? };
@@ -56,10 +49,19 @@ pub(super) fn block(connection: &mut Connection, ino: Ino, block_size: u64) -> R
     if blocks.allocated / block_size > LOOKED_AT_MAX {
         return Ok(());
     }
+    each(connection, rows, look, |row| read::whole_extent(ino, row))
+}
+
+/// Does `check` on `rows` and on those that `look` asks for behind the last of them, which its first
+/// column tells.
+fn each(
+    connection: &mut Connection,
+    mut rows: Vec<Row>,
+    look: impl Fn(i64) -> Call,
+    check: impl Fn(&Row) -> Result<()>,
+) -> Result<()> {
     loop {
-        for row in &rows {
-            read::whole_extent(ino, row)?;
-        }
+        rows.iter().try_for_each(&check)?;
         match rows.last().filter(|_| rows.len() >= LOOKED_AT_ONCE) {
             Some(last) => rows = connection.query_all(WHAT, &[look(get(last, 0)?)])?.pop().unwrap_or_default(),
             None => return Ok(()),

@@ -137,13 +137,11 @@ fn check_rows(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     connection.execute_batch(BEGIN).map_err(failed)?;
-    let (mut options, mut shaped) = (options, Vec::new());
-    // A copy has tables of its own.
+    let (mut options, mut shaped, mut is_of_one_moment) = (options, Vec::new(), true);
+    // A copy has tables of its own, and no log.
     if elsewhere.is_none() {
         (options, shaped) = moments::compare(&layout, &connection, options)?;
-    }
-    let is_of_one_moment = shaped.is_empty();
-    if elsewhere.is_none() {
+        is_of_one_moment = shaped.is_empty();
         let (mut findings, is_hopeless) = shape::mend(&connection, options.repair)?;
         shaped.append(&mut findings);
         if is_hopeless {

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::owner;
 use crate::store::{BlockHome, Space};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -165,6 +166,21 @@ fn resolved(path: &Path) -> PathBuf {
         Ok(parent.unwrap_or(Path::new(".")).canonicalize()?.join(path.file_name().unwrap_or_default()))
     };
     path.canonicalize().or_else(|_: std::io::Error| below()).unwrap_or_else(|_: std::io::Error| path.into())
+}
+
+/// Removes the database at `path` and what SQLite keeps beside it, as far as they are there.
+pub(super) fn remove_database(path: &Path) -> Result<()> {
+    ["", "-wal", "-shm", "-journal"].into_iter().try_for_each(|suffix| remove_file(&beside(path, suffix)))
+}
+
+/// Removes the file at `path`, if there is one.
+pub(super) fn remove_file(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(Error::Io { what: "cannot remove", path: path.into(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The file beside `path` whose name ends with `suffix`, too.

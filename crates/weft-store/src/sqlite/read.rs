@@ -152,8 +152,14 @@ pub(super) fn names(connection: &Connection, parent: Ino, after: Cookie, limit: 
             _ => Err(damage(6, format!("the entry at position {cookie} of directory {} is damaged", parent.0))),
         }
     })?;
-    let ordered = rows.first().is_none_or(|row| row.cookie > after) && rows.is_sorted_by(|a, b| a.cookie < b.cookie);
-    if ordered { Ok(rows) } else { Err(disordered("naming")) }
+    in_order(rows, after, |row| row.cookie)
+}
+
+/// The entries `rows`, unless their positions are not all behind `after`, and in their order.
+fn in_order<T>(rows: Vec<T>, after: Cookie, position: impl Fn(&T) -> Cookie) -> Result<Vec<T>> {
+    let is_behind = rows.first().is_none_or(|row| position(row) > after);
+    let is_ordered = is_behind && rows.is_sorted_by(|a, b| position(a) < position(b));
+    if is_ordered { Ok(rows) } else { Err(disordered("naming")) }
 }
 
 /// Those of them that are as they were written.
@@ -163,8 +169,7 @@ pub(super) fn whole_names(connection: &Connection, parent: Ino, after: Cookie, l
                      AND sum IS weft_sum('naming', parent, name, ino, kind, cookie, since) ORDER BY cookie LIMIT ?3";
     let parameters = (sql(parent.0), sql(after.0), sql(limit as u64));
     let rows = all(connection, statement, parameters, |row| name_row(row, parent))?;
-    let ordered = rows.first().is_none_or(|row| row.cookie > after) && rows.is_sorted_by(|a, b| a.cookie < b.cookie);
-    if ordered { Ok(rows) } else { Err(disordered("naming")) }
+    in_order(rows, after, |row| row.cookie)
 }
 
 /// An entry: its position, what it names and of which kind that is, its name, the commit that wrote
@@ -200,9 +205,7 @@ pub(super) fn listed(connection: &Connection, parent: Ino, after: Cookie, limit:
         let digest = digest_and_sum(row, 7, name.ino)?;
         Ok(ListedRow { name, permissions, digest })
     })?;
-    let ordered = rows.first().is_none_or(|row| row.name.cookie > after)
-        && rows.is_sorted_by(|a, b| a.name.cookie < b.name.cookie);
-    if ordered { Ok(rows) } else { Err(disordered("naming")) }
+    in_order(rows, after, |row| row.name.cookie)
 }
 
 /// The block that columns from `first` on (id, length, base, value, segment, position) tell of.

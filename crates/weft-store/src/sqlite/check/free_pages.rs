@@ -5,13 +5,13 @@
 //! a page whose pointer was lost looks like one that the list lost. So it runs only where the list
 //! is what is wrong, and where a copy that was made in the same way lacks nothing.
 
-use super::integrity::{ADVICE, is_of_an_index};
+use super::integrity::{ADVICE, is_of_an_index, lines};
 use super::{Checker, check_rows, connect, failed};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::sqlite::free_list;
-use crate::sqlite::layout::{Layout, beside};
+use crate::sqlite::layout::{Layout, beside, remove_database};
 use rusqlite::Connection;
 use std::path::Path;
 
@@ -35,9 +35,6 @@ pub(super) struct Complaints {
     list: Option<String>,
     lines: Vec<String>,
 }
-
-/// Complaints that are told.
-const TOLD_MAX: usize = 10;
 
 /// Looks at the list of free pages of the volume of `layout`. Before anything else opens the
 /// database: closing a file drops all locks of the process on it.
@@ -78,10 +75,7 @@ impl Complaints {
                 database.display()
             )
         };
-        let lines = self.lines.iter().take(TOLD_MAX).map(|line| format!("database: {line}"));
-        let more = self.lines.len().saturating_sub(TOLD_MAX);
-        let more = (more > 0).then(|| format!("database: and {more} more"));
-        std::iter::once(first).chain(lines).chain(more).collect()
+        std::iter::once(first).chain(lines(&self.lines)).collect()
     }
 }
 
@@ -145,7 +139,7 @@ pub(super) fn settle(
 fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let copy = Layout { database: beside(&layout.database, "-inspected"), ..layout.clone() };
     let removed = Removed(&copy.database);
-    removed.remove();
+    removed.remove()?;
     let name = copy.database.to_str().ok_or_else(|| Error::Unusable("the name of the volume is no UTF-8".into()))?;
     // The rows are nobody else's: SQLite takes a file that is there and empty.
     let made = files::open(files::options().write(true).create_new(true), &copy.database);
@@ -160,16 +154,14 @@ fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Pr
 struct Removed<'a>(&'a Path);
 
 impl Removed<'_> {
-    fn remove(&self) {
-        for end in ["", "-wal", "-shm", "-journal"] {
-            // What cannot be removed is in the way of the copy, which tells it.
-            let _ = std::fs::remove_file(beside(self.0, end));
-        }
+    fn remove(&self) -> Result<()> {
+        remove_database(self.0)
     }
 }
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
-        self.remove();
+        // The next check that needs the name tells what keeps it.
+        let _ = self.remove();
     }
 }

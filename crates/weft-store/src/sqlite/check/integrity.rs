@@ -32,6 +32,13 @@ pub(super) fn is_of_an_index(complaint: &str) -> bool {
     OF_AN_INDEX.iter().any(|words| complaint.contains(words))
 }
 
+/// Lines that tell the first of `complaints`, and count the others.
+pub(super) fn lines(complaints: &[String]) -> impl Iterator<Item = String> {
+    let first = complaints.iter().take(TOLD_MAX).map(|line| format!("database: {line}"));
+    let more = complaints.len().saturating_sub(TOLD_MAX);
+    first.chain((more > 0).then(|| format!("database: and {more} more")))
+}
+
 /// Findings that tell `complaints`, with what to do unless all `is_whole` again.
 pub(super) fn findings(complaints: Vec<String>, repair: Repair, is_whole: bool) -> Vec<Finding> {
     let outcome = if is_whole { Outcome::Repaired } else { Outcome::Damaged };
@@ -48,11 +55,7 @@ pub(super) fn findings(complaints: Vec<String>, repair: Repair, is_whole: bool) 
             told.push(format!("SQLite cannot read all of the database, and could not mend it: {ADVICE}"));
         }
     }
-    let count = complaints.len();
-    told.extend(complaints.into_iter().take(TOLD_MAX).map(|line| format!("database: {line}")));
-    if count > TOLD_MAX {
-        told.push(format!("database: and {} more", count - TOLD_MAX));
-    }
+    told.extend(lines(&complaints));
     told.into_iter().map(|what| Finding { path: None, what, outcome }).collect()
 }
 

@@ -3,7 +3,7 @@
 use super::super::check::refuse_damaged_rows;
 use super::super::connection::uri;
 use super::super::digests::Rows;
-use super::super::layout::{Layout, beside};
+use super::super::layout::{Layout, beside, remove_database, remove_file};
 use super::super::read::unsigned;
 use super::super::scan::{Scan, go_on};
 use super::super::schema::{APPLICATION_ID, TABLES};
@@ -17,7 +17,6 @@ use crate::files;
 use crate::finding::Progress;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{File, Permissions};
-use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 /// is not whole is no volume, and the next upgrade removes it.
 pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let new = beside(&layout.database, "-upgrade");
-    remove(&new)?;
+    remove_database(&new)?;
     let filled = fill(&new, layout, format, progress).and_then(|()| {
         let file = files::open(files::options().read(true).write(true), &new).map_err(io("cannot open", &new))?;
         belong_like(old, &file).map_err(io("cannot give the owner and permissions of the database to", &new))?;
@@ -39,22 +38,10 @@ pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut d
     });
     if let Err(error) = filled.and_then(|()| take_place(layout, &new, progress)) {
         // The error is what the user must see.
-        let _ = remove(&new);
+        let _ = remove_database(&new);
         return Err(error);
     }
     Ok(())
-}
-
-/// Removes a new database, whole or not.
-fn remove(new: &Path) -> Result<()> {
-    ["", "-wal", "-shm", "-journal"].into_iter().try_for_each(|suffix| remove_file(&beside(new, suffix)))
-}
-
-fn remove_file(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("cannot remove", path)(error)),
-        _ => Ok(()),
-    }
 }
 
 /// Gives `new` the owner and permissions of `old`.
