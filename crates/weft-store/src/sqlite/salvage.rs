@@ -18,7 +18,7 @@ use super::aside::sync_beside;
 use super::check::{check, give_up_attributes};
 use super::digests::Rows;
 use super::extents::put_block;
-use super::layout::Layout;
+use super::layout::{Layout, remove_file};
 use super::medium;
 use super::open::{connect, create, hold, remove};
 use super::read::{sql, unsigned};
@@ -123,21 +123,34 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     if found.damaged > 0 {
         salvage.miss("row", format!("{} rows", found.damaged), "they are not as they were written");
     }
-    let result = salvage.run(&target).and_then(|()| {
-        let log = Layout::of(new, volume.options.home).log;
-        if target.segments.is_none() && target.log.exists() {
-            std::fs::rename(&target.log, &log).map_err(io("cannot name the new intent log", &log))?;
-        }
-        std::fs::rename(&unfinished, new).map_err(io("cannot name the new volume", new))?;
-        sync_beside(new)
-    });
-    match result {
+    match salvage.run(&target).and_then(|()| take_name(&target, new)) {
         Ok(()) => Ok(salvage.told),
         Err(error) => {
+            // As all else that was made: the error is what the user must see.
+            let _ = remove_file(&target.log);
             remove(&target, true);
             Err(error)
         }
     }
+}
+
+/// Gives the volume of `target` the name `new`, with its intent log, which lies beside one that is one
+/// file.
+fn take_name(target: &Layout, new: &Path) -> Result<()> {
+    let log = Layout::of(new, target.home()).log;
+    let is_beside = target.segments.is_none() && target.log.exists();
+    if is_beside {
+        std::fs::rename(&target.log, &log).map_err(io("cannot name the new intent log", &log))?;
+    }
+    let named = std::fs::rename(&target.volume, new).map_err(io("cannot name the new volume", new));
+    if let Err(error) = named {
+        if is_beside {
+            // It is nobody's there.
+            let _ = remove_file(&log);
+        }
+        return Err(error);
+    }
+    sync_beside(new)
 }
 
 /// What a volume was that does not say so any more.

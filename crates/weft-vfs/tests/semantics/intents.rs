@@ -1,7 +1,7 @@
 //! A volume in files after a crash, with an intent log that is missing, damaged, or of another
 //! moment: it has all that was synced, or it is refused and stays as it was.
 
-use crate::FILE;
+use crate::crashed::{Crashed, Named};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -52,6 +52,30 @@ impl Files {
         if self.home == BlockHome::Segments { path.join("intents") } else { name }
     }
 
+    /// What a crash leaves now, in a place of its own.
+    fn crashed(&self) -> Files {
+        let copy = Files { directory: tempfile::tempdir().expect("a directory"), home: self.home };
+        copy_all(self.directory.path(), copy.directory.path());
+        copy
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("made");
+    for entry in fs::read_dir(from).expect("readable") {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).expect("an entry");
+        if path.is_dir() {
+            copy_all(&path, &to.join(name));
+        } else if !name.to_string_lossy().ends_with("-shm") {
+            fs::copy(&path, to.join(name)).expect("copied");
+        }
+    }
+}
+
+impl Crashed for Files {
+    type Mounted = Mounted;
+    type Content = BTreeMap<PathBuf, Vec<u8>>;
+
     fn try_mount(&self, loss: Loss) -> Result<Mounted, String> {
         let volume = sqlite::open_with(&self.path(), loss).map_err(|error| error.to_string())?;
         let log = IntentLog::open(&volume.layout.log, LOG_BYTES).expect("a log").with(loss);
@@ -60,17 +84,6 @@ impl Files {
         let vfs =
             Vfs::open(volume.store.clone(), Some(log.into()), options, clock).map_err(|error| error.to_string())?;
         Ok(Mounted { vfs, store: volume.store, set_aside: volume.set_aside })
-    }
-
-    fn mount(&self) -> Mounted {
-        self.try_mount(Loss::Refuse).expect("mounts")
-    }
-
-    /// What a crash leaves now, in a place of its own.
-    fn crashed(&self) -> Files {
-        let copy = Files { directory: tempfile::tempdir().expect("a directory"), home: self.home };
-        copy_all(self.directory.path(), copy.directory.path());
-        copy
     }
 
     /// All that the volume consists of, but for what SQLite makes of the rest.
@@ -93,50 +106,15 @@ impl Files {
         }
         found
     }
-
-    /// It is refused with these words, again and again, and nothing of it is changed by that.
-    #[track_caller]
-    fn assert_refused(&self, words: &str) {
-        let before = self.content();
-        for _ in 0..2 {
-            let why = self.try_mount(Loss::Refuse).err().expect("refused");
-            assert!(why.contains(words) && why.contains("--accept-loss"), "{why}");
-            assert!(self.content() == before, "something was changed");
-        }
-    }
 }
 
-fn copy_all(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("made");
-    for entry in fs::read_dir(from).expect("readable") {
-        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).expect("an entry");
-        if path.is_dir() {
-            copy_all(&path, &to.join(name));
-        } else if !name.to_string_lossy().ends_with("-shm") {
-            fs::copy(&path, to.join(name)).expect("copied");
-        }
+impl Named for Mounted {
+    fn vfs(&self) -> &Vfs {
+        &self.vfs
     }
 }
 
 impl Mounted {
-    fn put(&self, name: &str, content: &[u8]) {
-        let found = self.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes());
-        let make = |_| self.vfs.make(Caller::ROOT, Ino::ROOT, name.as_bytes(), FILE).expect("made");
-        let ino = found.unwrap_or_else(make).ino;
-        self.vfs.write(ino, 0, content, false).expect("written");
-    }
-
-    fn put_and_sync(&self, name: &str, content: &[u8]) {
-        self.put(name, content);
-        self.vfs.sync().expect("synced");
-    }
-
-    fn get(&self, name: &str) -> Result<Vec<u8>, ErrorKind> {
-        let found = self.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes()).map_err(|error| error.kind())?;
-        let read = self.vfs.read(found.ino, 0, 1 << 20);
-        read.map(|rope| rope.to_vec()).map_err(|error| error.kind())
-    }
-
     fn close(self) {
         self.vfs.close().expect("closed");
     }
@@ -686,4 +664,20 @@ fn all_that_was_done_to_a_file_that_is_gone_is_given_up_with_it() {
     assert_eq!(mounted.get("lost"), Err(ErrorKind::NotFound));
     mounted.close();
     assert_eq!(rehearsed(&files), UnappliedList::default());
+}
+
+/// What a salvage had brought goes with it, the intent log of the new volume, too.
+#[test]
+fn a_salvage_that_fails_at_its_end_leaves_nothing() {
+    for home in HOMES {
+        let files = with_records(home);
+        let place = tempfile::tempdir().expect("a directory");
+        let new = place.path().join("new");
+        let mut taken = |_| {
+            fs::create_dir_all(new.join("taken")).expect("made");
+        };
+        sqlite::salvage(&files.path(), &new, &mut taken).expect_err("the name is taken meanwhile");
+        let left = fs::read_dir(place.path()).expect("readable").map(|entry| entry.expect("an entry").file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["new"], "{home:?}");
+    }
 }

@@ -1,14 +1,14 @@
 //! A volume in PostgreSQL after a crash, with an intent log that is gone, of another moment, or of
 //! another volume: it has all that was synced, or it is refused and stays as it was.
 
-use crate::FILE;
+use crate::crashed::{Crashed, Named};
 use std::sync::Arc;
 use std::time::Duration;
 use weft_store::log::{Loss, OperationLog};
 use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
 use weft_store::{BlockHome, CheckOptions, Finding, Outcome, Repair, Timestamp, VolumeOptions};
 use weft_testkit::Cluster;
-use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, UnappliedList, Vfs};
+use weft_vfs::{ErrorKind, Ino, ManualClock, Options, UnappliedList, Vfs};
 
 /// A volume in a schema of its own.
 struct Rows {
@@ -31,22 +31,6 @@ impl Rows {
         postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("created");
         let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
         Rows { cluster, address, schema }
-    }
-
-    fn try_mount(&self, loss: Loss) -> Result<Mounted, String> {
-        // Nobody renews its lease meanwhile.
-        let lease = Duration::from_secs(3600);
-        let options = OpenOptions { lease, loss, ..OpenOptions::default() };
-        let store = postgres::open(&self.address, options).map_err(|error| error.to_string())?;
-        let log = Some(OperationLog::Rows(store.intents()));
-        let options = Options { background: false, ..Options::default() };
-        let clock = Arc::new(ManualClock::default());
-        let vfs = Vfs::open(store.clone(), log, options, clock).map_err(|error| error.to_string())?;
-        Ok(Mounted { vfs, store })
-    }
-
-    fn mount(&self) -> Mounted {
-        self.try_mount(Loss::Refuse).expect("mounts")
     }
 
     /// What a crash leaves now, in a schema of its own.
@@ -72,28 +56,9 @@ impl Rows {
         self.cluster.run(&format!("SET search_path TO {}; {statements}", self.schema))
     }
 
-    /// All rows, but for who holds the volume.
-    fn content(&self) -> String {
-        let tables = format!("SELECT tablename FROM pg_tables WHERE schemaname = '{}' ORDER BY 1", self.schema);
-        let tables = self.run(&tables);
-        let rows = |table| self.run(&format!("SELECT t::text FROM {table} t ORDER BY 1"));
-        tables.lines().filter(|table| *table != "lease").map(rows).collect::<Vec<_>>().join("\n")
-    }
-
     /// The rows of the intent log that `condition` says.
     fn intents(&self, condition: &str) -> String {
         self.run(&format!("SELECT (abs(epoch), first, last, bytes)::text FROM intents WHERE {condition} ORDER BY 1"))
-    }
-
-    /// It is refused with these words, again and again, and nothing of it is changed by that.
-    #[track_caller]
-    fn assert_refused(&self, words: &str) {
-        let before = self.content();
-        for _ in 0..2 {
-            let why = self.try_mount(Loss::Refuse).err().expect("refused");
-            assert!(why.contains(words) && why.contains("--accept-loss"), "{why}");
-            assert!(self.content() == before, "something was changed");
-        }
     }
 
     fn check(&self) -> Vec<Finding> {
@@ -110,25 +75,38 @@ impl Rows {
     }
 }
 
+impl Crashed for Rows {
+    type Mounted = Mounted;
+    type Content = String;
+
+    fn try_mount(&self, loss: Loss) -> Result<Mounted, String> {
+        // Nobody renews its lease meanwhile.
+        let lease = Duration::from_secs(3600);
+        let options = OpenOptions { lease, loss, ..OpenOptions::default() };
+        let store = postgres::open(&self.address, options).map_err(|error| error.to_string())?;
+        let log = Some(OperationLog::Rows(store.intents()));
+        let options = Options { background: false, ..Options::default() };
+        let clock = Arc::new(ManualClock::default());
+        let vfs = Vfs::open(store.clone(), log, options, clock).map_err(|error| error.to_string())?;
+        Ok(Mounted { vfs, store })
+    }
+
+    /// All rows, but for who holds the volume.
+    fn content(&self) -> String {
+        let tables = format!("SELECT tablename FROM pg_tables WHERE schemaname = '{}' ORDER BY 1", self.schema);
+        let tables = self.run(&tables);
+        let rows = |table| self.run(&format!("SELECT t::text FROM {table} t ORDER BY 1"));
+        tables.lines().filter(|table| *table != "lease").map(rows).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Named for Mounted {
+    fn vfs(&self) -> &Vfs {
+        &self.vfs
+    }
+}
+
 impl Mounted {
-    fn put(&self, name: &str, content: &[u8]) {
-        let found = self.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes());
-        let make = |_| self.vfs.make(Caller::ROOT, Ino::ROOT, name.as_bytes(), FILE).expect("made");
-        let ino = found.unwrap_or_else(make).ino;
-        self.vfs.write(ino, 0, content, false).expect("written");
-    }
-
-    fn put_and_sync(&self, name: &str, content: &[u8]) {
-        self.put(name, content);
-        self.vfs.sync().expect("synced");
-    }
-
-    fn get(&self, name: &str) -> Result<Vec<u8>, ErrorKind> {
-        let found = self.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes()).map_err(|error| error.kind())?;
-        let read = self.vfs.read(found.ino, 0, 1 << 20);
-        read.map(|rope| rope.to_vec()).map_err(|error| error.kind())
-    }
-
     fn close(self) {
         self.vfs.close().expect("closed");
         drop(self.store);

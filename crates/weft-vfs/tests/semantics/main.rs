@@ -3,6 +3,7 @@
 mod access;
 mod computing;
 mod content;
+mod crashed;
 mod damage;
 mod doubt;
 mod drafts;
