@@ -71,7 +71,7 @@ impl Open {
         confinement::confine(serves, files, makes)
     }
 
-    /// How it is held where several daemons may want it, for `purpose`.
+    /// Options by which it is held, for `purpose`, where several daemons may want it.
     pub fn hold(&self, purpose: String) -> OpenOptions {
         let disk_cache = self.disk_cache.clone();
         OpenOptions {

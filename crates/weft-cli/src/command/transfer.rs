@@ -102,7 +102,7 @@ pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
     longest.or_else(|| colons().next().filter(|_| !is_path)).map(|colon| apart(bytes, colon))
 }
 
-/// Where the host begins in the address of a database.
+/// The position of the host in the address of a database.
 fn after_scheme(named: &[u8]) -> Option<usize> {
     let end = named.windows(3).position(|bytes| bytes == b"://")? + 3;
     std::str::from_utf8(&named[..end]).is_ok_and(is_address).then_some(end)

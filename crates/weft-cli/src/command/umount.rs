@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use weft_store::Location;
 
 /// The wait(2) status of a daemon that could not bring all it committed to where it lies.
 const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
@@ -74,9 +75,13 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     let owner = Owner::of(&directory);
     if asking(owner, || super::stats::is_dead(&directory))? {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
-        weft_fuse::unmount(&without_link(&directory), true)?;
+        let mounted = without_link(&directory);
+        // One of a volume in files waits for nobody who took it.
+        let is_in_files = matches!(Location::parse(&super::mounted::volume_at(&mounted)), Ok(Location::Files(_)));
+        weft_fuse::unmount(&mounted, true)?;
+        let or_waited = if is_in_files { "" } else { ", or waited for a volume that another one took" };
         outln!(
-            "the daemon of {} had ended without unmounting; what was synced is there at the next mount",
+            "the daemon of {} had ended{or_waited}; what was synced is there at the next mount",
             directory.display()
         );
         return Ok(ExitCode::SUCCESS);
@@ -159,7 +164,7 @@ fn sync(directory: &Path) -> Result<()> {
 
 const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
 
-/// What networks compute, and have computed that was interrupted.
+/// Counts of requests that networks compute for, and of those that were interrupted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Computing {
     requests: u64,
