@@ -27,7 +27,8 @@ impl Roles {
         let schema = url.rsplit_once('=').expect("a schema").1.to_owned();
         let roles = Roles { cluster, url, schema, number };
         let owner = roles.role("owner");
-        cluster.run(&format!("GRANT CREATE ON DATABASE postgres TO {owner}"));
+        // The tests share a database, and the server refuses two grants on one at the same moment.
+        cluster.run(&format!("SELECT pg_advisory_xact_lock(0); GRANT CREATE ON DATABASE postgres TO {owner}"));
         roles
     }
 
