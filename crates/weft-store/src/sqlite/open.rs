@@ -66,11 +66,13 @@ pub fn create(path: &Path, options: &VolumeOptions, owner: (u32, u32), time: Tim
     result
 }
 
-/// Makes sure nothing is in the way; tells whether it made the volume's directory.
+/// Makes the place of a volume, where nothing may be in the way; tells whether it made the volume's
+/// directory. Of two that make one at once, one succeeds here, and only that one removes anything.
 fn prepare(layout: &Layout) -> Result<bool> {
     let path = &layout.volume;
     let Some(segments) = &layout.segments else {
-        return layout.refuse_taken().map(|()| false);
+        layout.refuse_taken()?;
+        return make_database(layout).map(|()| false);
     };
     let taken = || Error::Unusable(format!("{} already exists and is not an empty directory", path.display()));
     let made = match files::make_directory(path) {
@@ -90,6 +92,7 @@ fn prepare(layout: &Layout) -> Result<bool> {
         }
         io("cannot make", segments)(error)
     })?;
+    make_database(layout).inspect_err(|_| remove(layout, made))?;
     Ok(made)
 }
 
@@ -109,11 +112,15 @@ pub(super) fn remove(layout: &Layout, made_directory: bool) {
     }
 }
 
+/// Makes the empty file of the database before SQLite opens it, so that a missing directory or
+/// permission shows as what it is.
+fn make_database(layout: &Layout) -> Result<()> {
+    let made = files::open(files::options().write(true).create_new(true), &layout.database);
+    made.map(drop).map_err(io("cannot make", &layout.database))
+}
+
 fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
     let sqlite = |source| Error::Sqlite { what: "cannot make the database", source };
-    // Made here, so that a missing directory or permission shows as what it is.
-    files::open(files::options().write(true).create_new(true), &layout.database)
-        .map_err(io("cannot make", &layout.database))?;
     let connection = connect(&layout.database, 8)?;
     connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
     connection.pragma_update(None, "user_version", FORMAT).map_err(sqlite)?;

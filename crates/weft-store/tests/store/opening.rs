@@ -27,6 +27,25 @@ fn a_volume_is_held_by_one_store_at_a_time() {
 }
 
 #[test]
+fn of_those_who_make_a_volume_at_once_one_has_it_whole() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (round, home) in (0..20).flat_map(|round| HOMES.map(|home| (round, home))) {
+        let path = directory.path().join(format!("{home:?}-{round}"));
+        let start = std::sync::Barrier::new(4);
+        let make = || {
+            start.wait();
+            create(&path, &options(home), (0, 0), Timestamp(0))
+        };
+        let made = std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            makers.into_iter().filter_map(|maker| maker.join().expect("ended").ok()).count()
+        });
+        assert_eq!(made, 1, "{home:?}, round {round}");
+        open(&path).expect("whole");
+    }
+}
+
+#[test]
 fn what_is_no_volume_is_refused_and_left_as_it_was() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("thing");
