@@ -14,6 +14,12 @@ use weft_store::{Ino, Kind, Timestamp};
 /// Most bytes copied by one mutation where blocks cannot be shared.
 const COPY_BYTES: u64 = 1 << 20;
 
+/// Most bytes that one call copies: whoever waits for it in the kernel cannot be killed.
+const CALL_BYTES: u64 = 1 << 30;
+
+/// Most of them that are read and written, not shared.
+const CALL_BYTES_MOVED: u64 = 64 << 20;
+
 /// Most blocks shared by one mutation, so that the lock is not held for long.
 const SHARE_BLOCKS: u64 = 4096;
 
@@ -101,8 +107,8 @@ impl Vfs {
     }
 
     /// Copies up to `len` bytes between files, or parts of one that do not overlap (Linux
-    /// copy_file_range(2)); whole blocks that line up are shared, not copied. Tells how many bytes; 0 at
-    /// the source's end. Privileges are lost as by a write of one in the file's group. `Invalid`
+    /// copy_file_range(2)); whole blocks that line up are shared, not copied, and holes stay holes.
+    /// Tells how many bytes, fewer than `len` where that would take long; 0 at the source's end. Privileges are lost as by a write of one in the file's group. `Invalid`
     /// (overlap), `TooBig`, `NotSupported`
     /// (a transformation link), and as `write`.
     pub fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
@@ -125,12 +131,14 @@ impl Vfs {
         if from.0 == to.0 && from.1 < to.1 + len && to.1 < from.1 + len {
             return Err(ErrorKind::Invalid.into());
         }
-        let mut copied = 0;
-        while copied < len {
+        let len = len.min(CALL_BYTES);
+        let (mut copied, mut moved) = (0, 0);
+        while copied < len && moved < CALL_BYTES_MOVED {
             let step = self.copy_step(writer, (from.0, from.1 + copied), (to.0, to.1 + copied), len - copied);
             match step {
-                Ok(0) => break,
-                Ok(bytes) => copied += bytes,
+                Ok(Step::Without(0) | Step::Moved(0)) => break,
+                Ok(Step::Without(bytes)) => copied += bytes,
+                Ok(Step::Moved(bytes)) => (copied, moved) = (copied + bytes, moved + bytes),
                 Err(_) if copied > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -138,25 +146,51 @@ impl Vfs {
         Ok(copied)
     }
 
-    fn copy_step(&self, writer: Writer, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
+    fn copy_step(&self, writer: Writer, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<Step> {
         let block_size = u64::from(self.block_size);
         let time = self.now();
         if from.1.is_multiple_of(block_size) && to.1.is_multiple_of(block_size) {
             let shared = self.change(|state| state.share(writer, from, to, len, time))?;
             if shared > 0 {
-                return Ok(shared);
+                return Ok(Step::Without(shared));
             }
+        }
+        let hole = match self.seek(from.0, from.1, Whence::Data) {
+            Ok(data) => (data - from.1).min(len),
+            Err(error) if error.kind() == ErrorKind::NoData => len,
+            Err(error) => return Err(error),
+        };
+        if hole > 0 {
+            self.change(|state| state.dig(writer, to, hole, time))?;
+            return Ok(Step::Without(hole));
         }
         // Up to where blocks line up, if they ever do.
         let lines_up = from.1 % block_size == to.1 % block_size;
         let to_boundary = if lines_up { block_size - from.1 % block_size } else { COPY_BYTES };
         let bytes = self.read(from.0, from.1, usize::try_from(len.min(to_boundary)).unwrap_or(usize::MAX))?;
         self.write(to.0, to.1, &bytes.contiguous(), writer)?;
-        Ok(bytes.len() as u64)
+        Ok(Step::Moved(bytes.len() as u64))
     }
 }
 
+/// Bytes that one step of a copy has copied.
+enum Step {
+    /// Without reading or writing one: their blocks are shared, or they are a hole.
+    Without(u64),
+    /// One by one.
+    Moved(u64),
+}
+
 impl State {
+    /// Makes `len` bytes of a file zero from an offset on, a hole where whole blocks lie in them.
+    fn dig(&mut self, writer: Writer, to: (Ino, u64), len: u64, time: Timestamp) -> Result<(), Stop> {
+        let (ino, offset) = to;
+        self.room(2 * self.block_size())?;
+        let size = self.file(ino)?.row.size.max(offset + len);
+        let lost = self.lost(ino, writer)?;
+        self.perform(&Mutation::Zero { ino, offset, len, size, lost, time })
+    }
+
     /// As [`Vfs::write`].
     pub(crate) fn write(
         &mut self,

@@ -84,6 +84,25 @@ fn copies_share_blocks_until_one_is_written() {
 }
 
 #[test]
+fn a_copied_hole_is_a_hole_and_no_call_copies_for_ever() {
+    let volume = Volume::new();
+    let (from, to) = (volume.file("from"), volume.file("to"));
+    let end = 1 << 60;
+    volume.write(from, end, b"end");
+    volume.write(to, 1000, &[7; 20_000]);
+    // Blocks that line up, and such that do not.
+    for (from_offset, to_offset) in [(0, 0), (4096, 3)] {
+        let copied = volume.vfs.copy_range((from, from_offset), (to, to_offset), u64::MAX >> 2).expect("copied");
+        assert!((1 << 20..=1 << 30).contains(&copied), "{copied}");
+        assert_eq!(volume.read(to, 0, 30_000), [0; 30_000]);
+        assert_eq!(volume.attributes(to).size, to_offset + copied);
+        assert!(volume.attributes(to).allocated <= 4096, "{}", volume.attributes(to).allocated);
+    }
+    assert_eq!(volume.vfs.copy_range((from, end - 5000), (to, 1), 6000).expect("the hole, then the data"), 5003);
+    assert_eq!(volume.read(to, 1, 5003), [&[0; 5000][..], b"end"].concat());
+}
+
+#[test]
 fn a_copy_within_a_file_may_not_overlap_itself() {
     let volume = Volume::new();
     let ino = volume.file("file");
