@@ -7,6 +7,8 @@ SBINDIR ?= /sbin
 WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
+# As mount(8) and umount(8) look for them.
+HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
 .PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
 
@@ -109,10 +111,9 @@ bench-postgres: build
 bench-peers: build
 	tests/peers $(WEFT) $(or $(DIR),/var/tmp)
 
-## fuzz       feed damaged input to all that reads bytes from outside (FUZZ_SECONDS=for each target; needs nightly Rust)
+## fuzz       feed damaged input to all that reads bytes from outside (FUZZ_SECONDS=for each target; needs a C++ compiler)
 fuzz: cargo
-	@test -x $(TOOLS)/bin/cargo-fuzz || $(CARGO) install --quiet --locked --root $(TOOLS) cargo-fuzz
-	tests/fuzz $(TOOLS)/bin/cargo-fuzz $${FUZZ_SECONDS:-60}
+	tests/fuzz $${FUZZ_SECONDS:-60}
 
 ## miri       run the tests of memory under Miri: those of weft-block, and the ring of channels (needs nightly Rust with its miri component)
 miri: cargo
@@ -169,8 +170,7 @@ install: build install-libweft
 	$(WEFT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft
 	$(WEFT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft
 	$(WEFT) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish
-	ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/mount.weft
-	ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/mount.fuse.weft
+	for helper in $(HELPERS); do ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/$$helper; done
 
 # libweft, its header, and where pkg-config finds them.
 install-libweft: libweft
@@ -190,7 +190,7 @@ uninstall:
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish \
-	    $(DESTDIR)$(SBINDIR)/mount.weft $(DESTDIR)$(SBINDIR)/mount.fuse.weft
+	    $(addprefix $(DESTDIR)$(SBINDIR)/,$(HELPERS))
 
 ## clean      what was built
 clean:

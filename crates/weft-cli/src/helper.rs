@@ -1,4 +1,6 @@
-//! The program as mount(8) calls its helpers: `mount.weft SOURCE DIR [-sfnv] [-N SPACE] [-t TYPE] [-o OPTIONS]`.
+//! The program as mount(8) and umount(8) call their helpers:
+//! `mount.weft SOURCE DIR [-sfnv] [-N SPACE] [-t TYPE] [-o OPTIONS]` and
+//! `umount.weft DIR [-flnrv] [-N SPACE] [-t TYPE]`.
 
 use rustix::process::Uid;
 use std::ffi::OsString;
@@ -23,6 +25,9 @@ pub enum Helper {
 /// as for other file systems.
 pub fn helper(words: &[OsString], caller: Uid) -> Helper {
     let called = words.first().and_then(|word| Path::new(word).file_name()).unwrap_or_default();
+    if called.as_bytes().starts_with(b"umount.") {
+        return Helper::Arguments(unmounting(&words[1..]));
+    }
     if !called.as_bytes().starts_with(b"mount.") {
         return Helper::No;
     }
@@ -61,6 +66,28 @@ pub fn helper(words: &[OsString], caller: Uid) -> Helper {
     Helper::Arguments(arguments)
 }
 
+/// The arguments of `weft` for the `words` of an umount helper. Force is what is done anyway: nothing
+/// waits beyond a time for a daemon that does not answer.
+fn unmounting(words: &[OsString]) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["weft".into(), "umount".into()];
+    let mut places = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"-t" | b"-N" => drop(words.next()),
+            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|letter| b"flnrv".contains(letter)) => {
+                if letters.contains(&b'l') {
+                    arguments.push("--lazy".into());
+                }
+            }
+            _ => places.push(word.clone()),
+        }
+    }
+    arguments.push(if places.is_empty() { "--help" } else { "--" }.into());
+    arguments.append(&mut places);
+    arguments
+}
+
 /// Whether a word is made of sloppy, fake, no mtab, verbose, read-only, read-write.
 fn is_flags(word: &[u8]) -> bool {
     word.split_first().is_some_and(|(dash, letters)| {
@@ -89,6 +116,17 @@ mod tests {
         assert_eq!(helper(&line, Uid::from_raw(1000)), by_user);
         let by_root = Helper::Arguments(words("weft mount -o suid,dev -o rw,noatime -- /vol.weft /mnt"));
         assert_eq!(helper(&line, Uid::ROOT), by_root);
+    }
+
+    #[test]
+    fn a_line_of_umount_8_becomes_an_umount_command() {
+        let made = |line| helper(&words(line), Uid::ROOT);
+        let plain = Helper::Arguments(words("weft umount -- /mnt"));
+        assert_eq!(made("/sbin/umount.fuse.weft /mnt -nv -t fuse.weft"), plain);
+        assert_eq!(made("umount.weft /mnt -f -r -N 7"), plain);
+        let lazy = Helper::Arguments(words("weft umount --lazy -- -mnt"));
+        assert_eq!(made("umount.weft -mnt -l"), lazy);
+        assert_eq!(made("umount.weft"), Helper::Arguments(words("weft umount --help")));
     }
 
     #[test]

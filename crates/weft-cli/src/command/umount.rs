@@ -34,7 +34,8 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
         return unmount_and_wait(arguments);
     }
     let mut command = Command::new("/proc/self/exe");
-    command.args(std::env::args_os().skip(1)).env(WATCHED, "1");
+    command.arg("umount").arg("--timeout").arg(arguments.timeout.to_string()).env(WATCHED, "1");
+    command.args(arguments.lazy.then_some("--lazy")).arg("--").arg(&arguments.directory);
     // It may keep its files open for longer than this process is there.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Without /proc there is no other process, and no deadline.
