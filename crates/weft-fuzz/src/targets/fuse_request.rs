@@ -2,15 +2,13 @@
 //!
 //! The input is a list of requests, each after its length in two bytes. The first 40 bytes of a request are its
 //! header; the length in it is set right most of the time, since else nearly all would end there.
-#![no_main]
+use crate::{memory_volume, requests};
 
-use libfuzzer_sys::fuzz_target;
-use weft_fuzz::{memory_volume, requests};
-
-fuzz_target!(|bytes: &[u8]| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
     let vfs = memory_volume();
     for request in requests(bytes) {
         weft_fuse::fuzz_request(&vfs, &request);
     }
     vfs.close().expect("a volume in memory takes every commit");
-});
+}

@@ -2,17 +2,15 @@
 //!
 //! The input is a list of calls, each after its length in two bytes: which program, procedure and user, then arguments, in
 //! which 0xfe and a byte stand for a handle.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-use weft_fuzz::{memory_volume, pieces};
+use crate::{memory_volume, pieces};
 use weft_nfs::fuzzing::Target;
 
-fuzz_target!(|bytes: &[u8]| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
     let vfs = memory_volume();
     let target = Target::new(&vfs);
     for call in pieces(bytes) {
         target.procedure(call);
     }
     vfs.close().expect("a volume in memory takes every commit");
-});
+}

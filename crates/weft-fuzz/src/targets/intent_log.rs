@@ -3,11 +3,8 @@
 //!
 //! The first byte of the input says whether checksums in the rest are made right, so that records are found at
 //! all, and the next two which byte is flipped afterwards.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+use crate::{mount, scratch, volume_options};
 use std::sync::Arc;
-use weft_fuzz::{mount, scratch, volume_options};
 use weft_store::log::{IntentLog, Loss, Record};
 use weft_store::memory::MemoryStore;
 use weft_store::{BlockHome, CommitNo, Header, Store};
@@ -17,7 +14,8 @@ const SECTOR: usize = 512;
 const ROOM: usize = 488;
 const HEAD_BYTES: usize = 64;
 
-fuzz_target!(|bytes: &[u8]| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
     let Some(([fixes, low, high], rest)) = bytes.split_first_chunk::<3>() else { return };
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(volume_options(BlockHome::Database)));
     let header = store.header().expect("readable");
@@ -53,7 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(vfs) = mount(store, Some(log)) {
         vfs.close().expect("a volume in memory takes every commit");
     }
-});
+}
 
 fn number(file: &[u8], at: usize) -> Option<u64> {
     file.get(at..at + 8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))

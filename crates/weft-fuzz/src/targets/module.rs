@@ -1,9 +1,7 @@
 //! Any bytes as a WebAssembly module, and modules that say anything of where bytes lie: the latter are written around what is to be said.
-#![no_main]
-
-use libfuzzer_sys::{arbitrary::Arbitrary, fuzz_target};
+use crate::bytes_given;
+use arbitrary::{Arbitrary, Unstructured};
 use std::io;
-use weft_fuzz::bytes_given;
 use weft_transform::{Network, Reading, Source, Sources};
 
 #[derive(Arbitrary, Debug)]
@@ -62,7 +60,13 @@ impl Module {
     }
 }
 
-fuzz_target!(|case: Case| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
+    let Ok(case) = Case::arbitrary_take_rest(Unstructured::new(bytes)) else { return };
+    run_on(&case);
+}
+
+fn run_on(case: &Case) {
     let text = match (case.keeps_length, case.has_argument) {
         (true, false) => "wasm -l -t 1 $1",
         (true, true) => "wasm -l -t 1 $1 word",
@@ -71,8 +75,8 @@ fuzz_target!(|case: Case| {
     };
     let network = Network::parse(text).expect("a network");
     let len = case.input.len();
-    let mut given = Given { module: case.module.bytes(), input: case.input };
+    let mut given = Given { module: case.module.bytes(), input: case.input.clone() };
     if let Some(made) = bytes_given(&network, &mut given) {
         assert!(!case.keeps_length || made == len, "a lie about length");
     }
-});
+}

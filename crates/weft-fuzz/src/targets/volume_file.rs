@@ -1,16 +1,13 @@
 //! A damaged volume: never a panic, and never wrong bytes without a word of it from a check.
-#![no_main]
-
-use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
+use crate::damage::Damage;
+use crate::volume::{self, Contents};
+use crate::{mount, scratch};
+use arbitrary::{Arbitrary, Unstructured};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use weft_fuzz::damage::Damage;
-use weft_fuzz::volume::{self, Contents};
-use weft_fuzz::{mount, scratch};
 use weft_store::sqlite::{self};
-use weft_store::{CheckOptions, Finding, Outcome, Repair};
 use weft_store::{BlockHome, ErrorKind};
+use weft_store::{CheckOptions, Finding, Outcome, Repair};
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -68,7 +65,13 @@ fn reads_wrong(template: &Contents, found: &Contents) -> Option<Vec<u8>> {
     template.keys().find(differs).cloned()
 }
 
-fuzz_target!(|input: Input| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
+    let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(bytes)) else { return };
+    run_on(&input);
+}
+
+fn run_on(input: &Input) {
     static TEMPLATES: OnceLock<[Template; 2]> = OnceLock::new();
     let templates = TEMPLATES.get_or_init(|| [BlockHome::Segments, BlockHome::Database].map(Template::new));
     let template = &templates[usize::from(input.in_database)];
@@ -96,4 +99,4 @@ fuzz_target!(|input: Input| {
         volume::change_all(&vfs);
     }
     check(&path, Repair::No);
-});
+}

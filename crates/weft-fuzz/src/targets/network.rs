@@ -1,9 +1,6 @@
 //! Any text as a network, and if it is one, run on some bytes: the text up to the first NUL, then the bytes.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+use crate::bytes_given;
 use std::io;
-use weft_fuzz::bytes_given;
 use weft_transform::{Network, Reading, Source, Sources};
 
 /// The same bytes for whoever asks.
@@ -19,7 +16,8 @@ impl Sources for Given<'_> {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let Ok(text) = std::str::from_utf8(&bytes[..end]) else { return };
     let Ok(network) = Network::parse(text) else { return };
@@ -29,4 +27,4 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut given = Given(bytes.get(end + 1..).unwrap_or_default());
     bytes_given(&network, &mut given);
-});
+}

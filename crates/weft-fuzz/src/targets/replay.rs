@@ -1,15 +1,13 @@
 //! A record of the intent log that is whole and holds operations no Weft would write in that order: mounting
 //! applies them or refuses, and what it made of them can be used and committed.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+use crate::volume::{self, look_at_all};
+use crate::{INODES, mount, scratch};
 use std::sync::Arc;
-use weft_fuzz::volume::{self, look_at_all};
-use weft_fuzz::{INODES, mount, scratch};
 use weft_store::log::IntentLog;
 use weft_store::{Batch, Counters, Durability, Store};
 
-fuzz_target!(|bytes: &[u8]| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
     let store = Arc::new(volume::in_memory());
     let header = store.header().expect("readable");
     let directory = scratch();
@@ -32,4 +30,4 @@ fuzz_target!(|bytes: &[u8]| {
         vfs.close().expect("a volume in memory takes every commit");
         look_at_all(&vfs);
     }
-});
+}

@@ -1,11 +1,9 @@
 //! What a program may set to have a transformation link made: it is refused, or a definition that comes back from how a row keeps it.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use weft_vfs::{LinkDefinition, LinkOrder};
 
-fuzz_target!(|bytes: &[u8]| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
     let Some(order) = LinkOrder::decode(bytes) else { return };
     assert_eq!(LinkDefinition::decode(&order.definition.encode()).as_ref(), Some(&order.definition));
     let _ = order.definition.check();
-});
+}

@@ -1,7 +1,8 @@
 //! What the fuzz targets share.
 
-pub mod damage;
-pub mod volume;
+mod damage;
+pub mod targets;
+mod volume;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use weft_vfs::{ManualClock, Options, Vfs};
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// How many bytes `network` makes of what `sources` give; none if it fails, or if a few bytes stand for very many.
-pub fn bytes_given(network: &Network, sources: &mut dyn Sources) -> Option<usize> {
+pub(crate) fn bytes_given(network: &Network, sources: &mut dyn Sources) -> Option<usize> {
     let mut made = 0;
     for rope in Run::start(network, sources).ok()? {
         made += rope.ok()?.len();
@@ -26,15 +27,23 @@ pub fn bytes_given(network: &Network, sources: &mut dyn Sources) -> Option<usize
 }
 
 /// Small blocks, so that small inputs reach several.
-pub const BLOCK_BYTES: u32 = 4096;
+pub(crate) const BLOCK_BYTES: u32 = 4096;
 
 /// Options of every volume made here.
-pub fn volume_options(home: BlockHome) -> VolumeOptions {
-    VolumeOptions { block_size: BLOCK_BYTES, inline_max: 512, home, bytes_max: Some(1 << 40), inodes_max: Some(1000), digests: true, own_table_from: None }
+pub(crate) fn volume_options(home: BlockHome) -> VolumeOptions {
+    VolumeOptions {
+        block_size: BLOCK_BYTES,
+        inline_max: 512,
+        home,
+        bytes_max: Some(1 << 40),
+        inodes_max: Some(1000),
+        digests: true,
+        own_table_from: None,
+    }
 }
 
 /// Options of every mount made here: no threads, little memory.
-pub fn mount_options() -> Options {
+pub(crate) fn mount_options() -> Options {
     Options {
         background: false,
         dirty_bytes_max: 4 << 20,
@@ -45,24 +54,24 @@ pub fn mount_options() -> Options {
 }
 
 /// Mounts `store` with the intent log at `log`, if any.
-pub fn mount(store: Arc<dyn Store>, log: Option<weft_store::log::IntentLog>) -> weft_vfs::Result<Arc<Vfs>> {
+pub(crate) fn mount(store: Arc<dyn Store>, log: Option<weft_store::log::IntentLog>) -> weft_vfs::Result<Arc<Vfs>> {
     Vfs::open(store, log.map(Into::into), mount_options(), Arc::new(ManualClock::default()))
 }
 
 /// An empty volume in memory, mounted.
-pub fn memory_volume() -> Arc<Vfs> {
+pub(crate) fn memory_volume() -> Arc<Vfs> {
     mount(Arc::new(MemoryStore::new(volume_options(BlockHome::Database))), None).expect("an empty volume mounts")
 }
 
 /// A directory for files that need no disk under them.
-pub fn scratch() -> tempfile::TempDir {
+pub(crate) fn scratch() -> tempfile::TempDir {
     let shared = Path::new("/dev/shm");
     let made = if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() };
     made.expect("a directory")
 }
 
 /// Pieces of the input, each after its length in two bytes.
-pub fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     while let Some((len, rest)) = bytes.split_first_chunk::<2>() {
         let (piece, rest) = rest.split_at(rest.len().min(usize::from(u16::from_le_bytes(*len))));
@@ -73,11 +82,11 @@ pub fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Inode numbers that occur.
-pub const INODES: u64 = 32;
+pub(crate) const INODES: u64 = 32;
 
 /// Requests as the input lists them, each after its length in two bytes. Its own length and inode are made to fit
 /// unless the highest bit says to leave them, since else nearly all would be refused at once.
-pub fn requests(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn requests(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut requests = Vec::new();
     while let Some((len, rest)) = bytes.split_first_chunk::<2>() {
         let len = u16::from_le_bytes(*len);

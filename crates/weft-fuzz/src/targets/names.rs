@@ -1,10 +1,8 @@
 //! Names as they come from the kernel, the intent log and the database.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use weft_store::{NAME_BYTES_MAX, Name};
 
-fuzz_target!(|bytes: &[u8]| {
+/// Takes any bytes as what this is about.
+pub fn run(bytes: &[u8]) {
     let length_fits = (1..=NAME_BYTES_MAX).contains(&bytes.len());
     let is_attribute = length_fits && !bytes.contains(&0);
     let is_entry = is_attribute && !bytes.contains(&b'/') && bytes != b"." && bytes != b"..";
@@ -15,4 +13,4 @@ fuzz_target!(|bytes: &[u8]| {
     for name in entry.into_iter().chain(attribute) {
         assert_eq!(name.as_bytes(), bytes);
     }
-});
+}
