@@ -592,7 +592,7 @@ pub struct Mount {
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub shared_memory: Option<u64>,
     /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049", value_parser = served_at)]
     pub nfs: Option<String>,
     #[command(flatten)]
     pub served: Served,
@@ -678,6 +678,15 @@ pub struct Open {
     pub disk_cache_size: u64,
 }
 
+fn served_at(text: &str) -> Result<String, String> {
+    match text.parse::<std::net::SocketAddr>() {
+        Ok(_) => Ok(text.into()),
+        Err(_) => Err(format!(
+            "'{text}' is not an address and a port, such as 127.0.0.1:2049 or [::]:2049; without one, write --nfs last"
+        )),
+    }
+}
+
 /// What of a volume is served over a network.
 #[derive(Args)]
 pub struct Served {
@@ -717,7 +726,7 @@ pub struct Serve {
     /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,
     /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049", value_parser = served_at)]
     pub nfs: String,
     #[command(flatten)]
     pub served: Served,

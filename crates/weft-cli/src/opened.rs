@@ -12,7 +12,7 @@ use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, needs_log};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner};
-use weft_store::{Cookie, ErrorKind, Ino, Location, Store};
+use weft_store::{Cookie, ErrorKind, Ino, Store};
 use weft_vfs::{Options, SystemClock, Vfs, say};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
@@ -37,7 +37,7 @@ pub struct Opened {
 impl Opened {
     /// Opens the volume that `named` means.
     pub fn open(named: &Path, options: Options, hold: OpenOptions) -> Result<Opened> {
-        let location = Location::parse(named)?;
+        let location = command::mounted::unmounted(named)?;
         let context = || format!("cannot open volume {location}");
         let loss = hold.loss;
         if let Some(path) = location.path() {

@@ -2,7 +2,7 @@
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, IoSliceMut};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use weft_vfs::AtimePolicy;
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
     /// What `mount` and `df` show as the source; `weft` if empty.
-    pub source: String,
+    pub source: OsString,
     /// Whether other users may use it; always so when root mounts.
     pub allow_other: bool,
     /// Whether the kernel refuses changes.
@@ -34,8 +34,8 @@ pub struct MountOptions {
 
 impl MountOptions {
     /// The kernel takes no empty one.
-    fn source(&self) -> &str {
-        if self.source.is_empty() { "weft" } else { &self.source }
+    fn source(&self) -> &OsStr {
+        if self.source.is_empty() { OsStr::new("weft") } else { &self.source }
     }
 
     /// True if several users may use it.
@@ -67,6 +67,11 @@ impl MountOptions {
             suid: !has(Flags::NOSUID),
             devices: !has(Flags::NODEV),
             no_exec: has(Flags::NOEXEC),
+            access_times: match (has(Flags::NOATIME), has(Flags::RELATIME)) {
+                (true, _) => AtimePolicy::Never,
+                (false, true) => AtimePolicy::Relative,
+                (false, false) => AtimePolicy::Always,
+            },
             ..MountOptions::default()
         })
     }
@@ -239,9 +244,14 @@ fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, Mou
     let refused = |source| MountError::Refused { what: "mount at", path: directory.into(), source };
     let (ours, theirs) = UnixStream::pair().map_err(refused)?;
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).map_err(|error| refused(error.into()))?;
-    let source = options.source().replace('\\', "\\\\").replace(',', "\\,");
-    let mut list =
-        format!("fsname={source},subtype=weft,default_permissions,max_read={}", crate::protocol::DATA_BYTES_MAX);
+    let mut list = OsString::from("fsname=");
+    for byte in options.source().as_bytes() {
+        if matches!(byte, b'\\' | b',') {
+            list.push("\\");
+        }
+        list.push(OsStr::from_bytes(&[*byte]));
+    }
+    list.push(format!(",subtype=weft,default_permissions,max_read={}", crate::protocol::DATA_BYTES_MAX));
     for (set, option) in [
         (options.allow_other, ",allow_other"),
         (options.read_only, ",ro"),
@@ -250,7 +260,7 @@ fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, Mou
         (options.access_times == AtimePolicy::Never, ",noatime"),
     ] {
         if set {
-            list.push_str(option);
+            list.push(option);
         }
     }
     let mut command = Command::new("fusermount3");

@@ -401,6 +401,10 @@ impl Vfs {
     }
 
     fn after_commit(&self, error: Option<&Error>) {
+        let before = std::mem::replace(&mut *self.commit_error.lock(), error.map(Error::to_string));
+        if error.is_none() && before.is_some() {
+            say(format_args!("all changes are committed again"));
+        }
         if let Some(error) = error
             && self.is_open.load(Ordering::Relaxed)
         {

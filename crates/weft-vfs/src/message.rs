@@ -3,18 +3,22 @@
 
 mod limit;
 mod printable;
+mod unwritten;
 
 use limit::Limiter;
 use parking_lot::Mutex;
 pub use printable::{is_plain, printable, push_printable};
 use std::fmt;
-use std::io::Write;
 use std::panic::Location;
 use std::sync::LazyLock;
 use std::time::Instant;
+use unwritten::Unwritten;
 
 /// When this process said something first.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// What found no room where messages go.
+static UNWRITTEN: Mutex<Unwritten> = Mutex::new(Unwritten::new());
 
 static LIMITER: LazyLock<Mutex<Limiter>> = LazyLock::new(Mutex::default);
 
@@ -35,11 +39,11 @@ pub fn repeat_messages() {
 }
 
 fn write(line: &str) {
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    UNWRITTEN.lock().write(line, &mut std::io::stderr());
 }
 
 /// Says `message`. Where messages go there may be no room for one, which is no reason for anything
-/// to fail: `eprintln!` would panic.
+/// to fail: `eprintln!` would panic. It is written before the next one then, if there is room again.
 #[track_caller]
 pub fn say(message: fmt::Arguments<'_>) {
     say_limited(message, None, Location::caller());

@@ -67,6 +67,8 @@ pub struct Stats {
     pub commits: u64,
     /// Commits that failed and were tried again.
     pub commits_failed: u64,
+    /// Why the newest commit failed; none if it did not.
+    pub commit_error: Option<String>,
     /// Syncs answered by the intent log alone.
     pub log_appends: u64,
     /// Bytes read by operations.

@@ -69,6 +69,8 @@ pub struct Vfs {
     pub(crate) committer: Mutex<Option<Committer>>,
     pub(crate) commits: AtomicU64,
     pub(crate) commits_failed: AtomicU64,
+    /// Why the newest commit failed, if it did.
+    pub(crate) commit_error: Mutex<Option<String>>,
     /// The time of the commit that was tried last.
     pub(crate) tried_at: AtomicI64,
     pub(crate) synced_at: AtomicU64,

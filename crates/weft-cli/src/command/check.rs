@@ -27,7 +27,7 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         },
         read_data: arguments.read_data,
     };
-    let location = Location::parse(&arguments.volume)?;
+    let location = super::mounted::unmounted(&arguments.volume)?;
     super::tell(location.note(true).filter(|_| !arguments.repair));
     // Before the check, which removes the files that SQLite leaves beside a database that is only read.
     let waiting = location.waiting().unwrap_or_default();

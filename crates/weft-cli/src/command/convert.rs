@@ -29,7 +29,7 @@ pub fn run(arguments: &Convert) -> ExitCode {
 }
 
 fn convert(arguments: &Convert) -> Result<ExitCode> {
-    let location = Location::parse(&arguments.volume)?;
+    let location = super::mounted::unmounted(&arguments.volume)?;
     match (&location, &arguments.new, arguments.blocks, arguments.layout) {
         (Location::Postgres(address), None, None, Some(layout)) => {
             let bar = steps();

@@ -14,7 +14,7 @@ use crate::output;
 use crate::shown;
 use anyhow::{Context, Result, anyhow, ensure};
 use directory::Boxed;
-use list::Line;
+use list::{Line, Reader};
 use plain::Plain;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -138,7 +138,7 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
     for path in &arguments.paths {
         match digest_of(path, arguments.read, progress) {
             Ok(found) if arguments.json => values.push(as_json(path, &found)),
-            Ok(found) => output::write(&Line::new(path.as_bytes(), &found).encode()),
+            Ok(found) => output::write(&Line::new(path.as_bytes(), &found).encode(Reader::of_output())),
             Err(error) => {
                 all = false;
                 progress.say(&format!("weft: {}", shown::message(&super::one_line(&error))));

@@ -12,8 +12,10 @@ use crate::confinement::Serves;
 use crate::daemon::{self, Daemon, is_begun_anew};
 use crate::leaving;
 use crate::opened::Opened;
+use crate::shown;
 use crate::serving::{allow_connections, memory_bytes, start_lender, start_nfs};
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     if options::asked(&arguments) == Asked::Remount {
         return remount::run(arguments);
     }
+    refuse_swapped(&arguments)?;
     let location = Location::parse(&arguments.volume)?;
     let mut mount = MountOptions { source: source(&location), ..MountOptions::default() };
     options::take(&mut arguments, &mut mount)?;
@@ -68,10 +71,10 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
 
 /// The source of a mount of the volume at `location`: from wherever somebody looks at mounts, it
 /// leads there.
-fn source(location: &Location) -> String {
+fn source(location: &Location) -> OsString {
     match location.path() {
-        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string(),
-        None => location.to_string(),
+        Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).into(),
+        None => location.to_string().into(),
     }
 }
 
@@ -107,6 +110,20 @@ fn settled(path: &Path) -> Result<PathBuf> {
         return Ok(absolute.canonicalize().unwrap_or(absolute));
     };
     Ok(parent.canonicalize().map_or_else(|_| absolute.clone(), |parent| parent.join(name)))
+}
+
+/// The volume comes first.
+fn refuse_swapped(arguments: &Mount) -> Result<()> {
+    let (first, second) = (&arguments.volume, &arguments.directory);
+    if first.is_dir() && !weft_store::sqlite::is_volume(first) && weft_store::sqlite::is_volume(second) {
+        let [volume, directory] = [second, first].map(|path| shown::word(path.as_os_str()));
+        return usage(format!(
+            "{} is no volume, and {} is one; the volume comes first: 'weft mount {volume} {directory}'",
+            first.display(),
+            second.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Files of a volume that lie below a mount are reached by nobody, its own daemon included.

@@ -1,9 +1,12 @@
 //! What is mounted where (proc_pid_mountinfo(5)).
 
+use crate::shown;
+use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use weft_nfs::export::unescape;
+use weft_store::Location;
 
 /// A mount of a volume.
 struct Mount {
@@ -42,6 +45,16 @@ pub fn volume_at(path: &Path) -> PathBuf {
     let wanted = path.canonicalize().unwrap_or_else(|_| path.into());
     let found = mounts().into_iter().rfind(|mount| mount.directory == wanted);
     found.map_or_else(|| path.into(), |mount| mount.volume)
+}
+
+/// The volume that `named` names, for what wants it unmounted.
+pub fn unmounted(named: &Path) -> Result<Location> {
+    let volume = volume_at(named);
+    if volume != named {
+        let (volume, place) = (volume.display(), shown::word(named.as_os_str()));
+        bail!("{volume} is mounted at {place}; unmount it first ('weft umount {place}'), and name the volume itself");
+    }
+    Ok(Location::parse(named)?)
 }
 
 /// Whether a volume is mounted at `path`.

@@ -89,6 +89,9 @@ fn print(stats: &Value) {
         number("commits_failed"),
         number("log_appends")
     );
+    if let Some(error) = volume["commit_error"].as_str() {
+        outln!("            the newest failed: {error}");
+    }
     outln!(
         "memory      {} changed, {} metadata, {} blocks, {} shared with programs",
         show(number("dirty_bytes")),

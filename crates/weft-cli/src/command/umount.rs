@@ -153,9 +153,10 @@ fn without_link(path: &Path) -> PathBuf {
 fn sync(directory: &Path) -> Result<()> {
     let Ok(opened) = std::fs::File::open(directory) else { return Ok(()) };
     opened.sync_all().with_context(|| {
-        // A log that lay in the volume may be gone with it.
-        let lost = super::stats::read(directory).ok().and_then(|stats| Some(stats["volume"]["lost"].as_str()?.to_owned()));
-        let why = lost.unwrap_or_else(|| LOG.into());
+        // A log that lay in the volume may be gone with it, or have had no room.
+        let stats = super::stats::read(directory).unwrap_or_default();
+        let told = ["lost", "commit_error"].iter().find_map(|why| stats["volume"][why].as_str());
+        let why = told.unwrap_or(LOG);
         format!(
             "{} stays mounted, as not all changes can be committed; {why}. Mend that and try again, or give them up by --lazy",
             directory.display()

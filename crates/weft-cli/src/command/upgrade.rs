@@ -4,11 +4,11 @@ use super::transfer::steps;
 use crate::arguments::Upgrade;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
-use weft_store::{Location, Upgraded};
+use weft_store::Upgraded;
 
 /// Brings a volume to the format of this program, or tells what that would take.
 pub fn run(arguments: &Upgrade) -> Result<ExitCode> {
-    let location = Location::parse(&arguments.volume)?;
+    let location = super::mounted::unmounted(&arguments.volume)?;
     // Older formats, and newer ones, cannot be read.
     if location.header().is_ok() {
         outln!("{location} has the current format {} already; nothing was changed", weft_store::FORMAT);

@@ -102,7 +102,7 @@ fn names_that_a_terminal_would_obey_are_escaped_and_verified() {
     }
     std::fs::write(place.path(name), "mine").unwrap();
     let list = place.weft(&["digest", name]).well();
-    assert!(list.starts_with('\\') && list.ends_with("  a\\x1b[2J\\xe2\\x80\\xaeb\n"), "{list:?}");
+    assert!(list.ends_with(&format!("  {name}\n")), "{list:?}: a program obeys nothing, and b3sum is to read it");
     std::fs::write(place.path("list"), &list).unwrap();
     let said = place.weft(&["digest", "--check", "list"]).well();
     assert_eq!(said, "\\a\\x1b[2J\\xe2\\x80\\xaeb: OK\n");

@@ -1,6 +1,6 @@
 //! What a user does wrong: one clear line, an exit code that is not zero, nothing touched.
 
-use crate::place::{Place, copy_program, is_root};
+use crate::place::{Place, Said, copy_program, is_root};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -66,6 +66,40 @@ fn what_is_not_a_volume_is_refused() {
         cannot(&place, &["scrub", name], &[name, "is not a Weft volume"]);
         cannot(&place, &["import", "m", name], &[name, "is not a Weft volume"]);
     }
+}
+
+#[test]
+fn places_in_the_wrong_order_are_told() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.weft(&["mount", "m", "v"]).misused(&["m is no volume, and v is one", "weft mount v m"]);
+    let said = place.weft(&["mount", "--nfs", "v", "m"]);
+    assert!(said.code == 2 && said.err.contains("'v' is not an address and a port"), "{said:?}");
+    place.weft(&["mount", "v", "m"]).well();
+    for command in [&["check", "m"][..], &["check", "m", "--salvage", "w"], &["convert", "m", "w", "--blocks", "database"]] {
+        cannot(&place, command, &["/v is mounted at m", "weft umount m"]);
+    }
+    place.umount();
+}
+
+#[test]
+fn a_volume_whose_name_is_no_text_is_found_by_its_mount_point() {
+    use std::os::unix::ffi::OsStrExt;
+    let Some(place) = Place::to_mount() else { return };
+    let volume = std::ffi::OsStr::from_bytes(b"v\xff,\\");
+    place.directory("m");
+    let run = |arguments: &[&std::ffi::OsStr]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weft"));
+        let said: Said = command.args(arguments).current_dir(place.path("")).output().unwrap().into();
+        said.well()
+    };
+    run(&["init".as_ref(), volume]);
+    run(&["mount".as_ref(), volume, "m".as_ref()]);
+    for command in ["info", "scrub", "log"] {
+        run(&[command.as_ref(), "m".as_ref()]);
+    }
+    place.umount();
 }
 
 #[test]

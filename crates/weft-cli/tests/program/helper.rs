@@ -20,7 +20,9 @@ fn the_helper_takes_what_mount_8_gives() {
     for name in ["mount.weft", "mount.fuse.weft"] {
         call(&place, name, &["v", "m", "-sn", "-v", "-o", generic]).well();
         assert!(place.is_mounted("m"));
-        place.umount();
+        call(&place, &format!("u{name}"), &["m", "-n", "-t", "fuse.weft"]).well();
+        // Nobody holds it any more.
+        place.weft(&["check", "v"]).well();
     }
     call(&place, "mount.weft", &["v", "m", "-f"]).well();
     assert!(!place.is_mounted("m"));
@@ -49,16 +51,18 @@ fn mount_8_and_a_line_of_fstab_mount_a_volume() {
         mkdir upper work
         mount -t tmpfs none upper; mkdir upper/u upper/w
         mount -t overlay overlay -o "lowerdir=$where,upperdir=upper/u,workdir=upper/w" "$where"
-        ln -sf "$PROGRAM" /sbin/mount.fuse.weft
+        for helper in mount umount; do ln -sf "$PROGRAM" /sbin/$helper.fuse.weft; done
         mount -t fuse.weft "$PLACE/v" "$PLACE/m" -o noatime
         findmnt -no OPTIONS m >options
         echo one >m/file
         mount -o remount,ro "$PLACE/m"
         (echo two >m/file) 2>refused || true
+        ! mount -o remount,strictatime "$PLACE/m" 2>>refused
         mount -o remount,rw "$PLACE/m"
         echo one >>m/file
         findmnt -no OPTIONS m >>options
-        "$PROGRAM" umount m
+        umount m
+        "$PROGRAM" check v >/dev/null
         echo "$PLACE/v $PLACE/m fuse.weft ro,nofail,x-gvfs-hide,nosuid,dev 0 0" >fstab
         mount --fstab "$PLACE/fstab" "$PLACE/m"
         cat m/file
@@ -70,7 +74,8 @@ fn mount_8_and_a_line_of_fstab_mount_a_volume() {
     command.env("PROGRAM", program).env("PLACE", place.path("."));
     let said: Said = command.output().unwrap().into();
     assert_eq!(said.well(), "one\none\n");
-    assert!(std::fs::read_to_string(place.path("refused")).unwrap().contains("Read-only file system"));
+    let refused = std::fs::read_to_string(place.path("refused")).unwrap();
+    assert!(refused.contains("Read-only file system") && refused.contains("when access times move"), "{refused}");
     // As for any other file system; the third is what the line of fstab says.
     let options = std::fs::read_to_string(place.path("options")).unwrap();
     let has = |line: &str| ["rw", "ro", "nosuid", "nodev"].map(|word| line.split(',').any(|option| option == word));

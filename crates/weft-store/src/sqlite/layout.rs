@@ -25,9 +25,6 @@ pub struct Layout {
 /// Follows the name of a volume that is one file in the name of its intent log.
 const INTENTS: &str = "-intents";
 
-/// Most blocks that ext4 keeps for what it must write itself (`ext4_set_resv_clusters`).
-const EXT4_RESERVED_MAX: u64 = 4096;
-
 impl Layout {
     /// Of a volume at `path`, which need not be there yet, whose blocks lie at `home`.
     pub fn of(path: &Path, home: BlockHome) -> Layout {
@@ -134,11 +131,9 @@ impl Layout {
             path: self.database.clone(),
             source: errno.into(),
         })?;
+        // The file system keeps it for the super-user, and ext4 some for nobody. Who writes through a
+        // mount is mostly not the user of its daemon, which may need some of it for what was taken.
         let reserved = stat.f_bfree.saturating_sub(stat.f_bavail);
-        // What is free and not available is kept for the super-user, but for some that ext4 gives to nobody (its
-        // `reserved_clusters`). How many of which it does not tell.
-        let is_root = rustix::process::geteuid().is_root();
-        let reserved = if is_root { reserved.min(EXT4_RESERVED_MAX) } else { reserved };
         Ok(Space {
             bytes_total: stat.f_blocks * stat.f_frsize,
             bytes_free: (stat.f_bfree - reserved) * stat.f_frsize,

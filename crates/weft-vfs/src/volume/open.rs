@@ -87,6 +87,7 @@ impl Vfs {
             committer: Mutex::new(None),
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
+            commit_error: Mutex::default(),
             tried_at: AtomicI64::new(0),
             // As if the last sync were long ago.
             synced_at: AtomicU64::new(0),

@@ -112,6 +112,7 @@ impl Vfs {
             dirty_bytes: state.dirty_bytes,
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),
+            commit_error: self.commit_error.lock().clone(),
             log_appends: count(&self.log_appends),
             bytes_read: count(&self.bytes_read),
             bytes_written: state.bytes_written,

@@ -1,5 +1,6 @@
 //! `weft check --salvage`.
 
+use crate::command::mounted;
 use crate::command::transfer::steps;
 use crate::shown::{self, counted};
 use crate::size::show;
@@ -13,7 +14,7 @@ use weft_store::sqlite::{Missing, Salvaged};
 
 /// Brings what can be read of a broken volume to a new one. Exit code 1 if something is missing.
 pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
-    let (volume, new) = (Location::parse(volume)?, Location::parse(new)?);
+    let (volume, new) = (mounted::unmounted(volume)?, Location::parse(new)?);
     let bar = steps();
     let salvaged = volume.salvage(&new, &mut |progress| bar.show(progress));
     drop(bar);

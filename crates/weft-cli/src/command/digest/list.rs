@@ -1,10 +1,28 @@
 //! Lists of digests, line by line as b3sum prints them: the digest, two blanks, the path. A path
-//! that holds a line's end, a backslash or a control character has them escaped, and the line then
-//! begins with a backslash. The path of a directory ends with `/`.
+//! that holds a line's end or a backslash has them escaped, and the line then begins with a
+//! backslash; at a terminal that holds for control characters, too. The path of a directory ends
+//! with `/`.
 
 use super::tree::Found;
 use crate::shown;
+use std::io::IsTerminal;
 use weft_digest::{Digest, hex};
+
+/// Readers of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// Obeys control characters.
+    Terminal,
+    /// Knows what b3sum escapes, and no more.
+    Program,
+}
+
+impl Reader {
+    /// The one of standard output.
+    pub fn of_output() -> Reader {
+        if std::io::stdout().is_terminal() { Reader::Terminal } else { Reader::Program }
+    }
+}
 
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,10 +40,13 @@ impl Line {
         Line { digest: found.digest, path }
     }
 
-    /// With its end.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The line with its end.
+    pub fn encode(&self, reader: Reader) -> Vec<u8> {
         let mut line = Vec::new();
-        let escaped = escape(&self.path);
+        let escaped = match reader {
+            Reader::Terminal => escape(&self.path),
+            Reader::Program => escape_ends(&self.path),
+        };
         if escaped != self.path {
             line.push(b'\\');
         }
@@ -57,6 +78,17 @@ pub fn unhex(digits: &[u8]) -> Option<Digest> {
         *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
     }
     Some(digest)
+}
+
+/// `path` on one line.
+fn escape_ends(path: &[u8]) -> Vec<u8> {
+    let escaped = path.iter().flat_map(|byte| match byte {
+        b'\\' => &b"\\\\"[..],
+        b'\n' => b"\\n",
+        b'\r' => b"\\r",
+        byte => std::slice::from_ref(byte),
+    });
+    escaped.copied().collect()
 }
 
 /// `path` on one line, and without anything that a terminal obeys; bytes that are no UTF-8 stay.
@@ -121,12 +153,23 @@ mod tests {
         let obeyed = [&b"\x1b[2J\t\x7f"[..], "\u{9b}\u{202e}".as_bytes(), b"\x9b\xc2", b"\\x1b"];
         for path in own.into_iter().chain(obeyed) {
             let line = Line { digest: std::array::from_fn(|i| i as u8 * 7), path: path.to_vec() };
-            let encoded = line.encode();
-            let (end, text) = encoded.split_last().expect("an end");
-            assert_eq!((*end, text.contains(&b'\n')), (b'\n', false));
-            assert!(!text.iter().any(|byte| byte.is_ascii_control() || *byte == 0x9b), "{path:?}");
-            assert_eq!(Line::decode(text), Some(line));
+            for reader in [Reader::Terminal, Reader::Program] {
+                let encoded = line.encode(reader);
+                let (end, text) = encoded.split_last().expect("an end");
+                assert_eq!((*end, text.contains(&b'\n')), (b'\n', false));
+                let is_obeyed = text.iter().any(|byte| byte.is_ascii_control() || *byte == 0x9b);
+                assert!(reader == Reader::Program || !is_obeyed, "{path:?}");
+                assert_eq!(Line::decode(text).as_ref(), Some(&line));
+            }
         }
+    }
+
+    #[test]
+    fn a_program_is_given_what_b3sum_prints() {
+        let encode = |path: &[u8]| Line { digest: [0; 32], path: path.to_vec() }.encode(Reader::Program);
+        let zeros = "0".repeat(64);
+        assert_eq!(encode(b"a\tb\x01\xff"), [zeros.as_bytes(), b"  a\tb\x01\xff\n"].concat());
+        assert_eq!(encode(b"a\nb\\"), format!("\\{zeros}  a\\nb\\\\\n").into_bytes());
     }
 
     #[test]

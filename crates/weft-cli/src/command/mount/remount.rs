@@ -2,7 +2,7 @@
 
 use super::{options, source};
 use crate::arguments::Mount;
-use crate::command::mounted;
+use crate::command::{mounted, usage};
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, ioctl};
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use weft_fuse::{MountOptions, REFUSE_CHANGES, TAKE_CHANGES};
 use weft_store::Location;
+use weft_vfs::AtimePolicy;
 
 /// Changes options of the mount. Refusing changes begins when all is committed.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
@@ -21,7 +22,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     }
     let mounted = mounted::volume_at(&directory);
     // mount(8) names the source itself where fstab(5) has no line.
-    if source(&Location::parse(&arguments.volume)?) != mounted.to_string_lossy() {
+    if source(&Location::parse(&arguments.volume)?) != mounted.as_os_str() {
         bail!(
             "{} is mounted at {}, and not {}; name the volume that is mounted there",
             mounted.display(),
@@ -35,6 +36,14 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let before = MountOptions::of(&directory)?;
     let mut wanted = before.clone();
     options::take(&mut arguments, &mut wanted)?;
+    let times = match (arguments.open.noatime, arguments.open.strictatime) {
+        (true, _) => AtimePolicy::Never,
+        (_, true) => AtimePolicy::Always,
+        _ => before.access_times,
+    };
+    if times != before.access_times {
+        return usage("when access times move is said at the mount: unmount it, and mount it again".into());
+    }
     let opened = File::open(&directory).with_context(|| format!("cannot open {}", directory.display()))?;
     if wanted.read_only {
         // The kernel first: it knows who has files open to write, and refuses then.
