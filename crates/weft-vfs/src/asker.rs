@@ -11,6 +11,7 @@
 //! /proc entry names another user or group.
 
 use crate::caller::Credentials;
+use crate::computing::requesting_user;
 use std::cell::{OnceCell, RefCell};
 use std::mem::ManuallyDrop;
 
@@ -50,6 +51,11 @@ impl Drop for Asking {
         let before = ManuallyDrop::new(std::mem::take(&mut self.0));
         drop(ManuallyDrop::into_inner(ASKER.with(|asker| asker.replace(before))));
     }
+}
+
+/// The number of the user who asks now; where the holder does, of the user whose request this is.
+pub(crate) fn asking_user() -> u32 {
+    Asker::now(Asker::uid).unwrap_or_else(requesting_user)
 }
 
 impl Asker {

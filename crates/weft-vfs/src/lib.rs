@@ -51,7 +51,7 @@ pub use kept::Secret;
 pub use links::{
     LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Opening, Pushed, Scope, ViewKind, is_unstored,
 };
-pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, say, say_of};
+pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, say, say_of, say_of_asker};
 pub use observe::{Change, Observer};
 pub use operations::{CONTROL, NETWORK, NONCE, Nonce, Nonces};
 pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};

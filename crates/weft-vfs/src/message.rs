@@ -5,6 +5,7 @@ mod limit;
 mod printable;
 mod unwritten;
 
+use crate::asker::asking_user;
 use limit::Limiter;
 use parking_lot::Mutex;
 pub use printable::{is_plain, printable, push_printable};
@@ -53,6 +54,12 @@ pub fn say(message: fmt::Arguments<'_>) {
 #[track_caller]
 pub fn say_of(user: u32, message: fmt::Arguments<'_>) {
     say_limited(message, Some(user), Location::caller());
+}
+
+/// The same about a request of the user who asks now.
+#[track_caller]
+pub fn say_of_asker(message: fmt::Arguments<'_>) {
+    say_limited(message, Some(asking_user()), Location::caller());
 }
 
 fn say_limited(message: fmt::Arguments<'_>, user: Option<u32>, place: &'static Location<'static>) {

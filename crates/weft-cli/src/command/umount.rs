@@ -117,13 +117,13 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     }
 }
 
-/// True if a Weft volume is mounted at `directory` that answers with errors of input and output.
+/// True if a Weft volume is mounted at `directory` whose root cannot be read.
 fn is_unreadable(directory: &Path) -> bool {
     let asked = rustix::fs::getxattr(directory, super::stats::ATTRIBUTE, &mut [0_u8; 0][..]);
     // What the directory itself leads to need not be told.
     let real = directory.parent().and_then(|parent| parent.canonicalize().ok()).zip(directory.file_name());
     let real = real.map_or_else(|| directory.into(), |(parent, name)| parent.join(name));
-    asked.is_err_and(|error| error == Errno::IO) && super::mounted::mount_at(&real).is_some()
+    asked.is_err_and(|error| matches!(error, Errno::IO | Errno::STALE)) && super::mounted::mount_at(&real).is_some()
 }
 
 /// Unmounts what cannot be asked which process serves it, so that nobody can wait for that.

@@ -201,7 +201,7 @@ impl Place {
 
     /// Whether something is mounted at `name`.
     pub fn is_mounted(&self, name: &str) -> bool {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mounts = String::from_utf8_lossy(&std::fs::read("/proc/self/mounts").unwrap()).into_owned();
         let wanted = self.path(name);
         mounts.lines().any(|line| line.split(' ').nth(1) == wanted.to_str())
     }

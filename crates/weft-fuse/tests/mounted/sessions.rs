@@ -16,7 +16,7 @@ fn vfs() -> Arc<Vfs> {
 }
 
 fn mount_line(mounted: &Mounted) -> Option<String> {
-    let mounts = fs::read_to_string("/proc/self/mounts").expect("a list of mounts");
+    let mounts = String::from_utf8_lossy(&fs::read("/proc/self/mounts").expect("a list of mounts")).into_owned();
     let path = format!(" {} ", mounted.root().display());
     mounts.lines().find(|line| line.contains(&path)).map(str::to_owned)
 }

@@ -3,6 +3,7 @@
 use super::Version;
 use super::definition::Looks;
 use super::entry::What;
+use super::reach::Maker;
 use super::rename::Names;
 use super::resolve::{DIGESTED_A_STEP, Resolved};
 use super::unstored::{is_unstored, symlink_number, unstored_number};
@@ -249,13 +250,23 @@ impl State {
         self.resolving.take(2 + size / DIGESTED_A_STEP)?;
         let ino = self.number_in_view(view, name, found.kind, entry)?;
         let parent = self.stored_view(view)?;
+        let Maker { uid, gid } = self.shown_owner(parent, &found)?;
         let permissions = if kind == Kind::Symlink { 0o777 } else { 0o777 & found.permissions };
         let (nlink, xattrs, size) = (1, 0, size as u64);
-        let row = InodeRow { ino, generation, kind, permissions, nlink, size, inline, xattrs, parent, ..found };
+        let row =
+            InodeRow { ino, generation, kind, permissions, nlink, size, inline, xattrs, parent, uid, gid, ..found };
         let mut inode = Inode::loaded(row);
         inode.shows = what.map(|what| self.shows(view, name, what)).transpose()?;
         self.put_unstored(inode);
         Ok(ino)
+    }
+
+    /// The owner of what a view shows of `found`. A user can have a view call anything by any name and
+    /// say anything: that must not look as if it were somebody else's. Root may give away files.
+    fn shown_owner(&mut self, view: Ino, found: &InodeRow) -> Result<Maker, Stop> {
+        let maker = self.maker_of(view)?;
+        let is_theirs = maker.uid == 0 || maker.uid == found.uid;
+        Ok(if is_theirs { Maker { uid: found.uid, gid: found.gid } } else { maker })
     }
 
     /// The number of what `view` shows of `name`, which is inode `found`.

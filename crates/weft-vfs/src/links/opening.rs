@@ -8,7 +8,7 @@ use super::drafts::{Closed, Written};
 use crate::asker::Asker;
 use crate::attributes::Attributes;
 use crate::error::{ErrorKind, Result};
-use crate::message::say;
+use crate::message::{say, say_of_asker};
 use crate::observe::Change;
 use crate::stop::Stop;
 use crate::volume::Vfs;
@@ -163,7 +163,10 @@ impl Vfs {
                         return Err(error);
                     }
                     let path = self.path(ino);
-                    say(format_args!("what was written to {} is lost: {error}", String::from_utf8_lossy(&path)));
+                    say_of_asker(format_args!(
+                        "what was written to {} is lost: {error}",
+                        String::from_utf8_lossy(&path)
+                    ));
                     stores = false;
                 }
                 Closed::Last(draft) => {

@@ -118,12 +118,12 @@ impl Vfs {
         self.stacks.table.lock().onto.get(&link).copied()
     }
 
-    /// Pushes a network onto file `ino`. `Invalid` if it is no file or the network makes no sense there, `NotPermitted` if it is not `caller`'s file to
-    /// change for everybody, or if that user may have no such network, `NotSupported` if it changes the length and may not, `Loop` if there are too many,
+    /// Pushes a network onto file `ino`. `Invalid` if it is no file or the network makes no sense there, `NotPermitted` if it is not `caller`'s file,
+    /// or if that user may have no such network, `NotSupported` if it changes the length and may not, `Loop` if there are too many,
     /// `NotSynchronized` if somebody is writing all of it anew, `QuotaExceeded` and `NoMemory` if
     /// what the user pushed, or what all did, takes as much memory as it may; and as reading the code.
     pub fn push(&self, caller: Caller, ino: Ino, scope: Scope, pushed: &Pushed) -> Result<()> {
-        let definition = self.pushable(caller, ino, scope, pushed)?;
+        let definition = self.pushable(caller, ino, pushed)?;
         self.may_wait(Wait::Commit)?;
         let below = self.below(ino, scope)?;
         let charge = self.stacks.ledger.charge(caller.uid, definition)?;
@@ -178,7 +178,7 @@ impl Vfs {
     }
 
     /// What is to be pushed, as a link is made of it.
-    fn pushable(&self, caller: Caller, ino: Ino, scope: Scope, pushed: &Pushed) -> Result<LinkDefinition> {
+    fn pushable(&self, caller: Caller, ino: Ino, pushed: &Pushed) -> Result<LinkDefinition> {
         let attributes = self.attributes(ino)?;
         if attributes.kind != Kind::File {
             return Err(ErrorKind::Invalid.into());
@@ -192,11 +192,11 @@ impl Vfs {
         if network.reads_files() || !network.modules().iter().copied().eq(1..=pushed.code.len()) {
             return Err(ErrorKind::Invalid.into());
         }
+        // Whoever is given what is open would take it for the owner's.
         let is_own = caller.uid == 0 || caller.uid == attributes.uid;
-        let wants_own = scope == Scope::Everybody || !pushed.code.is_empty();
         let may_export = !definition.is_exported() || self.options.exported.allows(caller.uid);
         let may_use_keys = !definition.has_keys() || self.options.gives_keys(caller.uid);
-        if wants_own && !is_own || !may_export || !may_use_keys {
+        if !is_own || !may_export || !may_use_keys {
             return Err(ErrorKind::NotPermitted.into());
         }
         if !pushed.may_resize && !network.keeps().length {

@@ -8,7 +8,7 @@ use super::sources::Targets;
 use super::view::{Step, Stopped, View, stopped};
 use crate::blocking::{self, Wait};
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::say;
+use crate::message::say_of_asker;
 use crate::state::State;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
@@ -132,7 +132,7 @@ impl Vfs {
 
     fn changes_too_fast(&self, ino: Ino) -> Error {
         let path = self.path(ino);
-        say(format_args!("{} cannot be read: its targets change faster", String::from_utf8_lossy(&path)));
+        say_of_asker(format_args!("{} cannot be read: its targets change faster", String::from_utf8_lossy(&path)));
         ErrorKind::Io.into()
     }
 
@@ -214,7 +214,10 @@ impl Vfs {
             return Ok(());
         }
         let path = self.path(ino);
-        say(format_args!("the network of {} cannot begin: others take too much", String::from_utf8_lossy(&path)));
+        say_of_asker(format_args!(
+            "the network of {} cannot begin: others take too much",
+            String::from_utf8_lossy(&path)
+        ));
         Err(ErrorKind::Io.into())
     }
 

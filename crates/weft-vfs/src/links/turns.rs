@@ -9,9 +9,8 @@
 //!
 //! Locks: that of the queue is held for nothing else.
 
-use crate::asker::Asker;
+use crate::asker::asking_user;
 use crate::blocking::{self, Wait};
-use crate::computing::requesting_user;
 use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -166,7 +165,7 @@ impl Vfs {
         if turns.queue.lock().take_at_once() {
             return Ok(turns.turn());
         }
-        let user = Asker::now(Asker::uid).unwrap_or_else(requesting_user);
+        let user = asking_user();
         blocking::waiting(|| self.computing(|| turns.wait_for(user)))?
     }
 }
@@ -174,6 +173,7 @@ impl Vfs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asker::Asker;
     use crate::attributes::SetAttributes;
     use crate::caller::{Caller, Credentials, MakeNode};
     use crate::clock::ManualClock;

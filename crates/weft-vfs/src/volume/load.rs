@@ -10,7 +10,7 @@ use crate::names::{Entry, NameKey, NameSlot};
 use crate::state::State;
 use crate::stop::Miss;
 use std::ops::Range;
-use weft_store::{BlockRef, Cookie, Ino, InodeRow, Name, NameRow};
+use weft_store::{BlockRef, Cookie, Ino, InodeRow, Kind, Name, NameRow};
 
 /// Inodes read at once: numbers near each other were made together and are used together.
 const INODES_READ: usize = 128;
@@ -206,11 +206,16 @@ impl Vfs {
     /// Fails if the root has no row, so that nothing could be reached.
     pub(super) fn refuse_rootless(&self) -> Result<()> {
         // Nothing is kept of what is read: who recovers decides what becomes of it.
-        if self.store.inodes(Ino::ROOT, 1)?.iter().any(|row| row.ino == Ino::ROOT) {
-            return Ok(());
-        }
-        let what = "the row of the root directory is gone; 'weft check --repair' makes it anew, for root alone, and \
-                    all names are kept";
+        let rows = self.store.inodes(Ino::ROOT, 1)?;
+        let what = match rows.iter().find(|row| row.ino == Ino::ROOT) {
+            Some(row) if row.kind == Kind::Directory && row.nlink > 0 => return Ok(()),
+            // As an orphan it would be removed.
+            Some(_) => "the row of the root directory says that there is none; 'weft check' tells more",
+            None => {
+                "the row of the root directory is gone; 'weft check --repair' makes it anew, for root alone, and \
+                 all names are kept"
+            }
+        };
         Err(weft_store::Error::Corrupt(what.into()).into())
     }
 

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use weft_store::memory::MemoryStore;
 use weft_store::postgres::{self, Address, OpenOptions};
-use weft_store::{BlockHome, Store, Timestamp, VolumeOptions, sqlite};
+use weft_store::{Batch, BlockHome, Durability, InodeChange, InodeRow, Store, Timestamp, VolumeOptions, sqlite};
 use weft_testkit::{Client, Cluster};
 use weft_vfs::{Caller, Cookie, Error, ErrorKind, Ino, ManualClock, Options, SetXattr, Vfs};
 
@@ -414,4 +415,21 @@ fn a_damaged_name_is_not_free_and_hides_no_others() {
     }
     volume.restore("naming");
     postgres::remove(&volume.address).expect("removed");
+}
+
+/// A mount removes what counts no names and has none.
+#[test]
+fn a_root_that_counts_no_names_is_no_orphan() {
+    let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
+    There::fill(store.clone());
+    let header = store.header().expect("readable");
+    let root = store.inodes(Ino::ROOT, 1).expect("readable").remove(0);
+    let inodes = vec![InodeChange::Put(InodeRow { nlink: 0, ..root })];
+    let batch = Batch { commit: header.commit.next(), counters: header.counters, inodes, ..Batch::default() };
+    store.apply(&batch, Durability::Durable).expect("applied");
+    for _ in 0..2 {
+        let error = mount(store.clone()).err().expect("refused");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+    assert_eq!(store.inodes(Ino::ROOT, 1).expect("readable")[0].ino, Ino::ROOT);
 }

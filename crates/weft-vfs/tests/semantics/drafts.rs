@@ -564,7 +564,8 @@ fn a_network_that_is_pushed_reads_the_file_alone_and_is_for_its_owner_to_push() 
         assert_eq!(kind(push(alice, Ino::ROOT, scope, "upper", &[])), ErrorKind::Invalid);
     }
     assert_eq!(kind(push(alice, secret, Scope::Everybody, "upper", &[])), ErrorKind::NotPermitted);
-    push(alice, secret, Scope::Opened(8), "upper", &[]).expect("whoever has it open");
+    assert_eq!(kind(push(alice, secret, Scope::Opened(8), "upper", &[])), ErrorKind::NotPermitted);
+    push(Caller::ROOT, secret, Scope::Opened(8), "upper", &[]).expect("whoever has it open");
     let seen = |ino, number| volume.all_of(volume.vfs.seen(ino, number));
     assert_eq!(
         (seen(secret, Some(8)), seen(secret, Some(4)), seen(secret, None)),

@@ -135,6 +135,45 @@ fn who_asks_counts_as_much_as_who_made_it() {
     assert_eq!(volume.vfs.opened(outer, false).unwrap(), Opening::Plain);
 }
 
+/// Programs trust files by their owner, as git does.
+#[test]
+fn nobody_makes_what_looks_like_a_file_of_somebody_else() {
+    let volume = Volume::new();
+    let source = volume.directory("source");
+    let inner = volume.make(source, "inner", DIRECTORY);
+    volume.filled(inner, "roots", 0o644, b"root");
+    let bobs = volume.filled(inner, "bobs", 0o666, b"bob");
+    let alices = volume.filled(inner, "alices", 0o640, b"alice");
+    volume.vfs.make_symlink(Caller::ROOT, inner, b"symlink", b"roots").expect("made");
+    volume.own(bobs, BOB, BOB);
+    volume.own(alices, ALICE, TEAM);
+    let view = |maker, name| {
+        let view = ViewKind::Directory { rename: None, only: Some("s$".into()) };
+        let outer = volume.link_by(maker, name, &LinkDefinition { view, ..definition(&["/source"], "upper") });
+        volume.find(outer, "inner").expect("shown").ino
+    };
+    let (by_alice, by_root) = (view(ALICE, "by alice"), view(0, "by root"));
+    let seen = |view, name: &str| {
+        let Attributes { uid, gid, permissions, .. } = volume.find(view, name).expect("shown");
+        (uid, gid, permissions)
+    };
+    assert_eq!(seen(by_root, "roots"), (0, 0, 0o444));
+    assert_eq!(seen(by_root, "bobs"), (BOB, BOB, 0o444));
+    assert_eq!(seen(by_alice, "alices"), (ALICE, TEAM, 0o440));
+    for name in ["roots", "bobs", "symlink"] {
+        let (uid, gid, permissions) = seen(by_alice, name);
+        assert_eq!((uid, gid), (ALICE, ALICE), "{name}");
+        assert!(name == "symlink" || permissions == 0o444, "{permissions:o}");
+    }
+    assert_eq!(volume.attributes(by_alice).uid, ALICE);
+    let entry = volume.find(by_alice, "roots").expect("shown").ino;
+    let times = SetAttributes { mtime: Some(weft_vfs::SetTime::Now), ..SetAttributes::default() };
+    let bits = SetAttributes { permissions: Some(0o777), ..SetAttributes::default() };
+    for changes in [times, bits] {
+        assert!(volume.vfs.set_attributes(entry, changes).is_err(), "the kernel takes it for Alice's");
+    }
+}
+
 #[test]
 fn an_access_control_list_is_asked_too() {
     let volume = Volume::new();
