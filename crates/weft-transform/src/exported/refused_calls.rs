@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 const STATMOUNT: c_long = 457;
 const LISTMOUNT: c_long = 458;
 const OPEN_TREE_ATTR: c_long = 467;
+const FCHMODAT2: c_long = 452;
 
 /// Refused to commands and daemons alike.
 const REFUSED: [c_long; 52] = [
@@ -105,6 +106,28 @@ const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
+/// Calls by which a file gets permission bits, and which argument these are. A command makes no
+/// program that gives its rights to others: who ran it would be out of what confines commands.
+/// (A new directory gets no set-group-id bit by mkdir(2).)
+const SETTING_BITS: &[(c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_openat, 3),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls whose arguments no filter sees. As if they were not there programs use older ones.
+const UNSEEN: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
 /// The filters, ready for a process that can allocate nothing.
 pub(super) struct Filters {
     always: [BpfProgram; 2],
@@ -165,7 +188,7 @@ fn to_daemon() -> Result<[BpfProgram; 2], String> {
     for flag in MOVING_MOUNTS {
         rules.refuse(libc::SYS_mount, 3, SeccompCmpOp::MaskedEq(flag), flag)?;
     }
-    Ok([unknown(None), program(rules.0)?])
+    Ok([unknown(&[]), program(rules.0)?])
 }
 
 fn make() -> Result<Filters, String> {
@@ -174,11 +197,13 @@ fn make() -> Result<Filters, String> {
     for flag in flags {
         rules.refuse(libc::SYS_clone, 0, SeccompCmpOp::MaskedEq(flag), flag)?;
     }
+    for (call, at) in SETTING_BITS {
+        for bit in [libc::S_ISUID, libc::S_ISGID].map(u64::from) {
+            rules.refuse(*call, *at, SeccompCmpOp::MaskedEq(bit), bit)?;
+        }
+    }
     rules.refuse_typing()?;
-    Ok(Filters {
-        always: [unknown(Some(libc::SYS_clone3)), program(rules.0)?],
-        network: program(Rules::all_of(&NETWORK).0)?,
-    })
+    Ok(Filters { always: [unknown(&UNSEEN), program(rules.0)?], network: program(Rules::all_of(&NETWORK).0)? })
 }
 
 /// Calls that are refused, those with rules only if one of these holds.
@@ -210,10 +235,9 @@ fn program(rules: BTreeMap<c_long, Vec<SeccompRule>>) -> Result<BpfProgram, Stri
     SeccompFilter::new(rules, other, these, machine).and_then(BpfProgram::try_from).map_err(said)
 }
 
-/// Has two kinds of calls not be there: `call`, if one is given, as clone3(2), whose arguments no
-/// filter sees, so that programs use clone(2); and those by other numbers (x32), which lists of
+/// Has two kinds of calls not be there: `calls`; and those by other numbers (x32), which lists of
 /// numbers do not know.
-fn unknown(call: Option<c_long>) -> BpfProgram {
+fn unknown(calls: &[c_long]) -> BpfProgram {
     /// What the instructions do (linux/bpf_common.h): load a number of the call, jump if it is as
     /// large, or equal, and answer.
     const LOAD: u16 = 0x20;
@@ -222,16 +246,16 @@ fn unknown(call: Option<c_long>) -> BpfProgram {
     const ANSWER: u16 = 0x06;
     const X32: u32 = 0x4000_0000;
     let refuse = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
-    // All of them are refused already.
-    let call = call.map_or(X32, |call| u32::try_from(call).expect("a small number"));
-    let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
-    vec![
-        instruction(LOAD, 0, 0, 0),
-        instruction(IF_AT_LEAST, 1, 0, X32),
-        instruction(IF_EQUAL, 0, 1, call),
-        instruction(ANSWER, 0, 0, refuse),
-        instruction(ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ]
+    let instruction = |code, jt, k| sock_filter { code, jt, jf: 0, k };
+    // How many instructions there are from the second on to the last, which refuses.
+    let to_refusal = u8::try_from(calls.len() + 1).expect("few calls");
+    let is_one = (1..).zip(calls).map(|(number, call)| {
+        instruction(IF_EQUAL, to_refusal - number, u32::try_from(*call).expect("a small number"))
+    });
+    let mut program = vec![instruction(LOAD, 0, 0), instruction(IF_AT_LEAST, to_refusal, X32)];
+    program.extend(is_one);
+    program.extend([instruction(ANSWER, 0, libc::SECCOMP_RET_ALLOW), instruction(ANSWER, 0, refuse)]);
+    program
 }
 
 fn said(error: impl std::fmt::Display) -> String {
@@ -264,6 +288,47 @@ mod tests {
             }
         };
         Some(result == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM))
+    }
+
+    /// The numbers of the errors of calls that would give a file the bits `mode`; then of some that no
+    /// filter sees. Makes system calls and nothing else.
+    fn refusals(mode: u32) -> [i32; 7] {
+        const NOWHERE: *const u8 = ptr::null();
+        let errno =
+            |result: c_long| if result == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(0) } else { 0 };
+        // SAFETY: no memory is passed.
+        unsafe {
+            [
+                errno(libc::syscall(libc::SYS_fchmod, -1, mode)),
+                errno(libc::syscall(libc::SYS_fchmodat, -1, NOWHERE, mode)),
+                errno(libc::syscall(FCHMODAT2, -1, NOWHERE, mode, 0)),
+                errno(libc::syscall(libc::SYS_openat, -1, NOWHERE, libc::O_CREAT | libc::O_WRONLY, mode)),
+                errno(libc::syscall(libc::SYS_mknodat, -1, NOWHERE, libc::S_IFREG | mode, 0)),
+                errno(libc::syscall(libc::SYS_openat2, -1, NOWHERE, NOWHERE, 0)),
+                errno(libc::syscall(libc::SYS_clone3, NOWHERE, 0)),
+            ]
+        }
+    }
+
+    #[test]
+    fn a_command_makes_no_program_that_gives_rights_away() {
+        let mut command = Command::new("/bin/true");
+        let filters = filters().unwrap();
+        let confine = move || {
+            filters.apply(true)?;
+            let special = [0o4755, 0o2755, 0o6000].map(refusals);
+            let plain = refusals(0o1755);
+            let refused = |errors: &[i32; 7]| errors[..5].iter().all(|error| *error == libc::EPERM);
+            let unseen = plain[5..].iter().all(|error| *error == libc::ENOSYS);
+            match special.iter().all(refused) && !plain[..5].contains(&libc::EPERM) && unseen {
+                true => Ok(()),
+                // Comes to whoever started it.
+                false => Err(io::Error::from_raw_os_error(libc::ENOTRECOVERABLE)),
+            }
+        };
+        // SAFETY: it makes system calls and nothing else.
+        unsafe { command.pre_exec(confine) };
+        assert!(command.status().expect("all is refused that should be").success());
     }
 
     #[test]
