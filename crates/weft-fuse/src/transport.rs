@@ -1,12 +1,14 @@
 //! How requests arrive and replies leave: over io_uring where the kernel has it on for FUSE, over the FUSE
 //! device elsewhere.
 
+mod company;
 pub(crate) mod device;
 pub(crate) mod handshake;
 mod lookout;
 mod placement;
 mod proc_stat;
 pub(crate) mod scheduling;
+mod turns;
 pub(crate) mod uring;
 
 /// Kept by each thread that serves: a panic there ends the process. A mount that lacks a thread would hang

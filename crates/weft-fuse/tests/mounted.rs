@@ -27,5 +27,7 @@ mod privileges;
 mod rights;
 #[path = "mounted/sessions.rs"]
 mod sessions;
+#[path = "mounted/turns.rs"]
+mod turns;
 #[path = "mounted/writeback.rs"]
 mod writeback;

@@ -12,6 +12,14 @@ use crate::volume::Vfs;
 use std::ops::Bound;
 use weft_store::{Cookie, Ino, Kind, NameRow};
 
+/// Entries that are put together while the state is locked once, however many are asked for.
+/// Directories of which all entries are kept have fewer.
+const PAGE: usize = 2 * LISTED_MAX;
+
+/// Entries whose attributes are looked up while the state is locked once. Who takes a lock for each
+/// waits as often for others, and who takes one for all has them wait.
+const LOOKED_UP: usize = 64;
+
 impl Vfs {
     /// Up to `limit` entries of directory `ino` after the one at `after` (`Cookie(0)`: from the start), in
     /// cookie order; fewer only at the end, or where entries of the directory are damaged: then none are left
@@ -55,6 +63,7 @@ impl Vfs {
 
     /// One page: its entries, and where to go on unless this was the end.
     fn read_page(&self, ino: Ino, after: Cookie, limit: usize) -> Result<(Vec<DirEntry>, Option<Cookie>)> {
+        let limit = limit.min(PAGE);
         loop {
             let asks = |state: &mut State| -> Result<bool, Stop> {
                 let directory = state.directory(ino)?;
@@ -112,30 +121,29 @@ impl Vfs {
         limit: usize,
     ) -> Result<Vec<(DirEntry, Option<Attributes>)>> {
         let entries = self.read_directory(ino, after, limit)?;
-        let told = |entry: DirEntry| {
-            let attributes = self.listed_attributes(caller, &entry)?;
-            Ok((entry, attributes))
-        };
-        entries.into_iter().map(told).collect()
+        let mut found = Vec::with_capacity(entries.len());
+        while found.len() < entries.len() {
+            let until = entries.len().min(found.len() + LOOKED_UP);
+            // What stops for something to be fetched goes on where it was.
+            let looked_up = self.run(|state| {
+                while found.len() < until {
+                    found.push(state.listed_attributes(caller, &entries[found.len()])?);
+                }
+                Ok(())
+            });
+            match looked_up {
+                // Whoever asks for what is damaged is told. It must not hide the others.
+                Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::Corrupt) => found.push(None),
+                looked_up => looked_up?,
+            }
+        }
+        Ok(entries.into_iter().zip(found).collect())
     }
 
     /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was removed since it was listed or is
     /// damaged, and of transformation links: who lists them need not wait until each was computed.
     pub(crate) fn listed_attributes(&self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>> {
-        if is_unstored(entry.ino) {
-            return Ok(None);
-        }
-        let attributes = self.run(|state| {
-            let inode = state.inode(entry.ino)?;
-            if inode.row.kind == Kind::Transformation {
-                return Ok(None);
-            }
-            let attributes = inode.attributes();
-            state.hold(caller, entry.ino);
-            Ok(Some(attributes))
-        });
-        match attributes {
-            // Whoever asks for what is damaged is told. It must not hide the others.
+        match self.run(|state| state.listed_attributes(caller, entry)) {
             Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::Corrupt) => Ok(None),
             attributes => attributes,
         }
@@ -143,6 +151,20 @@ impl Vfs {
 }
 
 impl State {
+    /// As [`Vfs::listed_attributes`]. `Stale`, `Corrupt`.
+    fn listed_attributes(&mut self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>, Stop> {
+        if is_unstored(entry.ino) {
+            return Ok(None);
+        }
+        let inode = self.inode(entry.ino)?;
+        if inode.row.kind == Kind::Transformation {
+            return Ok(None);
+        }
+        let attributes = inode.attributes();
+        self.hold(caller, entry.ino);
+        Ok(Some(attributes))
+    }
+
     /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists it
     /// will look at what is in it. False if that is not as many entries as it counts: then rows may be
     /// gone, and nothing is kept.
@@ -220,5 +242,40 @@ impl State {
             more = listed.last().map(|entry| entry.cookie);
         }
         Ok((listed, more))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caller::MakeNode;
+    use crate::clock::ManualClock;
+    use crate::options::Options;
+    use std::sync::Arc;
+    use weft_store::VolumeOptions;
+    use weft_testkit::CrashStore;
+
+    /// Attack: a user lists a large directory with a large buffer, again and again.
+    #[test]
+    fn however_much_is_listed_the_state_is_locked_for_a_page_at_a_time() {
+        let store = Arc::new(CrashStore::new(VolumeOptions::default()));
+        let options = Options { background: false, ..Options::default() };
+        let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
+        let count = PAGE + 10;
+        for i in 0..count {
+            let node = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
+            vfs.make(Caller::ROOT, Ino::ROOT, format!("{i}").as_bytes(), node).expect("made");
+        }
+        // As they are in memory, and as they are in the store.
+        for _ in 0..2 {
+            let (page, more) = vfs.read_page(Ino::ROOT, Cookie(0), usize::MAX >> 1).expect("listed");
+            assert!(page.len() == PAGE && more == page.last().map(|entry| entry.cookie));
+            let all = vfs.read_directory(Ino::ROOT, Cookie(0), 2 * count).expect("listed");
+            assert!(all.len() == count && all.is_sorted_by_key(|entry| entry.cookie));
+            let looked_up = vfs.read_directory_attributes(Caller::ROOT, Ino::ROOT, Cookie(0), 2 * count);
+            let looked_up = looked_up.expect("listed");
+            assert!(looked_up.iter().all(|(entry, found)| found.is_some_and(|found| found.ino == entry.ino)));
+            vfs.commit().expect("committed");
+        }
     }
 }
