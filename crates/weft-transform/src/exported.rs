@@ -5,6 +5,7 @@ use rustix::thread::gettid;
 mod code;
 pub(crate) mod command;
 mod confined;
+pub(crate) mod decoding;
 mod file;
 mod idle;
 pub(crate) mod library;
@@ -12,6 +13,7 @@ mod namespaces;
 mod refused_calls;
 mod stream;
 pub(crate) mod wasm;
+pub(crate) mod workers;
 
 /// Has the calling thread be scheduled as any other, whatever the one was that started it: what that one does for a request is no reason for what goes on after it.
 fn be_ordinary() {

@@ -107,6 +107,11 @@ impl Output {
         self.rope.len() + self.pieces.as_ref().map_or(0, |pieces| pieces.len()) >= OUTPUT_BYTES
     }
 
+    /// Whether nothing was added since all was taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rope.is_empty() && self.pieces.is_none()
+    }
+
     /// All that was added.
     pub(crate) fn take(&mut self) -> Rope {
         self.close_piece();

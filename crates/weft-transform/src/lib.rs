@@ -25,7 +25,7 @@ mod stage;
 mod stages;
 mod threaded;
 
-pub use exported::library::worker;
+pub use exported::workers::worker;
 pub use keys::read_key;
 pub use language::NetworkError;
 pub use network::{Described, Network, NoFiles};

@@ -179,6 +179,9 @@ pub enum StageError {
     /// So much is running that it cannot begin now.
     #[error("{0}")]
     Busy(String),
+    /// The process that did its work is gone, or cannot be used; another may do it.
+    #[error("{0}")]
+    Lost(String),
     /// Nobody waits for it any more; it can go on when somebody does again.
     #[error("nobody waits for it any more")]
     Paused,

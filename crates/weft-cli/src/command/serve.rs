@@ -3,7 +3,7 @@
 use crate::arguments::Serve;
 use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
-use crate::serving::{memory_bytes, start_nfs};
+use crate::serving::{memory_bytes, say_if_unconfined, start_nfs};
 use crate::user::User;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
@@ -55,6 +55,7 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
             let (address, portmap) = (server.address(), arguments.served.portmap);
             let command = if portmap { mount_command(address) } else { mount_command_without_portmapper(address) };
             outln!("serving {volume} over NFS at {address}; mount it with\n    {command}");
+            say_if_unconfined();
             Ok(Serving { opened, server, log })
         }
         Err(error) => {
