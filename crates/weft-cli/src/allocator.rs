@@ -6,7 +6,7 @@ use std::io::Error;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What is free goes back after a second (jemalloc(3), "TUNING"), where somebody frees more then.
+/// Options: free memory goes back after a second (jemalloc(3), "TUNING"), where somebody frees more then.
 ///
 /// SAFETY: jemalloc reads a symbol of this name as a `const char *`; a reference to an array is a pointer, and the text ends with a NUL.
 #[unsafe(export_name = "_rjem_malloc_conf")]

@@ -550,8 +550,8 @@ pub struct Mount {
     /// dev and exec), remount (with ro or rw, of the volume that is
     /// mounted at the directory), allow_other, writeback, keep-awake, no-idle-policy, opens, and
     /// commit-interval, dirty-max, metadata-cache, block-cache,
-    /// read-ahead, shared-memory, memo, keys, exported-stages, transport, placement and log with
-    /// their values as below (commit-interval=5)
+    /// read-ahead, shared-memory, memo, temporary, keys, exported-stages, transport, placement and
+    /// log with their values as below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Stay in the foreground, messages on standard error
@@ -609,8 +609,9 @@ pub struct Open {
     #[arg(long)]
     pub read_only: bool,
     /// If a log of a volume that was not unmounted cleanly is missing, damaged, or of another
-    /// moment, or a segment file is missing: go on without what is lost with it. What is given up is
-    /// named, and copies of the database's write-ahead log and the intent log are kept beside them.
+    /// moment, or a segment file is missing, or the volume cannot take an operation of its log any
+    /// more: go on without what is lost with it. What is given up is named, and copies of the logs
+    /// that are given up in part are kept beside them.
     /// Without this the volume is refused and nothing is changed
     #[arg(long)]
     pub accept_loss: bool,
@@ -635,6 +636,12 @@ pub struct Open {
     /// Most bytes kept, in the volume, of what transformation links gave, also while it is not mounted; 0 keeps nothing
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]
     pub memo: u64,
+    /// Most bytes in temporary files of the networks of one user's links (sort, tac, tail, zip,
+    /// encrypt and joins keep there what does not fit in memory), half of them of one network. Those
+    /// of all users take a quarter of what is free where they are (TMPDIR, else /tmp), which is the
+    /// only bound for the user who mounts the volume
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "2G")]
+    pub temporary: u64,
     /// The directory of the keys that links may name (the stages encrypt and decrypt), as files of age-keygen that nobody else may read. Links that use
     /// them are for the user who mounts the volume, and for the super-user
     #[arg(long, value_name = "DIR")]
@@ -642,8 +649,9 @@ pub struct Open {
     /// Whose transformation links may run code that their maker brings (the stages exec, wasm and library)
     #[arg(long, value_name = "WHOSE", default_value = "root")]
     pub exported_stages: Whose,
-    /// Keep all privileges that the daemon is started with, and let debuggers in. Otherwise root's
-    /// daemon gives up those that serving does not take
+    /// Keep all privileges and system calls that the daemon is started with, and let debuggers in.
+    /// Otherwise root's daemon gives up the privileges that serving does not take, and root's
+    /// daemon and 'weft serve' the system calls
     #[arg(long)]
     pub no_confinement: bool,
     /// Never move access times
@@ -676,7 +684,8 @@ pub struct Served {
     /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
     /// '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks or '*'; options are rw, ro,
     /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, insecure, xprtsec=none,
-    /// xprtsec=tls, xprtsec=mtls. Without this, all of the volume to this machine, with the super-user squashed
+    /// xprtsec=tls, xprtsec=mtls. Without this, all of the volume to this machine, with the super-user squashed, from
+    /// ports below 1024 alone (secure), as any user could call from others in anybody's name
     #[arg(long, value_name = "LINE", requires = "nfs")]
     pub export: Vec<String>,
     /// Export what the lines of this file say, too

@@ -32,7 +32,7 @@ use crate::arguments::{Blocks, Command, Net};
 use anyhow::Result;
 use std::fmt;
 use std::process::ExitCode;
-use weft_store::{BlockHome, Location, Waiting};
+use weft_store::{BlockHome, Finding, Location, Waiting};
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<ExitCode> {
@@ -202,8 +202,14 @@ fn tell_of_waiting(location: &Location) -> Waiting {
 }
 
 /// The advice where damage was found and nothing was changed.
-pub const REMEDIES: &str =
-    "'weft check --repair VOLUME' repairs what can be, 'weft export VOLUME DIRECTORY' copies what is whole";
+pub const REMEDIES: &str = "'weft check --repair VOLUME' repairs what can be, 'weft import --overwrite COPY VOLUME' brings damaged bytes back \
+     from a copy, 'weft export VOLUME DIRECTORY' copies what is whole";
+
+/// True if `finding` says itself what to do; a repair would not help.
+pub fn is_advised(finding: &Finding) -> bool {
+    let words = ["--accept-loss", "--salvage", "--discard", "move the log away"];
+    words.iter().any(|word| finding.what.contains(word))
+}
 
 /// So much damage, in words.
 pub fn damages(count: usize) -> String {

@@ -3,9 +3,12 @@
 //!
 //! Of root's capabilities those stay that serving takes. Capabilities are each thread's own, so
 //! they go before there are other threads. Nothing that is started from here gets more
-//! (`no_new_privs`), and no other process reads the memory of a daemon of root's. Without root
-//! there is nothing to give up, and `fusermount3` needs its own privileges.
+//! (`no_new_privs`), and no other process reads the memory of a daemon of root's. System calls that
+//! no daemon makes are refused (seccomp). Without root there are no privileges to give up; and who
+//! mounts without root keeps all system calls, too, as `fusermount3`, which unmounts, needs its own
+//! privileges, and those go with a filter.
 
+use crate::daemon::is_begun_anew;
 use anyhow::{Context, Result};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
@@ -41,9 +44,31 @@ pub enum Files<'a> {
     Any,
 }
 
+/// The service of a daemon, and so the end that it comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    /// A mount point, which it unmounts.
+    Mount,
+    /// The network alone.
+    Network,
+}
+
 /// Gives up what serving with `files` does not take. Must be called before other threads are
 /// started.
-pub fn confine(files: Files<'_>) -> Result<()> {
+pub fn confine(serves: Serves, files: Files<'_>) -> Result<()> {
+    lose_privileges(files)?;
+    let needs_helper = serves == Serves::Mount && !geteuid().is_root();
+    // One that begins anew has its filter still.
+    if needs_helper || is_begun_anew() {
+        return Ok(());
+    }
+    if let Err(error) = weft_transform::refuse_to_daemon() {
+        errln!("weft: serving with all system calls, as this kernel refuses none (seccomp): {error}");
+    }
+    Ok(())
+}
+
+fn lose_privileges(files: Files<'_>) -> Result<()> {
     // What is in memory, keys included, is for no file of a crash.
     let maximum = getrlimit(Resource::Core).maximum;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).context("cannot forbid core files")?;

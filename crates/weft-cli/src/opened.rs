@@ -11,7 +11,7 @@ use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, needs_log};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::{Closing, Layout, close_to_others};
-use weft_store::{ErrorKind, Location, Store};
+use weft_store::{Cookie, ErrorKind, Ino, Location, Store};
 use weft_vfs::{Options, SystemClock, Vfs, say};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
@@ -74,6 +74,7 @@ impl Opened {
         let file = file.map(|file| file.with(loss));
         let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
         let vfs = Vfs::open(volume.store.clone(), log, options, Arc::new(SystemClock)).with_context(context)?;
+        refuse_unreadable_root(&*volume.store).with_context(context)?;
         Ok(Opened { vfs, store: volume.store, layout: volume.layout, read_only })
     }
 
@@ -206,6 +207,14 @@ pub const UNSETTLED: &str =
     "all changes are committed and safe, but the write-ahead log could not be copied into the database";
 pub const UNSETTLED_ADVICE: &str = "free some space, then mount and unmount the volume again; until then do not copy or \
                                     move it without the files beside it";
+
+/// Refuses a database that SQLite cannot read where the root is: nobody would get further than to
+/// that, and `weft check --salvage` does. Rows that are damaged in themselves are served as such.
+fn refuse_unreadable_root(store: &dyn Store) -> weft_store::Result<()> {
+    let (row, names) = (store.inodes(Ino::ROOT, 1).map(drop), store.names(Ino::ROOT, Cookie(0), 1).map(drop));
+    let read = [row, names, store.xattrs(Ino::ROOT).map(drop)];
+    read.into_iter().filter(|read| read.as_ref().is_err_and(weft_store::Error::is_malformed)).collect()
+}
 
 /// Where the messages about what is served at `what` go if no file of the volume is near.
 fn log_of(what: &Path) -> Result<PathBuf> {

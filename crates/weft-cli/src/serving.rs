@@ -2,7 +2,7 @@
 
 use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
-use crate::confinement::{self, Files};
+use crate::confinement::{self, Files, Serves};
 use crate::daemon::is_begun_anew;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::DiskCacheOptions;
 use weft_store::log::Loss;
 use weft_store::postgres::OpenOptions;
+use weft_transform::Bounds;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs, say};
 
 /// The keys in a directory, which are whoever's this process is.
@@ -46,6 +47,7 @@ impl Open {
             keep_written: false,
             read_ahead_bytes: self.read_ahead,
             memo_bytes_max: self.memo,
+            networks: Bounds { temporary_bytes: self.temporary, ..Bounds::default() },
             exported: match self.exported_stages {
                 Whose::Nobody => Exported::Nobody,
                 Whose::Root => Exported::Root,
@@ -64,13 +66,13 @@ impl Open {
 
     /// Gives up privileges that serving the `volume`, if it lies in files, and these other `files`
     /// does not take. Must be called before other threads are started.
-    pub fn confine(&self, volume: Option<&Path>, files: &[Option<&Path>]) -> Result<()> {
+    pub fn confine(&self, serves: Serves, volume: Option<&Path>, files: &[Option<&Path>]) -> Result<()> {
         if self.no_confinement {
             return Ok(());
         }
         let own = [volume, self.disk_cache.as_deref(), self.keys.as_deref()];
         let all: Vec<&Path> = own.iter().chain(files).copied().flatten().collect();
-        confinement::confine(if volume.is_some() { Files::Named(&all) } else { Files::Any })
+        confinement::confine(serves, if volume.is_some() { Files::Named(&all) } else { Files::Any })
     }
 
     /// How it is held where several daemons may want it.

@@ -10,6 +10,7 @@ mod leaving;
 mod links;
 mod locks;
 mod opens;
+mod personal;
 mod privileges;
 mod pushed;
 mod refusing;
@@ -17,7 +18,6 @@ mod refusing;
 mod tests;
 mod xattrs;
 
-pub(crate) use closed::node_of;
 pub(crate) use init::{Offer, Way};
 pub(crate) use links::Valid;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
@@ -28,9 +28,11 @@ use crate::protocol::{Body, Header, Opcode, Reply, Request};
 use crate::session::{LockKeeper, SessionOptions};
 use crate::transport::scheduling::Scheduling;
 use crate::wakefulness::Wakefulness;
+use closed::Door;
 use links::Forgetting;
 use locks::{MountLocks, Patience};
 use parking_lot::Mutex;
+use personal::PersonalNodes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -96,6 +98,7 @@ pub(crate) struct Server {
     /// What programs prove by that they mean to control the volume; none if there is no randomness.
     nonces: Option<Nonces>,
     links: Arc<Forgetting>,
+    personal: PersonalNodes,
     /// Whether requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
     /// True if the volume is another daemon's, and nothing is answered any more.
@@ -138,6 +141,7 @@ impl Server {
             drafts: Mutex::default(),
             nonces: Nonces::new().ok(),
             links: Arc::default(),
+            personal: PersonalNodes::default(),
             over_rings: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             forgets_names: AtomicBool::new(false),
@@ -227,27 +231,34 @@ impl Server {
             Opcode::Read | Opcode::Write => range().unwrap_or_default(),
             _ => String::new(),
         };
-        let path = self.vfs.path(closed::of_node(header.nodeid).0);
+        let path = self.node(header.nodeid).map_or_else(Vec::new, |node| self.vfs.path(node.ino));
         let (name, path) = (opcode.name(), String::from_utf8_lossy(&path));
         weft_vfs::say_of(header.uid, format_args!("{name}{range} of {path} failed: {error}"));
     }
 
     /// None: the arguments are cut short.
     fn dispatch(&self, opcode: Opcode, header: &Header, body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let (ino, is_closed) = closed::of_node(header.nodeid);
+        let number = header.nodeid;
+        if opcode == Opcode::Forget {
+            return self.forget(number, body, reply);
+        }
+        let Some(node) = self.node(number) else { return Some(Err(Failure::Errno(libc::ESTALE))) };
+        let ino = node.ino;
+        let header = &Header { nodeid: ino.0, ..*header };
         let caller = Caller { uid: header.uid, gid: header.gid, holds: Holds::Counted };
         let _asking = closed::asker(header).asks();
-        if is_closed {
-            return self.dispatch_closed(opcode, header, (caller, ino), body, reply);
+        if node.door == Door::Closed {
+            return self.dispatch_closed(opcode, header, (caller, node), body, reply);
         }
         match opcode {
             // A second one is nothing the kernel sends.
             Opcode::Init => Some(self.init(&Offer::parse(body)?, Way::Device, reply)),
             Opcode::Lookup => self.lookup(caller, ino, body, reply),
-            Opcode::Forget => self.forget(ino, body, reply),
+            // Served above.
+            Opcode::Forget => None,
             Opcode::BatchForget => self.batch_forget(body, reply),
-            Opcode::Getattr => Some(self.getattr(ino, reply)),
-            Opcode::Setattr => self.setattr(header, ino, body, reply),
+            Opcode::Getattr => Some(self.getattr(header, node, reply)),
+            Opcode::Setattr => self.setattr(header, node, body, reply),
             Opcode::Readlink => Some(self.readlink(ino, reply)),
             Opcode::Symlink => self.symlink(caller, ino, body, reply),
             Opcode::Mknod => self.mknod(caller, ino, body, reply),
@@ -270,9 +281,10 @@ impl Server {
             Opcode::Getxattr => self.getxattr(caller, ino, body, reply),
             Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),
-            Opcode::Readdir => self.readdir(ino, body, reply),
-            Opcode::Readdirplus => self.readdirplus(caller, ino, body, reply),
-            Opcode::Open => self.open(header, ino, body, reply),
+            Opcode::Opendir => Some(self.opendir(ino, reply)),
+            Opcode::Readdir => self.readdir(header, ino, body, reply),
+            Opcode::Readdirplus => self.readdirplus(header, caller, ino, body, reply),
+            Opcode::Open => self.open(header, node, body, reply),
             Opcode::Flush => self.flush(header, ino, body),
             Opcode::Release => self.release(ino, body),
             Opcode::Releasedir | Opcode::Destroy => Some(Ok(())),
@@ -289,10 +301,9 @@ impl Server {
                 Some(Ok(()))
             }
             Opcode::Ioctl => self.ioctl(caller, ino, body, reply),
-            Opcode::Statx => Some(self.statx(ino, reply)),
+            Opcode::Statx => Some(self.statx(header, node, reply)),
             // The kernel then does these itself: they need no state here.
-            Opcode::Opendir
-            | Opcode::Create
+            Opcode::Create
             | Opcode::Access
             | Opcode::Bmap
             | Opcode::Poll

@@ -127,7 +127,12 @@ impl MountError {
 pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
     let refused = |source: Error| match source.raw_os_error() {
         Some(libc::ENOTCONN | libc::ECONNABORTED) => MountError::Dead(directory.into()),
-        _ => MountError::no_directory(directory, source),
+        // What is mounted there may not even tell its root.
+        Some(libc::EIO) if is_mount_point(directory) => MountError::InUse(directory.into()),
+        _ if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            MountError::no_directory(directory, source)
+        }
+        _ => MountError::Refused { what: "mount at", path: directory.into(), source },
     };
     let absolute = directory.canonicalize().map_err(refused)?;
     if !absolute.metadata().map_err(refused)?.is_dir() {
@@ -303,6 +308,10 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr);
+    // It looks for mounts of this user alone.
+    if message.contains("mtab") && is_mount_point(directory) {
+        return Err(MountError::Helper("another user mounted it; that user can unmount it, or root".into()));
+    }
     Err(MountError::Helper(message.trim().trim_start_matches("fusermount3: ").to_owned()))
 }
 

@@ -5,6 +5,7 @@ use crate::handle::{HANDLE_BYTES, HANDLE_BYTES_MAX, Handle, HandleKey};
 use crate::locking::{Locking, nlm, nsm};
 use crate::mount::{self, Mounts};
 use crate::portmap::{self, Mapping};
+use crate::refusals::Refusals;
 use crate::rpc::{self, Auth, Call, Procedure, Refusal, Reply};
 use crate::status::Status;
 use crate::v3;
@@ -25,6 +26,8 @@ pub(crate) struct Service {
     pub(crate) locking: Option<Locking>,
     /// What a portmapper tells of.
     pub(crate) portmap: Vec<Mapping>,
+    /// Counts of calls that were refused.
+    pub(crate) refusals: Refusals,
 }
 
 /// A directory that is served.
@@ -125,11 +128,20 @@ impl Service {
         };
         let exports = exports.0.into_iter().map(find).collect::<Result<_, _>>()?;
         let (locking, portmap) = (None, Vec::new());
-        Ok(Service { vfs, exports, mounts: Mounts::default(), verifier, key, locking, portmap })
+        let (mounts, refusals) = (Mounts::default(), Refusals::default());
+        Ok(Service { vfs, exports, mounts, verifier, key, locking, portmap, refusals })
     }
 
     /// What comes of `call` from `client`.
     pub(crate) fn serve(&self, client: &Client, call: &Call<'_>) -> Outcome {
+        let outcome = self.outcome(client, call);
+        if let Outcome::Reply(reply) = &outcome {
+            self.refusals.answered(call.procedure, &reply.head);
+        }
+        outcome
+    }
+
+    fn outcome(&self, client: &Client, call: &Call<'_>) -> Outcome {
         if call.auth == Auth::Tls {
             // Asked before anything else, and only of a connection that has none (RFC 9289 4.1).
             return match call.procedure.number {

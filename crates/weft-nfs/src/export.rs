@@ -134,9 +134,11 @@ impl Default for Rule {
 }
 
 impl Default for Exports {
-    /// The whole volume, to all who can connect.
+    /// The whole volume, to those who can connect from reserved ports: any other user of this
+    /// machine could say to be another one (AUTH_SYS).
     fn default() -> Exports {
-        Exports(vec![Export { path: Vec::new(), rules: vec![Rule::default()] }])
+        let rule = Rule { secure_port: true, ..Rule::default() };
+        Exports(vec![Export { path: Vec::new(), rules: vec![rule] }])
     }
 }
 
@@ -236,6 +238,15 @@ mod tests {
         assert_eq!(rule(client("11.0.0.1", 700)), Err(Closed::Denied));
         assert_eq!(rule(client("fd12::1", 700)), Err(Closed::NeedsTls));
         assert_eq!(rule(Client { tls: true, ..client("fd12::1", 700) }), Ok(()));
+    }
+
+    #[test]
+    fn without_a_rule_only_reserved_ports_may_call() {
+        let exports = Exports::default();
+        let rule = |port| exports.0[0].rule(&client("127.0.0.1", port)).map(|rule| rule.squash);
+        assert_eq!(rule(1023), Ok(Squash::Root));
+        assert_eq!(rule(1024), Err(Closed::Denied));
+        assert_eq!(rule(60000), Err(Closed::Denied));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod handle;
 mod locking;
 mod mount;
 mod portmap;
+mod refusals;
 mod rpc;
 mod server;
 mod status;

@@ -9,6 +9,7 @@ mod connection;
 mod datagrams;
 mod locking;
 mod notices;
+pub(crate) mod outsiders;
 mod peers;
 mod portmapper;
 pub(crate) mod record;
@@ -27,6 +28,7 @@ use crate::locking::Locking;
 use crate::portmap::PORT;
 use connection::Connection;
 use locking::{LockService, listening};
+use outsiders::Evicted;
 use parking_lot::Mutex;
 use peers::{Guest, Peers};
 use portmapper::Registered;
@@ -195,6 +197,9 @@ impl Server {
         let stable = Stabilizer::start(vfs).map_err(ServerError::System)?;
         let (replays, peers) = (ReplayCache::default(), Peers::default());
         let shared = Arc::new(Shared { service, replays, stable, peers, tls, stop: stopped });
+        let counted = Arc::downgrade(&shared);
+        let counters = move || counted.upgrade().map(|shared| shared.peers.stats(address, &shared.service.refusals));
+        shared.service.vfs.tell_of_nfs(counters);
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let registered = runtime.block_on(async {
             let listener = listening(listener).map_err(refused)?;
@@ -280,11 +285,12 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connecti
         };
         match accepted {
             Ok((stream, peer)) => {
+                let client = client_of(&stream, peer);
                 // One too many is closed: the client may try again when it has closed others.
-                let Some(guest) = shared.peers.admit(peer.ip().to_canonical()) else { continue };
+                let Some(admitted) = admit(&shared, &client) else { continue };
                 let shared = shared.clone();
                 tokio::spawn(async move {
-                    serve(stream, (peer, guest), shared).await;
+                    serve(stream, client, admitted, shared).await;
                     drop(permit);
                 });
             }
@@ -294,14 +300,35 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connecti
     }
 }
 
-async fn serve(stream: TcpStream, (peer, guest): (SocketAddr, Guest), shared: Arc<Shared>) {
+/// Counts a connection of `client`; none if it has its share. One that no rule lets in may be evicted.
+fn admit(shared: &Shared, client: &Client) -> Option<(Guest, Option<Evicted>)> {
+    if shared.service.lets_in(client) {
+        return shared.peers.admit(client.address).map(|guest| (guest, None));
+    }
+    let (guest, evicted) = shared.peers.admit_outsider(client.address);
+    Some((guest, Some(evicted)))
+}
+
+/// The client at the other end of `stream`, as it is without TLS.
+fn client_of(stream: &TcpStream, peer: SocketAddr) -> Client {
+    let local = stream.local_addr().map_or(peer.ip(), |local| local.ip()).to_canonical();
+    let (address, port) = (peer.ip().to_canonical(), peer.port());
+    Client { address, port, local, transport: Transport::Tcp, tls: false }
+}
+
+async fn serve(stream: TcpStream, client: Client, admitted: (Guest, Option<Evicted>), shared: Arc<Shared>) {
     // Replies are whole when they are written: nothing more is to be waited for.
     let _ = stream.set_nodelay(true);
     // Whoever vanished must not keep its place for ever. Without it all is served as rightly.
     let _ = sockopt::set_socket_keepalive(&stream, true);
     let _ = sockopt::set_tcp_keepidle(&stream, VANISHED);
-    let local = stream.local_addr().map_or(peer.ip(), |local| local.ip()).to_canonical();
-    let (address, port) = (peer.ip().to_canonical(), peer.port());
-    let client = Client { address, port, local, transport: Transport::Tcp, tls: false };
-    Connection::new(stream, (client, guest), shared).run().await;
+    let (guest, evicted) = admitted;
+    let connection = Connection::new(stream, (client, guest), shared).run();
+    match evicted {
+        None => connection.await,
+        Some(evicted) => tokio::select! {
+            () = connection => {}
+            _ = evicted => {}
+        },
+    }
 }

@@ -7,6 +7,7 @@ mod procedures;
 mod rights;
 mod wire;
 
+use crate::export::Exports;
 use crate::server::{Options, Server};
 use client::Client;
 use std::sync::Arc;
@@ -33,7 +34,10 @@ fn serve(exports: &str) -> Served {
 }
 
 fn server(vfs: &Arc<Vfs>, exports: &str) -> Server {
-    let exports = exports.parse().expect("exports");
+    server_of(vfs, exports.parse().expect("exports"))
+}
+
+fn server_of(vfs: &Arc<Vfs>, exports: Exports) -> Server {
     let address = "127.0.0.1:0".parse().expect("an address");
     Server::start(vfs.clone(), Options { address, exports, tls: None, locking: None }).expect("serves")
 }

@@ -5,16 +5,21 @@
 //! ([`file`]), hashes of entries and of what begins alike in a large directory ([`directory`]). Knows rows and not the engine
 //! that keeps them: an engine answers [`DigestRows`] inside the transaction of the commit.
 //!
+//! A file of which a part is damaged has no digest once it changes, nor have its entries and the directories above it: until
+//! the damage is mended, nothing tells what they would be.
+//!
 //! Definition: docs/digest.md. Rows: docs/format.md.
 
 mod commit;
 mod directory;
 mod file;
+mod stored;
 mod zeros;
 
 pub(crate) use commit::{CommitDigests, Digester, small};
 pub(crate) use directory::LEAVES_MAX;
 pub(crate) use file::FileChange;
+pub use stored::contradicts_digest;
 pub(crate) use zeros::ZeroValues;
 
 use crate::Name;
@@ -50,15 +55,15 @@ pub(crate) trait DigestRows {
     fn inode(&self, ino: Ino) -> Result<Option<Inode>>;
     /// An inode that is about to be removed. May be none as well if nothing is kept for it but its digest.
     fn leaving(&self, ino: Ino) -> Result<Option<Inode>>;
-    /// Keeps the digest of an inode that there is.
-    fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()>;
+    /// Keeps the digest of an inode that there is, or that it has none.
+    fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()>;
 
     /// Directories that name `ino`, and the names.
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>>;
     /// The hash of an entry; none if there is no such entry, or no hash.
     fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>>;
-    /// Keeps the hash of an entry that there is.
-    fn set_entry(&self, parent: Ino, name: &Name, hash: &Digest) -> Result<()>;
+    /// Keeps the hash of an entry that there is, or that it has none.
+    fn set_entry(&self, parent: Ino, name: &Name, hash: Option<&Digest>) -> Result<()>;
     /// The first `limit` entries of `parent` whose names begin with `prefix`, in the order of the names' bytes, with their hashes.
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>>;
 

@@ -29,6 +29,7 @@ mod uuid;
 mod waiting;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
+pub use digests::contradicts_digest;
 pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair};

@@ -17,13 +17,15 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use file::{IntentLog, Loss, Sync, misfit};
+pub use file::{IntentLog, Loss, Sync, behind, misfit};
 pub use judge::needs_log;
+pub use slot::Behind;
 
 use crate::error::Result;
 use crate::postgres::{IntentSync, Intents};
 use crate::row::{CommitNo, OpNo};
 use crate::store::Header;
+use std::path::PathBuf;
 
 /// Operations made durable by one append.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,23 @@ impl OperationLog {
     pub fn check(&mut self, header: &Header) -> Result<Option<String>> {
         match self {
             OperationLog::File(log) => log.check(header),
+            OperationLog::Rows(_) => Ok(None),
+        }
+    }
+
+    /// The end that what is lost of it is to come to.
+    pub fn loss(&self) -> Loss {
+        match self {
+            OperationLog::File(log) => log.loss(),
+            OperationLog::Rows(log) => log.loss(),
+        }
+    }
+
+    /// Copies a file of which a part is about to be given up beside itself. Gives the path of the
+    /// copy.
+    pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+        match self {
+            OperationLog::File(log) => log.set_aside(),
             OperationLog::Rows(_) => Ok(None),
         }
     }
@@ -160,10 +179,10 @@ impl OperationLog {
         }
     }
 
-    /// Commit `commit` is durable and has all there is.
-    pub fn close(&mut self, commit: CommitNo) -> Result<()> {
+    /// Commit `commit` is durable and has all there is; this lies in segments behind it.
+    pub fn close(&mut self, commit: CommitNo, behind: Behind) -> Result<()> {
         match self {
-            OperationLog::File(log) if !log.is_gone() => log.close(commit),
+            OperationLog::File(log) if !log.is_gone() => log.close(commit, behind),
             OperationLog::File(_) | OperationLog::Rows(_) => Ok(()),
         }
     }
@@ -180,6 +199,19 @@ impl OperationLog {
                 Ok(true)
             }
             OperationLog::File(_) | OperationLog::Rows(_) => Ok(false),
+        }
+    }
+
+    /// Names `commit`, which is durable. Once the result has synced, a database from before that
+    /// commit is missed. None if no file can name it.
+    pub fn name(&mut self, commit: CommitNo) -> Result<Option<LogSync>> {
+        match self {
+            OperationLog::File(log) if log.is_open() => {
+                let sync = log.syncer()?;
+                log.name(commit)?;
+                Ok(Some(LogSync::File(sync)))
+            }
+            OperationLog::File(_) | OperationLog::Rows(_) => Ok(None),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod apply;
 mod aside;
+mod behind;
 mod blocks;
 mod check;
 mod closed;
@@ -15,6 +16,7 @@ mod copy;
 mod digests;
 mod extents;
 mod foreign;
+mod free_list;
 mod holder;
 mod inspect;
 mod layout;
@@ -41,6 +43,7 @@ mod upgrade;
 mod waiting;
 mod wal;
 
+pub(crate) use aside::set_file_aside;
 pub use check::check;
 pub(crate) use check::{Elsewhere, check_copy};
 pub use closed::{Closing, close_to_others};
@@ -67,6 +70,7 @@ pub fn seal(path: &std::path::Path) -> Result<()> {
 use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
+use crate::log::Behind;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
 use names::Names;
@@ -79,6 +83,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weft_block::Block;
 use weft_digest::Digest;
+
+/// What becomes of the write-ahead log once the database has what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    /// It stays as long as it is.
+    Copied,
+    /// It is emptied if nobody reads it. The next commit is then not written over an older one, of
+    /// which a power cut may leave sectors that look like rot.
+    Emptied,
+}
 
 /// More is not left free for the write-ahead log: commits are not larger, as what they change has a
 /// bound in memory.
@@ -199,6 +213,24 @@ impl Store for SqliteStore {
     fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
         self.blocks(blocks, visit);
         Ok(())
+    }
+
+    fn must_be_named(&self) -> bool {
+        self.writes
+    }
+
+    fn cut(&self) -> Result<Behind> {
+        if self.writes { self.writer.lock().cut() } else { Ok(Behind::Unknown) }
+    }
+
+    fn settle(&self) -> Result<()> {
+        if !self.writes {
+            return Ok(());
+        }
+        self.readers.end_transactions();
+        // On a full disk the log keeps its room: what makes space free needs some.
+        let has_room = self.layout.space()?.bytes_free > LOG_BYTES_MAX;
+        self.writer.lock().settle(if has_room { Settled::Emptied } else { Settled::Copied })
     }
 
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {

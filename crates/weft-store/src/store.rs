@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Counters, NewBlock};
 use crate::disk_cache::DiskCacheStats;
 use crate::error::{Error, Result};
+use crate::log::Behind;
 use crate::name::Name;
 use crate::round_trips::RoundTrips;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
@@ -127,6 +128,23 @@ pub trait Store: Send + Sync {
     /// Whether every commit is durable, whatever was asked for.
     fn are_commits_durable(&self) -> bool {
         false
+    }
+
+    /// True if durable commits lie in a log of the store's own for a while, and it cannot tell if
+    /// that is lost: then somebody else must name them, or have them settled.
+    fn must_be_named(&self) -> bool {
+        false
+    }
+
+    /// Copies durable commits from such a log to where they stay, as far as there is room and nobody
+    /// reads what they replace.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Cuts off, durably, what lies in segments and belongs to no commit. Tells what is left.
+    fn cut(&self) -> Result<Behind> {
+        Ok(Behind::Unknown)
     }
 
     /// Begins a commit. Waits for the end of one that was begun before.

@@ -12,12 +12,24 @@ pub struct Waiting {
 impl Waiting {
     /// Tells, in a line for the user, of operations that wait.
     pub fn note(&self) -> Option<String> {
-        let wait = match self.operations {
-            0 => return None,
-            1 => "1 operation waits".to_owned(),
-            count => format!("{count} operations wait"),
-        };
-        Some(format!("{wait} in the intent log; a mount applies {}", if self.operations == 1 { "it" } else { "them" }))
+        Some(format!("{} in the intent log; a mount applies {}", self.wait()?, self.them()))
+    }
+
+    /// Tells, as the end of a line about a volume that was repaired, of operations that wait.
+    pub fn clause(&self) -> Option<String> {
+        Some(format!("{} in the intent log, and a mount applies {} first", self.wait()?, self.them()))
+    }
+
+    fn wait(&self) -> Option<String> {
+        match self.operations {
+            0 => None,
+            1 => Some("1 operation waits".to_owned()),
+            count => Some(format!("{count} operations wait")),
+        }
+    }
+
+    fn them(&self) -> &'static str {
+        if self.operations == 1 { "it" } else { "them" }
     }
 }
 
@@ -31,5 +43,8 @@ mod tests {
         assert_eq!(note(0), None);
         assert_eq!(note(1).as_deref(), Some("1 operation waits in the intent log; a mount applies it"));
         assert_eq!(note(7).as_deref(), Some("7 operations wait in the intent log; a mount applies them"));
+        let clause = |operations| Waiting { operations, lost: None }.clause();
+        assert_eq!(clause(0), None);
+        assert_eq!(clause(2).as_deref(), Some("2 operations wait in the intent log, and a mount applies them first"));
     }
 }

@@ -9,6 +9,9 @@ use zip::{CompressionMethod, ZipArchive};
 const MEMBERS_MAX: usize = 1 << 20;
 const BYTES_MAX: usize = 256 << 20;
 
+/// Longest target of a symbolic link (`PATH_MAX` without its NUL): no file system has a longer one.
+const TARGET_BYTES_MAX: usize = 4095;
+
 /// A member of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -114,8 +117,9 @@ impl Headers {
             let size = header.entry_size()?;
             let kind = header.entry_type();
             if kind.is_gnu_longname() || kind.is_gnu_longlink() {
-                let mut bytes = extension_bytes(archive, size)?;
-                bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
+                let bytes = extension_bytes(archive, size)?;
+                // What follows the NUL is not kept, not even as room.
+                let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
                 *(if kind.is_gnu_longname() { &mut extension.path } else { &mut extension.link }) = Some(bytes);
             } else if kind.is_pax_local_extensions() {
                 extension.take(&extension_bytes(archive, size)?)?;
@@ -229,7 +233,7 @@ pub fn zip_members(archive: &mut (impl Read + Seek)) -> io::Result<Vec<Member>> 
                 _ => None,
             };
             let is_link = member.is_symlink() && member.compression() == CompressionMethod::Stored;
-            if is_link && member.size() < 4096 {
+            if is_link && member.size() <= TARGET_BYTES_MAX as u64 {
                 let mut target = Vec::new();
                 member.read_to_end(&mut target)?;
                 Kind::Symlink(target)
@@ -252,7 +256,11 @@ struct Members {
 
 impl Members {
     fn add(&mut self, member: Member) -> io::Result<()> {
-        self.bytes += size_of::<Member>() + member.path.len();
+        let target = if let Kind::Symlink(target) = &member.kind { target.len() } else { 0 };
+        if target > TARGET_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a symbolic link's target is too long"));
+        }
+        self.bytes += size_of::<Member>() + member.path.len() + target;
         if self.list.len() >= MEMBERS_MAX || self.bytes > BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it has too many members"));
         }
@@ -272,4 +280,32 @@ pub(crate) fn is_called(path: &[u8], wanted: &str) -> bool {
 
 pub(crate) fn not_tar(error: io::Error) -> StageError {
     StageError::data(format!("this is no tar archive, or a damaged one: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn tar_of_link(target: usize) -> io::Result<Vec<Member>> {
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_size(0);
+        tar.append_link(&mut header, "link", "t".repeat(target))?;
+        tar_members(&mut Cursor::new(tar.into_inner()?))
+    }
+
+    /// They were kept whatever they took.
+    #[test]
+    fn targets_of_symbolic_links_have_a_bound_and_count() {
+        let found = tar_of_link(4095).expect("it is one");
+        assert!(matches!(&found[..], [Member { kind: Kind::Symlink(target), .. }] if target.len() == 4095));
+        // No more room is kept than counts.
+        assert!(matches!(&found[..], [Member { kind: Kind::Symlink(target), .. }] if target.capacity() < 4200));
+        assert!(tar_of_link(4096).expect_err("it is too long").to_string().contains("target"));
+        let mut members = Members::default();
+        found.into_iter().try_for_each(|member| members.add(member)).expect("there is room");
+        assert!(members.bytes > 4095);
+    }
 }

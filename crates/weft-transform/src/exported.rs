@@ -1,5 +1,6 @@
 //! Stages that are somebody's own code, which nobody has to trust.
 
+pub use refused_calls::refuse_to_daemon;
 use rustix::thread::gettid;
 
 mod code;

@@ -19,6 +19,12 @@ pub(crate) fn filled(mut buffer: Buffer, len: usize) -> Slice {
     buffer.freeze().whole()
 }
 
+/// `slice` in no more memory than it needs, for those who keep many: a small part of a block keeps
+/// all of the block.
+pub(crate) fn compact(slice: Slice) -> Slice {
+    if slice.as_block().is_some() { slice } else { Block::copy_of(&slice).whole() }
+}
+
 /// What a stage has not taken yet. No slice is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Input {

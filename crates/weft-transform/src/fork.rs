@@ -1,19 +1,23 @@
 //! One stream for several readers, each at its own pace. What one has read and another has not is kept: some of it in memory, where they share
 //! it, the rest in a temporary file.
 
+use crate::account::{Account, InMemory};
+use crate::flow::compact;
 use crate::interrupt::{PERIOD, is_interrupted};
 use crate::run::{Pull, RunError};
+use crate::stage::StageError;
+use crate::temporary::TemporaryFile;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weft_block::{Buffer, Rope, Slice};
 
 /// Bytes that a reader may be behind in memory.
 const MEMORY_BYTES: usize = 16 << 20;
+/// The same if the network keeps much elsewhere.
+const MEMORY_BYTES_LEAST: usize = 1 << 20;
 /// Bytes read from the file at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -22,14 +26,54 @@ struct Fork {
     before: Box<dyn Pull>,
     readers: Vec<Reader>,
     /// All of the stream from a byte on, once somebody is far behind.
-    spilled: Option<File>,
+    spilled: Option<TemporaryFile>,
     memory_bytes: usize,
     /// Bytes of the stream so far, and from which byte on the file has it.
     len: u64,
     spilled_from: u64,
     has_ended: bool,
     /// Why there will be no more: for those who were not told yet, so that none takes it for the end.
-    failed: Option<String>,
+    failed: Option<Failed>,
+    account: Account,
+    /// What waits in memory.
+    kept: InMemory,
+}
+
+/// An error that one reader was told.
+struct Failed {
+    text: String,
+    why: Why,
+}
+
+/// Why there was an error, as far as that matters to those who are told it again.
+enum Why {
+    /// A temporary file.
+    Temporary(io::ErrorKind),
+    /// A stage found no memory.
+    Memory(String),
+    Other,
+}
+
+impl Failed {
+    fn of(error: &RunError) -> Failed {
+        let why = match error {
+            RunError::Temporary(error) | RunError::Stage { source: StageError::Temporary(error), .. } => {
+                Why::Temporary(error.kind())
+            }
+            RunError::Stage { source: StageError::Memory, stage } => Why::Memory(stage.clone()),
+            _ => Why::Other,
+        };
+        Failed { text: error.to_string(), why }
+    }
+
+    /// What another reader is told.
+    fn again(&self) -> RunError {
+        match &self.why {
+            Why::Temporary(kind) => RunError::Temporary(io::Error::new(*kind, self.text.clone())),
+            Why::Memory(stage) => RunError::Stage { stage: stage.clone(), source: StageError::Memory },
+            Why::Other => RunError::Before(self.text.clone()),
+        }
+    }
 }
 
 /// Where a reader is.
@@ -63,8 +107,11 @@ fn fork_within(memory_bytes: usize, before: Box<dyn Pull>, count: usize) -> Vec<
     let reader =
         |has_left| Reader { at: 0, slices: VecDeque::new(), waiting: 0, is_behind: false, has_left, is_gone: false };
     let readers = left.iter().cloned().map(reader).collect();
+    let account = Account::now();
+    let kept = account.memory();
+    let (spilled, failed, has_ended) = (None, None, false);
     let fork =
-        Fork { before, readers, spilled: None, memory_bytes, len: 0, spilled_from: 0, has_ended: false, failed: None };
+        Fork { before, readers, spilled, memory_bytes, len: 0, spilled_from: 0, has_ended, failed, account, kept };
     let fork = Arc::new(Mutex::new(fork));
     let handle = |(number, has_left)| Box::new(Handle { fork: fork.clone(), number, has_left }) as Box<dyn Pull>;
     left.into_iter().enumerate().map(handle).collect()
@@ -88,13 +135,13 @@ impl Pull for Handle {
                 return Ok(None);
             }
             if let Some(failed) = &fork.failed {
-                return Err(RunError::Before(failed.clone()));
+                return Err(failed.again());
             }
             let read = fork.read();
             if let Err(error) = &read
                 && !matches!(error, RunError::Interrupted)
             {
-                fork.failed = Some(error.to_string());
+                fork.failed = Some(Failed::of(error));
             }
             read?;
         }
@@ -125,7 +172,7 @@ impl Fork {
     fn take(&mut self, number: usize) -> io::Result<Option<Rope>> {
         let reader = &mut self.readers[number];
         if reader.is_behind {
-            let file = self.spilled.as_ref().expect("it is behind what was spilled");
+            let file = self.spilled.as_mut().expect("it is behind what was spilled");
             let len = READ_BYTES.min(usize::try_from(self.len - reader.at).unwrap_or(READ_BYTES));
             if len == 0 {
                 return Ok(None);
@@ -133,6 +180,8 @@ impl Fork {
             let mut buffer = Buffer::any(len);
             file.read_exact_at(&mut buffer, reader.at - self.spilled_from)?;
             reader.at += len as u64;
+            let last = self.readers.iter().filter(|reader| !reader.is_gone).map(|reader| reader.at).min();
+            file.forget_before(last.unwrap_or(self.len) - self.spilled_from);
             return Ok(Some(buffer.freeze().whole().into()));
         }
         let mut rope = Rope::new();
@@ -150,41 +199,49 @@ impl Fork {
                 reader.slices.clear();
             }
         }
-        let room = self.memory_bytes;
+        let room = self.room(rope.len());
         let is_too_far = |reader: &Reader| !reader.is_gone && reader.waiting + rope.len() > room;
         if self.spilled.is_none() && self.readers.iter().any(is_too_far) {
             self.spill()?;
         }
-        if let Some(file) = &self.spilled {
-            let mut at = self.len - self.spilled_from;
+        if let Some(file) = &mut self.spilled {
             for slice in rope.slices() {
-                file.write_all_at(slice, at)?;
-                at += slice.len() as u64;
+                file.append(slice)?;
             }
         }
         self.len += rope.len() as u64;
+        let slices: Vec<Slice> = rope.slices().iter().cloned().map(compact).collect();
         for reader in self.readers.iter_mut().filter(|reader| !reader.is_gone && !reader.is_behind) {
             if reader.waiting + rope.len() > room {
                 // From where it is on, the file has all.
                 reader.is_behind = true;
                 reader.slices.clear();
             } else {
-                reader.slices.extend(rope.slices().iter().cloned());
+                reader.slices.extend(slices.iter().cloned());
                 reader.waiting += rope.len();
             }
         }
         Ok(())
     }
 
+    /// Bytes that a reader may be behind in memory when `more` are added: fewer if the network keeps
+    /// much already.
+    fn room(&mut self, more: usize) -> usize {
+        let furthest = self.readers.iter().filter(|reader| !reader.is_gone).map(|reader| reader.waiting).max();
+        let wanted = furthest.unwrap_or(0) + more;
+        if wanted > self.memory_bytes || self.kept.set(wanted) {
+            return self.memory_bytes;
+        }
+        self.memory_bytes.min(MEMORY_BYTES_LEAST)
+    }
+
     /// Begins a file, with what the one that is furthest behind has not taken.
     fn spill(&mut self) -> io::Result<()> {
         let last = self.readers.iter().filter(|reader| !reader.is_gone).min_by_key(|reader| reader.at);
         let last = last.expect("somebody is behind");
-        let file = tempfile::tempfile()?;
-        let mut at = 0;
+        let mut file = TemporaryFile::new(&self.account)?;
         for slice in &last.slices {
-            file.write_all_at(slice, at)?;
-            at += slice.len() as u64;
+            file.append(slice)?;
         }
         self.spilled_from = last.at;
         self.spilled = Some(file);

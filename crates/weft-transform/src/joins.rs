@@ -1,8 +1,9 @@
 //! How what comes of several networks becomes one: concat, interleave, merge, zip.
 
+use crate::account::{Account, COUNTED_FROM, InMemory};
 use crate::language::{NetworkError, Word};
 use crate::run::{Pull, RunError};
-use crate::stage::{Shape, Wants};
+use crate::stage::{Shape, StageError, Wants};
 use crate::stages::lines::{LINE_BYTES_MAX, too_long};
 use memchr::memchr;
 use std::collections::VecDeque;
@@ -97,11 +98,13 @@ struct Branch {
     begun: Option<Vec<u8>>,
     /// The line to be taken next, without its newline, once it was looked for; none: there are no more.
     line: Option<Option<Vec<u8>>>,
+    /// The longest line so far, and once more what becomes of it.
+    memory: InMemory,
 }
 
 impl Branch {
     fn new(join: Join, pull: Box<dyn Pull>) -> Branch {
-        Branch { join, pull, slices: VecDeque::new(), begun: None, line: None }
+        Branch { join, pull, slices: VecDeque::new(), begun: None, line: None, memory: Account::now().memory() }
     }
 
     /// Looks for the next line, if that was not done yet.
@@ -135,6 +138,10 @@ impl Branch {
             let text = &slice[..end.unwrap_or(slice.len())];
             if line.len() + text.len() > LINE_BYTES_MAX {
                 return Err(RunError::Stage { stage: self.join.to_string(), source: too_long() });
+            }
+            let len = line.len() + text.len();
+            if len as u64 >= COUNTED_FROM && !self.memory.raise(2 * len) {
+                return Err(RunError::Stage { stage: self.join.to_string(), source: StageError::Memory });
             }
             line.extend_from_slice(text);
             if let Some(end) = end {

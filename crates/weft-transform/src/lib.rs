@@ -4,6 +4,7 @@
 //! from stage to stage as slices of blocks, by reference; a stage edits a slice in place where nobody else can reach its block. This crate
 //! knows `weft-block` and nothing of files.
 
+mod account;
 mod ahead;
 pub mod archive;
 mod arguments;
@@ -23,9 +24,12 @@ pub mod picture;
 mod run;
 mod stage;
 mod stages;
+mod temporary;
 mod threaded;
 
 pub use exported::workers::worker;
+pub use account::Bounds;
+pub use exported::refuse_to_daemon;
 pub use keys::read_key;
 pub use language::NetworkError;
 pub use network::{Described, Network, NoFiles};

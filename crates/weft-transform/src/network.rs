@@ -1,10 +1,12 @@
 //! A network that was read and found to be right, and how it is run.
 
+use crate::account::Bounds;
 use crate::catalog;
 use crate::joins::Join;
 use crate::language::{self, Element, NetworkError};
 use crate::run::{Run, RunError, Source, Sources};
 use crate::stage::{Keeps, Shape, Stage, Wants};
+use crate::stages::expressions::Expression;
 use crate::stages::maps;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,6 +51,14 @@ pub struct Described {
 impl Network {
     /// Reads and checks the text of a network.
     pub fn parse(text: &str) -> Result<Network, NetworkError> {
+        let network = Network::known(text)?;
+        each(&network.parts, &mut |stage| stage.expressions.iter().try_for_each(Expression::check))?;
+        Ok(network)
+    }
+
+    /// Reads the text of a network that was checked before, in little time and memory: what is wrong
+    /// with its regular expressions, if anything is, is told when it runs.
+    pub fn known(text: &str) -> Result<Network, NetworkError> {
         let mut network =
             Network { parts: Vec::new(), files: 0, modules: BTreeSet::new(), gives: Shape::Unknown, fuses: true };
         (network.parts, network.gives) = network.check(text, language::parse(text)?, Shape::Unknown)?;
@@ -103,7 +113,7 @@ impl Network {
             Part::Join { .. } | Part::File { .. } => None,
         };
         let stages: Vec<String> = self.parts.iter().rev().map(undone).collect::<Option<_>>()?;
-        Network::parse(&stages.join(" | ")).ok()
+        Network::known(&stages.join(" | ")).ok()
     }
 
     /// What it leaves as it was, as a whole, if it reads one file beside [`Network::modules`].
@@ -195,6 +205,15 @@ impl Network {
     }
 }
 
+/// Calls `check` with each stage.
+fn each(parts: &[Part], check: &mut impl FnMut(&Stage) -> Result<(), NetworkError>) -> Result<(), NetworkError> {
+    parts.iter().try_for_each(|part| match part {
+        Part::Stage { stage, .. } => check(stage),
+        Part::Join { branches, .. } => branches.iter().try_for_each(|branch| each(branch, check)),
+        Part::File { .. } => Ok(()),
+    })
+}
+
 fn any(parts: &[Part], is: &impl Fn(&Stage) -> bool) -> bool {
     parts.iter().any(|part| match part {
         Part::Stage { stage, .. } => is(stage),
@@ -224,6 +243,10 @@ impl Sources for Given<'_> {
 
     fn owner(&self) -> Option<u32> {
         self.files.owner()
+    }
+
+    fn bounds(&self) -> Option<Bounds> {
+        self.files.bounds()
     }
 
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {

@@ -4,9 +4,9 @@ use crate::Network;
 use crate::network::Part;
 use std::fmt::Write;
 
-/// A picture in the language of Graphviz; `files` name what is read.
-pub fn dot(network: &Network, files: &[String]) -> String {
-    let picture = Picture::of(network, files);
+/// A picture in the language of Graphviz; `files` name what is read. `shown` makes text printable.
+pub fn dot(network: &Network, files: &[String], shown: fn(&str) -> String) -> String {
+    let picture = Picture::of(network, files, shown);
     let mut text = String::from("digraph network {\n    rankdir=LR;\n    node [shape=box, fontname=\"monospace\"];\n");
     for (number, shape) in picture.shapes.iter().enumerate() {
         let label = shape.label.replace('\\', "\\\\").replace('"', "\\\"");
@@ -19,9 +19,9 @@ pub fn dot(network: &Network, files: &[String]) -> String {
     text + "}\n"
 }
 
-/// A picture as SVG (W3C SVG 1.1); `files` name what is read.
-pub fn svg(network: &Network, files: &[String]) -> String {
-    let picture = Picture::of(network, files);
+/// A picture as SVG (W3C SVG 1.1); `files` name what is read. `shown` makes text printable.
+pub fn svg(network: &Network, files: &[String], shown: fn(&str) -> String) -> String {
+    let picture = Picture::of(network, files, shown);
     let right = |shape: &Shape| shape.x + shape.width();
     let width = picture.shapes.iter().map(right).max().unwrap_or(0) + GAP;
     let rows = picture.shapes.iter().map(|shape| shape.row + 1).max().unwrap_or(1);
@@ -64,6 +64,7 @@ const CHARACTER: usize = 9;
 
 struct Picture<'a> {
     files: &'a [String],
+    shown: fn(&str) -> String,
     shapes: Vec<Shape>,
     arrows: Vec<(usize, usize)>,
     /// Rows that are taken.
@@ -88,8 +89,8 @@ impl Shape {
 }
 
 impl<'a> Picture<'a> {
-    fn of(network: &Network, files: &'a [String]) -> Picture<'a> {
-        let mut picture = Picture { files, shapes: Vec::new(), arrows: Vec::new(), rows: 0 };
+    fn of(network: &Network, files: &'a [String], shown: fn(&str) -> String) -> Picture<'a> {
+        let mut picture = Picture { files, shown, shapes: Vec::new(), arrows: Vec::new(), rows: 0 };
         let last = picture.chain(network.parts(), None);
         let end = picture.shape("result".into(), true, &last, None);
         debug_assert!(end < picture.shapes.len(), "it is the last one");
@@ -119,7 +120,7 @@ impl<'a> Picture<'a> {
                 }
                 Part::Stage { text, .. } => {
                     self.begin(&mut last, row);
-                    self.shape(text.clone(), false, &last, row)
+                    self.shape((self.shown)(text), false, &last, row)
                 }
                 Part::Join { join, branches } => {
                     if branches.iter().any(|branch| !crate::run::reads_files(branch)) {
@@ -137,7 +138,7 @@ impl<'a> Picture<'a> {
                         ends.extend(self.chain(branch, from));
                         self.rows = self.rows.max(own + 1);
                     }
-                    self.shape(join.to_string(), false, &ends, row)
+                    self.shape((self.shown)(&join.to_string()), false, &ends, row)
                 }
             };
             last = vec![next];
@@ -168,7 +169,8 @@ mod tests {
         let network =
             Network::parse("merge($1 | sort, $2 | upper | sort) | concat(grep 'a\"', wc -l) | nl").expect("one");
         let files = files();
-        let picture = Picture::of(&network, &files);
+        let shown = |text: &str| text.replace('a', "<>");
+        let picture = Picture::of(&network, &files, str::to_owned);
         for (from, to) in &picture.arrows {
             let (from, to) = (&picture.shapes[*from], &picture.shapes[*to]);
             assert!(from.x + from.width() < to.x, "{} and {}", from.label, to.label);
@@ -177,10 +179,11 @@ mod tests {
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), picture.shapes.len());
-        let dot = dot(&network, &files);
+        assert!(dot(&network, &files, shown).contains("grep '<>"), "text is made printable");
+        let dot = dot(&network, &files, str::to_owned);
         assert_eq!(dot.matches(" -> ").count(), picture.arrows.len());
         assert!(dot.contains(r#"label="/a \"b\"", shape=ellipse"#) && dot.contains(r#"label="grep 'a\"'""#), "{dot}");
-        let svg = svg(&network, &files);
+        let svg = svg(&network, &files, shown);
         assert_eq!(svg.matches("<rect").count(), picture.shapes.len());
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing is asked for that nobody needs: a stage that has ended lets those before it go. What waits between two
 //! stages is bounded by what one of them gives at once.
 
+use crate::account::{Account, Bounds};
 use crate::ahead::ahead;
 use crate::flow::{Input, Output, filled};
 use crate::fork::fork;
@@ -34,6 +35,10 @@ pub trait Sources {
     }
     /// The user whose network it is, if that is not who runs this process.
     fn owner(&self) -> Option<u32> {
+        None
+    }
+    /// Bounds on what the network keeps, unless it is part of another one; none: a person runs it.
+    fn bounds(&self) -> Option<Bounds> {
         None
     }
     /// What the file has that holds the key called so, which is a name and no path.
@@ -90,6 +95,23 @@ pub enum RunError {
     Temporary(#[source] io::Error),
 }
 
+impl RunError {
+    /// True if there is no room for a temporary file, or no more than others leave it.
+    pub fn is_full(&self) -> bool {
+        match self {
+            RunError::Temporary(error) | RunError::Stage { source: StageError::Temporary(error), .. } => {
+                error.kind() == io::ErrorKind::StorageFull
+            }
+            _ => false,
+        }
+    }
+
+    /// True if it may run where other networks keep less.
+    pub fn lacks_room(&self) -> bool {
+        self.is_full() || matches!(self, RunError::Stage { source: StageError::Memory, .. })
+    }
+}
+
 /// Something that gives bytes when asked.
 pub(crate) trait Pull: Send {
     /// The next bytes; none at the end. After [`RunError::Interrupted`] it can be asked again.
@@ -103,8 +125,14 @@ impl Run {
     /// Begins to run `network` on what `sources` open.
     pub fn start(network: &Network, sources: &mut dyn Sources) -> Result<Run, RunError> {
         let mut plan = network.plan().into_iter();
-        let first = begin(&mut plan, sources)?;
-        Ok(Run(Some(run(first, plan, sources)?)))
+        // Where each byte is made of one alone nothing is kept, and who begins anew for each part is
+        // not to be slow.
+        let bounds = if network.keeps().place { None } else { sources.bounds() };
+        let account = bounds.map_or_else(Account::now, |bounds| Account::of(sources.owner(), bounds));
+        account.during(|| {
+            let first = begin(&mut plan, sources)?;
+            Ok(Run(Some(run(first, plan, sources)?)))
+        })
     }
 }
 

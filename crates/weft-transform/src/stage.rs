@@ -2,6 +2,7 @@
 
 use crate::flow::{Input, Output};
 use crate::run::Sources;
+use crate::stages::expressions::Expression;
 use crate::stages::maps::ByteMap;
 use std::fmt;
 use std::io;
@@ -96,6 +97,8 @@ pub(crate) struct Stage {
     pub(crate) modules: Vec<usize>,
     /// The keys that it needs, by name.
     pub(crate) keys: Vec<String>,
+    /// The regular expressions that it compiles when it begins.
+    pub(crate) expressions: Vec<Expression>,
     /// Begins to run.
     pub(crate) start: Box<Start>,
 }
@@ -124,6 +127,7 @@ impl Stage {
             is_repeatable: true,
             modules: Vec::new(),
             keys: Vec::new(),
+            expressions: Vec::new(),
             start: Box::new(move |sources| Ok(Box::new(start(sources)?))),
         }
     }
@@ -182,6 +186,9 @@ pub enum StageError {
     /// The process that did its work is gone, or cannot be used; another may do it.
     #[error("{0}")]
     Lost(String),
+    /// What has to lie in memory does not fit there.
+    #[error("what lies in memory, such as long lines, takes more of it than networks may have now")]
+    Memory,
     /// Nobody waits for it any more; it can go on when somebody does again.
     #[error("nobody waits for it any more")]
     Paused,

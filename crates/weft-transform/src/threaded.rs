@@ -1,5 +1,6 @@
 //! Stages made of what reads and writes as it likes: it runs in a thread of its own, between two queues with bounds.
 
+use crate::account::Account;
 use crate::flow::{Input, Output};
 use crate::interrupt::{PERIOD, is_interrupted};
 use crate::stage::{Progress, Running, StageError};
@@ -25,6 +26,7 @@ pub(crate) struct Threaded {
     /// None once it runs.
     work: Option<Box<Work>>,
     queues: Arc<Queues>,
+    account: Account,
 }
 
 #[derive(Default)]
@@ -105,17 +107,17 @@ pub(crate) struct Writer {
 impl Threaded {
     /// A stage that does `work`.
     pub(crate) fn new(work: impl FnOnce(Reader, &mut Writer) -> Result<(), StageError> + Send + 'static) -> Threaded {
-        Threaded { work: Some(Box::new(work)), queues: Arc::default() }
+        Threaded { work: Some(Box::new(work)), queues: Arc::default(), account: Account::now() }
     }
 
     fn begin(&mut self) -> Result<(), StageError> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        let queues = self.queues.clone();
+        let (queues, account) = (self.queues.clone(), self.account.clone());
         let run = move || {
             let ended = Ended(&queues);
             let reader = Reader { queues: queues.clone(), front: Slice::default(), taken: 0 };
             let mut writer = Writer { queues: queues.clone(), bytes: Vec::new() };
-            let done = work(reader, &mut writer).and_then(|()| Ok(writer.flush()?));
+            let done = account.during(|| work(reader, &mut writer)).and_then(|()| Ok(writer.flush()?));
             queues.state.lock().done = Some(done);
             drop(ended);
         };

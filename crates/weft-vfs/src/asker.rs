@@ -83,6 +83,16 @@ impl Asker {
         }
     }
 
+    /// The user's number; none of the holder. Nobody in particular has one that is no user's.
+    pub(crate) fn uid(&self) -> Option<u32> {
+        match self {
+            Asker::Holder => None,
+            // chown(2) takes it for none.
+            Asker::Anybody => Some(u32::MAX),
+            Asker::User(person) => Some(person.uid),
+        }
+    }
+
     /// Returns a copy that knows its groups, for use after its thread's request has ended.
     pub fn lasting(&self) -> Asker {
         if let Asker::User(person) = self {

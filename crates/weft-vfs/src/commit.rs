@@ -6,18 +6,20 @@
 
 mod build;
 mod carried;
+mod naming;
 mod snapshot;
 mod syncs;
 mod time;
 
 pub(crate) use snapshot::Snapshot;
+use syncs::Begun;
 pub(crate) use syncs::Syncs;
 
 use crate::blocking::Wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::say;
 use crate::volume::{Log, Vfs};
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering;
 use weft_store::log::{LogSync, OperationLog};
 use weft_store::{BlockRef, CommitNo, Durability, OpNo};
@@ -66,23 +68,26 @@ impl Vfs {
     }
 
     fn sync_changes(&self) -> Result<()> {
-        let (target, is_short) = {
+        let (target, is_durable, is_short) = {
             let state = self.state.lock();
-            if state.durable >= state.counters.op {
+            if state.named >= state.counters.op {
                 return Ok(());
             }
-            (state.counters.op, state.journal.is_short())
+            (state.counters.op, state.durable >= state.counters.op, state.journal.is_short())
         };
         if self.options.read_only {
             return Ok(());
         }
+        if is_durable {
+            return self.name_commit(target);
+        }
         self.may_wait(if self.log.is_some() && is_short { Wait::Log } else { Wait::Commit })?;
         self.synced_at.store(self.commits.load(Ordering::Relaxed), Ordering::Relaxed);
-        if self.log_operations(target)? {
-            return Ok(());
+        if !self.log_operations(target)? {
+            self.may_wait(Wait::Commit)?;
+            self.commit_until(target, Durability::Durable)?;
         }
-        self.may_wait(Wait::Commit)?;
-        self.commit_until(target, Durability::Durable)
+        self.name_commit(target)
     }
 
     /// All operations before the call survive the end of this process when it returns, though not a power cut; with
@@ -129,16 +134,28 @@ impl Vfs {
             let Some(sync) = sync else { return Ok(true) };
             (last, sync, log.syncs.begin(), log.switches)
         };
+        if !self.sync_log(log, sync, begun, Some(half)) {
+            return Ok(false);
+        }
+        let mut state = self.state.lock();
+        state.durable = state.durable.max(last);
+        state.named = state.named.max(last);
+        Ok(true)
+    }
+
+    /// Syncs what was written to the log. False if it may be lost. What was appended to its `half`
+    /// may be, too, then.
+    fn sync_log(&self, log: &Mutex<Log>, sync: LogSync, begun: Begun, half: Option<u64>) -> bool {
         let synced = sync.sync();
         let mut log = log.lock();
         log.syncs.end(begun);
         if synced.is_err() {
-            log.broken = log.broken.max(Some(half));
+            log.broken = log.broken.max(half);
         }
         self.log_synced.notify_all();
         if let Err(error) = synced {
             self.report("cannot sync the intent log; committing instead", &error.into());
-            return Ok(false);
+            return false;
         }
         log.file.keep(sync);
         // A descriptor that was opened after another sync had heard of a lost record has not heard
@@ -147,12 +164,7 @@ impl Vfs {
             self.log_synced.wait(&mut log);
         }
         // Nobody finds a record in a file that was removed or moved.
-        if log.broken.is_some() || !log.file.is_in_place() {
-            return Ok(false);
-        }
-        let mut state = self.state.lock();
-        state.durable = state.durable.max(last);
-        Ok(true)
+        log.broken.is_none() && log.file.is_in_place()
     }
 
     /// Appends all operations not yet in the log; tells the last one there, and what makes it durable if it is
@@ -306,6 +318,10 @@ impl Vfs {
                 if durability == Durability::Durable {
                     state.durable = state.durable.max(state.committed);
                     state.logged = state.logged.max(state.durable);
+                    state.durable_commit = (number, state.committed);
+                    if !self.store.must_be_named() {
+                        state.named = state.durable;
+                    }
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 replaced = snapshot.replaced();
@@ -392,6 +408,7 @@ impl Vfs {
         }
         self.store.notices().into_iter().for_each(|notice| say(format_args!("{notice}")));
         self.room.notify_all();
+        self.forget_archives();
     }
 
     /// Has all space given back that is free, as far as that is possible, and sees how much there is.

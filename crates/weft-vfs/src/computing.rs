@@ -10,12 +10,13 @@
 //! Locks: that of the table is held for nothing else.
 
 use crate::error::{ErrorKind, Result};
+use crate::stats::largest;
 use crate::volume::Vfs;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
@@ -192,6 +193,12 @@ impl Computing {
         let table = self.table.lock();
         let counts = || table.users.values().map(|at_work| at_work.load(Ordering::Relaxed) as u64);
         (counts().sum(), counts().filter(|count| *count > 0).count() as u64)
+    }
+
+    /// Requests that wait, by user.
+    pub(crate) fn by_user(&self) -> BTreeMap<u32, u64> {
+        let table = self.table.lock();
+        largest(table.users.iter().map(|(user, at_work)| (*user, at_work.load(Ordering::Relaxed) as u64)))
     }
 
     /// How many of one user can be at work without holding others back.

@@ -139,6 +139,12 @@ impl Inode {
         })
     }
 
+    /// Memory of the names of `link`, which is its own.
+    fn bytes_of_names(&self, link: &Link) -> usize {
+        // Entries of views share those of the view.
+        if is_unstored(self.row.ino) { 0 } else { link.names().map_or(0, |names| names.bytes()) }
+    }
+
     /// Its directory part.
     pub(crate) fn directory(&mut self) -> &mut Directory {
         self.directory.get_or_insert_default()
@@ -154,7 +160,7 @@ impl Cached for Inode {
         size_of::<Inode>()
             + 64
             + self.row.inline.as_ref().map_or(0, |bytes| bytes.len() + 64)
-            + self.link.as_ref().map_or(0, |_| LINK_BYTES)
+            + self.link.as_ref().map_or(0, |link| LINK_BYTES + self.bytes_of_names(link))
             + self.data.as_ref().map_or(0, |data| data.weight())
             + self.xattrs.as_ref().map_or(0, |xattrs| {
                 xattrs.map.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum()

@@ -9,9 +9,12 @@
 //! what could not be read without it; and nothing of its targets is told to those who could not
 //! read them ([`reach`]).
 
+mod causes;
 mod definition;
 mod drafts;
 mod folder;
+mod itself;
+mod led;
 mod members;
 mod memo;
 mod opening;
@@ -23,6 +26,7 @@ mod rename;
 mod resolve;
 mod shown;
 mod sources;
+mod steps;
 mod unstored;
 mod view;
 mod views;
@@ -32,7 +36,8 @@ mod writing;
 pub(crate) use definition::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
 pub(crate) use drafts::Drafts;
-pub(crate) use members::Indexes;
+pub(crate) use folder::Renamed;
+pub(crate) use members::{Archives, Indexes};
 pub use memo::{MEMO, Memo};
 pub use opening::{OPENS, Opening};
 pub(crate) use places::PlacesAhead;

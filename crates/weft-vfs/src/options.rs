@@ -26,6 +26,8 @@ pub struct Options {
     pub read_ahead_bytes: Option<u64>,
     /// Most bytes kept of what transformation links give; 0: nothing is kept.
     pub memo_bytes_max: u64,
+    /// Bounds on what the networks of links keep while they run.
+    pub networks: weft_transform::Bounds,
     /// Whose links may run code of their own ([`weft_transform::Network::is_exported`]).
     pub exported: Exported,
     /// Where the keys are that links may use, if they may use any.
@@ -51,6 +53,7 @@ impl Default for Options {
             keep_written: false,
             read_ahead_bytes: None,
             memo_bytes_max: 4 << 30,
+            networks: weft_transform::Bounds::default(),
             exported: Exported::Root,
             keys: None,
             atime: AtimePolicy::Relative,

@@ -9,7 +9,7 @@ use crate::cache::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::journal::Journal;
-use crate::links::{Drafts, Length, Resolving, Shown, Version, Watches, is_unstored};
+use crate::links::{Archives, Drafts, Length, Resolving, Shown, Version, Watches, is_unstored};
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
@@ -17,7 +17,7 @@ use crate::stop::{Miss, Stop};
 use crate::volume::Missing;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
-use weft_store::{Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
+use weft_store::{CommitNo, Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
 
 /// Adds `more` to `count` and takes `less` away. Damaged volumes count wrong until a check has put that right: what
 /// they hold must be usable until then.
@@ -55,6 +55,11 @@ pub(crate) struct State {
     /// The last operation in the intent log or in a durable commit: not before `durable`, and beyond it while the
     /// log is synced.
     pub(crate) logged: OpNo,
+    /// The last durable commit, and its last operation.
+    pub(crate) durable_commit: (CommitNo, OpNo),
+    /// The last operation that cannot be lost unnoticed with the store's own log: a synced record of
+    /// the intent log has it, or the intent log names its commit, or it was settled.
+    pub(crate) named: OpNo,
     /// Inodes that were read from the store lately.
     pub(crate) missing: Missing,
     /// Commits finished since the mount; a read of the store that spans one is done again.
@@ -71,6 +76,8 @@ pub(crate) struct State {
     pub(crate) resolving: Resolving,
     /// What names show in views that have to be read for that.
     pub(crate) shown: Shown,
+    /// Archives whose members are known.
+    pub(crate) archives: Archives,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
@@ -113,6 +120,8 @@ impl State {
             committed: counters.op,
             durable: counters.op,
             logged: counters.op,
+            durable_commit: (header.commit, counters.op),
+            named: counters.op,
             missing: Missing::default(),
             finished: 0,
             exported: options.exported,
@@ -121,6 +130,7 @@ impl State {
             drafts: Drafts::default(),
             resolving: Resolving::default(),
             shown: Shown::default(),
+            archives: Archives::default(),
             watches: Watches::default(),
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),
@@ -290,6 +300,7 @@ impl State {
     /// Deletes inode `ino`, which is in memory and which nothing needs any more.
     pub(crate) fn delete_inode(&mut self, ino: Ino) {
         self.orphans.remove(&ino);
+        self.archives.deleted(ino);
         let inode = self.inodes.get(&ino).expect("a deleted inode is in memory");
         inode.dead = true;
         let data = inode.data.take();

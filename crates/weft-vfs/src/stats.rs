@@ -1,5 +1,8 @@
 //! Live counters of a mounted volume.
 
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
 /// A snapshot of the counters. Counts are since the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
@@ -39,6 +42,8 @@ pub struct Stats {
     pub requests_computing: u64,
     /// See there.
     pub users_computing: u64,
+    /// Requests that wait for networks now, by user: those with most, at most 64.
+    pub requests_computing_by_user: BTreeMap<u32, u64>,
     /// Requests ended while they waited for networks: their programs were killed, or all computing
     /// was stopped.
     pub computing_interrupted: u64,
@@ -64,8 +69,87 @@ pub struct Stats {
     pub bytes_used: u64,
     /// Inodes held by protocols.
     pub held_inodes: u64,
+    /// Of the server of NFS, if there is one.
+    pub nfs: Option<NfsStats>,
     /// Of the cache of blocks on a local disk, if there is one.
     pub disk_cache: Option<weft_store::DiskCacheStats>,
     /// Round trips to the database's server.
     pub round_trips: weft_store::RoundTrips,
+}
+
+/// Most users, or addresses, that are told of: all counters have to go into an attribute.
+pub const ROWS_MAX: usize = 64;
+
+/// Counters of a server of NFS. Counts are since it began to serve.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct NfsStats {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections by the address of the client: those with most, at most 64.
+    pub connections_by_address: BTreeMap<IpAddr, u64>,
+    /// Bytes of calls that have not come in whole, and of replies that were not taken.
+    pub bytes_waiting: u64,
+    /// Refused calls and connections.
+    pub refused: NfsRefused,
+}
+
+/// What a server of NFS refused, by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct NfsRefused {
+    /// Calls that their user, or their client by the rules of exports, has no right to.
+    pub rights: u64,
+    /// Calls with credentials that are unknown, or too weak for the export.
+    pub credentials: u64,
+    /// Calls with handles that this server did not make.
+    pub handles: u64,
+    /// Calls that cannot be read.
+    pub malformed: u64,
+    /// Connections, calls and replies beyond a client's share.
+    pub bounds: u64,
+}
+
+impl Stats {
+    /// Leaves out what concerns other users than `user`: what they have computed, and where clients
+    /// are.
+    pub fn hide_others(&mut self, user: u32) {
+        self.requests_computing_by_user.retain(|of, _| *of == user);
+        if let Some(nfs) = &mut self.nfs {
+            nfs.connections_by_address.clear();
+        }
+    }
+}
+
+/// The largest counts.
+pub fn largest<K: Ord>(counts: impl Iterator<Item = (K, u64)>) -> BTreeMap<K, u64> {
+    let mut all: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+    all.sort_by(|(one, count), (other, than)| than.cmp(count).then(one.cmp(other)));
+    all.truncate(ROWS_MAX);
+    all.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_take_most_are_told_of() {
+        let told = largest((0..100u64).map(|of| (of, of % 90)));
+        assert_eq!(told.len(), ROWS_MAX);
+        assert!(told.contains_key(&89) && !told.contains_key(&0) && !told.contains_key(&91));
+    }
+
+    #[test]
+    fn who_is_told_hears_nothing_of_others() {
+        let mut stats = Stats { requests_computing_by_user: [(1, 2), (3, 4)].into(), ..Stats::default() };
+        let address = ([127, 0, 0, 1], 2049).into();
+        let connections_by_address = [(IpAddr::from([10, 0, 0, 1]), 1)].into();
+        let refused = NfsRefused::default();
+        stats.nfs = Some(NfsStats { address, connections: 1, connections_by_address, bytes_waiting: 0, refused });
+        stats.hide_others(3);
+        assert_eq!(stats.requests_computing_by_user, [(3, 4)].into());
+        let nfs = stats.nfs.unwrap();
+        assert_eq!((nfs.connections, nfs.connections_by_address.len()), (1, 0));
+    }
 }

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::commit::{ROWS_EAGER, Syncs, Turn};
 use crate::computing::Computing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::links::{Indexes, PlacesAhead, Stacks, Views, is_unstored};
+use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Views, is_unstored};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -34,8 +34,10 @@ mod open;
 mod recover;
 mod refusing;
 mod report;
+mod unapplied;
 
 pub(crate) use load::Missing;
+pub use unapplied::{Unapplied, UnappliedList};
 
 /// A mounted volume. All methods may be called from any thread.
 ///
@@ -77,8 +79,12 @@ pub struct Vfs {
     pub(crate) views: Views,
     /// Requests that wait for networks.
     pub(crate) computing: Computing,
+    /// Tells of the server of NFS, while there is one.
+    pub(crate) nfs_stats: Mutex<Option<report::NfsCounters>>,
     pub(crate) places_ahead: PlacesAhead,
     pub(crate) indexes: Indexes,
+    /// How views that rename call what they show.
+    pub(crate) renamed: Renamed,
     pub(crate) stacks: Stacks,
     pub(crate) counts: CountsCache,
     /// Itself, for what outlives an operation.

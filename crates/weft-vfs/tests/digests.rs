@@ -258,6 +258,23 @@ fn digests_are_told_to_those_who_may_read_what_they_confirm() {
 }
 
 #[test]
+fn entries_are_told_to_those_who_may_list_and_search_their_directory() {
+    let (_directory, _store, vfs) = volume(4096, BlockHome::Database);
+    let top = vfs.make(Caller::ROOT, Ino::ROOT, b"top", DIRECTORY).expect("made").ino;
+    let file = vfs.make(Caller::ROOT, top, b"file", MakeNode { permissions: 0o644, ..FILE }).expect("made").ino;
+    vfs.write(file, 0, b"1234", false).expect("written");
+    vfs.make_symlink(Caller::ROOT, top, b"symlink", b"/somewhere").expect("made");
+    let first = [DIGEST_ENTRIES, b"0"].concat();
+    for (permissions, is_told) in [(0o755, true), (0o744, false), (0o711, false), (0o700, false)] {
+        let changes = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
+        vfs.set_attributes(top, changes).expect("set");
+        let _asking = Asker::thread(1000, 1000, 0).asks();
+        assert_eq!(vfs.xattr(top, &first).is_ok(), is_told, "{permissions:o}");
+    }
+    assert!(vfs.xattr(top, &first).is_ok(), "the holder of the volume");
+}
+
+#[test]
 fn what_is_too_much_to_look_at_is_told_in_parts() {
     let (_directory, _store, vfs) = volume(4096, BlockHome::Database);
     let top = vfs.make(Caller::ROOT, Ino::ROOT, b"top", DIRECTORY).expect("made").ino;

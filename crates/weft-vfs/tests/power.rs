@@ -53,10 +53,15 @@ impl Machine {
     }
 
     fn open(&self, root: &Path) -> Arc<Vfs> {
-        let volume = sqlite::open(&root.join("volume")).expect("the volume opens");
+        self.try_open(root).expect("the tree opens")
+    }
+
+    fn try_open(&self, root: &Path) -> Result<Arc<Vfs>, String> {
+        let volume = sqlite::open(&root.join("volume")).map_err(|error| error.to_string())?;
         let log = self.has_log.then(|| IntentLog::open(&volume.layout.log, 256 << 10).expect("a log").into());
         let options = Options { background: false, ..Options::default() };
-        Vfs::open(volume.store, log, options, Arc::new(ManualClock::default())).expect("the tree opens")
+        let opened = Vfs::open(volume.store, log, options, Arc::new(ManualClock::default()));
+        opened.map_err(|error| error.to_string())
     }
 
     /// A volume with all its files, as of operation `FILES`, closed.
@@ -78,7 +83,27 @@ impl Machine {
     fn survives(&self, image: &Image, name: &str, keeps: &mut dyn FnMut() -> bool) -> u64 {
         let root = self.root(name);
         image.restore(&root, keeps);
-        let vfs = self.open(&root);
+        self.goes_on(&root, self.open(&root))
+    }
+
+    /// Opens what is left of `image` without the write-ahead log. None if that is refused.
+    fn survives_without_wal(&self, image: &Image) -> Option<u64> {
+        let root = self.root("without");
+        image.restore(&root, &mut || false);
+        let wal = if self.home == BlockHome::Segments { "volume/meta.sqlite-wal" } else { "volume-wal" };
+        std::fs::remove_file(root.join(wal)).expect("there was one");
+        match self.try_open(&root) {
+            Ok(vfs) => Some(self.goes_on(&root, vfs)),
+            Err(error) => {
+                assert!(error.contains("older than its intent log"), "{error}");
+                std::fs::remove_dir_all(&root).expect("removed");
+                None
+            }
+        }
+    }
+
+    /// Tells after which operation the tree in `root` is, works on, and removes it.
+    fn goes_on(&self, root: &Path, vfs: Arc<Vfs>) -> u64 {
         let versions = (0..FILES).map(|file| version(&vfs, file)).collect::<Vec<_>>();
         let last = *versions.iter().max().expect("there are files");
         for (file, version) in (0..FILES).zip(&versions) {
@@ -90,7 +115,7 @@ impl Machine {
         vfs.close().expect("closed");
         // The store gives space back on a thread of its own until it goes.
         drop(vfs);
-        std::fs::remove_dir_all(&root).expect("removed");
+        std::fs::remove_dir_all(root).expect("removed");
         last
     }
 }
@@ -225,6 +250,33 @@ fn wherever_the_power_goes_a_prefix_is_left_that_holds_all_that_was_synced() {
                 assert!((acknowledged..=last).contains(&found), "{case}: {found} is not after {acknowledged}");
             }
         }
+    }
+}
+
+#[test]
+fn a_lost_write_ahead_log_takes_nothing_that_was_acknowledged_or_is_told() {
+    for (home, has_log) in KINDS {
+        let mut refused = 0;
+        for seed in 0..2 {
+            let mut numbers = Numbers(seed + 200);
+            let steps = steps(&mut numbers, 40);
+            let machine = Machine::new(home, has_log);
+            let root = machine.make();
+            let disk = Disk::watch(&root);
+            let vfs = machine.open(&root);
+            let mut last = FILES - 1;
+            for (at, step) in steps.into_iter().enumerate() {
+                last = run(&vfs, &disk, &[step], last);
+                if !matches!(step, Step::Sync) {
+                    continue;
+                }
+                match machine.survives_without_wal(&disk.image()) {
+                    Some(found) => assert_eq!(found, last, "{home:?}, log {has_log}, seed {seed}, step {at}"),
+                    None => refused += 1,
+                }
+            }
+        }
+        assert_eq!(refused > 3, has_log, "{home:?}: {refused} refusals");
     }
 }
 

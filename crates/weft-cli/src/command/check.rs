@@ -1,9 +1,10 @@
 //! `weft check`.
 
+mod rehearsal;
 mod salvage;
 
-use super::damages;
 use super::transfer::steps;
+use super::{damages, is_advised};
 use crate::advice::filled;
 use crate::arguments::Check;
 use crate::shown;
@@ -28,10 +29,13 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     };
     let location = Location::parse(&arguments.volume)?;
     super::tell(location.note(true).filter(|_| !arguments.repair));
+    // Before the check, which removes the files that SQLite leaves beside a database that is only read.
+    let waiting = location.waiting().unwrap_or_default();
     let bar = steps();
     let findings = location.check(options, &mut |progress| bar.show(progress));
     drop(bar);
     let mut findings = findings.with_context(|| format!("cannot check volume {location}"))?;
+    findings.extend(rehearsal::rehearse(&location, &waiting));
     findings.extend(open_to_others(&location, options.repair));
     let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
@@ -39,7 +43,10 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         outln!("{:#}", as_json(&findings, damaged, repaired));
     } else {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
-        let verdict = verdict(damaged, repaired, arguments.repair, advice(&findings));
+        let verdict = match waiting.clause().filter(|_| arguments.repair && damaged == 0) {
+            Some(waiting) => unfinished(repaired, &waiting),
+            None => verdict(damaged, repaired, arguments.repair, advice(&findings)),
+        };
         outln!("{}", shown::message(&format!("{location}: {}", filled(&verdict))));
     }
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -67,9 +74,8 @@ enum Advice {
 }
 
 fn advice(findings: &[Finding]) -> Advice {
-    let gives = |what: &str| ["--accept-loss", "--salvage", "--discard"].iter().any(|word| what.contains(word));
     let damaged = findings.iter().filter(|finding| finding.outcome == Outcome::Damaged).collect::<Vec<_>>();
-    if damaged.iter().any(|finding| gives(&finding.what)) {
+    if damaged.iter().any(|finding| is_advised(finding)) {
         return Advice::Finding;
     }
     match damaged.iter().filter(|finding| finding.is_of_bytes()).count() {
@@ -82,6 +88,14 @@ fn advice(findings: &[Finding]) -> Advice {
 /// The remedy for damaged bytes.
 const FROM_A_COPY: &str = "only a copy brings damaged bytes back: 'weft import --overwrite COPY VOLUME', with COPY a \
                            directory of whole files; until then the rest of these files can be read";
+
+/// The verdict on a repaired volume, all of whose damage is repaired, that is not what a mount
+/// makes of it yet.
+fn unfinished(repaired: usize, waiting: &str) -> String {
+    let found =
+        if repaired == 0 { "nothing to repair".into() } else { format!("{} found, all repaired", damages(repaired)) };
+    format!("{found}; {waiting}")
+}
 
 fn verdict(damaged: usize, repaired: usize, repairing: bool, advice: Advice) -> String {
     match (damaged, repaired, repairing) {

@@ -61,9 +61,7 @@ fn convert(arguments: &Convert) -> Result<ExitCode> {
 
 fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, json: bool) -> Result<ExitCode> {
     sqlite::Layout::find(volume).with_context(|| format!("cannot convert volume {location}"))?;
-    if new.symlink_metadata().is_ok() {
-        bail!("{} already exists; name a volume that does not", new.display());
-    }
+    sqlite::Layout::of(new, home).refuse_taken()?;
     let unfinished = Arc::new(Unfinished::of(new)?);
     let (own, about) = (unfinished.clone(), format!("{location} is as it was, and {} was not made", new.display()));
     Interrupt::take(move |signal| own.end(signal, &about))?;

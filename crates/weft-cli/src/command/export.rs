@@ -49,6 +49,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
     crate::serving::allow_connections();
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an export needs it");
     let place = Place::open(&arguments.source, true)?;
+    place.refuse_own_target(&arguments.directory)?;
     let from = find(&place.opened.vfs, &place.path)?;
     ensure!(from.kind == Kind::Directory, "{} is not a directory", arguments.source);
     let root = make_target(&arguments.directory, arguments.go_on)?;

@@ -40,6 +40,10 @@ fn import(arguments: &Import) -> Result<ExitCode> {
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
     let root = Directory::named(&arguments.directory)?;
     let place = Place::open(&arguments.target, false)?;
+    if let Err(error) = place.refuse_own_source(&arguments.directory) {
+        place.close()?;
+        return Err(error);
+    }
     let import = Importer {
         vfs: &place.opened.vfs,
         transfer: &transfer,

@@ -157,7 +157,10 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
     let names_any = [Some(&wanted.network), wanted.write.as_ref()].into_iter().flatten().any(|text| text.contains('@'));
     let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
+    // Before the volume is told what the link will want.
+    ensure!(link.symlink_metadata().is_err(), Errno::EXIST);
     let order = order_in_mount(&link, device, permissions(&definition), definition)?;
+    rename(&order, &link, RenameFlags::NOREPLACE)?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
         let (now, then) = match &order.definition {
             LinkDefinition { lazy: true, .. } => ("its length is computed when it is asked for", "it is left open"),
@@ -166,7 +169,6 @@ fn make_mounted(link: &Path, targets: &[std::ffi::OsString], mut wanted: LinkDef
         };
         errln!("weft: for now {now}: {MOUNT_AGAIN}, and {then}");
     }
-    rename(&order, &link, RenameFlags::NOREPLACE)?;
     warn_if_closed(&link, order.permissions, device);
     if order.definition.view == ViewKind::Members
         && let Err(error) = std::fs::read_dir(&link)
@@ -321,12 +323,17 @@ fn told(definition: &LinkDefinition, network: &Network, kept: Option<Memo>) -> S
     }
 }
 
+/// The targets of a link as a terminal can show them.
+fn paths(targets: &[Vec<u8>]) -> Vec<String> {
+    targets.iter().map(|target| shown::path(Path::new(OsStr::from_bytes(target)))).collect()
+}
+
 fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
     let LinkDefinition { targets, network: text, write, memo, lazy, direct, fuse: _, view, trusted } =
         &order.definition;
     let network = Network::parse(text).map_err(|error| anyhow!(said(text, &error)))?;
-    let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
     if arguments.json {
+        let shown: Vec<String> = targets.iter().map(|target| String::from_utf8_lossy(target).into_owned()).collect();
         let stages: Vec<Value> = network
             .stages()
             .into_iter()
@@ -343,13 +350,14 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
         let value = json!({ "targets": shown, "network": text, "write": write, "memo": memo, "kept": kept.map(|kept| json!({ "bytes": kept.bytes, "complete": kept.is_complete })), "lazy": lazy, "direct": direct, "trusted": order.definition.is_exported().then_some(trusted), "gives": network.gives().name(), "stages": stages, "directory": directory });
         outln!("{value:#}");
     } else if arguments.dot {
-        output::write(picture::dot(&network, &shown).as_bytes());
+        output::write(picture::dot(&network, &paths(targets), shown::message).as_bytes());
     } else if arguments.svg {
-        output::write(picture::svg(&network, &shown).as_bytes());
+        output::write(picture::svg(&network, &paths(targets), shown::message).as_bytes());
     } else {
-        shown.iter().for_each(|target| outln!("target   {target}"));
-        outln!("network  {text}");
-        write.iter().for_each(|text| outln!("write    {text}"));
+        // All of it is somebody else's text.
+        paths(targets).iter().for_each(|target| outln!("target   {target}"));
+        outln!("network  {}", shown::message(text));
+        write.iter().for_each(|text| outln!("write    {}", shown::message(text)));
         outln!("memo     {}", told(&order.definition, &network, kept));
         outln!("length   {}", if *lazy { "left open until it is known" } else { "computed when it is asked for" });
         if order.definition.is_exported() && !trusted {
@@ -365,8 +373,8 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
             ViewKind::Members => outln!("view     of the members of an archive"),
             ViewKind::Directory { rename, only } => {
                 outln!("view     of a directory");
-                rename.iter().for_each(|rule| outln!("rename   {rule}"));
-                only.iter().for_each(|text| outln!("only     {text}"));
+                rename.iter().for_each(|rule| outln!("rename   {}", shown::message(rule)));
+                only.iter().for_each(|text| outln!("only     {}", shown::message(text)));
             }
         }
         show(&network);

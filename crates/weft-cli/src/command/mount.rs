@@ -8,6 +8,7 @@ use self::dead::Dead;
 use self::options::Asked;
 use super::usage;
 use crate::arguments::Mount;
+use crate::confinement::Serves;
 use crate::daemon::{self, Daemon, is_begun_anew};
 use crate::leaving;
 use crate::opened::Opened;
@@ -45,12 +46,15 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let plan = Plan { vfs, session: session_options(&arguments)?, mount, nfs };
     // The daemon leaves this directory.
     if location.path().is_some() {
-        arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
+        arguments.volume = settled(&arguments.volume)?;
+    }
+    if let Some(cache) = &mut arguments.open.disk_cache {
+        *cache = settled(cache)?;
     }
     arguments.directory = std::path::absolute(&arguments.directory).context("cannot tell where to mount")?;
     let [certificate, key, clients] = arguments.served.files();
     let files = [Some(&*arguments.directory), arguments.log.as_deref(), certificate, key, clients];
-    arguments.open.confine(location.path(), &files)?;
+    arguments.open.confine(Serves::Mount, location.path(), &files)?;
     daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| &mounted.log, serve)
 }
 
@@ -87,6 +91,29 @@ struct Mounted {
     log: PathBuf,
 }
 
+/// A path to the same file that does not lead by way of where the volume will be mounted: `../VOLUME`
+/// from there would.
+fn settled(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path).with_context(|| format!("cannot tell where {} is", path.display()))?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Ok(absolute.canonicalize().unwrap_or(absolute));
+    };
+    Ok(parent.canonicalize().map_or_else(|_| absolute.clone(), |parent| parent.join(name)))
+}
+
+/// Files of a volume that lie below a mount are reached by nobody, its own daemon included.
+fn refuse_in_volume(directory: &Path) -> Result<()> {
+    let is_volume = |path: &&Path| path.is_dir() && weft_store::sqlite::is_volume(path);
+    match directory.ancestors().find(is_volume) {
+        Some(volume) => bail!(
+            "{} lies in the volume {}, whose files could not be reached below the mount; mount it elsewhere",
+            directory.display(),
+            volume.display()
+        ),
+        None => Ok(()),
+    }
+}
+
 /// The daemon would wait for itself for what lies below its own mount.
 fn refuse_below(directory: &Path, path: &Path, what: &str) -> Result<()> {
     let path = &std::path::absolute(path)?;
@@ -109,6 +136,7 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
         Some(_) => arguments.directory.clone(),
     };
     refuse_below(&directory, &arguments.volume, "the volume")?;
+    refuse_in_volume(&directory)?;
     if let Some(log) = &arguments.log {
         refuse_below(&directory, log, "the log")?;
     }

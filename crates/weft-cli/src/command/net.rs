@@ -9,6 +9,7 @@ use super::transfer::Place;
 use super::{mounted, usage};
 use crate::arguments::Net;
 use crate::control;
+use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::json;
@@ -53,7 +54,7 @@ pub fn run(arguments: &Net) -> Result<ExitCode> {
             if *json {
                 outln!("{:#}", json!(names));
             } else {
-                names.iter().for_each(|(name, text)| outln!("{name}\t{text}"));
+                names.iter().for_each(|(name, text)| outln!("{}\t{}", shown::message(name), shown::message(text)));
             }
         }
     }

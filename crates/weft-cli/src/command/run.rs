@@ -3,6 +3,7 @@
 use super::{net, usage};
 use crate::arguments::Run as Arguments;
 use crate::input::Inputs;
+use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
@@ -67,8 +68,8 @@ pub(super) fn show(network: &Network) {
             (true, false) => "length",
             (false, _) => "nothing",
         };
-        let inverse = inverse.map_or("nothing".into(), |inverse| format!("'{inverse}'"));
-        let indent = "    ".repeat(depth);
+        let inverse = inverse.map_or("nothing".into(), |inverse| format!("'{}'", shown::message(&inverse)));
+        let (text, indent) = (shown::message(&text), "    ".repeat(depth));
         outln!("{indent}{text}\n{indent}    keeps {keeps}; undone by {inverse}");
     }
     outln!("gives {}", network.gives().name());

@@ -2,7 +2,7 @@
 
 use super::mounted::volume_at;
 use super::transfer::steps;
-use super::{REMEDIES, damages};
+use super::{REMEDIES, damages, is_advised};
 use crate::advice::filled;
 use crate::arguments::Scrub;
 use crate::shown;
@@ -31,6 +31,9 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         match findings.len() {
             0 => outln!("{volume}: no damage"),
+            count if findings.iter().any(is_advised) => {
+                outln!("{volume}: {} found; follow the advice above", damages(count));
+            }
             count => outln!("{volume}: {} found; {}", damages(count), filled(REMEDIES)),
         }
     }

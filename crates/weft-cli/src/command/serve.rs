@@ -1,6 +1,7 @@
 //! `weft serve`.
 
 use crate::arguments::Serve;
+use crate::confinement::Serves;
 use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
 use crate::serving::{memory_bytes, say_if_unconfined, start_nfs};
@@ -27,7 +28,8 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     }
     arguments.log = daemon::find_log(arguments.log.as_deref())?;
     let [certificate, key, clients] = arguments.served.files();
-    arguments.open.confine(location.path(), &[arguments.log.as_deref(), certificate, key, clients])?;
+    let files = [arguments.log.as_deref(), certificate, key, clients];
+    arguments.open.confine(Serves::Network, location.path(), &files)?;
     daemon::run(
         !arguments.background,
         |daemon| start(&arguments, vfs, options, daemon),

@@ -97,7 +97,9 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
     let commits =
         Location::parse(&volume)?.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
     let attestation = commits.last().and_then(Attestation::of);
-    let attestation = attestation.with_context(|| format!("volume {} keeps no digests", volume.display()))?;
+    let attestation = attestation.with_context(|| {
+        format!("volume {} keeps no digests, or has none as a part of it is damaged", volume.display())
+    })?;
     let text = attestation.encode();
     let trusted = format!("weft commit {} root {}", attestation.number, hex(&attestation.root));
     let signature =

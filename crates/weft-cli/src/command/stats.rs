@@ -28,7 +28,7 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
 }
 
 /// The attribute of a mount point that holds what its daemon says of itself.
-const ATTRIBUTE: &str = "user.weft.stats";
+pub(super) const ATTRIBUTE: &str = "user.weft.stats";
 
 /// What the kernel answers once the daemon has ended; "canceled" while it is ending.
 const ENDED: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
@@ -104,6 +104,8 @@ fn print(stats: &Value) {
         show(number("bytes_computed_ahead"))
     );
     print_computing(number);
+    print_by_user(volume);
+    print_nfs(&volume["nfs"]);
     for name in ["inode", "name", "block"] {
         outln!("{}", rate(name));
     }
@@ -137,4 +139,31 @@ fn print_computing(number: impl Fn(&str) -> u64) {
         number("computing_interrupted"),
         number("computing_refused")
     );
+}
+
+/// Tells whose requests wait for networks.
+fn print_by_user(volume: &Value) {
+    let users = counts(&volume["requests_computing_by_user"]);
+    if !users.is_empty() {
+        outln!("            by user: {users}");
+    }
+}
+
+/// Tells of a server of NFS.
+fn print_nfs(nfs: &Value) {
+    if nfs.is_null() {
+        return;
+    }
+    let (connections, waiting) = (&nfs["connections"], show(nfs["bytes_waiting"].as_u64().unwrap_or(0)));
+    outln!("nfs         at {}, {connections} connections, {waiting} waiting", nfs["address"].as_str().unwrap_or("?"));
+    let addresses = counts(&nfs["connections_by_address"]);
+    if !addresses.is_empty() {
+        outln!("            by address: {addresses}");
+    }
+    outln!("            refused: {}", counts(&nfs["refused"]));
+}
+
+fn counts(counts: &Value) -> String {
+    let counts = counts.as_object().into_iter().flatten();
+    counts.map(|(of, count)| format!("{of} {count}")).collect::<Vec<_>>().join(", ")
 }

@@ -21,6 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 use weft_store::postgres::{OpenOptions, is_address};
 use weft_vfs::{Attributes, Caller, Ino, Options, Vfs};
 
@@ -29,6 +30,9 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// Files waiting to be copied, at most.
 const QUEUE_MAX: usize = 256;
+
+/// Time between two drawings of how long a step takes.
+const TICK: Duration = Duration::from_millis(500);
 
 /// An open volume and the directory in it that was named.
 pub struct Place {
@@ -48,6 +52,29 @@ impl Place {
     /// Commits all and lets go.
     pub fn close(self) -> Result<()> {
         self.opened.close()
+    }
+
+    /// Refuses to copy from a directory in which the volume itself lies, or which is a part of it.
+    pub fn refuse_own_source(&self, directory: &Path) -> Result<()> {
+        let holds = |real: &Path| self.opened.layout.as_ref().is_some_and(|layout| layout.database.starts_with(real));
+        self.refuse_own_target(directory)?;
+        if directory.canonicalize().is_ok_and(|real| holds(&real)) {
+            bail!("the volume itself lies in {}, and would be copied while it grows", directory.display());
+        }
+        Ok(())
+    }
+
+    /// Refuses to copy to a directory among the volume's own files.
+    pub fn refuse_own_target(&self, directory: &Path) -> Result<()> {
+        let layout = self.opened.layout.as_ref().filter(|layout| layout.segments.is_some());
+        let Some(own) = layout.and_then(|layout| layout.database.parent()) else { return Ok(()) };
+        // One that is to be made lies where its parent does.
+        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let real = directory.canonicalize().or_else(|_| parent.canonicalize());
+        if real.is_ok_and(|real| real.starts_with(own)) {
+            bail!("{} lies among the volume's own files; name a directory elsewhere", directory.display());
+        }
+        Ok(())
     }
 }
 
@@ -180,7 +207,12 @@ pub struct Steps(ProgressBar);
 pub fn steps() -> Steps {
     let style =
         ProgressStyle::with_template("{msg:14} {wide_bar} {percent} %  {elapsed}").expect("a constant template");
-    Steps(ProgressBar::new(0).with_style(style))
+    let bar = ProgressBar::new(0).with_style(style);
+    // A step may take minutes without a word, and is at work all the same.
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(TICK);
+    }
+    Steps(bar)
 }
 
 impl Steps {

@@ -6,6 +6,7 @@ use crate::output;
 use crate::owner::Owner;
 use crate::watched::{Ended, Watched};
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -73,7 +74,11 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let stats = asking(owner, || super::stats::read(&directory))??;
+    let stats = match asking(owner, || super::stats::read(&directory))? {
+        // The root itself cannot be read, so the daemon cannot be asked anything.
+        Err(error) if is_unreadable(&directory) => return unmount_unasked(&directory, arguments.lazy, &error),
+        stats => stats?,
+    };
     let directory = directory.canonicalize().with_context(|| format!("cannot find {}", directory.display()))?;
     let volume = super::mounted::volume_at(&directory);
     let device = super::mounted::mount_at(&directory).map(|(device, _)| device);
@@ -98,6 +103,24 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         Some(daemon) if !arguments.lazy => wait(&daemon, &directory, owner, Some(&volume).filter(|_| !is_read_only)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// True if a Weft volume is mounted at `directory` that answers with errors of input and output.
+fn is_unreadable(directory: &Path) -> bool {
+    let asked = rustix::fs::getxattr(directory, super::stats::ATTRIBUTE, &mut [0_u8; 0][..]);
+    // What the directory itself leads to need not be told.
+    let real = directory.parent().and_then(|parent| parent.canonicalize().ok()).zip(directory.file_name());
+    let real = real.map_or_else(|| directory.into(), |(parent, name)| parent.join(name));
+    asked.is_err_and(|error| error == Errno::IO) && super::mounted::mount_at(&real).is_some()
+}
+
+/// Unmounts what cannot be asked which process serves it, so that nobody can wait for that.
+fn unmount_unasked(directory: &Path, lazy: bool, error: &anyhow::Error) -> Result<ExitCode> {
+    unmount(&without_link(directory), lazy)?;
+    bail!(
+        "{} is unmounted, but its daemon could not be asked whether all is committed ({error}); {LOG}",
+        directory.display()
+    )
 }
 
 /// Does `what` as the `owner` of the mount, if root works for that user.

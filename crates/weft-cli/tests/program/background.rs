@@ -1,9 +1,10 @@
 //! The daemon: when it serves, how it ends, what is waited for.
 
-use crate::place::Place;
+use crate::place::{Place, is_root};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -354,5 +355,45 @@ fn a_mount_waits_for_a_daemon_that_is_about_to_let_go() {
     signal(daemon, Signal::CONT);
     assert!(mounting.wait().unwrap().success());
     assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"kept");
+    place.umount();
+}
+
+#[test]
+fn stats_tell_what_clients_of_nfs_take_and_what_they_were_refused() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.weft(&["mount", "v", "m", "--nfs", "127.0.0.1:0"]).well();
+    let stats = || place.weft(&["stats", "m", "--json"]).json()["volume"]["nfs"].clone();
+    let address = stats()["address"].as_str().unwrap().to_owned();
+    // A call of NFS 3: one handle that nobody made, as AUTH_NONE; or an argument cut short.
+    let call = |flavour: u32, arguments: &[u32]| {
+        let words = [&[1, 0, 2, 100_003, 3, 1, flavour, 0, 0, 0], arguments].concat();
+        let length = (1 << 31) | (4 * u32::try_from(words.len()).unwrap());
+        [length].iter().chain(&words).flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>()
+    };
+    let mut client = TcpStream::connect(&address).unwrap();
+    for call in [call(0, &[4, 7]), call(0, &[]), call(99, &[])] {
+        client.write_all(&call).unwrap();
+        let mut length = [0; 4];
+        client.read_exact(&mut length).unwrap();
+        let mut reply = vec![0; (u32::from_be_bytes(length) & !(1 << 31)) as usize];
+        client.read_exact(&mut reply).unwrap();
+    }
+    let mut garbage = TcpStream::connect(&address).unwrap();
+    garbage.write_all(&[0xff; 64]).unwrap();
+    assert_eq!(garbage.read(&mut [0; 16]).unwrap_or(0), 0);
+    let told = stats();
+    let refused = serde_json::json!({"rights": 0, "credentials": 1, "handles": 1, "malformed": 1, "bounds": 0});
+    assert_eq!(told["refused"], refused, "{told}");
+    assert!(told["connections_by_address"]["127.0.0.1"].as_u64() >= Some(1), "{told}");
+    let said = place.weft(&["stats", "m"]).well();
+    assert!(said.contains("refused: ") && said.contains("by address: 127.0.0.1 "), "{said}");
+    if is_root() {
+        let theirs = place.weft_as_stranger(&["stats", "m", "--json"]).json()["volume"]["nfs"].clone();
+        assert_eq!(theirs["connections_by_address"], serde_json::json!({}), "{theirs}");
+        assert!(theirs["connections"].as_u64() >= Some(1), "{theirs}");
+    }
+    drop((client, garbage));
     place.umount();
 }

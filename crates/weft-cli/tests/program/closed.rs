@@ -112,6 +112,32 @@ fn a_name_forges_no_line_and_works_on_no_terminal() {
 }
 
 #[test]
+fn a_strangers_link_forges_no_line_of_what_is_told_of_it() {
+    let place = Place::new();
+    place.directory("from");
+    place.directory("from/d");
+    let forged = "a\x1b[2J]\ntarget   another";
+    std::fs::write(place.path("from").join(forged), "").unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let only = format!("x\n{forged}");
+    let network = format!("grep '{forged}' | upper");
+    let target = format!("v:{forged}");
+    place.weft(&["link", &target, "v:link", "-n", &network]).well();
+    place.weft(&["link", "--dir", "v:d", "v:view", "--only", &only, "-n", &network]).well();
+    for link in ["v:link", "v:view"] {
+        for how in [&["--show"][..], &["--show", "--dot"], &["--show", "--svg"]] {
+            let told = place.weft(&[&["link"], how, &[link]].concat()).well();
+            let targets = told.lines().filter(|line| line.starts_with("target ")).count();
+            assert_eq!(targets, usize::from(how.len() == 1), "{told}");
+            assert!(!told.contains('\x1b') && told.contains("x1b[2J"), "{told}");
+        }
+        let json = place.weft(&["link", "--show", "--json", link]).json();
+        assert_eq!(json["network"], network);
+    }
+}
+
+#[test]
 fn a_link_is_not_unmounted_for_what_it_leads_to() {
     let Some(place) = Place::to_mount() else { return };
     if !is_root() {
@@ -166,6 +192,73 @@ fn a_daemon_keeps_the_privileges_that_it_needs_and_no_more() {
     place.umount();
 }
 
+/// Filters of system calls that the first thread of process `pid` has, which others get from it,
+/// beyond those that this process has; and whether it can get privileges.
+fn filters(pid: u32) -> (u32, bool) {
+    let told = |pid: u32, name: &str| -> u32 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap()
+    };
+    let count = |pid| told(pid, "Seccomp_filters:");
+    (count(pid) - count(std::process::id()), told(pid, "NoNewPrivs:") == 0)
+}
+
+#[test]
+fn a_daemon_is_refused_system_calls_that_no_daemon_makes() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    // Without root the helper that unmounts needs its own privileges.
+    assert_eq!(filters(place.daemon()), if is_root() { (2, false) } else { (0, true) });
+    if is_root() {
+        // What stages run gets namespaces and users of its own still.
+        std::fs::write(directory.join("file"), "abc").unwrap();
+        place.weft(&["link", "m/file", "m/link", "-n", "exec 'tr a-z A-Z; id -u'"]).well();
+        let shown = std::fs::read_to_string(directory.join("link")).unwrap();
+        let user: Option<u32> = shown.strip_prefix("ABC").and_then(|user| user.trim().parse().ok());
+        assert!(user.is_some_and(|user| user != 0), "{shown}");
+    }
+    place.umount();
+    place.weft(&["mount", "--no-confinement", "v", "m"]).well();
+    assert_eq!(filters(place.daemon()), (0, true));
+    place.umount();
+}
+
+#[test]
+fn a_server_without_a_mount_is_refused_system_calls_whoever_runs_it() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    // Whoever this is, it is not root.
+    place.directory("own");
+    if is_root() {
+        std::os::unix::fs::chown(place.path("own"), Some(65534), Some(65534)).unwrap();
+    }
+    place.weft_as_stranger(&["init", "own/v"]).well();
+    for (options, wanted) in [(&[][..], (2, false)), (&["--no-confinement"], (0, true))] {
+        let arguments = [&["serve", "own/v", "--nfs", "127.0.0.1:0"], options].concat();
+        let mut command = place.command_as_stranger(&arguments);
+        let mut child = Running(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
+        let mut said = String::new();
+        // Who is not heard to the end fails.
+        let mut heard = BufReader::new(child.0.stdout.take().unwrap());
+        heard.read_line(&mut said).unwrap();
+        assert!(said.starts_with("serving"), "{said}");
+        assert_eq!(filters(child.0.id()), wanted);
+        let pid = rustix::process::Pid::from_child(&child.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(child.0.wait().unwrap().success());
+    }
+}
+
+/// A process that is killed if a test fails.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_confined_daemon_serves_a_volume_of_another_user() {
     let Some(place) = Place::to_mount() else { return };
@@ -207,7 +300,8 @@ fn a_server_can_be_another_user_who_has_low_ports_and_no_more() {
     let command = ["serve", "v", "--nfs", &address, "--user", "nobody"];
     let mut server = place.command(&command).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let mut heard = BufReader::new(server.stdout.take().unwrap());
+    heard.read_line(&mut first).unwrap();
     let (privileges, status) = match first.starts_with("serving ") {
         true => (privileges(server.id()), std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap()),
         false => panic!("it does not serve: {:?}", server.wait()),

@@ -19,6 +19,43 @@ fn damage(file: &Path, bytes: &[u8]) {
     fs::write(file, content).unwrap();
 }
 
+/// Rows of blocks from an older moment, each of them whole, are told apart by the digest alone.
+#[test]
+fn older_content_put_back_stays_damage_until_it_is_given_up() {
+    let Some(place) = Place::to_mount() else { return };
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        return eprintln!("SKIPPED older_content_put_back_stays_damage_until_it_is_given_up: needs sqlite3");
+    }
+    let mounted = place.directory("m");
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    let put = |byte: u8| {
+        place.mount();
+        fs::write(mounted.join("big"), vec![byte; 200_000]).unwrap();
+        fs::write(mounted.join("small"), "whole").unwrap();
+        place.umount();
+    };
+    put(1);
+    fs::copy(place.path("v"), place.path("older")).unwrap();
+    put(2);
+    let back = |table: &str| format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM older.{table};");
+    let back = ["extents", "blocks", "block_bytes"].map(back).concat();
+    let back = format!("ATTACH '{}' AS older; {back}", place.path("older").display());
+    assert!(Command::new("sqlite3").arg(place.path("v")).arg(back).status().unwrap().success());
+    for command in [&["check", "v"][..], &["check", "--repair", "v"], &["check", "v"]] {
+        let said = place.weft(command);
+        assert!(said.code == 1 && said.out.contains("/big: its digest is not that of its content"), "{said:?}");
+        assert!(said.out.contains("--discard") && !said.out.contains("(repaired)"), "{said:?}");
+    }
+    place.weft(&["convert", "v", "w", "--blocks", "segments"]).failed(&["/big: its digest is not that of its content"]);
+    assert!(!place.path("w").exists());
+    place.weft(&["export", "v", "out"]).failed(&["big: exported, but its content is not what its digest says"]);
+    assert_eq!(fs::read(place.path("out/small")).unwrap(), b"whole");
+    let said = place.weft(&["check", "--repair", "--discard", "v"]);
+    assert!(said.out.contains("(repaired)") && said.out.contains("it is clean now"), "{said:?}");
+    place.weft(&["export", "v", "again"]).well();
+    assert_eq!(fs::read(place.path("again/big")).unwrap(), [1; 200_000]);
+}
+
 #[test]
 fn damaged_content_in_rows_is_an_error_that_no_change_makes_right() {
     let Some(place) = Place::to_mount() else { return };

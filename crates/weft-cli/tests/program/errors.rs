@@ -245,3 +245,46 @@ fn signing_says_what_is_wrong_with_its_files() {
     std::fs::remove_file(place.path("signed")).unwrap();
     fails(&place, &sign, &["signed.minisig already exists"]);
 }
+
+#[test]
+fn a_volume_is_not_mounted_over_its_own_files_and_not_copied_into_itself() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.weft(&["mount", "v", "v/segments"]).failed(&["v/segments", "lies in the volume", "mount it elsewhere"]);
+    place.weft(&["init", "other"]).well();
+    place.weft(&["mount", "v", "other/segments"]).failed(&["lies in the volume", "other"]);
+    place.weft(&["import", "v", "v"]).could_not(&["the volume's own files"]);
+    place.weft(&["import", ".", "v"]).could_not(&["the volume itself lies in ."]);
+    place.weft(&["export", "v", "v/out"]).could_not(&["v/out", "the volume's own files"]);
+    place.weft(&["check", "v"]).well();
+}
+
+#[test]
+fn a_volume_is_mounted_where_one_is_by_a_path_from_there() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("m");
+    let mounted = place.command(&["mount", "../v", "."]).current_dir(&directory).output().unwrap();
+    assert!(mounted.status.success(), "{mounted:?}");
+    std::fs::write(directory.join("file"), "content").unwrap();
+    place.umount();
+}
+
+#[test]
+fn a_database_that_cannot_be_read_at_its_root_is_not_mounted() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("from");
+    place.directory("from/d");
+    place.weft(&["import", "from", "v"]).well();
+    let ask = "SELECT rootpage FROM sqlite_master WHERE tbl_name = 'naming' AND rootpage > 0";
+    let said = Command::new("sqlite3").arg(place.path("v/meta.sqlite")).arg(ask).output().unwrap();
+    let database = std::fs::OpenOptions::new().write(true).open(place.path("v/meta.sqlite")).unwrap();
+    for page in String::from_utf8(said.stdout).unwrap().lines() {
+        let page: u64 = page.parse().unwrap();
+        FileExt::write_all_at(&database, &[0x77; 4096], (page - 1) * 4096).unwrap();
+    }
+    place.directory("m");
+    place.weft(&["mount", "v", "m"]).failed(&["malformed", "weft check --salvage"]);
+    assert!(!place.is_mounted("m"));
+}

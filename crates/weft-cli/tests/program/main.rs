@@ -22,4 +22,5 @@ mod planted;
 mod programs;
 mod transfer;
 mod tree;
+mod trust;
 mod whereabouts;

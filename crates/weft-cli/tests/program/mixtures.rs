@@ -2,6 +2,7 @@
 
 use crate::place::{Place, write_synced};
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 
 #[test]
 fn the_database_of_a_directory_volume_is_no_volume_of_its_own() {
@@ -45,19 +46,33 @@ fn a_volume_whose_lock_was_removed_is_still_in_use() {
     place.weft(&["check", "--read-data", "v"]).well();
 }
 
+/// Volume `v` with its `blocks` there, whose daemon was killed after `file` was synced; and its
+/// write-ahead log and intent log. None where nothing can be mounted.
+fn crashed(blocks: &str) -> Option<(Place, [&'static str; 2])> {
+    let place = Place::to_mount()?;
+    let directory = place.directory("m");
+    place.weft(&["init", "v", "--blocks", blocks]).well();
+    place.mount();
+    write_synced(&directory.join("file"), &[7; 100_000]);
+    let (hold, logs) = match blocks {
+        "segments" => ("v/lock", ["v/meta.sqlite-wal", "v/intents"]),
+        _ => ("v", ["v-wal", "v-intents"]),
+    };
+    place.kill(hold);
+    Some((place, logs))
+}
+
 #[test]
 fn a_crashed_database_alone_is_missed_by_its_logs() {
     for blocks in ["segments", "database"] {
-        let Some(place) = Place::to_mount() else { return };
-        let directory = place.directory("m");
-        place.weft(&["init", "v", "--blocks", blocks]).well();
-        place.mount();
-        write_synced(&directory.join("file"), &[7; 100_000]);
-        place.kill(if blocks == "segments" { "v/lock" } else { "v" });
-        let logs = if blocks == "segments" { ["v/meta.sqlite-wal", "v/intents"] } else { ["v-wal", "v-intents"] };
+        let Some((place, logs)) = crashed(blocks) else { return };
         logs.iter().for_each(|log| fs::remove_file(place.path(log)).unwrap());
         place.weft(&["mount", "v", "m"]).failed(&["is missing", "--accept-loss"]);
-        assert_eq!(place.weft(&["check", "v"]).code, 1);
+        for command in ["check", "scrub"] {
+            let said = place.weft(&[command, "v"]);
+            assert!(said.code == 1 && said.out.ends_with("follow the advice above\n"), "{said:?}");
+            assert!(!said.out.contains("--repair"), "{said:?}");
+        }
     }
 }
 
@@ -112,4 +127,84 @@ fn a_missing_segment_is_told_and_its_number_is_not_given_again() {
     assert_eq!(fs::read(directory.join("precious")).unwrap(), [9; 300_000]);
     assert_eq!(fs::read(directory.join("new")).unwrap(), [1; 300_000]);
     place.umount();
+}
+
+#[test]
+fn operations_that_a_volume_does_not_take_are_told_beforehand_and_given_up_by_name() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.directory("m");
+    place.weft(&["init", "v"]).well();
+    let closed = |name: &str| fs::DirBuilder::new().mode(0o700).create(place.path(name)).unwrap();
+    ["other", "other/segments"].iter().for_each(|name| closed(name));
+    for file in fs::read_dir(place.path("v")).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
+        fs::copy(file.path(), place.path("other").join(file.file_name())).unwrap();
+    }
+    // Two lives of one volume, which are one for the log.
+    let live = |name: &str| {
+        for _ in 0..2 {
+            place.weft(&["mount", "--commit-interval", "3600", "v", "m"]).well();
+            if !directory.join(name).exists() {
+                fs::write(directory.join(name), b"").unwrap();
+                place.umount();
+            }
+        }
+    };
+    live("gone");
+    fs::remove_file(directory.join("gone")).unwrap();
+    write_synced(&directory.join("later"), b"synced");
+    place.kill("v/lock");
+    let said = place.weft(&["check", "--repair", "v"]).well();
+    assert!(said.contains("v: nothing to repair;") && said.contains("and a mount applies them first"), "{said}");
+    fs::rename(place.path("v"), place.path("theirs")).unwrap();
+    fs::rename(place.path("other"), place.path("v")).unwrap();
+    live("else");
+    place.kill("v/lock");
+    fs::copy(place.path("theirs/intents"), place.path("v/intents")).unwrap();
+    for command in [&["check", "v"][..], &["check", "--repair", "v"]] {
+        let said = place.weft(command);
+        assert_eq!(said.code, 1, "{said:?}");
+        for words in ["/gone: operation ", "the removal", "cannot be applied", "--accept-loss", "the advice above"] {
+            assert!(said.out.contains(words), "no '{words}' in {}", said.out);
+        }
+    }
+    let refusal = &["the removal of /gone, was synced and cannot be applied", "--accept-loss"];
+    place.weft(&["mount", "v", "m"]).failed(refusal);
+    place.weft(&["export", "v", "out"]).could_not(refusal);
+    let said = place.weft(&["mount", "--accept-loss", "v", "m"]);
+    assert!(said.code == 0 && said.err.contains("the removal of /gone"), "{said:?}");
+    assert!(said.err.contains("kept a copy of what is given up"), "{said:?}");
+    assert_eq!(fs::read(directory.join("later")).unwrap(), b"synced");
+    place.umount();
+    place.weft(&["check", "v"]).well();
+}
+
+/// Each log that is gone or of another moment is told, and nothing of it is missed in silence.
+#[test]
+fn a_salvage_tells_of_logs_that_are_gone_or_of_another_moment() {
+    for blocks in ["segments", "database"] {
+        let Some((place, [wal, log])) = crashed(blocks) else { return };
+        let directory = place.path("m");
+        let salvaged = |new: &str, words: &[&str]| {
+            let said = place.weft(&["check", "--salvage", "v", new]);
+            assert!(said.code == 1 && words.iter().all(|word| said.out.contains(word)), "{said:?}");
+        };
+        fs::rename(place.path(log), place.path("log")).unwrap();
+        salvaged("without-log", &[&format!("{log}: the intent log"), "is missing"]);
+        fs::rename(place.path("log"), place.path(log)).unwrap();
+        salvaged("waiting", &["they were in the intent log alone"]);
+        let old = fs::read(place.path(wal)).unwrap();
+        place.mount();
+        fs::write(directory.join("file"), b"new").unwrap();
+        place.umount();
+        fs::write(place.path(wal), &old).unwrap();
+        let said = place.weft(&["check", "v"]);
+        let told = format!("{}{}", said.out, said.err);
+        assert!(
+            said.code == 1 && told.contains("would destroy it") && !told.contains("repairs what can be"),
+            "{said:?}"
+        );
+        salvaged("without-wal", &[&format!("{wal}: it ends with commit"), "nothing of it is used"]);
+        assert_eq!(place.weft(&["export", "without-wal", "out"]).code, 0);
+        assert_eq!(fs::read(place.path("out/file")).unwrap(), b"new");
+    }
 }

@@ -142,10 +142,15 @@ impl Place {
 
     /// Runs `weft` as somebody who owns nothing, if this is root; else as whoever this is.
     pub fn weft_as_stranger(&self, arguments: &[&str]) -> Said {
+        self.command_as_stranger(arguments).output().unwrap().into()
+    }
+
+    /// The command of [`Place::weft_as_stranger`].
+    pub fn command_as_stranger(&self, arguments: &[&str]) -> Command {
         use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
         if !is_root() {
-            return self.weft(arguments);
+            return self.command(arguments);
         }
         if !self.path("weft").exists() {
             // Where the program was built may be closed to others.
@@ -153,7 +158,8 @@ impl Place {
             std::fs::set_permissions(self.path(""), PermissionsExt::from_mode(0o777)).unwrap();
         }
         let mut command = Command::new(self.path("weft"));
-        command.args(arguments).current_dir(self.path("")).uid(65534).gid(65534).output().unwrap().into()
+        command.args(arguments).current_dir(self.path("")).uid(65534).gid(65534);
+        command
     }
 
     /// Makes volume `v` and mounts it at `m`.

@@ -1,11 +1,16 @@
 //! The asker of each request, and links that are closed to it ([`weft_vfs::Reach`]).
 //!
 //! The kernel has one set of attributes and one page cache for each node, and answers everybody
-//! from them. So a closed link has a node of its own, whose number has one bit more ([`CLOSED`]).
-//! That node always looks the same, cannot be opened, and is not cached: each path lookup asks
-//! again. A user who comes to the link's other node without the right to it gets `ESTALE`; the
-//! kernel then looks the name up again. Views have one node, since directories have no pages;
-//! the kernel asks for their permission bits each time.
+//! from them. So a link has several nodes: one while everybody may be told of it; one for each user
+//! to whom it is open otherwise ([`super::personal::PersonalNodes`]); and one for all to whom it is
+//! closed, whose number has one bit more ([`CLOSED`]). That one always looks the same and cannot be opened. The
+//! latter two are not cached: each path lookup asks again. A user who comes to a node that is not
+//! for that user gets `ESTALE`; the kernel then looks the name up again. A descriptor that was
+//! passed on tells its holder the attributes if both the holder and the node's user may know them.
+//!
+//! Views have one node, since a directory that is in use keeps it (getcwd(), mounts). Of one that
+//! is not for everybody the kernel is told nothing that follows from what it shows; it asks for
+//! the permission bits each time, and the volume is asked about each name and each listing.
 //!
 //! Pages that one user may see and another may not are kept out of the page cache. Links that are
 //! not for everybody are opened past it, and a read that fills it is answered with what everybody
@@ -14,7 +19,9 @@
 //! that is read past the cache, or written, is used with the rights of its opener, whoever holds
 //! the descriptor later.
 
+use super::links::Valid;
 use super::opens::Opened;
+use super::personal::is_personal;
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE};
 use crate::protocol::{Body, Header, Opcode, Reply};
@@ -25,15 +32,20 @@ use weft_vfs::{Asker, Attributes, Caller, Ino, Kind, Reach};
 /// Set in the number of a link's node for those to whom it is closed. No inode has it.
 const CLOSED: u64 = 1 << 63;
 
-/// The inode of node `number`, and whether it is the one of a closed link.
-pub(super) fn of_node(number: u64) -> (Ino, bool) {
-    (Ino(number & !CLOSED), number & CLOSED != 0)
+/// A file as the kernel knows it.
+#[derive(Clone, Copy)]
+pub(super) struct Node {
+    pub(super) ino: Ino,
+    pub(super) door: Door,
 }
 
-/// The number of the node that a file with these attributes has.
-pub(crate) fn node_of(attributes: &Attributes) -> u64 {
-    let is_closed = attributes.reach == Reach::Nobody && attributes.kind == Kind::File;
-    attributes.ino.0 | if is_closed { CLOSED } else { 0 }
+/// The users whom a node of a link is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Door {
+    Everybody,
+    User(u32),
+    /// Those to whom it is closed.
+    Closed,
 }
 
 /// Returns the asker of a request.
@@ -42,15 +54,86 @@ pub(super) fn asker(header: &Header) -> Asker {
 }
 
 impl Server {
-    /// True if several users are answered from one page cache, without a request for each open.
-    fn shares_pages(&self) -> bool {
-        self.is_shared.load(Ordering::Relaxed) && !self.opens
+    /// Returns the node that has this number; none if the kernel was told to forget it.
+    pub(super) fn node(&self, number: u64) -> Option<Node> {
+        if is_personal(number) {
+            let (ino, user) = self.personal.get(number)?;
+            return Some(Node { ino, door: Door::User(user) });
+        }
+        let door = if number & CLOSED == 0 { Door::Everybody } else { Door::Closed };
+        Some(Node { ino: Ino(number & !CLOSED), door })
+    }
+
+    /// Notes that the kernel has forgotten node `number`, of which it was told so many `times`.
+    pub(super) fn forgotten(&self, number: u64, times: u64) {
+        let Some(node) = self.node(number) else { return };
+        if is_personal(number) {
+            self.personal.forget(number, times);
+        }
+        self.vfs.release(node.ino, times);
+    }
+
+    /// Returns the number of the node that `user` finds, who sees `attributes`. The kernel is told.
+    pub(super) fn tell_node(&self, user: u32, attributes: &Attributes) -> u64 {
+        let ino = attributes.ino;
+        match attributes.reach {
+            Reach::Nobody if attributes.kind == Kind::File => ino.0 | CLOSED,
+            Reach::Some if attributes.kind == Kind::File && self.is_shared() => self.personal.tell(ino, user),
+            _ => ino.0,
+        }
+    }
+
+    /// Replaces what `user` sees of the file behind `node` by what the kernel may keep there. None:
+    /// it is no node for that user. `WouldBlock` and others.
+    pub(super) fn told_at(&self, node: Node, user: u32, seen: Attributes) -> weft_vfs::Result<Option<Attributes>> {
+        if seen.computed.is_none() {
+            return Ok(Some(seen));
+        }
+        let attributes = self.as_told(seen)?;
+        if attributes.kind != Kind::File || !self.is_shared() && attributes.reach != Reach::Nobody {
+            return Ok(Some(attributes));
+        }
+        let is_for = match (node.door, attributes.reach) {
+            (Door::Everybody | Door::User(_), Reach::Everybody) => true,
+            (Door::User(of), Reach::Some) => of == user || self.is_open_to(of, node.ino)?,
+            _ => false,
+        };
+        Ok(is_for.then_some(attributes))
+    }
+
+    /// How long the kernel may keep `attributes` at `node`.
+    pub(super) fn valid_at(&self, node: Node, attributes: &Attributes) -> Duration {
+        match node.door {
+            Door::Everybody => self.valid(attributes).attributes,
+            // Nobody tells of changes there.
+            Door::User(_) | Door::Closed => Duration::ZERO,
+        }
+    }
+
+    /// How long the kernel may keep `attributes`, and the name by which it has found their node.
+    pub(super) fn valid(&self, attributes: &Attributes) -> Valid {
+        self.links.valid(&self.vfs, attributes, self.options.valid)
+    }
+
+    /// True if link `ino` is open to `user` without any further groups.
+    fn is_open_to(&self, user: u32, ino: Ino) -> weft_vfs::Result<bool> {
+        let _asking = Asker::thread(user, u32::MAX, 0).asks();
+        Ok(self.vfs.attributes(ino)?.reach != Reach::Nobody)
+    }
+
+    /// True if several users are answered from what the kernel keeps.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
     }
 
     /// `attributes` as they can be told on this mount.
     pub(super) fn as_told(&self, attributes: Attributes) -> weft_vfs::Result<Attributes> {
-        if attributes.reach != Reach::Some || attributes.kind != Kind::File || !self.shares_pages() {
+        if attributes.reach != Reach::Some || !self.is_shared() {
             return Ok(attributes);
+        }
+        if self.opens {
+            let is_view = attributes.kind != Kind::File;
+            return if is_view { self.vfs.guarded_attributes(attributes.ino) } else { Ok(attributes) };
         }
         if !self.has_asked_for_opens.swap(true, Ordering::Relaxed) {
             let asked = self.vfs.want_opens();
@@ -67,7 +150,7 @@ impl Server {
     /// Returns the asker of a read.
     pub(super) fn reader(&self, header: &Header, opened: Opened, flags: u32) -> Asker {
         // Pages go to others, too; mapping what is opened past the cache also asks for pages.
-        if flags & READ_LOCKOWNER == 0 && self.is_shared.load(Ordering::Relaxed) {
+        if flags & READ_LOCKOWNER == 0 && self.is_shared() {
             return Asker::Anybody;
         }
         self.opener(opened).unwrap_or_else(|| asker(header))
@@ -92,16 +175,16 @@ impl Server {
         &self,
         opcode: Opcode,
         header: &Header,
-        (caller, ino): (Caller, Ino),
+        (caller, node): (Caller, Node),
         body: Body<'_>,
         reply: &mut Reply,
     ) -> Option<Outcome> {
+        let ino = node.ino;
         match opcode {
-            Opcode::Forget => self.forget(ino, body, reply),
             Opcode::Getattr => Some(self.closed_attributes(ino).map(|closed| reply.attr_out(&closed, Duration::ZERO))),
             Opcode::Statx => Some(self.closed_attributes(ino).map(|closed| reply.statx_out(&closed, Duration::ZERO))),
             Opcode::Setattr => {
-                let outcome = self.setattr(header, ino, body, reply)?;
+                let outcome = self.setattr(header, node, body, reply)?;
                 Some(outcome.and_then(|()| self.closed_attributes(ino)).map(|closed| {
                     reply.truncate(0);
                     reply.attr_out(&closed, Duration::ZERO);

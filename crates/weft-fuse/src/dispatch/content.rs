@@ -14,6 +14,16 @@ impl Server {
         let _asking = self.reader(header, opened, flags).asks();
         // To the page cache, what is missing in an answer is missing in the file.
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
+        if opened.is_draft() && opened.is_direct() {
+            match self.vfs.read_draft(seen, offset, size) {
+                Ok(Some(data)) => {
+                    reply.set_data(data);
+                    return Some(Ok(()));
+                }
+                Ok(None) => {}
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
         let read =
             if opened.is_open() { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) };
         Some(read.map_err(Failure::from).map(|data| reply.set_data(data)))
@@ -91,7 +101,7 @@ impl Server {
         let ino = Ino(header.nodeid);
         let opened = Opened(body.u64()?);
         let from = (ino, body.u64()?);
-        let to = Ino(body.u64()?);
+        let to = self.node(body.u64()?).map_or(Ino(0), |node| node.ino);
         let opened_to = Opened(body.u64()?);
         let (to, len) = ((to, body.u64()?), body.u64()?);
         if self.seen(ino, opened, true) != ino || self.seen(to.0, opened_to, true) != to.0 {

@@ -1,9 +1,11 @@
 //! Requests that list directories. Offsets: 1 after `.`, 2 after `..`, then the entries' cookies.
 
+use super::closed::asker;
 use super::{Failure, Outcome, Server};
-use crate::protocol::{Body, DATA_BYTES_MAX, Reply};
+use crate::protocol::flags::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE};
+use crate::protocol::{Body, DATA_BYTES_MAX, Header, Reply};
 use std::time::Duration;
-use weft_vfs::{Caller, Cookie, DirEntry, Ino};
+use weft_vfs::{Asker, Caller, Cookie, DirEntry, Ino};
 
 /// Bytes of the smallest entry: its fixed part and a name of up to 8 bytes.
 const DIRENT_BYTES_MIN: usize = 32;
@@ -13,9 +15,35 @@ const ENTRY_BYTES: usize = 128;
 
 const DIRECTORY_MODE: u32 = libc::S_IFDIR;
 
+/// The number by which the kernel names a directory that it opened, if it keeps its listing.
+const SHARED: u64 = 0;
+/// The same, if it asks each time.
+const PRIVATE: u64 = 1;
+
 impl Server {
-    pub(super) fn readdir(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        body.skip(8)?;
+    /// Answers OPENDIR. Of a view that is not for everybody the kernel keeps no listing, which
+    /// would go to those, too, who opened it before. A mount that is not told of opens is not told of
+    /// these either, and lists no such views.
+    pub(super) fn opendir(&self, ino: Ino, reply: &mut Reply) -> Outcome {
+        if !self.opens || !self.is_shared() {
+            return Err(Failure::Errno(libc::ENOSYS));
+        }
+        let is_private = !self.vfs.is_for_everybody(ino);
+        let kept = (SHARED, FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR);
+        let (number, flags) = if is_private { (PRIVATE, 0) } else { kept };
+        reply.u64(number);
+        reply.u32(flags);
+        reply.u32(0);
+        Ok(())
+    }
+
+    /// Returns the asker of a listing: anybody if the kernel keeps it for all.
+    fn lister(&self, header: &Header, number: u64) -> Asker {
+        if number != PRIVATE && self.is_shared() { Asker::Anybody } else { asker(header) }
+    }
+
+    pub(super) fn readdir(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let _asking = self.lister(header, body.u64()?).asks();
         let (offset, size) = (body.u64()?, (body.u32()? as usize).min(DATA_BYTES_MAX));
         Some(self.list(ino, offset, size, reply).map_err(Failure::from))
     }
@@ -36,12 +64,13 @@ impl Server {
 
     pub(super) fn readdirplus(
         &self,
+        header: &Header,
         caller: Caller,
         ino: Ino,
         mut body: Body<'_>,
         reply: &mut Reply,
     ) -> Option<Outcome> {
-        body.skip(8)?;
+        let _asking = self.lister(header, body.u64()?).asks();
         let (offset, size) = (body.u64()?, (body.u32()? as usize).min(DATA_BYTES_MAX));
         Some(self.list_with_attributes(caller, ino, offset, size, reply).map_err(Failure::from))
     }
@@ -64,7 +93,8 @@ impl Server {
                 match attributes.map(|attributes| self.vfs.seen_roughly(attributes)) {
                     Some(attributes) => {
                         let attributes = &attributes;
-                        reply.entry_out(attributes, self.links.valid(&self.vfs, attributes, self.options.valid))
+                        // Links are among those without.
+                        reply.entry_out(attributes.ino.0, attributes, self.valid(attributes));
                     }
                     // The kernel asks when somebody wants to know.
                     None => reply.no_entry(Duration::ZERO),

@@ -1,6 +1,5 @@
 //! Requests about names.
 
-use super::closed::of_node;
 use super::{Failure, Outcome, Server, links};
 use crate::protocol::flags::FOPEN_KEEP_CACHE;
 use crate::protocol::{Body, Reply};
@@ -8,10 +7,11 @@ use std::time::Duration;
 use weft_vfs::{Attributes, Caller, ErrorKind, Holds, Ino, Kind, MakeNode, RenameMode};
 
 impl Server {
-    fn reply_entry(&self, result: weft_vfs::Result<Attributes>, reply: &mut Reply) -> Outcome {
+    fn reply_entry(&self, caller: Caller, result: weft_vfs::Result<Attributes>, reply: &mut Reply) -> Outcome {
         // What was done is done: nothing may fail here.
         let attributes = self.vfs.seen_roughly(result?);
-        reply.entry_out(&attributes, self.links.valid(&self.vfs, &attributes, self.options.valid));
+        let node = self.tell_node(caller.uid, &attributes);
+        reply.entry_out(node, &attributes, self.valid(&attributes));
         Ok(())
     }
 
@@ -35,7 +35,9 @@ impl Server {
                 reply.no_entry(Duration::ZERO);
                 Ok(())
             }
-            Ok(attributes) => self.settled(attributes).and_then(|attributes| self.reply_entry(Ok(attributes), reply)),
+            Ok(attributes) => {
+                self.settled(attributes).and_then(|attributes| self.reply_entry(caller, Ok(attributes), reply))
+            }
             Err(error) => Err(error.into()),
         })
     }
@@ -59,14 +61,14 @@ impl Server {
         let name = body.string()?;
         let Some(kind) = Kind::from_mode(mode) else { return Some(Err(Failure::Errno(libc::EINVAL))) };
         let node = MakeNode { kind, permissions: mode & 0o7777, umask, rdev };
-        Some(self.reply_entry(self.vfs.make(caller, parent, name, node), reply))
+        Some(self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply))
     }
 
     pub(super) fn mkdir(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         let (mode, umask) = (body.u32()?, body.u32()?);
         let name = body.string()?;
         let node = MakeNode { kind: Kind::Directory, permissions: mode & 0o7777, umask, rdev: 0 };
-        Some(self.reply_entry(self.vfs.make(caller, parent, name, node), reply))
+        Some(self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply))
     }
 
     pub(super) fn tmpfile(
@@ -78,7 +80,7 @@ impl Server {
     ) -> Option<Outcome> {
         let (_, mode, umask) = (body.u32()?, body.u32()?, body.u32()?);
         let node = MakeNode { kind: Kind::File, permissions: mode & 0o7777, umask, rdev: 0 };
-        let outcome = self.reply_entry(self.vfs.make_unnamed(caller, parent, node), reply);
+        let outcome = self.reply_entry(caller, self.vfs.make_unnamed(caller, parent, node), reply);
         reply.u64(0);
         reply.u32(FOPEN_KEEP_CACHE);
         reply.u32(0);
@@ -93,13 +95,16 @@ impl Server {
         reply: &mut Reply,
     ) -> Option<Outcome> {
         let (name, target) = (body.string()?, body.string()?);
-        Some(self.reply_entry(self.vfs.make_symlink(caller, parent, name, target), reply))
+        Some(self.reply_entry(caller, self.vfs.make_symlink(caller, parent, name, target), reply))
     }
 
     pub(super) fn link(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let (ino, _) = of_node(body.u64()?);
+        let number = body.u64()?;
         let name = body.string()?;
-        Some(self.reply_entry(self.vfs.link(caller, ino, parent, name), reply))
+        let Some(node) = self.node(number) else { return Some(Err(Failure::Errno(libc::ESTALE))) };
+        let linked = self.vfs.link(caller, node.ino, parent, name);
+        let told = linked.map(|attributes| self.as_told(attributes).unwrap_or(attributes));
+        Some(self.reply_entry(caller, told, reply))
     }
 
     pub(super) fn unlink(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {

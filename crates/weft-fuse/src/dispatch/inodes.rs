@@ -1,15 +1,15 @@
 //! Requests about inodes as such.
 
-use super::closed::of_node;
+use super::closed::Node;
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::fattr;
 use crate::protocol::{Body, Header, Reply};
-use weft_vfs::{Attributes, Ino, Kind, Reach, SetAttributes, SetTime, Timestamp, Writer};
+use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp, Writer};
 
 impl Server {
-    pub(super) fn forget(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn forget(&self, number: u64, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
         reply.cancel();
-        self.vfs.release(ino, body.u64()?);
+        self.forgotten(number, body.u64()?);
         Some(Ok(()))
     }
 
@@ -18,41 +18,45 @@ impl Server {
         let count = body.u32()?;
         body.skip(4)?;
         for _ in 0..count {
-            let (ino, _) = of_node(body.u64()?);
-            self.vfs.release(ino, body.u64()?);
+            let number = body.u64()?;
+            self.forgotten(number, body.u64()?);
         }
         Some(Ok(()))
     }
 
-    pub(super) fn getattr(&self, ino: Ino, reply: &mut Reply) -> Outcome {
-        let attributes = self.looked_at(ino)?;
-        self.reply_attributes(&attributes, reply);
+    pub(super) fn getattr(&self, header: &Header, node: Node, reply: &mut Reply) -> Outcome {
+        let attributes = self.looked_at(header, node)?;
+        reply.attr_out(&attributes, self.valid_at(node, &attributes));
         Ok(())
     }
 
     /// Sent by kernels since Linux 6.6, for the time of creation alone: the rest they ask for by
     /// GETATTR.
-    pub(super) fn statx(&self, ino: Ino, reply: &mut Reply) -> Outcome {
-        let attributes = self.looked_at(ino)?;
-        let valid = self.links.valid(&self.vfs, &attributes, self.options.valid).attributes;
-        reply.statx_out(&attributes, valid);
+    pub(super) fn statx(&self, header: &Header, node: Node, reply: &mut Reply) -> Outcome {
+        let attributes = self.looked_at(header, node)?;
+        reply.statx_out(&attributes, self.valid_at(node, &attributes));
         Ok(())
     }
 
-    fn looked_at(&self, ino: Ino) -> Result<Attributes, Failure> {
-        let mut attributes = self.vfs.attributes(ino)?;
+    fn looked_at(&self, header: &Header, node: Node) -> Result<Attributes, Failure> {
+        let mut attributes = self.vfs.attributes(node.ino)?;
         if attributes.computed.is_some() {
-            self.links.settle(&self.vfs, ino)?;
-            attributes = self.as_told(self.vfs.attributes(ino)?)?;
+            self.links.settle(&self.vfs, node.ino)?;
+            attributes = self.vfs.attributes(node.ino)?;
         }
-        if attributes.reach == Reach::Nobody && attributes.kind == Kind::File {
-            // The kernel looks the name up again, and finds the node that is for this user.
-            return Err(Failure::Errno(libc::ESTALE));
-        }
+        // The kernel looks the name up again, and finds the node that is for this user.
+        let attributes = self.told_at(node, header.uid, attributes)?.ok_or(Failure::Errno(libc::ESTALE))?;
         Ok(self.vfs.seen_attributes(attributes)?)
     }
 
-    pub(super) fn setattr(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn setattr(
+        &self,
+        header: &Header,
+        node: Node,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Option<Outcome> {
+        let ino = node.ino;
         let valid = body.u32()?;
         body.skip(12)?;
         let size = body.u64()?;
@@ -88,8 +92,7 @@ impl Server {
             // the write says itself.
             let owner = match self.vfs.attributes(seen) {
                 Ok(attributes) if header.uid != 0 && header.uid != attributes.uid => {
-                    self.reply_attributes(&self.vfs.seen_roughly(attributes), reply);
-                    return Some(Ok(()));
+                    return Some(self.reply_set(header, node, self.vfs.seen_roughly(attributes), reply));
                 }
                 Ok(attributes) => attributes.uid,
                 Err(error) => return Some(Err(error.into())),
@@ -98,7 +101,7 @@ impl Server {
             changes.writer = self.writer(header, seen, header.uid != 0);
         }
         let set = if seen == ino { self.vfs.set_attributes(ino, changes) } else { self.set_seen(ino, seen, changes) };
-        Some(set.map_err(Failure::from).map(|attributes| self.reply_attributes(&attributes, reply)))
+        Some(set.map_err(Failure::from).and_then(|attributes| self.reply_set(header, node, attributes, reply)))
     }
 
     /// Sets the size of what `ino` is seen as, and the rest of `ino` itself.
@@ -116,8 +119,15 @@ impl Server {
         Ok(self.vfs.seen_roughly(set))
     }
 
-    fn reply_attributes(&self, attributes: &Attributes, reply: &mut Reply) {
-        reply.attr_out(attributes, self.links.valid(&self.vfs, attributes, self.options.valid).attributes);
+    /// Answers with attributes that were set.
+    fn reply_set(&self, header: &Header, node: Node, attributes: Attributes, reply: &mut Reply) -> Outcome {
+        let attributes = match self.told_at(node, header.uid, attributes) {
+            Ok(Some(told)) => told,
+            // They are set, whatever may be told of them.
+            Ok(None) | Err(_) => self.vfs.closed_attributes(node.ino)?,
+        };
+        reply.attr_out(&attributes, self.valid_at(node, &attributes));
+        Ok(())
     }
 
     pub(super) fn readlink(&self, ino: Ino, reply: &mut Reply) -> Outcome {

@@ -140,9 +140,10 @@ impl Forgetting {
         if attributes.computed.is_none() {
             return Valid { entry: valid, attributes: valid };
         }
-        let is_closed = attributes.reach == Reach::Nobody && attributes.kind == Kind::File;
-        // What is in a view may be something else at any time.
-        let entry = if is_closed || weft_vfs::is_unstored(attributes.ino) { Duration::ZERO } else { valid };
+        // Of what is not for everybody a name means another node to others. What is in a view may
+        // be something else at any time.
+        let is_lasting = attributes.reach == Reach::Everybody && !weft_vfs::is_unstored(attributes.ino);
+        let entry = if is_lasting { valid } else { Duration::ZERO };
         let is_told = self.notices.get().is_some() && vfs.is_watched(attributes.ino);
         let attributes = match attributes.kind {
             _ if attributes.reach != Reach::Everybody => Duration::ZERO,
@@ -270,6 +271,10 @@ mod tests {
         assert_eq!(of(attributes(7, Kind::File, Some(3))), (valid, Duration::ZERO));
         assert_eq!(of(attributes(7, Kind::Directory, Some(3))), (valid, VIEW_VALID));
         assert_eq!(of(attributes(1 << 62, Kind::File, Some(3))).0, Duration::ZERO);
+        for (kind, reach) in [(Kind::File, Reach::Some), (Kind::Directory, Reach::Some), (Kind::File, Reach::Nobody)] {
+            let private = Attributes { reach, ..attributes(7, kind, Some(3)) };
+            assert_eq!(of(private), (Duration::ZERO, Duration::ZERO));
+        }
     }
 
     #[test]

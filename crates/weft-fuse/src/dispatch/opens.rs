@@ -1,6 +1,6 @@
 //! Requests about files being opened and closed, which come only if one of these wants them: links that say so, or locks that the volume keeps.
 
-use super::closed::asker;
+use super::closed::{Door, Node, asker};
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, RELEASE_FLOCK_UNLOCK};
 use crate::protocol::{Body, Header, Reply};
@@ -33,7 +33,7 @@ impl Opened {
         self.0 & Opened::OPEN != 0
     }
 
-    fn is_draft(self) -> bool {
+    pub(super) fn is_draft(self) -> bool {
         self.0 & Opened::DRAFT != 0
     }
 
@@ -52,13 +52,23 @@ impl Opened {
     }
 }
 
+/// The same for a node of which the kernel is not told when what it gives has changed.
+fn past_cache(opening: Opening) -> Opening {
+    match opening {
+        Opening::Plain => Opening::Direct { is_open: false },
+        Opening::Draft { is_open, .. } => Opening::Draft { is_direct: true, is_open },
+        Opening::Direct { .. } => opening,
+    }
+}
+
 impl Server {
     /// Whether the kernel is to tell of opens.
     fn wants_opens(&self) -> bool {
         self.opens || self.locks.is_some()
     }
 
-    pub(super) fn open(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn open(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+        let ino = node.ino;
         if !self.wants_opens() {
             // The kernel then keeps what it needs itself, and does not ask again.
             return Some(Err(Failure::Errno(libc::ENOSYS)));
@@ -68,6 +78,7 @@ impl Server {
             Ok(opening) => opening,
             Err(error) => return Some(Err(error.into())),
         };
+        let opening = if node.door == Door::Everybody { opening } else { past_cache(opening) };
         // Closing one is told once, not by each process, where nothing follows from that.
         let noflush = if self.locks.is_some() { 0 } else { FOPEN_NOFLUSH };
         let (how, flags) = match opening {

@@ -49,8 +49,9 @@ impl Server {
         Ok(self.vfs.define_network(text(network)?, defined)?)
     }
 
-    /// Makes a transformation link in directory `parent`: the kernel has checked that the caller may write there. The kernel does not know of
-    /// it, so whoever asks for it takes a name that nobody has looked for, and renames it.
+    /// Makes a transformation link in directory `parent`. The kernel has checked that the caller
+    /// may set attributes there, not that it may add names. It does not know of the link, so whoever
+    /// asks for one takes a name that nobody has looked for, and renames it.
     fn make_link(&self, caller: Caller, parent: Ino, value: &[u8]) -> Outcome {
         if self.options.writeback {
             return Err(links::WRITEBACK);
@@ -77,7 +78,7 @@ impl Server {
             return Some(sized(reply, size, b"stopped"));
         }
         if ino == Ino::ROOT && name == STATS {
-            return Some(sized(reply, size, self.stats().as_bytes()));
+            return Some(sized(reply, size, self.stats(caller.uid).as_bytes()));
         }
         if name == LENT {
             let Some(Inviter(invite)) = &self.options.inviter else { return Some(Err(Failure::Errno(libc::ENODATA))) };
@@ -118,15 +119,19 @@ impl Server {
         Some(self.vfs.remove_xattr(ino, name).map_err(Failure::from))
     }
 
-    /// Counters of the volume and of this mount as JSON.
-    fn stats(&self) -> String {
+    /// Counters of the volume and of this mount as JSON, as far as they are for `user`.
+    fn stats(&self, user: u32) -> String {
+        let mut volume = self.vfs.stats();
+        if user != 0 && user != rustix::process::geteuid().as_raw() {
+            volume.hide_others(user);
+        }
         let requests: serde_json::Map<String, serde_json::Value> =
             self.counts().map(|(name, count)| (name.to_owned(), count.into())).collect();
         let stats = serde_json::json!({
             "pid": std::process::id(),
             "transport": if self.over_rings.load(Ordering::Relaxed) { "io_uring" } else { "device" },
             "placement": self.options.placement.to_string(),
-            "volume": self.vfs.stats(),
+            "volume": volume,
             "bytes_given": self.bytes_given.load(Ordering::Relaxed),
             "requests": requests,
         });

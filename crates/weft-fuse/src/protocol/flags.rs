@@ -52,6 +52,8 @@ pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 pub(crate) const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// OPEN: what the page cache holds stays valid.
 pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
+/// The kernel may keep a listing and give it to all who may list the directory.
+pub(crate) const FOPEN_CACHE_DIR: u32 = 1 << 3;
 /// OPEN: nobody needs to know of each close().
 pub(crate) const FOPEN_NOFLUSH: u32 = 1 << 5;
 

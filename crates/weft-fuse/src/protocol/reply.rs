@@ -1,6 +1,6 @@
 //! Replies: a header, small results, and data as a rope that is not copied.
 
-use crate::dispatch::{Valid, node_of};
+use crate::dispatch::Valid;
 use std::time::Duration;
 use weft_block::Rope;
 use weft_vfs::Attributes;
@@ -148,9 +148,9 @@ impl Reply {
         self.raw(&[0; 112]);
     }
 
-    /// `struct fuse_entry_out`.
-    pub(crate) fn entry_out(&mut self, attributes: &Attributes, valid: Valid) {
-        self.u64(node_of(attributes));
+    /// `struct fuse_entry_out`, of node `node`.
+    pub(crate) fn entry_out(&mut self, node: u64, attributes: &Attributes, valid: Valid) {
+        self.u64(node);
         self.u64(u64::from(attributes.generation));
         self.u64(valid.entry.as_secs());
         self.u64(valid.attributes.as_secs());

@@ -93,3 +93,28 @@ fn who_asked_the_mount_orders_links_and_networks() {
     let mut names = [0; 256];
     assert_eq!(listxattr(root, &mut names[..]), Ok(0), "nobody copies them along");
 }
+
+#[test]
+fn a_link_is_made_by_those_who_may_add_names_alone() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with(SessionOptions::default());
+    fs::write(mounted.path("file"), "content").expect("written");
+    let directory = mounted.path("hers");
+    fs::create_dir(&directory).expect("made");
+    let definition = LinkDefinition::new(vec![b"/file".to_vec()], "upper");
+    let order = LinkOrder { name: b"made".to_vec(), permissions: 0o644, definition }.encode();
+    for (mode, made) in [(0o776, false), (0o775, false), (0o777, true)] {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).expect("set");
+        let value = [nonce_of(MALLORY, &directory), order.clone()].concat();
+        let value: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut command = Command::new("setpriv");
+        let user = [format!("--reuid={MALLORY}"), format!("--regid={MALLORY}"), "--clear-groups".into()];
+        command.args(user).args(["--", "setfattr", "-n", "user.weft.link", "-v", &format!("0x{value}")]);
+        command.arg(&directory);
+        let output = command.output().expect("setpriv is there");
+        assert_eq!(output.status.success(), made, "{mode:o}: {output:?}");
+        assert_eq!(fs::read_dir(&directory).expect("listed").count(), usize::from(made), "{mode:o}");
+    }
+}

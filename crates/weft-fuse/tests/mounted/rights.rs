@@ -1,14 +1,15 @@
 //! Attacks on what links lead to, by users of a mount.
 
 use crate::fixture::{Mounted, can_mount};
-use std::fs;
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::process::{Command, Output, Stdio};
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use weft_fuse::SessionOptions;
-use weft_vfs::{Caller, Ino, LinkDefinition, ViewKind};
+use weft_vfs::{Caller, Ino, LinkDefinition, Pushed, Scope, ViewKind};
 
 const ALICE: u32 = 1000;
+const MALLORY: u32 = 1001;
 const TEAM: u32 = 2000;
 
 fn definition(target: &str, network: &str) -> LinkDefinition {
@@ -199,6 +200,76 @@ fn a_descriptor_gives_what_its_opener_may_read_and_nothing_that_the_way_leads_to
 }
 
 #[test]
+fn nobody_gets_at_what_another_writes_to_a_link_by_turning_its_way() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    mounted.run(0, "mkdir -m 777 ../all");
+    mounted.says(ALICE, "umask 077; echo old | gzip >../all/s.gz");
+    mounted.says(MALLORY, "umask 0; echo mine | gzip >../all/mine");
+    mounted.link_by(ALICE, "link", &definition("/all/s.gz", "gzip -d"));
+    let mut child = mounted.command(
+        ALICE,
+        "",
+        "exec 3<>link; printf SECRET >&3; echo; read line; printf S >&3;
+         python3 -c 'import os; print(os.pread(3, 99, 0).decode())'; read line",
+    );
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+    let (mut stdin, stdout) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    let mut stdout = std::io::BufReader::new(stdout);
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("it is written");
+    let attack = |command: &str| {
+        let got = mounted.run(MALLORY, command);
+        let (told, said) = (String::from_utf8_lossy(&got.stdout), String::from_utf8_lossy(&got.stderr));
+        assert!(!told.contains("SECRET") && !said.contains("SECRET"), "{command}: {told} {said}");
+        format!("{told}{said}")
+    };
+    assert!(attack("mv ../all/s.gz ../all/away; dd if=link iflag=direct; cat link").contains("No such file"));
+    stdin.write_all(b"\n").expect("told");
+    line.clear();
+    stdout.read_line(&mut line).expect("she goes on");
+    assert_eq!(line, "SECRETS\n", "what she wrote is hers");
+    assert!(attack("mv ../all/mine ../all/s.gz; cat link").starts_with("mine\n"));
+    let writes = "python3 -c \"import os; os.pwrite(os.open('link', os.O_RDWR), b'EVIL', 0)\"";
+    assert!(attack(writes).contains("Device or resource busy"));
+    attack("mv ../all/s.gz ../all/mine; mv ../all/away ../all/s.gz");
+    assert!(attack(writes).contains("Permission denied"));
+    drop(stdin);
+    assert!(child.wait().expect("ended").code().is_some());
+    assert_eq!(mounted.says(ALICE, "gzip -dc ../all/s.gz"), "SECRETS");
+    assert_eq!(mounted.says(MALLORY, "gzip -dc ../all/mine"), "mine\n");
+}
+
+#[test]
+fn what_is_pushed_onto_a_link_is_for_those_who_may_read_that() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    chown(mounted.path("secret"), Some(ALICE), Some(ALICE)).expect("given");
+    mounted.link_by(ALICE, "link", &definition("/secret", "upper"));
+    let hers = mounted.vfs.lookup(Caller::ROOT, Ino::ROOT, b"hers").expect("there").ino;
+    let link = mounted.vfs.lookup(Caller::ROOT, hers, b"link").expect("there").ino;
+    let alice = Caller { uid: ALICE, gid: ALICE, ..Caller::ROOT };
+    let pushed = |network: &str| Pushed { network: network.into(), code: Vec::new(), may_resize: true };
+    for (network, shown) in
+        [("rot13", "CNFFJBEQ=FRFNZR\n"), ("rev", "EMASES=DROWSSAP\n"), ("gzip | gzip -d", "PASSWORD=SESAME\n")]
+    {
+        mounted.vfs.push(alice, link, Scope::Everybody, &pushed(network)).expect("pushed");
+        for uid in [ALICE, 0] {
+            assert_eq!(mounted.says(uid, "cat link"), shown, "{network} to {uid}");
+            assert_eq!(mounted.says(uid, "stat -c %s link"), "16\n");
+        }
+        let others = mounted.run(MALLORY, "cat link");
+        assert!(!others.status.success() && others.stdout.is_empty());
+        mounted.vfs.pop(alice, link, Scope::Everybody).expect("popped");
+    }
+    assert_eq!(mounted.says(ALICE, "cat link"), "PASSWORD=SESAME\n");
+}
+
+#[test]
 fn looking_at_a_closed_link_changes_nothing_for_those_who_read_it() {
     if !can_mount() {
         return;
@@ -282,4 +353,192 @@ fn what_is_in_a_view_is_closed_as_links_are() {
             assert_eq!(String::from_utf8_lossy(&told), "", "to {asker}");
         }
     }
+}
+
+/// Tells what the kernel keeps of a file, without asking the file system about it.
+const KEPT: &str = "stat -L --cached=always -c '%s %b %a %u %Y %Z'";
+
+impl Mounted {
+    /// A mount that is told of opens, with a directory `hers/source` of a file `secret`, both
+    /// Alice's alone.
+    fn with_hers() -> Mounted {
+        let mounted = Mounted::with_secret(true);
+        let made = "mkdir -m 700 source; cd source; umask 77; echo secret >secret; mkdir within; touch a b";
+        mounted.says(ALICE, made);
+        mounted
+    }
+}
+
+fn view_of(source: &str) -> LinkDefinition {
+    LinkDefinition { view: ViewKind::Directory { rename: None, only: None }, ..definition(source, "upper") }
+}
+
+#[test]
+fn the_kernel_keeps_nothing_of_a_closed_link_that_others_were_told() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_hers();
+    mounted.link_by(ALICE, "link", &definition("/hers/source/secret", "upper"));
+    mounted.link_by(ALICE, "view", &view_of("/hers/source"));
+    for name in ["link", "view"] {
+        let kept = format!("{KEPT} {name}");
+        let closed = mounted.says(MALLORY, &format!("{KEPT} --cached=never {name}"));
+        for look in ["stat", "ls -la", "cat"] {
+            mounted.run(ALICE, &format!("{look} {name}"));
+            let told = mounted.says(MALLORY, &kept);
+            // That somebody was let in to a view is seen in its permission bits.
+            let told = if name == "view" { told.replace(" 555 ", " 0 ") } else { told };
+            assert_eq!(told, closed, "of {name} after {look}");
+        }
+    }
+}
+
+#[test]
+fn who_holds_what_was_for_everybody_is_told_nothing_of_what_it_leads_to_later() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_hers();
+    mounted.says(ALICE, "chmod -R a+rX source; ln -s source way");
+    mounted.link_by(ALICE, "link", &definition("/hers/way/secret", "upper"));
+    mounted.link_by(ALICE, "view", &view_of("/hers/way"));
+    let held = "exec 3<link 4<view 5<view/within 6<view/secret; echo; read line; while read line; do for fd in 3 4 5 6; \
+                do KEPT /proc/self/fd/$fd; done; done; cat <&3";
+    let mut child = mounted.command(MALLORY, "", &held.replace("KEPT", KEPT));
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+    let (mut stdin, mut stdout) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    stdout.read_exact(&mut [0]).expect("they are open");
+    // Times and lengths that nothing else has.
+    let later = "mkdir -m 700 other; mkdir other/within; touch other/within/1; echo longer than before >other/secret; \
+                 touch -d @4444444444 other/secret; touch -d @4444444444 other/within other; \
+                 rm way; ln -s other way";
+    mounted.says(ALICE, later);
+    assert_eq!(mounted.says(ALICE, "cat link view/secret"), "LONGER THAN BEFORE\nLONGER THAN BEFORE\n");
+    let looks = "stat -c '%s %Y' link view/secret; ls -la view/ view/within; stat view view/within >/dev/null";
+    assert!(mounted.says(ALICE, looks).starts_with("19 4444444444\n19 4444444444\n"));
+    stdin.write_all(b"go\nonce\n").expect("asked");
+    drop(stdin);
+    let mut told = String::new();
+    stdout.read_to_string(&mut told).expect("read");
+    assert!(told.lines().count() >= 4, "{told}");
+    assert!(!told.contains("44444") && !told.contains("19 ") && !told.contains("LONG"), "{told}");
+    child.wait().expect("ended");
+}
+
+#[test]
+fn a_descriptor_that_is_passed_on_tells_attributes_to_those_who_may_know_them() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_hers();
+    mounted.link_by(ALICE, "link", &definition("/hers/source/secret", "upper"));
+    let link = fs::File::open(mounted.path("hers/link")).expect("opened by root");
+    let passed = mounted.command(ALICE, "", "stat -L -c %s -").stdin(link).output().expect("run");
+    assert_eq!(String::from_utf8_lossy(&passed.stdout), "7\n");
+    let link = fs::File::open(mounted.path("hers/link")).expect("opened by root");
+    let passed = mounted.command(MALLORY, "", "stat -L -c %s -").stdin(link).output().expect("run");
+    assert!(!passed.status.success(), "{passed:?}");
+    // A name leads each user to another node, again and again.
+    for _ in 0..3 {
+        assert_eq!(mounted.says(ALICE, "stat -c %s link; cat link"), "7\nSECRET\n");
+        assert_eq!(mounted.says(MALLORY, "stat -c %s link; ! cat link 2>&1 >/dev/null | grep -q SECRET"), "1\n");
+        assert_eq!(mounted.says(0, "stat -c %s link; cat link"), "7\nSECRET\n");
+    }
+    mounted.says(ALICE, "chmod 600 link; touch -d @77 link; ln link also; stat also; rm also");
+    // What is for everybody is one node again.
+    mounted.says(ALICE, "chmod 711 source; chmod 644 source/secret; chmod 644 link");
+    assert_eq!(mounted.says(MALLORY, "stat -c %s link; cat link"), "7\nSECRET\n");
+}
+
+/// Opens directory `view`, lists it, and lists it again after each line of input.
+const LISTS_AGAIN: &str = r#"python3 -c "
+import os, sys
+directory = os.open('view', os.O_RDONLY)
+while True:
+    try: print(sorted(os.listdir(directory)), flush=True)
+    except OSError as error: print(error.strerror, flush=True)
+    if not sys.stdin.readline(): break
+""#;
+
+/// Runs [`LISTS_AGAIN`] until dropped.
+struct Lister {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Lister {
+    fn new(mounted: &Mounted, uid: u32) -> Lister {
+        let mut command = mounted.command(uid, "", LISTS_AGAIN);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Lister { child, lines }
+    }
+
+    fn told(&mut self) -> Option<String> {
+        self.lines.next().map(|line| line.expect("text"))
+    }
+
+    fn again(&mut self) -> String {
+        self.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("asked");
+        self.told().expect("a line")
+    }
+}
+
+impl Drop for Lister {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let ended = self.child.wait();
+        assert!(std::thread::panicking() || ended.is_ok());
+    }
+}
+
+#[test]
+fn a_view_that_has_closed_is_listed_to_those_who_have_it_open_as_to_others() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [true, false] {
+        let mounted = Mounted::with(SessionOptions { opens, ..SessionOptions::default() });
+        fs::create_dir(mounted.path("hers")).expect("made");
+        chown(mounted.path("hers"), Some(ALICE), Some(ALICE)).expect("given");
+        mounted.says(ALICE, "mkdir one; touch one/public; mkdir -m 700 two; touch two/secret; ln -s one way");
+        mounted.link_by(ALICE, "view", &view_of("/hers/way"));
+        let (mut mallory, mut alice) = (Lister::new(&mounted, MALLORY), Lister::new(&mounted, ALICE));
+        assert_eq!(mallory.told().as_deref(), Some("['public']"));
+        assert_eq!(alice.told().as_deref(), Some("['public']"));
+        mounted.says(ALICE, "rm way; ln -s two way");
+        for _ in 0..2 {
+            let listed = mounted.run(ALICE, "ls view").stdout;
+            assert_eq!(String::from_utf8_lossy(&listed), if opens { "secret\n" } else { "" });
+            let told = [alice.again(), mallory.again()].concat();
+            assert!(!told.contains("secret"), "{told}");
+        }
+        // Whoever has opened it since is asked about each time, too.
+        if opens {
+            let mut alice = Lister::new(&mounted, ALICE);
+            assert_eq!(alice.told().as_deref(), Some("['secret']"));
+            mounted.says(0, "chown 0:0 two");
+            assert_eq!(alice.again(), "Permission denied");
+        }
+    }
+}
+
+#[test]
+fn a_symbolic_link_in_a_view_is_another_one_when_it_says_something_else() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    mounted.says(ALICE, "mkdir source; ln -s public source/way");
+    mounted.link_by(ALICE, "view", &view_of("/hers/source"));
+    assert_eq!(mounted.says(MALLORY, "readlink view/way"), "public\n");
+    let way =
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(mounted.path("hers/view/way"));
+    let way = way.expect("opened");
+    mounted.says(ALICE, "chmod 700 source; ln -sfn somewhere/secret source/way");
+    let listed = "readlink view/way; ls -i view | cut -d ' ' -f 1 | grep -qx \"$(stat -c %i view/way)\" && echo same";
+    assert_eq!(mounted.says(ALICE, listed), "somewhere/secret\nsame\n");
+    assert_eq!(way.metadata().expect("attributes").len(), 6, "it is the one that was opened");
+    assert_eq!(rustix::fs::readlinkat(&way, "", Vec::new()).expect("read").as_bytes(), b"public");
 }

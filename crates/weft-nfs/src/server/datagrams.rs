@@ -56,8 +56,13 @@ fn answer(shared: &Shared, local: IpAddr, peer: SocketAddr, message: &[u8]) -> O
     let client = Client { address, port, local: local.to_canonical(), transport: Transport::Udp, tls: false };
     let call = match rpc::parse(message) {
         Ok(call) => call,
-        Err(NoCall::Answer(answer)) => return Some(answer),
-        Err(NoCall::Garbage) => return None,
+        Err(no_call) => {
+            shared.service.refusals.no_call(&no_call);
+            return match no_call {
+                NoCall::Answer(answer) => Some(answer),
+                NoCall::Garbage => None,
+            };
+        }
     };
     match shared.service.serve(&client, &call) {
         Outcome::Reply(reply) | Outcome::Once(_, reply) => Some(reply.head),

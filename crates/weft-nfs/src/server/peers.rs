@@ -2,11 +2,15 @@
 //!
 //! A share leaves room for others; the bound of all connections together is the listener's. What comes
 //! from this machine itself has a larger one, since many users and namespaces share an address.
+//! Connections that no rule of the exports lets in are not among those of their address.
 
+use super::outsiders::{Evicted, Outsiders};
+use crate::refusals::Refusals;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use weft_vfs::{NfsStats, largest};
 
 /// Connections of one address, and of this machine's own.
 pub(super) const OF_ADDRESS_MAX: usize = 1024;
@@ -15,6 +19,9 @@ pub(super) const OF_LOOPBACK_MAX: usize = 4096;
 /// of all.
 const BYTES_OF_ADDRESS_MAX: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
+/// Bytes of one connection that are not counted: they come and go with each call, and are bounded by
+/// the number of connections. One of an outsider may keep no more.
+const GRAIN: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 struct Taken {
@@ -25,7 +32,10 @@ struct Taken {
 #[derive(Debug, Default)]
 struct All {
     bytes: usize,
+    /// How often somebody had a share already.
+    refused: u64,
     of: FxHashMap<IpAddr, Taken>,
+    outsiders: Outsiders,
 }
 
 /// What clients take.
@@ -38,6 +48,8 @@ pub(super) struct Guest {
     peers: Peers,
     address: IpAddr,
     bytes: usize,
+    /// Its number among outsiders, if it is one.
+    outsider: Option<u64>,
 }
 
 impl Peers {
@@ -47,36 +59,69 @@ impl Peers {
         let mut all = self.0.lock();
         let taken = all.of.entry(address).or_default();
         if taken.connections >= share {
+            all.refused += 1;
             return None;
         }
         taken.connections += 1;
         drop(all);
-        Some(Guest { peers: self.clone(), address, bytes: 0 })
+        Some(Guest { peers: self.clone(), address, bytes: 0, outsider: None })
+    }
+
+    /// Counts a connection from `address` that no rule lets in; another one may have to end for it.
+    pub(super) fn admit_outsider(&self, address: IpAddr) -> (Guest, Evicted) {
+        let (number, evicted) = self.0.lock().outsiders.add(address);
+        (Guest { peers: self.clone(), address, bytes: 0, outsider: Some(number) }, evicted)
+    }
+
+    /// What is told of a server at `address`, which refused these calls.
+    pub(super) fn stats(&self, address: SocketAddr, refusals: &Refusals) -> NfsStats {
+        let all = self.0.lock();
+        let mut connections = FxHashMap::<IpAddr, u64>::default();
+        for (address, taken) in &all.of {
+            connections.insert(*address, taken.connections as u64);
+        }
+        for address in all.outsiders.addresses() {
+            *connections.entry(address).or_default() += 1;
+        }
+        NfsStats {
+            address,
+            connections: connections.values().sum(),
+            connections_by_address: largest(connections.into_iter()),
+            bytes_waiting: all.bytes as u64,
+            refused: refusals.counts(all.refused + all.outsiders.evicted()),
+        }
     }
 }
 
 impl Guest {
     /// Counts that the connection keeps `bytes` here; false if that is beyond its share.
     pub(super) fn keeps(&mut self, bytes: usize) -> bool {
-        // Small amounts come and go with each call, and are bounded by the number of connections.
-        const GRAIN: usize = 64 << 10;
         let bytes = if bytes < GRAIN { 0 } else { bytes };
         if bytes == self.bytes {
             return true;
         }
         let mut all = self.peers.0.lock();
+        if self.outsider.is_some() {
+            all.refused += 1;
+            return false;
+        }
         all.bytes = all.bytes + bytes - self.bytes;
         let taken = all.of.get_mut(&self.address).expect("this connection counts");
         taken.bytes = taken.bytes + bytes - self.bytes;
         let is_within = taken.bytes <= BYTES_OF_ADDRESS_MAX;
         self.bytes = bytes;
-        is_within && all.bytes <= BYTES_MAX
+        let keeps = is_within && all.bytes <= BYTES_MAX;
+        all.refused += u64::from(!keeps);
+        keeps
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
         let mut all = self.peers.0.lock();
+        if let Some(number) = self.outsider {
+            return all.outsiders.remove(number);
+        }
         all.bytes -= self.bytes;
         let taken = all.of.get_mut(&self.address).expect("this connection counts");
         taken.bytes -= self.bytes;
@@ -104,5 +149,21 @@ mod tests {
         drop(guests);
         let all = peers.0.lock();
         assert_eq!((all.bytes, all.of.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_is_not_let_in_leaves_its_address_the_whole_share_of_connections_and_bytes() {
+        let peers = Peers::default();
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let mut outsiders: Vec<_> = (0..2 * OF_LOOPBACK_MAX).map(|_| peers.admit_outsider(here)).collect();
+        let (mut last, _evicted) = outsiders.pop().expect("many");
+        assert!(last.keeps(GRAIN - 1) && !last.keeps(GRAIN), "it keeps no more than a call");
+        let guests: Vec<_> = std::iter::from_fn(|| peers.admit(here)).collect();
+        assert_eq!(guests.len(), OF_LOOPBACK_MAX);
+        let stats = peers.stats(SocketAddr::new(here, 2049), &Refusals::default());
+        assert_eq!(stats.connections as usize, OF_LOOPBACK_MAX + super::super::outsiders::OF_ADDRESS_MAX);
+        assert_eq!(stats.connections_by_address[&here], stats.connections);
+        drop((outsiders, last, guests));
+        assert_eq!(peers.stats(SocketAddr::new(here, 2049), &Refusals::default()).connections, 0);
     }
 }

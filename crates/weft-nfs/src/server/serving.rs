@@ -48,8 +48,13 @@ struct Running {
 pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sender: &UnboundedSender<Ready>) -> Next {
     let call = match rpc::parse(message) {
         Ok(call) => call,
-        Err(NoCall::Answer(answer)) => return Next::Reply(answer.into()),
-        Err(NoCall::Garbage) => return Next::End,
+        Err(no_call) => {
+            shared.service.refusals.no_call(&no_call);
+            return match no_call {
+                NoCall::Answer(answer) => Next::Reply(answer.into()),
+                NoCall::Garbage => Next::End,
+            };
+        }
     };
     let key = match shared.replays.find(client.address, &call, message, sender) {
         None => None,

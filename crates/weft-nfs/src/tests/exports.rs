@@ -1,7 +1,13 @@
 //! What an export holds in, and keeps out.
 
-use super::client::Client;
-use super::{open_to_all, serve, server};
+use super::client::{Client, arguments};
+use super::{open_to_all, serve, server, server_of};
+use crate::export::Exports;
+use crate::rpc::Procedure;
+use crate::server::outsiders::OF_ADDRESS_MAX;
+use crate::{mount, v3};
+use std::io::Read;
+use std::time::Duration;
 use weft_vfs::{Caller, Ino, Kind, MakeNode, RenameMode};
 
 const NOENT: u32 = 2;
@@ -55,6 +61,47 @@ fn who_is_not_let_in_can_neither_mount_nor_use_a_handle() {
     let mut client = Client::connect(closed.address());
     assert_eq!(client.mount("/").status, ACCES);
     assert_eq!(client.getattr(&root), Err(ACCES));
+}
+
+#[test]
+fn without_an_export_no_ordinary_user_of_the_machine_is_let_in() {
+    let served = open_to_all();
+    let mut client = served.client("/");
+    let (root, file) = (client.root.clone(), client.create(&served.client("/").root, "file", 0o600).unwrap());
+    let default = server_of(&served.vfs, Exports::default());
+    // As any process may: from a port that is not reserved, in another user's name.
+    let mut client = Client::connect(default.address());
+    assert!(client.stream.local_addr().unwrap().port() >= 1024);
+    for uid in [0, 1003] {
+        client.uid = uid;
+        assert_eq!(client.mount("/").status, ACCES);
+        assert_eq!(client.getattr(&root), Err(ACCES));
+        assert_eq!(client.getattr(&file), Err(ACCES));
+    }
+}
+
+#[test]
+fn who_is_not_let_in_is_answered_and_keeps_no_place_for_long() {
+    let served = open_to_all();
+    let default = server_of(&served.vfs, Exports::default());
+    let answers = |client: &mut Client, program| {
+        client.call(Procedure { program, version: 3, number: 0 }, arguments(|_| {})).end();
+    };
+    let mut first = Client::connect(default.address());
+    first.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    answers(&mut first, v3::PROGRAM);
+    // Programs that mount make sure of the server from such ports.
+    let mut others: Vec<Client> = (0..OF_ADDRESS_MAX).map(|_| Client::connect(default.address())).collect();
+    for client in others.iter_mut().rev() {
+        answers(client, mount::PROGRAM);
+    }
+    assert_eq!(first.stream.read(&mut [0; 1]).unwrap(), 0, "the oldest made room");
+    let stats = served.vfs.stats().nfs.expect("served");
+    assert_eq!((stats.connections, stats.refused.bounds), (OF_ADDRESS_MAX as u64, 1));
+    // Whoever is let in has places of its own.
+    let mut open: Vec<Client> = (0..=OF_ADDRESS_MAX).map(|_| served.client("/")).collect();
+    let root = open[0].root.clone();
+    assert!(open.iter_mut().all(|client| client.getattr(&root).is_ok()));
 }
 
 #[test]

@@ -523,6 +523,39 @@ fn datagrams_reach_all_but_nfs_and_garbage_is_not_answered() {
 }
 
 #[test]
+fn datagrams_are_let_in_by_the_port_that_they_come_from() {
+    // The handle is found through a server that lets in all.
+    let open = open();
+    let exports = "/ 127.0.0.1(secure,no_root_squash)".parse().expect("exports");
+    let host = Host::new();
+    let locking = Some(LockOptions { portmapper: host.portmapper(), grace: Duration::from_secs(3600) });
+    let address = "127.0.0.2:0".parse().expect("an address");
+    let server = Server::start(open.vfs.clone(), Options { address, exports, tls: None, locking }).expect("serves");
+    let file = open.file.clone();
+    let locked = Locked { vfs: open.vfs.clone(), server, host, file, ino: open.ino };
+    let at = |program, version| SocketAddr::new(address.ip(), port_of(&locked, program, version, 17));
+    let (mounts, manager) = (at(mount::PROGRAM, 3), at(nlm::PROGRAM, 4));
+    let mnt = Procedure { program: mount::PROGRAM, version: 3, number: 1 };
+    let status = |results: Option<Vec<u8>>, skipped| {
+        let results = results.expect("answered");
+        let mut results = Reader::new(&results);
+        (0..=skipped).filter_map(|_| results.u32()).last().expect("a status")
+    };
+    let mount_from = |socket: &UdpSocket| status(ask_from(socket, mounts, mnt, arguments(|to| to.opaque(b"/"))), 0);
+    let lock_from = |socket: &UdpSocket| {
+        let lock = locked.lock_arguments((false, true), 1, (0, 1), false);
+        // After the cookie.
+        status(ask_from(socket, manager, nlm_procedure(2), lock), 2)
+    };
+    let ordinary = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    assert_eq!((mount_from(&ordinary), lock_from(&ordinary)), (13, FAILED));
+    let null = ask_from(&ordinary, mounts, Procedure { number: 0, ..mnt }, Writer::default());
+    assert_eq!(null, Some(vec![]), "it learns that the server is there");
+    let Some(reserved) = reserved_port() else { return };
+    assert_eq!((mount_from(&reserved), lock_from(&reserved)), (0, GRANTED));
+}
+
+#[test]
 fn without_a_portmapper_there_are_no_locks() {
     let served = super::open_to_all();
     let mut client = served.client("/");

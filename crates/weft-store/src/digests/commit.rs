@@ -22,7 +22,8 @@ pub(crate) struct Digester {
 struct Listed {
     kind: Kind,
     permissions: u32,
-    digest: Digest,
+    /// None if it is damaged.
+    digest: Option<Digest>,
     names: u32,
 }
 
@@ -49,6 +50,7 @@ pub(crate) struct CommitDigests<'a> {
     /// Inodes but directories, of which some name may not say what they are now.
     unlisted: FxHashSet<Ino>,
     removed: FxHashSet<Ino>,
+    is_anew: bool,
 }
 
 impl Digester {
@@ -68,27 +70,35 @@ impl Digester {
             changed: Changed::default(),
             unlisted: FxHashSet::default(),
             removed: FxHashSet::default(),
+            is_anew: false,
         }
+    }
+
+    /// The same where all blocks of each file will be put, and nothing is kept of them.
+    pub(crate) fn begin_anew<'a>(&'a self, rows: &'a dyn DigestRows, block_size: u64) -> CommitDigests<'a> {
+        CommitDigests { is_anew: true, ..self.begin(rows, block_size) }
     }
 
     /// The hash of the entry `name` that names `ino`, by what is kept of that. None if nothing is.
     pub(crate) fn entry(&self, rows: &dyn DigestRows, ino: Ino, name: &Name) -> Result<Option<Digest>> {
-        let listed = |inode: Inode| {
-            let Inode { kind, permissions, digest, .. } = inode;
-            Some(Listed { kind, permissions, digest: digest?, names: 1 })
-        };
-        Ok(rows.inode(ino)?.and_then(listed).map(|listed| self.hash(&listed, name)))
+        Ok(rows.inode(ino)?.and_then(|inode| self.entry_of(inode, name)))
     }
 
-    /// The digest of a directory after `changed`, names in order, each once.
-    pub(crate) fn directory(&self, rows: &dyn DigestRows, ino: Ino, changed: &[Name]) -> Result<Digest> {
+    /// The hash of the entry `name` that names `inode`; none if that has no digest.
+    pub(crate) fn entry_of(&self, inode: Inode, name: &Name) -> Option<Digest> {
+        let Inode { kind, permissions, digest, .. } = inode;
+        self.hash(&Listed { kind, permissions, digest, names: 1 }, name)
+    }
+
+    /// The digest of a directory after `changed`, names in order, each once. None if one of them has no hash.
+    pub(crate) fn directory(&self, rows: &dyn DigestRows, ino: Ino, changed: &[Name]) -> Result<Option<Digest>> {
         directory::update(rows, &self.hasher, ino, changed)
     }
 
-    fn hash(&self, listed: &Listed, name: &Name) -> Digest {
+    fn hash(&self, listed: &Listed, name: &Name) -> Option<Digest> {
         let permissions = u16::try_from(listed.permissions & 0o7777).expect("12 bits");
         let Listed { kind, digest, .. } = *listed;
-        self.hasher.entry(&Entry { name: name.as_bytes(), kind, permissions, digest })
+        Some(self.hasher.entry(&Entry { name: name.as_bytes(), kind, permissions, digest: digest? }))
     }
 }
 
@@ -150,11 +160,10 @@ impl CommitDigests<'_> {
         }
         let has_blocks = row.kind == Kind::File && row.inline.is_none() && row.allocated > 0;
         let digest = if has_blocks { self.file(row)? } else { self.without_blocks(row)? };
-        let Some(digest) = digest else { return Ok(None) };
         let listed = Listed { kind: row.kind, permissions: row.permissions, digest, names: row.nlink };
         self.inodes.insert(row.ino, listed);
         self.unlisted.insert(row.ino);
-        Ok(Some(digest))
+        Ok(digest)
     }
 
     fn without_blocks(&self, row: &InodeRow) -> Result<Option<Digest>> {
@@ -179,7 +188,10 @@ impl CommitDigests<'_> {
             ino: row.ino,
             block_size: self.block_size,
             old_size: old.map_or(0, |old| old.size),
+            old_digest: old.and_then(|old| old.digest),
+            is_anew: self.is_anew,
             size: row.size,
+            allocated: row.allocated,
             put: content.map_or(&[], |content| &content.put),
             cleared: content.map_or(&[], |content| &content.cleared),
             alone: &|block| self.alone.get(&block.id).copied(),
@@ -205,7 +217,7 @@ impl CommitDigests<'_> {
             if listed.names == 1 {
                 self.unlisted.remove(&row.ino);
             }
-            return Ok(Some(self.digester.hash(listed, &row.name)));
+            return Ok(self.digester.hash(listed, &row.name));
         }
         if row.kind == Kind::Directory {
             self.changed.entry(row.ino).or_default();
@@ -248,7 +260,7 @@ impl CommitDigests<'_> {
         let update = || self.digester.directory(self.rows, ino, changed);
         let digest = match inode.digest {
             // Only the directory itself is another.
-            Some(digest) if changed.is_empty() => digest,
+            Some(digest) if changed.is_empty() => Some(digest),
             _ => match update() {
                 // What is kept is damaged. It follows from the entries, too.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -258,8 +270,8 @@ impl CommitDigests<'_> {
                 other => other?,
             },
         };
-        if inode.digest != Some(digest) {
-            self.rows.set_digest(ino, &digest)?;
+        if inode.digest != digest {
+            self.rows.set_digest(ino, digest.as_ref())?;
         }
         if ino == Ino::ROOT {
             return Ok(());
@@ -273,8 +285,8 @@ impl CommitDigests<'_> {
 fn list(digester: &Digester, rows: &dyn DigestRows, ino: Ino, listed: &Listed, changed: &mut Changed) -> Result<()> {
     for (parent, name) in rows.names_of(ino)? {
         let hash = digester.hash(listed, &name);
-        if rows.entry(parent, &name)? != Some(hash) {
-            rows.set_entry(parent, &name, &hash)?;
+        if rows.entry(parent, &name)? != hash {
+            rows.set_entry(parent, &name, hash.as_ref())?;
             changed.entry(parent).or_default().push(name);
         }
     }

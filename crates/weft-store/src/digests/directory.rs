@@ -28,10 +28,21 @@ type Children = BTreeMap<u8, Subtree>;
 
 type Leaf = (Name, Digest);
 
+/// Stands for the hash of an entry that has none, and for the tree of what such an entry is in. No
+/// bytes hash to it.
+const UNKNOWN: Digest = [0; 32];
+
 /// Makes what is kept of the entries of `parent` right after `changed`, names in order, each once; tells the directory's digest.
-pub(super) fn update(rows: &dyn DigestRows, hasher: &DirectoryHasher, parent: Ino, changed: &[Name]) -> Result<Digest> {
+/// None if an entry has no hash.
+pub(super) fn update(
+    rows: &dyn DigestRows,
+    hasher: &DirectoryHasher,
+    parent: Ino,
+    changed: &[Name],
+) -> Result<Option<Digest>> {
     let Subtree { entries, tree } = Tree { rows, hasher, parent }.update(&[], changed)?;
-    Ok(hasher.directory(entries, &tree))
+    // The tree of no entries is of the same bytes.
+    Ok((entries == 0 || tree != UNKNOWN).then(|| hasher.directory(entries, &tree)))
 }
 
 struct Tree<'a> {
@@ -76,12 +87,16 @@ impl Tree<'_> {
         if byte != 0 {
             return self.update(&extended(prefix, byte), changed);
         }
-        // The name ends here: there is one at most.
-        let hash = self.rows.entry(self.parent, &changed[0])?;
-        Ok(self.few(&hash.map(|hash| (changed[0].clone(), hash)).into_iter().collect::<Vec<_>>()))
+        // The name ends here: there is one at most, the first of those that begin so.
+        let mut first = self.leaves(prefix, 1)?;
+        first.retain(|(name, _)| *name == changed[0]);
+        Ok(self.few(&first))
     }
 
     fn few(&self, leaves: &[Leaf]) -> Subtree {
+        if leaves.iter().any(|(_, hash)| *hash == UNKNOWN) {
+            return Subtree { entries: leaves.len() as u64, tree: UNKNOWN };
+        }
         let leaves = leaves.iter().map(|(name, hash)| (name.as_bytes(), *hash)).collect::<Vec<_>>();
         Subtree { entries: leaves.len() as u64, tree: self.hasher.tree(&leaves) }
     }
@@ -91,8 +106,7 @@ impl Tree<'_> {
         if !entries.is_sorted_by(|(one, _), (other, _)| one < other) {
             return Err(Error::Corrupt(format!("the names in directory {} are not in order", self.parent.0)));
         }
-        // One without a hash is damage that a check finds.
-        Ok(entries.into_iter().map(|(name, hash)| (name, hash.unwrap_or_default())).collect())
+        Ok(entries.into_iter().map(|(name, hash)| (name, hash.unwrap_or(UNKNOWN))).collect())
     }
 
     /// Makes the branches of `leaves`, all that begin with `prefix`, of which nothing is kept.
@@ -115,6 +129,9 @@ impl Tree<'_> {
         let many = entries > LEAVES_MAX as u64;
         let branch = many.then(|| encode(children));
         self.rows.set_branch(self.parent, prefix, branch.as_deref())?;
+        if children.values().any(|child| child.tree == UNKNOWN) {
+            return Ok(Subtree { entries, tree: UNKNOWN });
+        }
         let trees = children.iter().map(|(byte, child)| ([*byte], child.tree)).collect::<Vec<_>>();
         Ok(Subtree { entries, tree: self.hasher.tree(&trees) })
     }

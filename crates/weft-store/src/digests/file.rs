@@ -7,7 +7,7 @@
 
 use super::DigestRows;
 use super::zeros::ZeroValues;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::row::{BlockRef, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,6 +23,10 @@ const VALUE_BYTES: usize = 32;
 
 const PIECE: u64 = PIECE_BYTES as u64;
 
+/// Most blocks of a file whose tree a commit makes anew. A longer one has no digest until a check
+/// makes it.
+const RENEWED_BLOCKS_MAX: u64 = 1 << 16;
+
 /// A file with a change of content.
 pub(crate) struct FileChange<'a> {
     pub(crate) ino: Ino,
@@ -30,7 +34,13 @@ pub(crate) struct FileChange<'a> {
     pub(crate) block_size: u64,
     /// As of the last commit; 0 for a file that it did not have.
     pub(crate) old_size: u64,
+    /// Its digest then, if it had one.
+    pub(crate) old_digest: Option<Digest>,
+    /// True if nothing is kept of its tree, and all blocks were put.
+    pub(crate) is_anew: bool,
     pub(crate) size: u64,
+    /// Bytes of all its blocks.
+    pub(crate) allocated: u64,
     /// Indices of blocks that were put.
     pub(crate) put: &'a [Range<u64>],
     /// Indices from which all others were cleared.
@@ -44,6 +54,7 @@ pub(super) fn update(rows: &dyn DigestRows, zeros: &ZeroValues, change: &FileCha
     let shape = Shape { block_size: change.block_size };
     let tree = Tree { rows, zeros, ino: change.ino, shape, size: change.size };
     let group_bytes = shape.group_bytes();
+    let is_kept = change.is_anew || tree.is_kept(change)?;
     if change.old_size > group_bytes {
         tree.cut(change.old_size)?;
     }
@@ -51,8 +62,13 @@ pub(super) fn update(rows: &dyn DigestRows, zeros: &ZeroValues, change: &FileCha
         tree.only_block(change.alone)
     } else if change.size <= group_bytes {
         Ok(root(&tree.with_zeros(&tree.blocks(0)?, 0, change.block_size)))
+    } else if is_kept {
+        match tree.update_nodes(tree.changed_groups(change)?, change.old_size) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => tree.renew(change),
+            updated => updated,
+        }
     } else {
-        tree.update_nodes(tree.changed_groups(change)?)
+        tree.renew(change)
     }
 }
 
@@ -122,6 +138,7 @@ impl Shape {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Tree<'a> {
     rows: &'a dyn DigestRows,
     zeros: &'a ZeroValues,
@@ -131,6 +148,50 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
+    /// True if what is kept of the tree is what the digest before the change was made of. It is not where a part of the
+    /// file was damaged when it changed the last time, or where nodes are gone.
+    fn is_kept(&self, change: &FileChange<'_>) -> Result<bool> {
+        let top = self.shape.top(change.old_size);
+        if top == 0 {
+            return Ok(true);
+        }
+        let Some(digest) = change.old_digest else { return Ok(false) };
+        let before = Tree { size: change.old_size, ..*self };
+        match before.node(top, 0) {
+            Ok(node) => {
+                let (values, has_zeros) = before.counted(top, 0, node);
+                Ok(listed(before.size, &values, has_zeros) == digest)
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes all nodes anew, from the rows of all blocks. `Corrupt` if one is damaged, or there are too many.
+    fn renew(&self, change: &FileChange<'_>) -> Result<Digest> {
+        let block_size = self.shape.block_size;
+        forget(self.rows, self.ino, block_size, change.old_size.max(self.size))?;
+        if change.allocated / block_size > RENEWED_BLOCKS_MAX {
+            return Err(Error::Corrupt(format!("the tree of inode {} is not whole", self.ino.0)));
+        }
+        let last = (self.size - 1) / self.shape.group_bytes();
+        let mut groups = BTreeSet::from([last]);
+        for (index, _) in self.rows.extents(self.ino, 0..self.size.div_ceil(block_size))? {
+            groups.extend(self.groups_of(&(index..index + 1), last));
+        }
+        self.update_nodes(groups, 0)
+    }
+
+    /// The value of a node that was not kept in a file of `old_size` bytes: of zeros. None if that file had no such node.
+    fn absent(&self, level: u32, index: u64, old_size: u64) -> Result<Option<Value>> {
+        let before = Tree { size: old_size, ..*self };
+        let start = index.saturating_mul(self.shape.child_bytes(level)).saturating_mul(FAN_OUT);
+        if start >= old_size || level >= self.shape.top(old_size) {
+            return Ok(None);
+        }
+        Ok(Some(merged(&before.counted(level, index, before.node(level, index)?).0)))
+    }
+
     /// Forgets the nodes of a file of `old_size` bytes that this one does not have.
     fn cut(&self, old_size: u64) -> Result<()> {
         let top = self.shape.top(self.size);
@@ -249,22 +310,32 @@ impl Tree<'_> {
         (range.start / group_blocks).min(end)..end
     }
 
-    /// Makes the nodes above `groups` anew, level by level; tells the digest.
-    fn update_nodes(&self, groups: BTreeSet<u64>) -> Result<Digest> {
+    /// Makes the nodes above `groups` anew, level by level; tells the digest. `Corrupt` if one is gone that the file had when it
+    /// was `old_size` long.
+    fn update_nodes(&self, groups: BTreeSet<u64>, old_size: u64) -> Result<Digest> {
         let top = self.shape.top(self.size);
         let mut changed = BTreeMap::new();
         for group in groups {
             let value = self.group(group)?;
             changed.insert(group, Child { value, has_zeros: value == ZERO });
         }
+        // Those that are not kept, and what their values must have been.
+        let mut absent = BTreeMap::new();
         for level in 1..=top {
             let mut above = BTreeMap::new();
+            let below = std::mem::take(&mut absent);
             let mut changes = changed.into_iter().peekable();
             while let Some((first, _)) = changes.peek() {
                 let index = first / FAN_OUT;
                 let mut node = self.node(level, index)?;
+                if node.values.iter().all(|value| *value == ZERO) {
+                    absent.extend(self.absent(level, index, old_size)?.map(|value| (index, value)));
+                }
                 while let Some((child, change)) = changes.next_if(|(child, _)| child / FAN_OUT == index) {
                     let slot = usize::try_from(child % FAN_OUT).expect("below the fan-out");
+                    if below.get(&child).is_some_and(|value| *value != node.values[slot]) {
+                        return Err(Error::Corrupt(format!("a node of inode {}'s tree is gone", self.ino.0)));
+                    }
                     node.values[slot] = change.value;
                     node.with_zeros &= !(1 << slot);
                     node.with_zeros |= u64::from(change.has_zeros) << slot;

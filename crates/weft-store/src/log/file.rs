@@ -1,13 +1,14 @@
 //! The log of one mounted volume in a file.
 
-use super::Record;
 use super::judge::{Found, judge, missing, needs_log};
 use super::scan::{HEAD_BYTES, Head, Kind, sectors};
 use super::sector::{ROOM, SECTOR, Stamp, VolumeId};
-use super::slot::{HEADER_BYTES, Slot, Slots, Stage};
+use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
+use super::{Record, epoch_without_log};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::row::{CommitNo, OpNo};
+use crate::sqlite::set_file_aside;
 use crate::store::Header;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -51,6 +52,8 @@ pub struct IntentLog {
     carried: u64,
     /// True if records can be appended: not before a mount has begun, nor when the file is gone.
     is_open: bool,
+    /// True if all room is taken by what was found, until the first commit of the mount is durable.
+    is_full: bool,
     /// True if the volume needs it no more.
     is_left: bool,
     progress: Arc<Progress>,
@@ -102,6 +105,17 @@ pub fn misfit(path: &Path, header: &Header) -> Result<Option<String>> {
     }
 }
 
+/// What the log at `path` says of segments of the volume that says `header` of itself and was
+/// unmounted. None if there is no log.
+pub fn behind(path: &Path, header: &Header) -> Result<Option<Behind>> {
+    let Some(log) = IntentLog::read(path)? else { return Ok(None) };
+    let is_own = |slot: &Slot| {
+        let is_last = (slot.stage, slot.commit) == (Stage::Closed, header.commit.0);
+        is_last && slot.id == header.uuid && epoch_without_log(slot.epoch) == header.counters.epoch
+    };
+    Ok(Some(log.slots.all().find(is_own).map_or(Behind::Unknown, |slot| slot.behind)))
+}
+
 impl IntentLog {
     /// Opens the log at `path` for a mount, making it when there is none: room for `bytes` of
     /// records, unless it has another size and holds records that are needed.
@@ -142,6 +156,7 @@ impl IntentLog {
             commit: CommitNo(0),
             carried: 0,
             is_open: false,
+            is_full: false,
             is_left: false,
             progress: Arc::default(),
             buffer: Vec::new(),
@@ -153,6 +168,17 @@ impl IntentLog {
     #[must_use]
     pub fn with(self, loss: Loss) -> IntentLog {
         IntentLog { loss, ..self }
+    }
+
+    /// What is done about what it should have and has not.
+    pub fn loss(&self) -> Loss {
+        self.loss
+    }
+
+    /// Copies the file beside itself, durably, unless that was done because of what is lost with
+    /// it. Gives the path of the copy.
+    pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+        if self.found.lost.is_some() { Ok(None) } else { set_file_aside(&self.path) }
     }
 
     fn find(&mut self, header: &Header) -> Result<()> {
@@ -199,10 +225,11 @@ impl IntentLog {
         (self.epoch, self.commit, self.carried) = (epoch, commit, 0);
         (self.round, self.began) = (start / self.half_bytes, start % self.half_bytes);
         self.used = self.began;
+        self.is_full = self.found.is_full;
         self.progress = Arc::default();
         self.progress.appended.store(start, Ordering::Release);
         self.progress.synced.store(start, Ordering::Release);
-        self.write_slot(Stage::Prepared, start)?;
+        self.write_slot(Stage::Prepared, start, Behind::Unknown)?;
         // Also where an earlier try made the file and could not do this.
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let synced = File::open(directory.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all());
@@ -239,9 +266,9 @@ impl IntentLog {
         Ok(wanted)
     }
 
-    fn write_slot(&mut self, stage: Stage, start: u64) -> Result<()> {
+    fn write_slot(&mut self, stage: Stage, start: u64, behind: Behind) -> Result<()> {
         let (id, epoch, half_bytes) = (self.id, self.epoch, self.half_bytes);
-        let slot = Slot { id, epoch, half_bytes, start, stage, commit: self.commit.0 };
+        let slot = Slot { id, epoch, half_bytes, start, stage, commit: self.commit.0, behind };
         let written = self.slots.write(&self.file, slot, self.kept);
         written.and_then(|()| self.file.sync_data()).map_err(|source| self.io("cannot write to", source))
     }
@@ -249,11 +276,12 @@ impl IntentLog {
     /// The commit that begins the mount is durable: `commit`.
     pub fn begin(&mut self, commit: CommitNo) -> Result<()> {
         self.commit = commit;
+        self.is_full = false;
         if self.is_left {
             return Ok(());
         }
         let start = self.slots.of(self.epoch).map_or(0, |slot| slot.start);
-        self.write_slot(Stage::Begun, start)
+        self.write_slot(Stage::Begun, start, Behind::Unknown)
     }
 
     /// Begins the mount of `epoch` on the volume that says `header` of itself, without a commit of
@@ -284,11 +312,22 @@ impl IntentLog {
         self.is_left
     }
 
-    /// All is in the database, durably.
-    pub fn close(&mut self, commit: CommitNo) -> Result<()> {
+    /// All is in the database, durably; this lies behind it.
+    pub fn close(&mut self, commit: CommitNo, behind: Behind) -> Result<()> {
         self.commit = commit;
         let start = self.slots.of(self.epoch).map_or(0, |slot| slot.start);
-        self.write_slot(Stage::Closed, start)
+        self.write_slot(Stage::Closed, start, behind)
+    }
+
+    /// Names `commit`, which is durable. Once a [`Sync`] has made that durable as well, a database
+    /// from before it is missed.
+    pub fn name(&mut self, commit: CommitNo) -> Result<()> {
+        let begun = self.slots.of(self.epoch).filter(|slot| self.is_open && slot.stage == Stage::Begun);
+        let begun = begun.ok_or_else(|| Error::Bug("a commit is named in an intent log that is not in use".into()))?;
+        let slot = Slot { commit: commit.0.max(begun.commit), ..begun };
+        // Also if it is there already: the sync of the try before may have failed.
+        let written = self.slots.write(&self.file, slot, self.kept);
+        written.map_err(|source| self.io("cannot write to", source))
     }
 
     /// True if the file was removed, or another one lies in its place.
@@ -301,7 +340,7 @@ impl IntentLog {
     /// True if a record of `bytes` bytes can be appended: there is room in what is left of the
     /// current half.
     pub fn fits(&self, bytes: usize) -> bool {
-        self.is_open && self.used + sectors(bytes as u64) * SECTOR as u64 <= self.half_bytes
+        self.is_open && !self.is_full && self.used + sectors(bytes as u64) * SECTOR as u64 <= self.half_bytes
     }
 
     /// True if anything was appended to the current half.

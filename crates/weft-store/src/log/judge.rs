@@ -25,6 +25,8 @@ pub(super) struct Found {
     /// Where the next mount's records may begin: none of those above is overwritten before its
     /// first commit.
     pub(super) start: u64,
+    /// True if there is no room for them before that commit.
+    pub(super) is_full: bool,
     /// True if the file holds nothing that is worth keeping, not even its size.
     pub(super) is_free: bool,
     /// The latest mount that left anything.
@@ -116,6 +118,13 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
         };
         return Ok(Found::without(format!("{why}; {give_up}")));
     };
+    if own.stage > Stage::Prepared && own.commit > header.commit.0 {
+        let (ours, named) = (header.commit.0, own.commit);
+        return Ok(Found::without(format!(
+            "the database is older than its intent log {name}: it ends with commit {ours}, and the log names commit {named}, which \
+             was durable; {give_up}"
+        )));
+    }
     let io = |source| Error::Io { what: "cannot read the intent log", path: path.into(), source };
     if file.metadata().map_err(io)?.len() < HEADER_BYTES + 2 * own.half_bytes {
         return Ok(Found::without(format!("the intent log {name} is cut short; {give_up}")));
@@ -223,7 +232,11 @@ impl Walk<'_> {
                 }
             }
         }
-        self.room_beside(&needed)
+        let start = self.room_beside(&needed);
+        let half = |at: u64| at / self.slot.half_bytes % 2;
+        found.is_full =
+            needed.iter().any(|(at, _)| half(*at) == half(start)) && start.is_multiple_of(self.slot.half_bytes);
+        start
     }
 
     fn damage(&self, at: u64, next: OpNo, seen: Option<OpNo>) -> String {
@@ -240,7 +253,7 @@ impl Walk<'_> {
     }
 
     /// The other half, or what follows in the half of the last of those `needed` if they lie in
-    /// both.
+    /// both. If they fill that one to its end, the start of the half that comes next.
     fn room_beside(&self, needed: &[(u64, u64)]) -> u64 {
         let half = self.slot.half_bytes;
         let Some((last, end)) = needed.last() else { return 0 };
@@ -248,6 +261,6 @@ impl Walk<'_> {
         if needed.iter().all(|(at, _)| of(*at) == of(*last)) {
             return (1 - of(*last)) * half;
         }
-        of(*last) * half + (end - last / half * half)
+        (of(*last) * half + (end - last / half * half)) % (2 * half)
     }
 }

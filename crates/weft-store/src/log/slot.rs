@@ -27,6 +27,21 @@ pub(super) enum Stage {
     Closed,
 }
 
+/// What lies in segments behind all that the database knows of when a volume was unmounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behind {
+    /// Nobody looked.
+    #[default]
+    Unknown,
+    /// Nothing.
+    Nothing,
+    /// Something that is to stay there: somebody may want it back.
+    Kept,
+}
+
+/// Where a header says that.
+const BEHIND: usize = 496;
+
 /// One mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
@@ -37,8 +52,9 @@ pub(super) struct Slot {
     /// Position of the first record.
     pub(super) start: u64,
     pub(super) stage: Stage,
-    /// The last commit when this was written.
+    /// The last durable commit when this was written.
     pub(super) commit: u64,
+    pub(super) behind: Behind,
 }
 
 impl Slot {
@@ -55,6 +71,11 @@ impl Slot {
         for (place, field) in bytes[24..].chunks_exact_mut(8).zip(fields) {
             place.copy_from_slice(&field.to_le_bytes());
         }
+        bytes[BEHIND] = match self.behind {
+            Behind::Unknown => 0,
+            Behind::Nothing => 1,
+            Behind::Kept => 2,
+        };
         let crc = crc32c::crc32c(&bytes[..SECTOR - 4]);
         bytes[SECTOR - 4..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -77,7 +98,12 @@ impl Slot {
         let commit = number(bytes, 56);
         let is_sound = is_sound && epoch < NUMBER_MAX && commit < NUMBER_MAX;
         let id = bytes[8..24].try_into().expect("sixteen bytes");
-        is_sound.then_some(Slot { id, epoch, half_bytes, start, stage, commit })
+        let behind = match bytes[BEHIND] {
+            1 => Behind::Nothing,
+            2 => Behind::Kept,
+            _ => Behind::Unknown,
+        };
+        is_sound.then_some(Slot { id, epoch, half_bytes, start, stage, commit, behind })
     }
 }
 
@@ -98,8 +124,8 @@ impl Slots {
         for (slot, places) in found.slots.iter_mut().zip(PLACES) {
             for at in places {
                 let Some((bytes, _)) = header.get(at..).and_then(<[u8]>::split_first_chunk::<SECTOR>) else { continue };
-                let newer = Slot::decode(bytes)
-                    .filter(|new| slot.is_none_or(|old| (new.epoch, new.stage) > (old.epoch, old.stage)));
+                let age = |slot: &Slot| (slot.epoch, slot.stage, slot.commit);
+                let newer = Slot::decode(bytes).filter(|new| slot.is_none_or(|old| age(new) > age(&old)));
                 *slot = newer.or(*slot);
             }
         }

@@ -212,7 +212,7 @@ fn a_log_from_before_the_mount_began_is_refused_once_there_were_commits() {
 fn a_log_that_was_closed_goes_with_no_database_from_before() {
     let mut place = Place::new();
     place.append(1, 10);
-    place.log.close(CommitNo(3)).expect("closed");
+    place.log.close(CommitNo(3), Behind::Nothing).expect("closed");
     assert_eq!(found(&place.path(), &header(EPOCH + 1, 3, 1)), Ok(vec![]));
     refused(&place.path(), &header(EPOCH - 1, 1, 0), "the database is older");
 }

@@ -56,13 +56,13 @@ pub(super) struct Pending {
     /// Inodes that are put, or whose digest is; none: removed.
     pub(super) inodes: FxHashMap<Ino, Option<Inode>>,
     /// Of inodes that are not put.
-    pub(super) digests: BTreeMap<Ino, Digest>,
+    pub(super) digests: BTreeMap<Ino, Option<Digest>>,
     put: FxHashSet<Ino>,
     /// By directory; none: removed.
     pub(super) names: FxHashMap<Ino, BTreeMap<Bytes, Option<NewName>>>,
     names_of: FxHashMap<Ino, Vec<(Ino, Name)>>,
     /// Of entries that are not put.
-    pub(super) hashes: FxHashMap<Ino, BTreeMap<Bytes, Digest>>,
+    pub(super) hashes: FxHashMap<Ino, BTreeMap<Bytes, Option<Digest>>>,
     pub(super) branches: BTreeMap<(Ino, Bytes), Option<Bytes>>,
     pub(super) cleared_branches: FxHashSet<Ino>,
     pub(super) nodes: BTreeMap<(Ino, u32, u64), Option<Bytes>>,
@@ -129,7 +129,7 @@ impl Known {
         }
         for (parent, hashes) in pending.hashes {
             let named = hashes.into_iter().filter_map(|(name, hash)| Some((Name::new(&name).ok()?, hash)));
-            self.entries.extend(named.map(|(name, hash)| ((parent, name), Some(hash))));
+            self.entries.extend(named.map(|(name, hash)| ((parent, name), hash)));
         }
         if !pending.cleared_branches.is_empty() {
             self.branches.retain(|(parent, _), _| !pending.cleared_branches.contains(parent));
@@ -349,12 +349,12 @@ impl DigestRows for Rows<'_> {
         }
     }
 
-    fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()> {
-        let inode = self.inode(ino)?.map(|inode| Inode { digest: Some(*digest), ..inode });
+    fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()> {
+        let inode = self.inode(ino)?.map(|inode| Inode { digest: digest.copied(), ..inode });
         let pending = &mut *self.pending.borrow_mut();
         pending.inodes.insert(ino, inode);
         if !pending.put.contains(&ino) {
-            pending.digests.insert(ino, *digest);
+            pending.digests.insert(ino, digest.copied());
         }
         Ok(())
     }
@@ -378,7 +378,7 @@ impl DigestRows for Rows<'_> {
                 return Ok(new.and_then(|new| new.hash));
             }
             if let Some(hash) = pending.hashes.get(&parent).and_then(|hashes| hashes.get(name.as_bytes())) {
-                return Ok(Some(*hash));
+                return Ok(*hash);
             }
         }
         if parent >= self.fresh {
@@ -391,12 +391,13 @@ impl DigestRows for Rows<'_> {
         Ok(rows.first().map(|row| hash_and_sum(row, 0, parent, name.as_bytes())).transpose()?.flatten())
     }
 
-    fn set_entry(&self, parent: Ino, name: &Name, hash: &Digest) -> Result<()> {
+    fn set_entry(&self, parent: Ino, name: &Name, hash: Option<&Digest>) -> Result<()> {
+        let hash = hash.copied();
         let pending = &mut *self.pending.borrow_mut();
         match pending.names.get_mut(&parent).and_then(|names| names.get_mut(name.as_bytes())) {
-            Some(Some(new)) => new.hash = Some(*hash),
+            Some(Some(new)) => new.hash = hash,
             Some(None) => {}
-            None => drop(pending.hashes.entry(parent).or_default().insert(name.as_bytes().to_vec(), *hash)),
+            None => drop(pending.hashes.entry(parent).or_default().insert(name.as_bytes().to_vec(), hash)),
         }
         Ok(())
     }
@@ -410,7 +411,7 @@ impl DigestRows for Rows<'_> {
         let mut entries = self.stored_entries(parent, prefix, limit.saturating_add(changed))?;
         let pending = self.pending.borrow();
         for (name, hash) in pending.hashes.get(&parent).into_iter().flat_map(|hashes| beginning(hashes, prefix)) {
-            entries.entry(name.clone()).and_modify(|own| *own = Some(*hash));
+            entries.entry(name.clone()).and_modify(|own| *own = *hash);
         }
         for (name, new) in pending.names.get(&parent).into_iter().flat_map(|names| beginning(names, prefix)) {
             match new {

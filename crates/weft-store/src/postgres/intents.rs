@@ -98,6 +98,11 @@ impl Intents {
         })
     }
 
+    /// What is done about what it should have and has not.
+    pub fn loss(&self) -> Loss {
+        self.shared.store.loss
+    }
+
     /// An error, unless loss is accepted.
     fn refuse(&self, lost: String) -> Result<()> {
         match self.shared.store.loss {

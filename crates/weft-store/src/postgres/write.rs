@@ -322,8 +322,8 @@ fn digests<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoin
     out.add_rows(&digests, none, |digests| {
         let columns = vec![
             column(digests, |(ino, _)| int(ino.0)),
-            column(digests, |(_, digest)| digest.to_vec()),
-            column(digests, |(ino, digest)| sums::digest(**ino, Some(digest))),
+            column(digests, |(_, digest)| digest.map(|digest| digest.to_vec())),
+            column(digests, |(ino, digest)| sums::digest(**ino, digest.as_ref())),
         ];
         Call::new(sql::SET_DIGESTS, columns)
     })?;
@@ -333,8 +333,8 @@ fn digests<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoin
         let columns = vec![
             column(hashes, |(parent, ..)| int(parent.0)),
             column(hashes, |(_, name, _)| (*name).clone()),
-            column(hashes, |(.., hash)| hash.to_vec()),
-            column(hashes, |(parent, name, hash)| sums::entry(**parent, name, Some(hash))),
+            column(hashes, |(.., hash)| hash.map(|hash| hash.to_vec())),
+            column(hashes, |(parent, name, hash)| sums::entry(**parent, name, hash.as_ref())),
         ];
         Call::new(sql::SET_ENTRIES, columns)
     })?;

@@ -3,6 +3,8 @@
 //! Space is given back only after the commit that freed it is durable: until then a power cut may bring
 //! back the rows that name it. `freed` remembers it across crashes.
 
+use super::Settled;
+use super::behind::tail_of;
 use super::connection::{Access, AtClose, at_close};
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
@@ -12,12 +14,12 @@ use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::renew::{Database, renew, verify};
 use super::room::Room;
 use super::segments::{Segments, Tail};
-use super::sums::{BLOCK, FREED, SEGMENT};
+use super::sums::{BLOCK, FREED};
 use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::Loss;
+use crate::log::{Behind, Loss};
 use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, Header};
 use crate::sums;
@@ -25,7 +27,11 @@ use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use weft_digest::Digest;
+
+/// How long a connection waits for another one, as rusqlite has it.
+const BUSY: Duration = Duration::from_secs(5);
 
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
@@ -54,6 +60,10 @@ pub(super) struct Writer {
     keeps_segments: bool,
     /// True from the first commit on, whose epoch tells that an intent log is needed.
     is_first_copied: bool,
+    /// True if the list of free pages was found to be as it was left.
+    is_list_known: bool,
+    /// True if the database has no seal of that list.
+    is_unsealed: bool,
     /// True if what an earlier process left was cut off and counted.
     has_taken_over: bool,
     tail: Tail,
@@ -100,20 +110,7 @@ impl Writer {
         zeros: &Arc<ZeroValues>,
     ) -> Result<Writer> {
         let options = &header.options;
-        let last = format!("SELECT id, length, {} FROM segments ORDER BY id DESC LIMIT 1", SEGMENT.holds());
-        let tail = connection.query_row(&last, (), |row| {
-            Ok(match row.get(2)? {
-                true => Tail { segment: row.get(0)?, length: unsigned(row, 1)? },
-                // Where a segment ends is not known if its row is damaged: the next block goes to
-                // one of its own.
-                false => Tail { segment: row.get::<_, u32>(0)?.saturating_add(1), length: 0 },
-            })
-        });
-        let tail = match tail {
-            Ok(tail) => tail,
-            Err(rusqlite::Error::QueryReturnedNoRows) => Tail { segment: 1, length: 0 },
-            Err(error) => return Err(failed(error)),
-        };
+        let tail = tail_of(&connection)?;
         refuse_lost_tail(&connection, tail)?;
         let (path, access, database) = database;
         let wal_bytes = std::fs::metadata(Wal::path_of(path)).map_or(0, |metadata| metadata.len());
@@ -127,6 +124,8 @@ impl Writer {
             is_full: false,
             keeps_segments: loss == Loss::Accept,
             is_first_copied: false,
+            is_list_known: false,
+            is_unsealed: false,
             has_taken_over: false,
             tail,
             next_freed: 1,
@@ -200,8 +199,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Before anything is changed: fails if the list of free pages is damaged.
+    fn know_list(&mut self) -> Result<()> {
+        if !self.is_list_known {
+            self.database.as_ref().map_or(Ok(()), |database| database.refuse_damaged_list())?;
+            self.is_list_known = true;
+        }
+        Ok(())
+    }
+
     /// Begins a transaction, which [`Writer::commit`] or [`Writer::roll_back`] ends.
     pub(super) fn begin(&mut self, durability: Durability) -> Result<()> {
+        self.know_list()?;
         self.renew()?;
         if self.is_full {
             // Once the database has what the log holds, the log is written from its beginning again, and takes
@@ -500,6 +509,37 @@ impl Writer {
         self.room.look(&self.connection, &self.wal);
     }
 
+    /// Cuts off what commits that failed left behind the last block. What was found at the opening
+    /// and kept stays.
+    pub(super) fn cut(&mut self) -> Result<Behind> {
+        let Some(segments) = self.segments.as_ref().filter(|_| self.has_taken_over) else { return Ok(Behind::Nothing) };
+        if self.keeps_segments {
+            let is_any = segments.is_any_behind(tail_of(&self.connection)?)?;
+            return Ok(if is_any { Behind::Kept } else { Behind::Nothing });
+        }
+        if segments.is_any_behind(self.tail)? {
+            segments.recover(self.tail)?;
+            segments.sync_cut(self.tail)?;
+        }
+        Ok(Behind::Nothing)
+    }
+
+    /// Copies what is committed into the database, so that the write-ahead log may be lost.
+    pub(super) fn settle(&mut self, settled: Settled) -> Result<()> {
+        let copied = match self.checkpoint() {
+            // It is in the log alone until there is room.
+            Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
+            copied => copied?,
+        };
+        if copied && settled == Settled::Emptied {
+            self.connection.busy_timeout(Duration::ZERO).map_err(failed)?;
+            let emptied = self.copy_log("PRAGMA wal_checkpoint(TRUNCATE)");
+            self.connection.busy_timeout(BUSY).map_err(failed)?;
+            emptied?;
+        }
+        Ok(())
+    }
+
     /// Room for rows, as it is after each commit.
     pub(super) fn room(&self) -> Arc<Room> {
         self.room.clone()
@@ -541,12 +581,30 @@ impl Writer {
     }
 
     fn copy_log(&mut self, how: &str) -> Result<bool> {
+        self.know_list()?;
         self.renew()?;
         self.verify()?;
+        let is_any = self.wal_bytes() > 0;
+        // If that fails, SQLite's own descriptor is to be told by a sync now, not at the next try.
+        let unsealed = if is_any { self.unseal() } else { Ok(()) };
         let all = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get(2)?);
         let copied = self.connection.query_row(how, (), all).map_err(failed);
-        self.in_doubt |= copied.is_err();
+        self.in_doubt |= copied.is_err() || unsealed.is_err();
+        unsealed?;
+        if let (Ok(true), true, Some(database)) = (&copied, is_any, &self.database) {
+            database.seal();
+            self.is_unsealed = false;
+        }
         copied
+    }
+
+    /// Takes the seal from the list of free pages before the database changes.
+    fn unseal(&mut self) -> Result<()> {
+        if !self.is_unsealed {
+            self.database.as_ref().map_or(Ok(()), |database| database.unseal())?;
+            self.is_unsealed = true;
+        }
+        Ok(())
     }
 
     /// Copies all of the write-ahead log into the database, durably, and empties it, unless

@@ -44,9 +44,21 @@ pub(super) fn leave_wal(layout: &Layout, connection: &Connection) -> Result<()> 
 /// intent log, beside them.
 pub(super) fn set_aside(layout: &Layout) -> Result<Vec<PathBuf>> {
     let copies = [&layout.wal(), &layout.log].into_iter().map(|path| copy(path)).collect::<Result<Vec<_>>>()?;
-    let directory = layout.log.parent().filter(|parent| !parent.as_os_str().is_empty());
-    sync_directory(directory.unwrap_or(Path::new(".")))?;
+    sync_beside(&layout.log)?;
     Ok(copies.into_iter().flatten().collect())
+}
+
+/// Copies the file at `path` beside itself, durably; none if there is nothing in it.
+pub(crate) fn set_file_aside(path: &Path) -> Result<Option<PathBuf>> {
+    let copy = copy(path)?;
+    sync_beside(path)?;
+    Ok(copy)
+}
+
+/// Makes the name of the file at `path` durable.
+pub(super) fn sync_beside(path: &Path) -> Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    sync_directory(directory.unwrap_or(Path::new(".")))
 }
 
 /// Copies a file beside itself, for its owner alone; none if there is nothing in it.

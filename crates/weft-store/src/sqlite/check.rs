@@ -8,6 +8,7 @@ mod blocks;
 mod content;
 mod damaged;
 mod digests;
+mod free_pages;
 mod gone;
 mod integrity;
 mod lost;
@@ -20,6 +21,7 @@ pub(super) use damaged::give_up_attributes;
 pub(super) use survey::{path_of, refuse_damage, refuse_damaged_rows, survey};
 
 use super::aside::leave_wal;
+use super::behind;
 use super::connection::{AtClose, at_close, connect_somehow};
 use super::digests::ReadElsewhere;
 use super::foreign::Alone;
@@ -35,6 +37,7 @@ use crate::log::{IntentLog, Loss, misfit};
 use crate::row::{BlockId, OpNo};
 use crate::store::Header;
 use crate::waiting::Waiting;
+use free_pages::FreePages;
 use rules::Rule;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
@@ -76,19 +79,22 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
         let what = would_lose(&layout, &why).to_string();
         return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
     }
+    // Before anything else opens the database, as below.
+    let list = free_pages::look(&layout)?;
     let alone = Alone::look(&layout);
     let (connection, _) = connect_somehow(&layout, 64).map_err(|error| alone.explain(error, &layout))?;
     leave_wal(&layout, &connection)?;
     if let Err(Error::Lost(what)) = alone.refuse_foreign(&connection, &layout) {
         return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
     }
-    check_rows(connection, layout, options, None, progress)
+    let list = list.map_or(FreePages::AsFound, FreePages::Damaged);
+    check_rows(connection, layout, options, (None, list), progress)
 }
 
 /// Checks a volume where nothing can be written, by a copy of its database.
 fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     if options.repair != Repair::No {
-        if look(layout)? == Medium::Linked {
+        if matches!(look(layout)?, Medium::Linked(_)) {
             refuse_read_only(layout)?;
         }
         let what = "lies where nothing can be written, and cannot be repaired there; copy it and repair the copy";
@@ -96,7 +102,7 @@ fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn Fn
     }
     let reading = Reading::open(layout, Need::Changes)?;
     let connection = reading.connect(64)?;
-    check_rows(connection, reading.layout.clone(), options, None, progress)
+    check_rows(connection, reading.layout.clone(), options, (None, FreePages::AsFound), progress)
 }
 
 /// What of a volume a copy of its rows does not have.
@@ -119,14 +125,14 @@ pub(crate) fn check_copy(
     let layout = Layout::find(path)?;
     let connection = connect(&layout.database, 64)?;
     let options = CheckOptions { repair, read_data: false };
-    check_rows(connection, layout, options, Some(elsewhere), progress)
+    check_rows(connection, layout, options, (Some(elsewhere), FreePages::AsFound), progress)
 }
 
 fn check_rows(
     connection: Connection,
     layout: Layout,
     options: CheckOptions,
-    elsewhere: Option<Elsewhere<'_>>,
+    (elsewhere, free_pages): (Option<Elsewhere<'_>>, FreePages),
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     connection.execute_batch(BEGIN).map_err(failed)?;
@@ -142,8 +148,16 @@ fn check_rows(
             at_close(&connection, AtClose::Copy)?;
         }
     }
-    let mut checker =
-        Checker { connection, layout, options, elsewhere, is_damaged: false, findings: Vec::new(), progress };
+    let mut checker = Checker {
+        connection,
+        layout,
+        options,
+        elsewhere,
+        free_pages,
+        is_damaged: false,
+        findings: Vec::new(),
+        progress,
+    };
     match checker.run() {
         Ok(()) => {}
         // What cannot even be read is damage like any other.
@@ -153,6 +167,10 @@ fn check_rows(
             checker.volume_finding(format!("{error}; the check could not go on: {}", integrity::ADVICE));
         }
         Err(error) => return Err(error),
+    }
+    if let FreePages::ToRebuild(told) = checker.free_pages {
+        let Checker { connection, layout, elsewhere, progress, .. } = checker;
+        return free_pages::rebuild(connection, layout, options, (elsewhere, told), progress);
     }
     shaped.append(&mut checker.findings);
     Ok(shaped)
@@ -166,6 +184,7 @@ struct Checker<'a> {
     options: CheckOptions,
     /// If these rows are a copy.
     elsewhere: Option<Elsewhere<'a>>,
+    free_pages: FreePages,
     /// True if there are damaged rows, so that nothing is put right.
     is_damaged: bool,
     findings: Vec<Finding>,
@@ -183,6 +202,7 @@ impl Checker<'_> {
         self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
         self.damaged()?;
         self.apply_rules(rules::VALUES)?;
+        let unlike = self.contradictions(&header)?;
         self.remake(&header)?;
         self.find_log(&header)?;
         step(self, "names", 1);
@@ -202,7 +222,7 @@ impl Checker<'_> {
             // What this check has changed, for there are no damaged rows.
             sums::seal(&self.connection)?;
         }
-        self.digests(&header)?;
+        self.digests(&header, &unlike)?;
         step(self, "digests", 7);
         if self.is_repaired() {
             self.connection.execute_batch(rules::NEW_COMMIT).map_err(failed)?;
@@ -247,6 +267,9 @@ impl Checker<'_> {
     /// SQLite's own invariants. False if they do not hold: nothing said of the rows would be worth much.
     fn database(&mut self) -> Result<bool> {
         let damaged = integrity::complaints(&self.connection)?;
+        if self.are_free_pages_damaged(&damaged)? {
+            return Ok(false);
+        }
         if damaged.is_empty() {
             return Ok(true);
         }
@@ -281,6 +304,10 @@ impl Checker<'_> {
         if let Some(lost) = misfit(&self.layout.log, header)? {
             leave_wal(&self.layout, &self.connection)?;
             self.volume_finding(lost);
+        } else if let Some(later) = behind::misfit(&self.layout, header, &self.connection, self.segments().as_ref())? {
+            self.volume_finding(later);
+            // A commit of a repair would be taken for one that came after the segments.
+            self.is_damaged = true;
         }
         let Some(log) = IntentLog::read(&self.layout.log)? else { return Ok(None) };
         // A mount that accepts the loss applies what is left.

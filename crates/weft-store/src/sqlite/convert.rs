@@ -5,17 +5,20 @@
 
 use super::aside::leave_wal;
 use super::blocks::bytes_at_place;
-use super::check::refuse_damage;
+use super::check::{path_of, refuse_damage};
+use super::digests::Rows;
 use super::extents::put_block;
 use super::foreign::Alone;
 use super::layout::Layout;
 use super::medium::refuse_read_only;
 use super::open::{connect, create, hold, read_header, remove, rot_of_log, would_lose};
 use super::read::{self, sql, unsigned};
+use super::scan::{OTHER_CONTENT, Scan};
 use super::schema::APPLICATION_ID;
 use super::segments::{Segments, Tail, taken};
 use super::sums;
 use crate::batch::NewBlock;
+use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::finding::Progress;
 use crate::log::{IntentLog, needs_log};
@@ -25,6 +28,7 @@ use rusqlite::Connection;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use weft_block::{Block, Rope};
 
 /// Tables copied as they are. `segments` and `freed` tell of the old home only.
@@ -66,6 +70,7 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     alone.refuse_foreign(&old, &layout)?;
     refuse_waiting_operations(&layout, &header)?;
     refuse_damage(&old, &header)?;
+    refuse_other_content(&old, &layout, &header)?;
     let options = VolumeOptions { home, ..header.options.clone() };
     create(new, &options, (0, 0), Timestamp(0))?;
     let target = Layout::of(new, home);
@@ -100,6 +105,22 @@ fn refuse_waiting_operations(layout: &Layout, header: &Header) -> Result<()> {
         return Ok(());
     }
     Err(unclean("has operations in its intent log"))
+}
+
+/// Refuses content that is not what its digest says: in the copy it would look as good as any.
+fn refuse_other_content(old: &Connection, layout: &Layout, header: &Header) -> Result<()> {
+    if !header.options.digests {
+        return Ok(());
+    }
+    let digester = Digester::new(Arc::new(ZeroValues::default()));
+    let segments = layout.segments.clone().map(Segments::new_to_read);
+    let rows = Rows { connection: old, segments: segments.as_ref(), wait: &|| (), elsewhere: None };
+    let scan = Scan { digester: &digester, rows: &rows, block_size: u64::from(header.options.block_size) };
+    // The values of blocks are in their rows; each block is verified by them on the way.
+    let unlike = scan.contradictions(true)?;
+    let Some(ino) = unlike.keys().next() else { return Ok(()) };
+    let path = path_of(old, sql(ino.0), None)?;
+    Err(Error::Corrupt(format!("{}: {OTHER_CONTENT}", String::from_utf8_lossy(&path))))
 }
 
 /// A path as SQLite takes it: its bytes.

@@ -84,9 +84,9 @@ impl DigestRows for Rows<'_> {
         self.inode(ino)
     }
 
-    fn set_digest(&self, ino: Ino, digest: &Digest) -> Result<()> {
+    fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()> {
         let statement = "UPDATE fileatt SET digest = ?2, digest_sum = ?3 WHERE ino = ?1";
-        self.execute(statement, (sql(ino.0), &digest[..], sums::digest(ino, Some(digest))))
+        self.execute(statement, (sql(ino.0), digest.map(|digest| &digest[..]), sums::digest(ino, digest)))
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -107,10 +107,10 @@ impl DigestRows for Rows<'_> {
         Ok(found.optional().map_err(failed)?.flatten())
     }
 
-    fn set_entry(&self, parent: Ino, name: &Name, hash: &Digest) -> Result<()> {
+    fn set_entry(&self, parent: Ino, name: &Name, hash: Option<&Digest>) -> Result<()> {
         let statement = "UPDATE naming SET digest = ?3, digest_sum = ?4 WHERE parent = ?1 AND name = ?2";
-        let sum = sums::entry(parent, name.as_bytes(), Some(hash));
-        self.execute(statement, (sql(parent.0), name.as_bytes(), &hash[..], sum))
+        let sum = sums::entry(parent, name.as_bytes(), hash);
+        self.execute(statement, (sql(parent.0), name.as_bytes(), hash.map(|hash| &hash[..]), sum))
     }
 
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {

@@ -58,9 +58,12 @@ impl fmt::Display for InUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is in use by another process", self.volume.display())?;
         match &self.holder {
-            None => f.write_str("; unmount it there first"),
+            None => f.write_str("; unmount it there first, or end what serves it"),
             Some(Holder { pid, mounted_at: None }) => {
-                write!(f, " (number {pid}); unmount it there first, or wait for that process to end")
+                write!(
+                    f,
+                    " (number {pid}); unmount it there, wait for that process to end, or end it ('kill {pid}'), which commits all"
+                )
             }
             Some(Holder { pid, mounted_at: Some(directory) }) => {
                 let place = plain(directory);

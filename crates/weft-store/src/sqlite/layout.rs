@@ -19,6 +19,9 @@ pub struct Layout {
     pub hold: PathBuf,
 }
 
+/// Follows the name of a volume that is one file in the name of its intent log.
+const INTENTS: &str = "-intents";
+
 /// Most blocks that ext4 keeps for what it must write itself (`ext4_set_resv_clusters`).
 const EXT4_RESERVED_MAX: u64 = 4096;
 
@@ -37,7 +40,7 @@ impl Layout {
                 volume,
             },
             BlockHome::Database => {
-                let log = beside(path, "-intents");
+                let log = beside(path, INTENTS);
                 Layout { database: path.clone(), segments: None, log, hold: path.clone(), volume }
             }
         }
@@ -61,6 +64,37 @@ impl Layout {
         }
         let home = if metadata.is_dir() { BlockHome::Segments } else { BlockHome::Database };
         Ok(Layout { volume: path.into(), ..Layout::of(&resolved, home) })
+    }
+
+    /// Tells where the blocks lie.
+    pub(super) fn home(&self) -> BlockHome {
+        if self.segments.is_some() { BlockHome::Segments } else { BlockHome::Database }
+    }
+
+    /// Refuses to have a volume made here where something has its name, or lies beside it that would be
+    /// taken for the new volume's: logs that another one left behind, which may be in use.
+    pub fn refuse_taken(&self) -> Result<()> {
+        if self.volume.symlink_metadata().is_ok() {
+            let what = match self.home() {
+                BlockHome::Segments => "name a volume to be made",
+                BlockHome::Database => "the volume will be a file of that name",
+            };
+            return Err(Error::Unusable(format!("{} already exists; {what}", self.volume.display())));
+        }
+        if self.segments.is_some() {
+            return Ok(());
+        }
+        let suffixes = ["-wal", "-shm", "-journal", INTENTS];
+        let left = suffixes.map(|suffix| beside(&self.database, suffix));
+        match left.into_iter().find(|left| left.symlink_metadata().is_ok()) {
+            None => Ok(()),
+            Some(left) => Err(Error::Unusable(format!(
+                "{} exists, and belongs to a volume that was {}: where that is now it may need this file; move the \
+                 file there, or give another name",
+                left.display(),
+                self.volume.display()
+            ))),
+        }
     }
 
     /// Refuses a database whose blocks lie at `home`, elsewhere than the files around it say. The one

@@ -7,7 +7,7 @@
 
 use super::connection::{self, connect};
 use super::holder::InUse;
-use super::inspect::inspect;
+use super::inspect::{Linked, inspect};
 use super::layout::Layout;
 use super::open::{Hold, check_file};
 use crate::error::{Error, Result};
@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// True if a volume can be written where it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Medium {
     Writable,
     ReadOnly,
     /// It could be written, but another copy of the volume has the same files.
-    Linked,
+    Linked(Linked),
 }
 
 /// What is to be done with a volume on a read-only medium.
@@ -53,7 +53,7 @@ pub(super) fn look(layout: &Layout) -> Result<Medium> {
             files::refuse_mounted(&database, &layout.database)?;
             Ok(match (closed(layout), linked) {
                 (Some(_), _) => Medium::ReadOnly,
-                (None, Some(_)) => Medium::Linked,
+                (None, Some(linked)) => Medium::Linked(linked),
                 (None, None) => Medium::Writable,
             })
         }
@@ -90,11 +90,11 @@ pub(super) fn takes_writes(layout: &Layout) -> bool {
 pub(super) fn refuse_read_only(layout: &Layout) -> Result<()> {
     match look(layout)? {
         Medium::Writable => Ok(()),
-        Medium::Linked => Err(Error::Unusable(format!(
+        Medium::Linked(linked) => Err(Error::Unusable(format!(
             "{}, and what changes one destroys the other; use a copy that shares no files \
              ('cp -a --reflink=auto VOLUME COPY'); 'weft mount --read-only', 'weft export' and 'weft check' read it as \
              it is",
-            inspect(layout)?.map(|linked| linked.why()).unwrap_or_default()
+            linked.why()
         ))),
         Medium::ReadOnly if closed(layout).is_some_and(|closed| closed != layout.database) => {
             let closed = closed(layout).unwrap_or_default();
@@ -126,10 +126,7 @@ pub(crate) fn note(path: &Path, is_checked: bool) -> Option<String> {
     Some(match medium {
         Medium::Writable => return None,
         Medium::ReadOnly => format!("{volume} lies where nothing can be written: {how}, and nothing is changed"),
-        Medium::Linked => {
-            let why = inspect(&layout).ok()??.why();
-            format!("{volume}: {why}; {how}, and nothing is changed")
-        }
+        Medium::Linked(linked) => format!("{volume}: {}; {how}, and nothing is changed", linked.why()),
     })
 }
 

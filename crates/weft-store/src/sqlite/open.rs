@@ -1,7 +1,8 @@
 //! Making and opening volumes.
 
 use super::apply::Writer;
-use super::aside::{self, set_aside_misfit};
+use super::aside::{self, leave_wal, set_aside_misfit};
+use super::behind::{self, Verdict};
 use super::connection::{self, Access, AtClose, connect_somehow};
 use super::foreign;
 use super::holder::InUse;
@@ -68,9 +69,7 @@ pub fn create(path: &Path, options: &VolumeOptions, owner: (u32, u32), time: Tim
 fn prepare(layout: &Layout) -> Result<bool> {
     let path = &layout.volume;
     let Some(segments) = &layout.segments else {
-        let taken =
-            || Error::Unusable(format!("{} already exists; the volume will be a file of that name", path.display()));
-        return if path.symlink_metadata().is_ok() { Err(taken()) } else { Ok(false) };
+        return layout.refuse_taken().map(|()| false);
     };
     let taken = || Error::Unusable(format!("{} already exists and is not an empty directory", path.display()));
     let made = match files::make_directory(path) {
@@ -151,8 +150,7 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
         lock.map_err(io("cannot make", &layout.hold))?;
         sync_directory(&layout.volume)?;
     }
-    let parent = layout.volume.parent().filter(|parent| !parent.as_os_str().is_empty());
-    sync_directory(parent.unwrap_or(Path::new(".")))
+    aside::sync_beside(&layout.volume)
 }
 
 /// A connection with a page cache of `cache_mib` MiB.
@@ -172,7 +170,7 @@ impl Beside {
         let layout = Layout::find(path)?;
         Ok(match medium::look(&layout)? {
             Medium::Writable => Beside { layout, reading: None },
-            medium @ (Medium::ReadOnly | Medium::Linked) => match Reading::open(&layout, Need::Rows) {
+            medium @ (Medium::ReadOnly | Medium::Linked(_)) => match Reading::open(&layout, Need::Rows) {
                 // Whoever holds it has made the files that this user could not make.
                 Err(Error::Locked(_)) if medium == Medium::ReadOnly && medium::takes_writes(&layout) => {
                     Beside { layout, reading: None }
@@ -236,6 +234,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     layout.refuse_other_home(header.options.home)?;
     alone.refuse_foreign(&connection, &layout)?;
     shape::refuse_to_write(&connection)?;
+    refuse_older_row(&connection, &header)?;
     if set_aside.is_empty() {
         set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
     }
@@ -247,6 +246,18 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
         }
         segments.find()?;
     }
+    let loss = match behind::judge(&layout, &header, &connection, segments.as_deref())? {
+        Verdict::Cut => loss,
+        Verdict::Keep => Loss::Accept,
+        Verdict::Refuse(why) if loss == Loss::Refuse => {
+            leave_wal(&layout, &connection)?;
+            return Err(Error::Lost(why));
+        }
+        Verdict::Refuse(why) => {
+            given_up.push(why);
+            loss
+        }
+    };
     let parts = Parts {
         connection,
         access,
@@ -334,7 +345,7 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
 pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
     let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
     let found = wal.scan()?;
-    Ok(found.rot.map(|why| format!("{why} is wrong, after {} whole frames that end a commit", found.committed)))
+    Ok(found.rot.map(|why| format!("{why}, after {} whole frames that end a commit", found.committed)))
 }
 
 /// The refusal of a volume whose write-ahead log is damaged.
@@ -501,6 +512,19 @@ fn hold_file(layout: &Layout, path: &Path, file: File) -> Result<File> {
             Err(error) => return Err(io("cannot lock", path)(error.into())),
         }
     }
+}
+
+/// Refuses a volume whose own row is older than the rest of it: the next commit is there already, and
+/// what its counters say is free is taken.
+fn refuse_older_row(connection: &Connection, header: &Header) -> Result<()> {
+    // Of a damaged row it is not known which commit it is of.
+    let later = read::commits(connection, header.commit.next(), 1).unwrap_or_default();
+    let Some(later) = later.first() else { return Ok(()) };
+    Err(Error::Corrupt(format!(
+        "the volume's own row is older than its database: it is of commit {}, and commit {} is there; restore the \
+         volume from a copy, or have 'weft check --repair VOLUME' count anew",
+        header.commit.0, later.number.0
+    )))
 }
 
 /// The volume's own row. One that is not as a commit wrote it tells nothing that can be trusted:

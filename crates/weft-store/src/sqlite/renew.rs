@@ -26,6 +26,7 @@
 //! were never called durable are lost, and nothing can be committed until the volume is opened
 //! again.
 
+use super::free_list;
 use super::segments::sync_directory;
 use super::wal::Wal;
 use crate::error::{Error, Result};
@@ -58,6 +59,26 @@ impl Database {
     fn io(&self, what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
         let path = self.path.clone();
         move |source| Error::Io { what, path, source }
+    }
+
+    /// Fails if the list of free pages is damaged, as far as that can be told.
+    pub(super) fn refuse_damaged_list(&self) -> Result<()> {
+        let is_copied = Wal::path_of(&self.path).metadata().map_or(true, |wal| wal.len() == 0);
+        match free_list::damage(&self.file, &self.path, is_copied)? {
+            Some(damage) => Err(Error::Corrupt(damage)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the seal from the list of free pages, durably, before pages are written.
+    pub(super) fn unseal(&self) -> Result<()> {
+        free_list::unseal(&self.file).map_err(self.io("cannot write"))
+    }
+
+    /// Seals the list of free pages, as the database has all that was committed. It is not synced, and
+    /// nothing depends on it: where it is lost, the next mount has less to compare.
+    pub(super) fn seal(&self) {
+        let _ = free_list::seal(&self.file);
     }
 
     /// Syncs the directory that names the database and its log.

@@ -2,13 +2,18 @@
 //!
 //! Rows are found page by page (`pages`, `rows`), whatever became of the tree over them. A file is
 //! brought if its row is there, all of its blocks are, each hashes to its value, and together they
-//! give the digest that was kept. The new volume is then checked and repaired as any other: what
+//! give the digest that was kept. A file whose row is gone is made of its blocks, if each of them is
+//! whole, and told of as missing: what followed them nobody knows. The new volume is then checked and repaired as any other: what
 //! has lost its name is found in `/lost+found`.
 
+mod logs;
+mod overlay;
 mod pages;
 mod rows;
+mod spare;
 
 use super::apply::{put_inode, put_name};
+use super::aside::sync_beside;
 use super::check::{check, give_up_attributes};
 use super::digests::Rows;
 use super::extents::put_block;
@@ -23,11 +28,10 @@ use crate::FORMAT;
 use crate::batch::{Counters, NewBlock};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
-use crate::files;
 use crate::finding::{CheckOptions, Outcome, Progress, Repair};
-use crate::log::{IntentLog, Loss};
-use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, OpNo, Place, Timestamp};
-use crate::store::{BlockHome, Header, VolumeOptions};
+use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, Place, Timestamp};
+use crate::store::{Header, VolumeOptions};
+use logs::Looked;
 use pages::Pages;
 use rows::Found;
 use rusqlite::Connection;
@@ -51,7 +55,7 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 /// What could not be brought, or not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Of which kind it is: "file", "directory", "name", "page", "operations", …
+    /// Of which kind it is: "file", "directory", "name", "page", "operations", "write-ahead log", …
     pub kind: &'static str,
     /// Where it was, if that can be told; else what is known of it.
     pub what: Vec<u8>,
@@ -82,13 +86,10 @@ pub struct Salvaged {
 pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
     let layout = Layout::find(path)?;
     let _hold = medium::hold(&layout)?;
-    if new.symlink_metadata().is_ok() {
-        return Err(Error::Unusable(format!("{} already exists; name a volume to be made", new.display())));
-    }
-    let read = |path: &Path| files::open(files::options().read(true), path);
-    let database = read(&layout.database).map_err(io("cannot open", &layout.database))?;
-    let pages = Pages::open(database, read(&layout.wal()).ok()).map_err(io("cannot read", &layout.database))?;
-    let (found, damaged) = rows::find(&pages, &mut |done, total| progress(Progress { step: "pages", done, total }));
+    Layout::of(new, layout.home()).refuse_taken()?;
+    let Looked { pages, mut found, damaged, mut missing } =
+        logs::look(&layout, &mut |done, total| progress(Progress { step: "pages", done, total }))?;
+    missing.extend(spare::take(&pages, &mut found));
     if found.inodes.is_empty() {
         return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
     }
@@ -106,8 +107,10 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     let target = Layout::of(&unfinished, volume.options.home);
     let target_of = |cell| Some(rows::name(&pages.record(cell)?.columns)?.0.ino);
     let names = found.names.iter().filter_map(|(name, (_, cell))| Some((target_of(*cell)?, name))).collect();
-    let told = Salvaged::default();
-    let mut salvage = Salvage { pages: &pages, found: &found, layout: &layout, volume: &volume, names, told, progress };
+    let told = Salvaged { missing, ..Salvaged::default() };
+    let remade = BTreeSet::new();
+    let mut salvage =
+        Salvage { pages: &pages, found: &found, layout: &layout, volume: &volume, names, remade, told, progress };
     if damaged > 0 {
         salvage.miss("page", format!("{damaged} of {}", pages.count()), "what they held is not known");
     }
@@ -119,8 +122,7 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     }
     let result = salvage.run(&target).and_then(|()| {
         std::fs::rename(&unfinished, new).map_err(io("cannot name the new volume", new))?;
-        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty());
-        super::segments::sync_directory(parent.unwrap_or(Path::new(".")))
+        sync_beside(new)
     });
     match result {
         Ok(()) => Ok(salvage.told),
@@ -138,7 +140,7 @@ fn guess(layout: &Layout, found: &Found, pages: &Pages) -> Header {
     let default = VolumeOptions::default();
     let options = VolumeOptions {
         block_size: longest.unwrap_or(default.block_size).next_power_of_two().clamp(4 << 10, 4 << 20),
-        home: if layout.segments.is_some() { BlockHome::Segments } else { BlockHome::Database },
+        home: layout.home(),
         ..default
     };
     let options = VolumeOptions { inline_max: options.block_size, ..options };
@@ -155,6 +157,8 @@ struct Salvage<'a> {
     volume: &'a Header,
     /// A name of each inode.
     names: BTreeMap<Ino, &'a (Ino, Vec<u8>)>,
+    /// Files that were made of their blocks alone.
+    remade: BTreeSet<Ino>,
     told: Salvaged,
     progress: &'a mut dyn FnMut(Progress),
 }
@@ -182,7 +186,7 @@ impl Salvage<'_> {
         let connection = connect(&target.database, 32)?;
         let begin = "PRAGMA synchronous = OFF; DELETE FROM fileatt; DELETE FROM commits";
         connection.execute_batch(begin).map_err(failed)?;
-        self.miss_operations()?;
+        self.told.missing.extend(logs::operations(self.layout, self.found.volume.as_ref()));
         let extents = self.extents();
         let blocks = self.bring_blocks(&connection, target, &extents)?;
         connection.execute_batch("BEGIN").map_err(failed)?;
@@ -198,21 +202,6 @@ impl Salvage<'_> {
         drop(held);
         self.check(target)?;
         self.count(target)
-    }
-
-    /// What was synced and not committed is in no row.
-    fn miss_operations(&mut self) -> Result<()> {
-        let Some(log) = IntentLog::read(&self.layout.log)? else { return Ok(()) };
-        let mut log = log.with(Loss::Accept);
-        if let Some(lost) = log.check(self.volume)? {
-            self.miss("operations", self.layout.log.display().to_string(), lost);
-        }
-        let done: OpNo = self.volume.counters.op;
-        if let Some(last) = log.records().last().map(|record| record.last).filter(|last| *last > done) {
-            let count = last.0 - done.0;
-            self.miss("operations", format!("{count} operations"), "they were in the intent log alone");
-        }
-        Ok(())
     }
 
     fn extents(&self) -> BTreeMap<Ino, Extents> {
@@ -231,9 +220,7 @@ impl Salvage<'_> {
         extents: &BTreeMap<Ino, Extents>,
     ) -> Result<BTreeMap<BlockId, u32>> {
         let mut refs = BTreeMap::<BlockId, i64>::new();
-        // What has no row is not brought, and would only take room.
-        let rowed = extents.iter().filter(|(ino, _)| self.found.inodes.contains_key(ino));
-        rowed.flat_map(|(_, own)| own.values()).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
+        extents.values().flat_map(Extents::values).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
         let from = self.layout.segments.clone().map(Segments::new_to_read);
         let into = target.segments.clone().map(Segments::new);
         let (mut tail, mut brought) = (Tail { segment: 1, length: 0 }, BTreeMap::new());
@@ -302,16 +289,13 @@ impl Salvage<'_> {
             }
         }
         for (ino, row) in &self.found.damaged_inodes {
-            if !self.found.inodes.contains_key(ino) {
+            // What has blocks is told of below.
+            if !self.found.inodes.contains_key(ino) && !extents.contains_key(ino) {
                 self.miss_inode(row, "its row is not as it was written");
             }
         }
-        let rowless = extents.keys().filter(|ino| !self.has_row(**ino)).copied().collect::<Vec<_>>();
-        for ino in rowless {
-            let what = self.path(ino);
-            let why = "its row is gone, with owner, permissions, times and length; its content is not brought".into();
-            self.told.missing.push(Missing { kind: "file", what, why });
-        }
+        self.remade = self.make_files(connection, extents, blocks)?;
+        brought.extend(self.remade.iter().map(|ino| (*ino, Kind::File)));
         let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
         for (ino, own) in extents.iter().filter(|(ino, _)| brought.contains_key(ino)) {
@@ -325,6 +309,55 @@ impl Salvage<'_> {
         self.bring_xattrs(connection, &brought)?;
         self.miss_xattrs(connection)?;
         Ok(brought)
+    }
+
+    /// Makes files whose rows are gone or damaged anew of their blocks, for root alone, if all blocks
+    /// that are known are whole; tells which. What lay behind the last one, nobody knows.
+    fn make_files(
+        &mut self,
+        connection: &Connection,
+        extents: &BTreeMap<Ino, Extents>,
+        blocks: &BTreeMap<BlockId, u32>,
+    ) -> Result<BTreeSet<Ino>> {
+        let kinds = self.kinds();
+        let mut made = BTreeSet::new();
+        for (ino, own) in extents.iter().filter(|(ino, _)| !self.found.inodes.contains_key(ino)) {
+            let kind = self.found.damaged_inodes.get(ino).map(|row| row.kind).or_else(|| kinds.get(ino).copied());
+            let is_file = kind.is_none_or(|kind| kind == Kind::File);
+            let lengths = own.iter().map(|(index, block)| Some((*index, u64::from(*blocks.get(block)?))));
+            let lengths = lengths.collect::<Option<Vec<_>>>().filter(|_| is_file);
+            let why = match &lengths {
+                Some(_) => {
+                    "its row is gone or damaged, with owner, permissions, times and length; its blocks are whole, \
+                            and the file is made anew of them, for root alone: it may lack its end"
+                }
+                None => {
+                    "its row is gone or damaged, with owner, permissions, times and length; its content is not brought"
+                }
+            };
+            self.told.missing.push(Missing { kind: "file", what: self.path(*ino), why: why.into() });
+            let Some(lengths) = lengths else { continue };
+            let ends = lengths.iter().map(|(index, length)| index * u64::from(self.volume.options.block_size) + length);
+            let row = InodeRow {
+                ino: *ino,
+                kind: Kind::File,
+                permissions: 0o600,
+                nlink: 1,
+                parent: Ino(0),
+                size: ends.max().unwrap_or(0),
+                allocated: lengths.iter().map(|(_, length)| length).sum(),
+                ..InodeRow::new_root(0, 0, self.volume.created)
+            };
+            put_inode(connection, self.commit(), &row, None)?;
+            made.insert(*ino);
+        }
+        Ok(made)
+    }
+
+    /// What names say that inodes are.
+    fn kinds(&self) -> BTreeMap<Ino, Kind> {
+        let names = self.found.names.values().filter_map(|(_, cell)| self.pages.record(*cell));
+        names.filter_map(|record| rows::name(&record.columns)).map(|(row, ..)| (row.ino, row.kind)).collect()
     }
 
     /// Makes directories whose rows are gone or damaged anew, for root alone, so that names in them
@@ -433,7 +466,10 @@ impl Salvage<'_> {
         let segments = target.segments.clone().map(Segments::new_to_read);
         let rows = Rows { connection, segments: segments.as_ref(), wait: &|| (), elsewhere: None };
         let scan = Scan { digester: &digester, rows: &rows, block_size: u64::from(self.volume.options.block_size) };
-        for row in scan.unlike()? {
+        // What was made of blocks has no digest yet.
+        let mut unlike = scan.unlike()?;
+        unlike.retain(|row| !self.remade.contains(&row.ino));
+        for row in unlike {
             self.miss_inode(&row, "its content has another digest than was kept of it");
             for table in ["fileatt", "extents", "xattr", "naming"] {
                 let statement = format!("DELETE FROM {table} WHERE ino = ?1");

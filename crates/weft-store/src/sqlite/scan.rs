@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::row::{BlockRef, Ino, InodeRow};
 use rusqlite::Connection;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_block::Block;
 use weft_digest::{Digest, Kind};
@@ -15,9 +16,31 @@ use weft_digest::{Digest, Kind};
 /// Inodes read at once.
 const PAGE: usize = 1000;
 
+/// Called after each page with the number of its rows. The rows that follow may be of a later commit.
+pub(super) type Between<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
+
+/// The directory and the name of an entry.
+type Key = (Ino, Vec<u8>);
+
+/// A directory, a name in it, the inode it names, and the hash that is kept.
+type Entry = (Ino, Name, Ino, Option<Digest>);
+
+/// For a scan in one transaction.
+pub(super) fn go_on(_rows: u64) -> Result<()> {
+    Ok(())
+}
+
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot look through the database", source }
 }
+
+/// Content of files that is not what a kept digest says, by their inodes: the digest that it has.
+pub(super) type Unlike = BTreeMap<Ino, Digest>;
+
+/// The words for content that is whole and not what the kept digest says.
+pub(super) const OTHER_CONTENT: &str = "its digest is not that of its content, whose rows are whole: content or \
+    digest are of another moment, or damaged; restore the file from a copy, or have 'weft check --repair --discard' \
+    take the content as it is";
 
 /// Goes through all rows.
 pub(super) struct Scan<'a> {
@@ -31,33 +54,55 @@ impl Scan<'_> {
         self.rows.connection
     }
 
-    fn each_inode(&self, mut visit: impl FnMut(&InodeRow) -> Result<()>) -> Result<()> {
+    fn each_inode(&self, between: Between<'_>, mut visit: impl FnMut(&InodeRow) -> Result<()>) -> Result<()> {
         let mut next = Ino(1);
         loop {
             let page = read::inodes(self.connection(), next, PAGE)?;
             let Some(last) = page.last() else { return Ok(()) };
             next = last.ino.next();
             page.iter().try_for_each(&mut visit)?;
+            between(page.len() as u64)?;
         }
     }
 
-    fn each_name(&self, mut visit: impl FnMut(Ino, Name, Ino, Option<Digest>) -> Result<()>) -> Result<()> {
-        let all = "SELECT parent, name, ino, digest, digest_sum FROM naming";
-        let mut statement = self.connection().prepare(all).map_err(failed)?;
-        let mut rows = statement.query(()).map_err(failed)?;
+    fn each_name(
+        &self,
+        between: Between<'_>,
+        mut visit: impl FnMut(Ino, Name, Ino, Option<Digest>) -> Result<()>,
+    ) -> Result<()> {
+        let mut last = (Ino(0), Vec::new());
+        loop {
+            let (count, page, end) = self.names(&last)?;
+            let Some(end) = end else { return Ok(()) };
+            last = end;
+            page.into_iter().try_for_each(|(parent, name, ino, hash)| visit(parent, name, ino, hash))?;
+            between(count)?;
+        }
+    }
+
+    /// The number of rows of names that follow `last`, at most a page; those of them that are names,
+    /// and the key of the last row.
+    fn names(&self, last: &Key) -> Result<(u64, Vec<Entry>, Option<Key>)> {
+        let next = "SELECT parent, name, ino, digest, digest_sum FROM naming WHERE (parent, name) > (?1, ?2) \
+                    ORDER BY parent, name LIMIT ?3";
+        let mut statement = self.connection().prepare_cached(next).map_err(failed)?;
+        let mut rows = statement.query((sql(last.0.0), &last.1, sql(PAGE as u64))).map_err(failed)?;
+        let (mut count, mut page, mut end) = (0, Vec::new(), None);
         while let Some(row) = rows.next().map_err(failed)? {
             let number = |column| read::unsigned(row, column).map(Ino).map_err(failed);
             let bytes = row.get_ref(1).map_err(failed)?.as_blob().unwrap_or_default();
+            count += 1;
+            end = Some((number(0)?, bytes.to_vec()));
             let Ok(name) = Name::new(bytes) else { continue };
             let hash = super::digests::hash(row, 3, number(0)?, name.as_bytes()).map_err(failed)?;
-            visit(number(0)?, name, number(2)?, hash)?;
+            page.push((number(0)?, name, number(2)?, hash));
         }
-        Ok(())
+        Ok((count, page, end))
     }
 
     /// The digests of a commit in which all content of `row` is put.
     fn content_of<'b>(&'b self, rows: &'b dyn DigestRows, row: &InodeRow) -> Result<CommitDigests<'b>> {
-        let mut digests = self.digester.begin(rows, self.block_size);
+        let mut digests = self.digester.begin_anew(rows, self.block_size);
         let all = "SELECT idx FROM extents WHERE ino = ?1 ORDER BY idx";
         let mut statement = self.connection().prepare_cached(all).map_err(failed)?;
         let indices = statement.query_map((sql(row.ino.0),), |row| read::unsigned(row, 0)).map_err(failed)?;
@@ -67,10 +112,12 @@ impl Scan<'_> {
         Ok(digests)
     }
 
-    /// Inodes of which something that is kept is wrong, and what.
-    pub(super) fn wrong(&self, read_data: bool) -> Result<Vec<(Ino, &'static str)>> {
+    /// Inodes of which something that is kept is wrong, and what. Each comparison is of rows of one
+    /// commit if a page's are: of a file with its blocks, an entry with what it names, a directory
+    /// with its entries.
+    pub(super) fn wrong(&self, read_data: bool, between: Between<'_>) -> Result<Vec<(Ino, &'static str)>> {
         let mut wrong = Vec::new();
-        self.each_inode(|row| {
+        self.each_inode(between, |row| {
             if row.kind == Kind::Directory {
                 return Ok(());
             }
@@ -79,24 +126,27 @@ impl Scan<'_> {
             if kept.unread.get() {
                 return Ok(());
             }
-            if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) || kept.wrong.get() {
+            let is_like = digest == self.rows.inode(row.ino)?.and_then(|inode| inode.digest);
+            if !is_like && self.contradicted(row.ino, digest)?.is_some() {
+                wrong.push((row.ino, OTHER_CONTENT));
+            } else if !is_like || kept.wrong.get() {
                 wrong.push((row.ino, "its digest is not that of its content"));
             }
             Ok(())
         })?;
-        self.each_name(|parent, name, ino, kept| {
-            if kept.is_none() || self.digester.entry(self.rows, ino, &name)? != kept {
+        self.each_name(between, |parent, name, ino, kept| {
+            if self.digester.entry(self.rows, ino, &name)? != kept {
                 wrong.push((parent, "the hash of an entry is not that of what it names"));
             }
             Ok(())
         })?;
-        self.each_inode(|row| {
+        self.each_inode(between, |row| {
             if row.kind != Kind::Directory {
                 return Ok(());
             }
             let kept = Compared::new(self.rows);
             let digest = self.digester.directory(&kept, row.ino, &[])?;
-            if Some(digest) != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) || kept.wrong.get() {
+            if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) || kept.wrong.get() {
                 wrong.push((row.ino, "its digest is not that of its entries"));
             }
             Ok(())
@@ -105,10 +155,47 @@ impl Scan<'_> {
         Ok(wrong)
     }
 
+    /// The digest `found` of the content of `ino`, if it contradicts one that is kept whole. An
+    /// entry that is in its directory's digest as it is, and says what is found, outweighs the row.
+    fn contradicted(&self, ino: Ino, found: Option<Digest>) -> Result<Option<Digest>> {
+        let Some((digest, inode)) = found.zip(self.rows.inode(ino)?) else { return Ok(None) };
+        if inode.digest.is_none_or(|kept| kept == digest) {
+            return Ok(None);
+        }
+        for (parent, name) in self.rows.names_of(ino)? {
+            let hash = self.digester.entry_of(Inode { digest: Some(digest), ..inode }, &name);
+            if hash.is_some() && self.rows.entry(parent, &name)? == hash && self.is_listed(parent)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(digest))
+    }
+
+    /// True if the digest of directory `ino` is that of its entries.
+    fn is_listed(&self, ino: Ino) -> Result<bool> {
+        let digest = self.digester.directory(&Compared::new(self.rows), ino, &[])?;
+        Ok(self.rows.inode(ino)?.and_then(|inode| inode.digest) == digest)
+    }
+
+    /// Files whose content contradicts a digest that is kept whole, as far as that can be told
+    /// without blocks unless `read_data`.
+    pub(super) fn contradictions(&self, read_data: bool) -> Result<Unlike> {
+        let mut unlike = Unlike::new();
+        self.each_inode(&mut go_on, |row| {
+            if row.kind != Kind::Directory {
+                let kept = Compared { reads: read_data, ..Compared::new(self.rows) };
+                let digest = self.content_of(&kept, row)?.inode(row)?.filter(|_| !kept.unread.get());
+                unlike.extend(self.contradicted(row.ino, digest)?.map(|digest| (row.ino, digest)));
+            }
+            Ok(())
+        })?;
+        Ok(unlike)
+    }
+
     /// Inodes, other than directories, whose content gives another digest than their row has.
     pub(super) fn unlike(&self) -> Result<Vec<InodeRow>> {
         let mut unlike = Vec::new();
-        self.each_inode(|row| {
+        self.each_inode(&mut go_on, |row| {
             if row.kind != Kind::Directory {
                 let digest = self.content_of(&Compared::new(self.rows), row)?.inode(row)?;
                 if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) {
@@ -128,23 +215,26 @@ impl Scan<'_> {
         Ok(digest.is_some() && digest == self.rows.inode(ino)?.and_then(|inode| inode.digest))
     }
 
-    /// Makes all that is kept anew.
-    pub(super) fn renew(&self) -> Result<()> {
+    /// Makes all that is kept anew, but for the digests of the files in `stay`, whose content says
+    /// another.
+    pub(super) fn renew(&self, stay: &Unlike) -> Result<()> {
+        let inodes = stay.keys().map(|ino| Ok((*ino, self.rows.inode(*ino)?.and_then(|inode| inode.digest))));
+        let stay = inodes.collect::<Result<BTreeMap<_, _>>>()?;
         let forget = "DELETE FROM branches; DELETE FROM nodes; UPDATE fileatt SET digest = NULL; UPDATE naming SET digest = NULL";
         self.connection().execute_batch(forget).map_err(failed)?;
         let mut directories = self.digester.begin(self.rows, self.block_size);
-        self.each_inode(|row| {
+        self.each_inode(&mut go_on, |row| {
             if row.kind == Kind::Directory {
                 return directories.inode(row).map(|_| ());
             }
-            match self.content_of(self.rows, row)?.inode(row)? {
-                Some(digest) => self.rows.set_digest(row.ino, &digest),
-                None => Ok(()),
-            }
+            // Subtrees follow from blocks all the same.
+            let digest = self.content_of(self.rows, row)?.inode(row)?;
+            let digest = stay.get(&row.ino).copied().unwrap_or(digest);
+            self.rows.set_digest(row.ino, digest.as_ref())
         })?;
-        self.each_name(|parent, name, ino, _| match self.digester.entry(self.rows, ino, &name)? {
-            Some(hash) => self.rows.set_entry(parent, &name, &hash),
-            None => Ok(()),
+        self.each_name(&mut go_on, |parent, name, ino, _| {
+            let hash = self.digester.entry(self.rows, ino, &name)?;
+            self.rows.set_entry(parent, &name, hash.as_ref())
         })?;
         directories.finish()
     }
@@ -188,7 +278,7 @@ impl DigestRows for Compared<'_> {
     fn leaving(&self, _ino: Ino) -> Result<Option<Inode>> {
         Err(Error::Bug("a comparison removes nothing".into()))
     }
-    fn set_digest(&self, _ino: Ino, _digest: &Digest) -> Result<()> {
+    fn set_digest(&self, _ino: Ino, _digest: Option<&Digest>) -> Result<()> {
         Err(Error::Bug("a comparison keeps nothing".into()))
     }
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -197,7 +287,7 @@ impl DigestRows for Compared<'_> {
     fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>> {
         self.rows.entry(parent, name)
     }
-    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: &Digest) -> Result<()> {
+    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: Option<&Digest>) -> Result<()> {
         Err(Error::Bug("a comparison keeps nothing".into()))
     }
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {

@@ -57,7 +57,7 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
     findings.extend(scrub.name(&damaged)?);
     progress(Progress { step: "digests", done: 0, total: 1 });
     if are_rows_whole {
-        findings.extend(scrub.digests()?);
+        findings.extend(scrub.digests(progress)?);
     }
     progress(Progress { step: "digests", done: 1, total: 1 });
     findings.extend(lost.map(|what| Finding { path: None, what, outcome: Outcome::Damaged }));
@@ -162,8 +162,9 @@ impl Scrub<'_> {
         path_to(ino, |ino| rows.names_of(ino))
     }
 
-    /// What is kept of digests and is wrong, as of one commit.
-    fn digests(&self) -> Result<Vec<Finding>> {
+    /// Kept digests that are wrong. Each page is of one commit; between two pages no transaction holds
+    /// back a checkpoint.
+    fn digests(&self, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
         if !read_header(&self.connection)?.options.digests {
             return Ok(Vec::new());
         }
@@ -173,7 +174,17 @@ impl Scrub<'_> {
             Rows { connection: &self.connection, segments: self.segments.as_ref(), wait: &|| (), elsewhere: None };
         let scan = Scan { digester: &digester, rows: &rows, block_size: self.block_size };
         let mut findings = Vec::new();
-        for (ino, what) in scan.wrong(true)? {
+        let total = "SELECT 2 * (SELECT count(*) FROM fileatt) + (SELECT count(*) FROM naming)";
+        let total = self.connection.query_row(total, (), |row| read::unsigned(row, 0)).map_err(failed)?;
+        let mut done = 0;
+        let mut between = |rows| {
+            self.connection.execute_batch("COMMIT").map_err(failed)?;
+            // Others may add rows meanwhile.
+            done = total.min(done + rows);
+            progress(Progress { step: "digests", done, total });
+            self.connection.execute_batch("BEGIN").map_err(failed)
+        };
+        for (ino, what) in scan.wrong(true, &mut between)? {
             findings.push(Finding { path: Some(self.path(ino)?), what: what.into(), outcome: Outcome::Damaged });
         }
         self.connection.execute_batch("COMMIT").map_err(failed)?;

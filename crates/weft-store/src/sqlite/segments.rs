@@ -306,6 +306,11 @@ impl Segments {
         self.known.check(&self.directory, all, |id| self.path(id))
     }
 
+    /// Where the files are.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Makes the directory if it is missing: an empty one is easily lost in a copy.
     pub(super) fn make_directory(&self) -> Result<()> {
         if self.directory.is_dir() {
@@ -344,6 +349,15 @@ impl Segments {
             return Ok(true);
         }
         Ok(self.path(tail.segment).exists() && self.size(tail.segment)? > tail.length.next_multiple_of(PAGE))
+    }
+
+    /// Makes durable what [`Segments::recover`] has cut.
+    pub(super) fn sync_cut(&self, tail: Tail) -> Result<()> {
+        if self.path(tail.segment).exists() {
+            let synced = self.file(tail.segment, false)?.sync_all();
+            synced.map_err(|error| self.io("cannot sync", tail.segment, error))?;
+        }
+        sync_directory(&self.directory)
     }
 
     /// After a crash: cuts off what was appended after the last commit.

@@ -48,6 +48,11 @@ fn failed(source: rusqlite::Error) -> Error {
 /// not unmounted cleanly, or there is too little space; `Corrupt` if it is damaged.
 pub fn upgrade(path: &Path, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
     let layout = Layout::find(path)?;
+    // Before any file is opened.
+    if let Some(linked) = inspect(&layout)? {
+        let why = linked.why();
+        return Err(Error::Unusable(format!("{why}; upgrade one that shares no files ('cp -a VOLUME COPY')")));
+    }
     refuse_other_format(&layout, &State::look(&layout)?)?;
     let _hold = hold(&layout)?;
     // Whoever had it until now may have changed it.
@@ -56,10 +61,6 @@ pub fn upgrade(path: &Path, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -
     let database = files::open(files::options().read(true), &layout.database);
     let database =
         database.map_err(|source| Error::Io { what: "cannot open", path: layout.database.clone(), source })?;
-    if let Some(linked) = inspect(&layout)? {
-        let why = linked.why();
-        return Err(Error::Unusable(format!("{why}; upgrade one that shares no files ('cp -a VOLUME COPY')")));
-    }
     if !state.is_readable() {
         return Err(unclean(&layout));
     }

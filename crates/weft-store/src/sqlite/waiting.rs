@@ -1,11 +1,13 @@
 //! Tells what the intent log of a volume has that nobody has mounted, beside whoever mounts it
 //! meanwhile.
 
+use super::behind;
 use super::layout::Layout;
-use super::open::{header, rot_of_log, would_lose};
+use super::open::{Beside, header, rot_of_log, would_lose};
 use crate::error::Result;
 use crate::files;
 use crate::log::{IntentLog, Loss, misfit};
+use crate::store::Header;
 use crate::waiting::Waiting;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -36,10 +38,18 @@ pub fn waiting(path: &Path) -> Result<Waiting> {
             Waiting { operations: last.saturating_sub(before.counters.op.0), lost }
         }
     };
+    let lost = if found.lost.is_some() { None } else { beyond(path, &before)? };
+    let found = Waiting { lost: lost.or(found.lost), ..found };
     if found == Waiting::default() || is_held(&layout) || header(path)? != before {
         return Ok(Waiting::default());
     }
     Ok(found)
+}
+
+/// Tells why segments are of a later moment than the database, if they are.
+fn beyond(path: &Path, header: &Header) -> Result<Option<String>> {
+    let volume = Beside::open(path)?;
+    behind::misfit(&volume.layout, header, &volume.connect()?, volume.segments().as_ref())
 }
 
 /// True if a process holds the volume. No connection to its database may be open in this process:

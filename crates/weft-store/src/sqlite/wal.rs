@@ -90,6 +90,22 @@ impl Header {
         is_whole.then_some(right)
     }
 
+    /// What is known of the `frame` at `offset`, behind one with the sum `before`; its own sum may be
+    /// the right one.
+    fn state(&self, frame: &[u8], offset: u64, before: Sum, is_right: bool) -> State {
+        let differing = frame[8..16].iter().zip(self.salts).filter(|(found, right)| **found != *right).count();
+        match (differing, is_right) {
+            (0 | 1, true) => State::Whole,
+            (0, false) => {
+                let suspect = Suspect { bytes: frame, offset, header: *self, right: self.sum_of(before, frame) };
+                // The number of its page may be what is wrong.
+                let is_page_known = suspect.wrong_word().is_none_or(|at| at >= 8);
+                if is_page_known { State::Damaged } else { State::Unknown }
+            }
+            _ => State::Unknown,
+        }
+    }
+
     fn sum_of(&self, before: Sum, frame: &[u8]) -> Sum {
         before.add(&frame[..8], self.big_endian).add(&frame[FRAME_HEADER_BYTES..], self.big_endian)
     }
@@ -113,6 +129,33 @@ impl Frame<'_> {
     pub(super) fn content(&self) -> &[u8] {
         &self.bytes[FRAME_HEADER_BYTES..]
     }
+
+    /// Pages that the database has after it, if it ends a commit; else 0.
+    pub(super) fn pages(&self) -> u32 {
+        word(self.bytes, 4, true)
+    }
+}
+
+/// A frame of a damaged log, judged by the sum that lies in the frame before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judged {
+    pub(super) state: State,
+    /// The page of the database that it says it holds.
+    pub(super) page: u32,
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    /// Pages that the database has after it, if it ends a commit; else 0.
+    pub(super) pages: u32,
+}
+
+/// What is known of a frame of a damaged log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Whole,
+    /// Its page is not as it was written.
+    Damaged,
+    /// Nor is it known which page that was.
+    Unknown,
 }
 
 /// What a log holds, as SQLite would see it.
@@ -200,7 +243,7 @@ impl Wal {
             let Some(right) = header.follow(sum, &bytes) else {
                 let right = header.sum_of(sum, &bytes);
                 found.rot = rot(&Suspect { bytes: &bytes, offset, header, right })
-                    .map(|why| format!("{why} of frame {number}"));
+                    .map(|why| format!("{why} of frame {number} is wrong"));
                 break;
             };
             visit(Frame { number, page: word(&bytes, 0, true), offset, bytes: &bytes })?;
@@ -212,6 +255,64 @@ impl Wal {
             }
         }
         Ok(found)
+    }
+
+    /// The frames of a damaged log with pages of `page_bytes`, up to the last that is whole and ends
+    /// a commit. Each sum goes on from the one before it, which lies in the frame before it, so that
+    /// frames behind a damaged one can be told from it, and from those of an earlier life of the
+    /// log by their salts.
+    pub(super) fn judge(&self, page_bytes: usize) -> Result<Vec<Judged>> {
+        let (size, frame_bytes) = (self.size()?, FRAME_HEADER_BYTES + page_bytes);
+        let mut header = [0; HEADER_BYTES];
+        let mut bytes = vec![0; frame_bytes];
+        let first = HEADER_BYTES as u64;
+        if size < first + frame_bytes as u64 {
+            return Ok(Vec::new());
+        }
+        self.read(&mut header, 0)?;
+        self.read(&mut bytes, first)?;
+        let guess = Header {
+            page_bytes,
+            big_endian: if word(&header, 0, true) & !1 == MAGIC {
+                header[3] & 1 == 1
+            } else {
+                cfg!(target_endian = "big")
+            },
+            salts: bytes[8..16].try_into().expect("eight bytes"),
+            sum: Sum::read(&header, 24),
+        };
+        let header = Header::decode(&header).unwrap_or(guess);
+        let mut judged = Vec::<Judged>::new();
+        let mut before = [header.sum; 2];
+        for offset in (first..).step_by(frame_bytes).take_while(|at| at + frame_bytes as u64 <= size) {
+            self.read(&mut bytes, offset)?;
+            let own = Sum::read(&bytes, 16);
+            let (page, pages) = (word(&bytes, 0, true), word(&bytes, 4, true));
+            let from = before.into_iter().find(|before| header.sum_of(*before, &bytes) == own && page != 0);
+            let state = header.state(&bytes, offset, before[0], from.is_some());
+            if let (Some(last), State::Whole) = (judged.last_mut(), state)
+                && last.state == State::Damaged
+                && from != Some(before[0])
+            {
+                // Only the sum in it was not as it was written.
+                last.state = State::Whole;
+            }
+            judged.push(Judged { state, page, offset, pages });
+            before = [own, header.sum_of(before[0], &bytes)];
+        }
+        let end = judged.iter().rposition(|frame| frame.state == State::Whole && frame.pages > 0);
+        judged.truncate(end.map_or(0, |end| end + 1));
+        Ok(judged)
+    }
+
+    /// Bytes of a page, as the header says, if that is whole.
+    pub(super) fn page_bytes(&self) -> Result<Option<usize>> {
+        if self.size()? < HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        let mut header = [0; HEADER_BYTES];
+        self.read(&mut header, 0)?;
+        Ok(Header::decode(&header).map(|header| header.page_bytes))
     }
 
     /// Sees that the frames behind number `copied` up to number `last` are as SQLite wrote them. The
@@ -311,7 +412,7 @@ fn rot(frame: &Suspect<'_>) -> Option<&'static str> {
     match (&differing(8, &frame.header.salts)[..], &differing(16, &sum)[..]) {
         ([_], []) => Some("one byte in the salts"),
         ([], [_]) => Some("one byte in the checksum"),
-        ([], _) if frame.is_one_byte_wrong() => Some("one byte in the content"),
+        ([], _) if frame.wrong_word().is_some() => Some("one byte in the content"),
         _ => None,
     }
 }
@@ -325,11 +426,11 @@ impl Suspect<'_> {
         self.bytes.iter().enumerate().any(|(other, byte)| *byte != 0 && part(other) == part(at))
     }
 
-    /// True if changing one byte of what the checksum is of would make it right. The sums are
+    /// Where the word is of which one byte, changed, would make the checksum right. The sums are
     /// linear: a change of a word by *d* changes both by *d* times a number that follows from the
     /// word's place alone. A sector of zeros and a single other byte is taken for rot now and then,
     /// if it was not written: that is refused, and not lost.
-    fn is_one_byte_wrong(&self) -> bool {
+    fn wrong_word(&self) -> Option<usize> {
         let stored = Sum::read(self.bytes, 16);
         let wanted = (stored.0.wrapping_sub(self.right.0), stored.1.wrapping_sub(self.right.1));
         let places = (0..8).step_by(4).chain((FRAME_HEADER_BYTES..self.bytes.len()).step_by(4)).collect::<Vec<_>>();
@@ -345,7 +446,7 @@ impl Suspect<'_> {
                     is_one_byte && (weight.0.wrapping_mul(change), weight.1.wrapping_mul(change)) == wanted
                 };
                 if changes().any(fits) && self.was_written(at) {
-                    return true;
+                    return Some(at);
                 }
             }
             let through = |(a, b): (u32, u32)| {
@@ -354,7 +455,7 @@ impl Suspect<'_> {
             };
             (first, second) = (through(first), through(second));
         }
-        false
+        None
     }
 }
 

@@ -230,6 +230,45 @@ fn digests_that_are_not_what_they_should_be_are_made_anew() {
     );
 }
 
+/// A digest is evidence: content whose rows are whole and that gives another one is damage, which a
+/// repair of anything else leaves, and only the user's word gives up.
+#[test]
+fn content_that_contradicts_its_digest_is_not_made_to_look_right() {
+    let swapped = format!("UPDATE extents SET block = 3 - block WHERE ino = {LARGE} AND idx < 2");
+    for (home, beside) in HOMES.into_iter().zip(["UPDATE volume SET inodes_used = 1", ""]) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        edit(&path, &format!("{swapped}; {beside}"));
+        let told = |repair| damage(&look(&path, repair));
+        let words = "/dir/large: its digest is not that of its content, whose rows are whole";
+        let is_told = |found: &[String], end: &str| {
+            let mut told = found.iter().filter(|what| what.starts_with(words) && what.contains("--discard"));
+            told.any(|what| what.ends_with(end))
+        };
+        for _ in 0..2 {
+            let found = told(Repair::Yes);
+            assert!(is_told(&found, "as it is"), "{found:?}");
+        }
+        assert_eq!(told(Repair::No).len(), 1, "all else is repaired");
+        for other in HOMES {
+            let new = directory.path().join(format!("new-{other:?}"));
+            let error = sqlite::convert(&path, &new, other, &mut |_| {}).expect_err("refused");
+            assert!(error.kind() == weft_store::ErrorKind::Corrupt && error.to_string().contains(words), "{error}");
+            assert!(!new.exists());
+        }
+        let store = open(&path).expect("opens").store;
+        let contradicts = |ino| {
+            let row = store.inodes(Ino(ino), 1).expect("readable").remove(0);
+            weft_store::contradicts_digest(&*store, &row).expect("told")
+        };
+        assert_eq!([LARGE, CLONE, SMALL].map(contradicts), [true, false, false]);
+        drop(store);
+        let found = told(Repair::Discard);
+        assert!(is_told(&found, "(repaired)"), "{found:?}");
+        assert_eq!(told(Repair::No), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn content_beyond_its_size_shows_again_after_a_repair() {
     breaks(

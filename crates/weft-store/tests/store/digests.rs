@@ -1,11 +1,14 @@
 //! Kept digests that are damaged.
 
 use crate::check::{database, look};
-use crate::contract::new_volume;
+use crate::contract::{new_volume, options};
 use crate::sample::{NAMES, SPARSE, fill_large};
+use std::sync::Arc;
+use weft_block::Rope;
+use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::open;
-use weft_store::{BlockHome, Ino};
-use weft_store::{Outcome, Repair};
+use weft_store::*;
+use weft_testkit::Cluster;
 
 /// Whatever bit of what is kept is flipped, a check says so, and where; after its repair all is as before.
 #[test]
@@ -67,4 +70,109 @@ fn a_flipped_bit_of_what_is_kept_is_found_and_put_right() {
         assert_eq!(damage(Repair::No), Vec::<String>::new());
         assert!(kept() == right, "{table}");
     }
+}
+
+/// A volume that can be edited by SQL, opened, and checked for findings of damage.
+struct Edited<'a> {
+    edit: &'a dyn Fn(&str),
+    open: &'a dyn Fn() -> Arc<dyn Store>,
+    damage: &'a dyn Fn() -> Vec<String>,
+}
+
+impl Edited<'_> {
+    /// Writes block `index` of the file of many blocks. Returns the digests of that file and of the root.
+    fn write(&self, index: u64, byte: u8) -> [Option<weft_digest::Digest>; 2] {
+        let store = (self.open)();
+        let header = store.header().expect("readable");
+        let id = BlockId(header.counters.next_block);
+        let length = if index == 5000 { 100 } else { 65536 };
+        let new = NewBlock::new(id, Ino(SPARSE), Rope::from(vec![byte; length]), index * 65536);
+        let batch = Batch {
+            commit: header.commit.next(),
+            counters: Counters { next_block: id.0 + 1, ..header.counters },
+            extents: vec![ExtentChange::Put { ino: Ino(SPARSE), index, block: new.at(Place::Database) }],
+            blocks: vec![new],
+            inodes: vec![InodeChange::Put(store.inodes(Ino(SPARSE), 1).expect("readable").remove(0))],
+            ..Batch::default()
+        };
+        store.apply(&batch, Durability::Durable).expect("applied");
+        [SPARSE, 1].map(|ino| store.digest(Ino(ino)).expect("readable"))
+    }
+
+    /// The tree of no entries is 32 zero bytes, which also stand for a hash that nobody knows.
+    fn tells_of_an_empty_directory(&self) {
+        let store = (self.open)();
+        let header = store.header().expect("readable");
+        let row = store.inodes(Ino(NAMES), 1).expect("readable").remove(0);
+        let names = (0..200).map(|number| NameChange::Remove {
+            parent: Ino(NAMES),
+            name: Name::new(format!("file{number}").as_bytes()).expect("a name"),
+        });
+        let batch = Batch {
+            commit: header.commit.next(),
+            counters: header.counters,
+            names: names.collect(),
+            inodes: vec![InodeChange::Put(row)],
+            ..Batch::default()
+        };
+        store.apply(&batch, Durability::Durable).expect("applied");
+        assert_eq!(store.digest(Ino(NAMES)).expect("readable"), Some(weft_digest::directory([])));
+    }
+
+    fn is_told_only_where_it_follows(&self) {
+        assert!(self.write(0, 1).iter().all(Option::is_some));
+        // The block beside the one that is written next.
+        (self.edit)("UPDATE blocks SET base = base + 1 WHERE base = 458752");
+        assert_eq!(self.write(0, 2), [None; 2], "nobody knows");
+        assert_eq!(self.write(5000, 3), [None; 2], "nor by what was kept before");
+        (self.edit)("UPDATE blocks SET base = base - 1 WHERE base = 458753");
+        let [file, root] = self.write(5000, 4);
+        assert!(file.is_some() && root.is_some());
+        assert_eq!((self.damage)(), Vec::<String>::new());
+        for (at, gone) in
+            ["level = 1 AND idx = 0", "level = 1 AND idx = 1", "level = 2", "level > 0"].iter().enumerate()
+        {
+            (self.edit)(&format!("DELETE FROM nodes WHERE {gone}"));
+            for index in [0, 5000] {
+                let told = self.write(index, u8::try_from(at).expect("few") + 10);
+                assert!(told.iter().all(Option::is_some), "{gone}");
+            }
+            assert_eq!((self.damage)(), Vec::<String>::new(), "{gone}");
+        }
+        self.tells_of_an_empty_directory();
+    }
+}
+
+/// What is kept of a file's tree is not believed once the file changed while a part of it was damaged.
+#[test]
+fn no_digest_is_made_of_what_is_stale_or_gone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = new_volume(&directory, BlockHome::Database);
+    fill_large(&*open(&path).expect("opened").store);
+    let edit = |statement: &str| {
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        connection.execute_batch(statement).expect("edited");
+    };
+    let damage = || damage(look(&path, Repair::No));
+    let open = || -> Arc<dyn Store> { open(&path).expect("opened").store };
+    Edited { edit: &edit, open: &open, damage: &damage }.is_told_only_where_it_follows();
+}
+
+#[test]
+fn no_digest_is_made_of_what_is_stale_or_gone_in_postgresql() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
+    let open = || -> Arc<dyn Store> { postgres::open(&address, OpenOptions::default()).expect("opened") };
+    fill_large(&*open());
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let edit = |statement: &str| drop(cluster.run(&format!("SET search_path TO {schema}; {statement}")));
+    let check = CheckOptions { repair: Repair::No, read_data: false };
+    let damage = || damage(postgres::check(&address, check, &mut |_| {}).expect("checked"));
+    Edited { edit: &edit, open: &open, damage: &damage }.is_told_only_where_it_follows();
+}
+
+fn damage(findings: Vec<Finding>) -> Vec<String> {
+    let findings = findings.into_iter().filter(|finding| finding.outcome != Outcome::Note);
+    findings.map(|finding| finding.to_string()).collect()
 }

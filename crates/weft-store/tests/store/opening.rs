@@ -2,8 +2,8 @@
 
 use crate::contract::{HOMES, new_volume, options};
 use std::fs;
-use weft_store::sqlite::{create, open};
-use weft_store::{BlockHome, ErrorKind, Timestamp};
+use weft_store::sqlite::{self, create, open, salvage};
+use weft_store::{Batch, BlockHome, CheckOptions, Durability, ErrorKind, Repair, Store, Timestamp};
 
 fn refusal(path: &std::path::Path) -> (ErrorKind, String) {
     let error = open(path).map(|_| ()).expect_err("refused");
@@ -94,5 +94,58 @@ fn nothing_is_made_where_something_is_already() {
         let missing = directory.path().join("no/such/place");
         create(&missing, &options(home), (0, 0), Timestamp(0)).expect_err("refused");
         assert_eq!(fs::read_dir(directory.path()).expect("listed").count(), 1, "nothing is left behind");
+    }
+}
+
+/// A volume that was moved away alone, even one that is in use, has its logs here still.
+#[test]
+fn no_volume_is_made_over_the_logs_of_another() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let old = new_volume(&directory, BlockHome::Database);
+    let new = directory.path().join("new");
+    for suffix in ["-wal", "-shm", "-journal", "-intents"] {
+        let left = directory.path().join(format!("new{suffix}"));
+        fs::write(&left, b"of another volume").expect("written");
+        for made in [
+            create(&new, &options(BlockHome::Database), (0, 0), Timestamp(0)),
+            salvage(&old, &new, &mut |_| ()).map(drop),
+        ] {
+            let error = made.expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Unusable);
+            assert!(error.to_string().contains(&format!("{} exists", left.display())), "{error}");
+        }
+        assert_eq!(fs::read(&left).expect("there"), b"of another volume");
+        fs::remove_file(&left).expect("removed");
+    }
+    salvage(&old, &new, &mut |_| ()).expect("nothing is in the way");
+}
+
+#[test]
+fn a_row_of_the_volume_that_is_older_than_its_commits_is_refused_by_name_and_mended() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = new_volume(&directory, home);
+        let store = open(&path).expect("opens").store;
+        let commit = |store: &dyn Store| {
+            let header = store.header().expect("readable");
+            let batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
+            store.apply(&batch, Durability::Durable).expect("applied");
+        };
+        commit(&*store);
+        drop(store);
+        let database = if path.is_dir() { path.join("meta.sqlite") } else { path.clone() };
+        let keep = "CREATE TEMP TABLE kept AS SELECT * FROM volume";
+        let connection = rusqlite::Connection::open(&database).expect("opened");
+        connection.execute_batch(keep).expect("kept");
+        let store = open(&path).expect("opens").store;
+        (0..2).for_each(|_| commit(&*store));
+        drop(store);
+        connection.execute_batch("DELETE FROM volume; INSERT INTO volume SELECT * FROM kept").expect("put back");
+        drop(connection);
+        let error = open(&path).map(drop).expect_err("refused").to_string();
+        assert!(error.contains("it is of commit 2, and commit 3 is there"), "{error}");
+        let options = CheckOptions { repair: Repair::Yes, read_data: true };
+        sqlite::check(&path, options, &mut |_| {}).expect("checked");
+        commit(&*open(&path).expect("opens").store);
     }
 }

@@ -13,9 +13,10 @@ use weft_store::*;
 const PAGE: usize = 4096;
 
 /// The content of each inode: what lies in its row, and its blocks.
-type Contents = BTreeMap<u64, (Kind, Option<Vec<u8>>, BTreeMap<u64, Vec<u8>>)>;
+pub type Contents = BTreeMap<u64, (Kind, Option<Vec<u8>>, BTreeMap<u64, Vec<u8>>)>;
 
-fn contents(store: &dyn Store) -> Contents {
+/// The content of all inodes.
+pub fn contents(store: &dyn Store) -> Contents {
     let inodes = store.inodes(Ino(0), 1000).expect("readable");
     let content = |row: InodeRow| {
         let extents = store.extents(row.ino, 0..u64::MAX).expect("readable");
@@ -169,4 +170,85 @@ fn names_in_directories_whose_rows_are_gone_are_brought() {
         let root = after.inodes(Ino::ROOT, 1).expect("readable").remove(0);
         assert_eq!((root.permissions, root.uid, root.size), (0o700, 0, 2));
     }
+}
+
+#[test]
+fn a_file_whose_row_is_gone_is_made_of_its_blocks_for_root_alone() {
+    for edit in ["DELETE FROM fileatt WHERE ino = 26", "UPDATE fileatt SET uid = 5 WHERE ino = 26"] {
+        for home in HOMES {
+            let directory = tempfile::tempdir().expect("a directory");
+            let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
+            let before = contents(&*open(&path).expect("opens").store);
+            let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+            connection.execute_batch(edit).expect("edited");
+            drop(connection);
+            let told = salvaged(&path, &new).expect("brought");
+            let [missing] = &told.missing[..] else { panic!("{:?}", told.missing) };
+            assert!(missing.kind == "file" && missing.why.contains("may lack its end"), "{missing:?}");
+            assert_eq!(look(&new, Repair::No), []);
+            let after = open(&new).expect("opens").store;
+            assert_eq!(contents(&*after)[&26], before[&26], "the blocks are all there is of it");
+            let row = after.inodes(Ino(26), 1).expect("readable").remove(0);
+            assert_eq!((row.permissions, row.uid, row.gid), (0o600, 0, 0));
+        }
+    }
+}
+
+/// Whatever page a damaged list of free pages names, the rows in it are brought, if others prove
+/// them.
+#[test]
+fn pages_that_a_damaged_list_calls_free_are_read() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        let junk = "CREATE TABLE junk (b); INSERT INTO junk VALUES (zeroblob(50000)); DROP TABLE junk; \
+                    PRAGMA wal_checkpoint(TRUNCATE)";
+        connection.execute_batch(junk).expect("made");
+        drop(connection);
+        let store = open(&path).expect("opens").store;
+        let (before, listed) = (contents(&*store), names(&*store));
+        drop(store);
+        let whole = std::fs::read(database(&path)).expect("read");
+        let number = |at: usize| u32::from_be_bytes(whole[at..at + 4].try_into().expect("four bytes")) as usize;
+        let (free, trunk) = (number(36), (number(32) - 1) * PAGE);
+        assert!(free > 10 && number(trunk + 4) > 5);
+        let is_leaf = |page: &usize| [10, 13].contains(&whole[(page - 1) * PAGE]);
+        let mut told_of = 0;
+        for page in (2..=whole.len() / PAGE - free).filter(is_leaf) {
+            let mut bytes = whole.clone();
+            bytes[trunk + 8..trunk + 12].copy_from_slice(&u32::try_from(page).expect("small").to_be_bytes());
+            std::fs::write(database(&path), &bytes).expect("written");
+            let new = directory.path().join(format!("new {page}"));
+            let told = salvaged(&path, &new).expect("brought");
+            let after = open(&new).expect("opens").store;
+            let (found, found_names) = (contents(&*after), names(&*after));
+            // No name proves an orphan: it is made anew of its blocks, and gets a name.
+            for (ino, content) in &before {
+                assert!(found.get(ino) == Some(content), "inode {ino}, page {page}: {:?}", told.missing);
+            }
+            for name in &listed {
+                assert!(found_names.contains(name), "{name:?}, page {page}: {:?}", told.missing);
+            }
+            told_of += usize::from(told.missing.iter().any(|missing| missing.kind == "row"));
+        }
+        assert!(told_of >= 4, "{told_of}");
+    }
+}
+
+/// What was deleted lies in free pages as whole as ever, and stays deleted.
+#[test]
+fn rows_in_free_pages_that_nothing_lacks_stay_deleted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, new) = (sample_volume(&directory, BlockHome::Database), directory.path().join("new"));
+    let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+    let copy = "CREATE TABLE copy AS SELECT * FROM naming; DROP TABLE copy; \
+                CREATE TABLE copy (ino INTEGER PRIMARY KEY, a, b, c); INSERT INTO copy SELECT ino, 1, 2, 3 FROM fileatt; \
+                DROP TABLE copy; PRAGMA wal_checkpoint(TRUNCATE)";
+    connection.execute_batch(copy).expect("made");
+    drop(connection);
+    let before = contents(&*open(&path).expect("opens").store);
+    let told = salvaged(&path, &new).expect("brought");
+    assert_eq!(told.missing, []);
+    assert_eq!(contents(&*open(&new).expect("opens").store), before);
 }

@@ -68,6 +68,16 @@ pub fn fill_large(store: &dyn Store) {
     store.apply(&sample.finish(), Durability::Durable).expect("applied");
 }
 
+/// Fills the new volume in `store` with `files` empty files in one directory, whose numbers begin with 100.
+pub fn fill_many(store: &dyn Store, files: u64) {
+    let mut sample = Sample::begin(store, 200 + files);
+    sample.make(NAMES, Kind::Directory, 1, b"names");
+    for number in 0..files {
+        sample.make(100 + number, Kind::File, NAMES, format!("file{number}").as_bytes());
+    }
+    store.apply(&sample.finish(), Durability::Durable).expect("applied");
+}
+
 /// Fills the new volume in `store` with a file as long as any may be, whose last block holds data.
 pub fn fill_longest(store: &dyn Store) {
     let mut sample = Sample::begin(store, 100);

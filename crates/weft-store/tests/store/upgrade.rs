@@ -44,6 +44,24 @@ fn a_volume_of_the_format_before_is_the_same_after_an_upgrade() {
     }
 }
 
+/// A database is not even opened to see its format while a file beside it may be a trap.
+#[test]
+fn an_upgrade_looks_at_the_files_before_it_opens_any() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = sample_volume(&directory, BlockHome::Database);
+    let connection = rusqlite::Connection::open(&path).expect("opened");
+    connection.execute_batch("PRAGMA user_version = 99").expect("set");
+    connection.close().expect("closed");
+    let journal = PathBuf::from(format!("{}-journal", path.display()));
+    fs::write(&journal, "content").expect("written");
+    for mode in [Upgrade::DryRun, Upgrade::Now] {
+        let (kind, text) = refusal(run(&path, mode));
+        assert!(kind == ErrorKind::Unusable && text.contains("is a rollback journal"), "{text}");
+    }
+    fs::remove_file(&journal).expect("removed");
+    assert!(refusal(run(&path, Upgrade::Now)).1.contains("format 99"));
+}
+
 #[test]
 fn an_upgraded_volume_has_the_tables_of_a_new_one() {
     let directory = tempfile::tempdir().expect("a directory");

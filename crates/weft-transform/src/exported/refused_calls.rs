@@ -1,6 +1,6 @@
-//! System calls that a command is refused: those by which it could reach other processes, change
-//! what it runs in, or try parts of the kernel that it has no use for (seccomp(2)). Others it has:
-//! it may be any program.
+//! System calls that commands and daemons are refused: those by which they could reach other
+//! processes, change what they run in, or try parts of the kernel that they have no use for
+//! (seccomp(2)). Others they have: a command may be any program.
 
 use crate::stage::StageError;
 use libc::c_long;
@@ -12,7 +12,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::LazyLock;
 
-const REFUSED: [c_long; 54] = [
+/// Calls that libc has no names for; their numbers are the same on all machines.
+const STATMOUNT: c_long = 457;
+const LISTMOUNT: c_long = 458;
+const OPEN_TREE_ATTR: c_long = 467;
+
+/// Refused to commands and daemons alike.
+const REFUSED: [c_long; 52] = [
     // Other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -21,8 +27,6 @@ const REFUSED: [c_long; 54] = [
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
     // Mounts and namespaces.
-    libc::SYS_mount,
-    libc::SYS_umount2,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
     libc::SYS_move_mount,
@@ -32,6 +36,9 @@ const REFUSED: [c_long; 54] = [
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
+    STATMOUNT,
+    LISTMOUNT,
+    OPEN_TREE_ATTR,
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_name_to_handle_at,
@@ -49,9 +56,6 @@ const REFUSED: [c_long; 54] = [
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
     libc::SYS_init_module,
@@ -72,6 +76,22 @@ const REFUSED: [c_long; 54] = [
     libc::SYS_mbind,
     libc::SYS_move_pages,
 ];
+
+/// Refused to commands: a daemon mounts and unmounts, also for them, and may serve the kernel
+/// through rings.
+const TO_COMMANDS: [c_long; 5] = [
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+/// Flags of mount(2) of which each brings what is mounted already to another place.
+const MOVING_MOUNTS: [libc::c_ulong; 2] = [libc::MS_BIND, libc::MS_MOVE];
+
+/// What is typed for somebody else (ioctl(2)).
+const TYPING: [libc::Ioctl; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
 /// Those of a network. A pair of connected sockets is none: it leads nowhere.
 const NETWORK: [c_long; 2] = [libc::SYS_socket, libc::SYS_connect];
@@ -112,27 +132,76 @@ pub(super) fn filters() -> Result<&'static Filters, StageError> {
     FILTERS.as_ref().map_err(|error| StageError::data(format!("commands cannot be confined here: {error}")))
 }
 
+/// Refuses calls to this process from now on, all its threads and all that it starts: those that no
+/// daemon makes. Must be called before other threads are started. The calls that are left cost what
+/// they did: speculation is not slowed down (`SECCOMP_FILTER_FLAG_SPEC_ALLOW`).
+///
+/// # Errors
+/// A kernel without seccomp filters, or a kind of machine that they are not known for.
+pub fn refuse_to_daemon() -> io::Result<()> {
+    install(&to_daemon().map_err(io::Error::other)?)
+}
+
+/// Refuses what `programs` say to this process. Makes system calls and nothing else.
+fn install(programs: &[BpfProgram]) -> io::Result<()> {
+    rustix::thread::set_no_new_privs(true)?;
+    for program in programs {
+        let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
+        let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+        // SAFETY: the kernel copies the instructions, which are as many as is said, during the call.
+        let result =
+            unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+fn to_daemon() -> Result<[BpfProgram; 2], String> {
+    let mut rules = Rules::all_of(&REFUSED);
+    rules.refuse_typing()?;
+    for flag in MOVING_MOUNTS {
+        rules.refuse(libc::SYS_mount, 3, SeccompCmpOp::MaskedEq(flag), flag)?;
+    }
+    Ok([unknown(None), program(rules.0)?])
+}
+
 fn make() -> Result<Filters, String> {
-    let always = REFUSED.into_iter().map(|call| (call, Vec::new()));
-    let mut by_arguments = BTreeMap::new();
-    let mut refuse = |call: c_long, at: u8, is: SeccompCmpOp, value: u64| -> Result<(), String> {
-        let condition = SeccompCondition::new(at, SeccompCmpArgLen::Dword, is, value).map_err(said)?;
-        let rules: &mut Vec<SeccompRule> = by_arguments.entry(call).or_default();
-        rules.push(SeccompRule::new(vec![condition]).map_err(said)?);
-        Ok(())
-    };
+    let mut rules = Rules::all_of(&[&REFUSED[..], &TO_COMMANDS].concat());
     let flags = (0..32).map(|bit| 1u64 << bit).filter(|flag| u64::from(NAMESPACES.cast_unsigned()) & flag != 0);
     for flag in flags {
-        refuse(libc::SYS_clone, 0, SeccompCmpOp::MaskedEq(flag), flag)?;
+        rules.refuse(libc::SYS_clone, 0, SeccompCmpOp::MaskedEq(flag), flag)?;
     }
-    // What is typed for somebody else.
-    for request in [libc::TIOCSTI, libc::TIOCLINUX] {
-        refuse(libc::SYS_ioctl, 1, SeccompCmpOp::Eq, request & 0xffff_ffff)?;
-    }
+    rules.refuse_typing()?;
     Ok(Filters {
-        always: [unknown(), program(always.chain(by_arguments).collect())?],
-        network: program(NETWORK.into_iter().map(|call| (call, Vec::new())).collect())?,
+        always: [unknown(Some(libc::SYS_clone3)), program(rules.0)?],
+        network: program(Rules::all_of(&NETWORK).0)?,
     })
+}
+
+/// Calls that are refused, those with rules only if one of these holds.
+struct Rules(BTreeMap<c_long, Vec<SeccompRule>>);
+
+impl Rules {
+    fn all_of(calls: &[c_long]) -> Rules {
+        Rules(calls.iter().map(|call| (*call, Vec::new())).collect())
+    }
+
+    /// Refuses `call` if the argument `at` compares so to `value`.
+    fn refuse(&mut self, call: c_long, at: u8, is: SeccompCmpOp, value: u64) -> Result<(), String> {
+        let condition = SeccompCondition::new(at, SeccompCmpArgLen::Dword, is, value).map_err(said)?;
+        let rule = SeccompRule::new(vec![condition]).map_err(said)?;
+        self.0.entry(call).or_default().push(rule);
+        Ok(())
+    }
+
+    fn refuse_typing(&mut self) -> Result<(), String> {
+        TYPING
+            .into_iter()
+            .try_for_each(|request| self.refuse(libc::SYS_ioctl, 1, SeccompCmpOp::Eq, request & 0xffff_ffff))
+    }
 }
 
 fn program(rules: BTreeMap<c_long, Vec<SeccompRule>>) -> Result<BpfProgram, String> {
@@ -141,9 +210,10 @@ fn program(rules: BTreeMap<c_long, Vec<SeccompRule>>) -> Result<BpfProgram, Stri
     SeccompFilter::new(rules, other, these, machine).and_then(BpfProgram::try_from).map_err(said)
 }
 
-/// Has two kinds of calls not be there: clone3(2), whose arguments no filter sees, so that programs
-/// use clone(2); and those by other numbers (x32), which lists of numbers do not know.
-fn unknown() -> BpfProgram {
+/// Has two kinds of calls not be there: `call`, if one is given, as clone3(2), whose arguments no
+/// filter sees, so that programs use clone(2); and those by other numbers (x32), which lists of
+/// numbers do not know.
+fn unknown(call: Option<c_long>) -> BpfProgram {
     /// What the instructions do (linux/bpf_common.h): load a number of the call, jump if it is as
     /// large, or equal, and answer.
     const LOAD: u16 = 0x20;
@@ -152,12 +222,13 @@ fn unknown() -> BpfProgram {
     const ANSWER: u16 = 0x06;
     const X32: u32 = 0x4000_0000;
     let refuse = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
-    let clone3 = u32::try_from(libc::SYS_clone3).expect("a small number");
+    // All of them are refused already.
+    let call = call.map_or(X32, |call| u32::try_from(call).expect("a small number"));
     let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
         instruction(LOAD, 0, 0, 0),
         instruction(IF_AT_LEAST, 1, 0, X32),
-        instruction(IF_EQUAL, 0, 1, clone3),
+        instruction(IF_EQUAL, 0, 1, call),
         instruction(ANSWER, 0, 0, refuse),
         instruction(ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]
@@ -165,4 +236,58 @@ fn unknown() -> BpfProgram {
 
 fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    use std::ptr;
+
+    /// Calls that any process may make and that do no harm to it; with what they are, if they are
+    /// refused as they should. Makes system calls and nothing else.
+    fn is_refused(call: usize) -> Option<bool> {
+        const NOTHING: *const u8 = ptr::null();
+        // SAFETY: none of the calls is passed memory, or more of it than nothing.
+        let result = unsafe {
+            match call {
+                0 => libc::syscall(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, NOTHING, NOTHING),
+                1 => libc::syscall(libc::SYS_process_vm_readv, libc::getpid(), NOTHING, 0, NOTHING, 0, 0),
+                2 => libc::syscall(libc::SYS_unshare, 0),
+                3 => libc::syscall(libc::SYS_setns, -1, 0),
+                4 => libc::syscall(libc::SYS_keyctl, 0, -3, 0),
+                5 => libc::syscall(libc::SYS_personality, 0xffff_ffffu32),
+                6 => libc::syscall(libc::SYS_ioctl, -1, libc::TIOCSTI, NOTHING),
+                7 => libc::syscall(libc::SYS_mount, NOTHING, NOTHING, NOTHING, libc::MS_BIND, NOTHING),
+                _ => return None,
+            }
+        };
+        Some(result == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM))
+    }
+
+    #[test]
+    fn a_daemon_and_all_that_it_starts_are_refused_what_no_daemon_needs() {
+        let mut command = Command::new("/bin/sh");
+        // It starts a process and a pipe, as commands of stages do.
+        command.args(["-c", "grep '^Seccomp:' /proc/self/status | cat"]);
+        let programs = to_daemon().unwrap();
+        let confine = move || {
+            install(&programs)?;
+            let let_through = (0..).map_while(is_refused).filter(|is_refused| !is_refused).count();
+            // A call that is left, and answers that it knows no such flags.
+            // SAFETY: no memory is passed.
+            let left = unsafe { libc::syscall(libc::SYS_umount2, ptr::null::<u8>(), -1) };
+            let is_left = left == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+            match (let_through, is_left) {
+                (0, true) => Ok(()),
+                // Comes to whoever started it.
+                _ => Err(io::Error::from_raw_os_error(libc::ENOTRECOVERABLE)),
+            }
+        };
+        // SAFETY: it makes system calls and nothing else.
+        unsafe { command.pre_exec(confine) };
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "Seccomp:\t2\n");
+    }
 }

@@ -1,10 +1,12 @@
 //! One member of a tar or zip archive, or a list of all.
 
+use crate::account::Account;
 use crate::archive::{self, Found, Headers, Kind, Member};
 use crate::arguments::Arguments;
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError};
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use crate::temporary::TemporaryFile;
 use crate::threaded::{Reader, Threaded, Writer};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -79,7 +81,7 @@ fn from_tar(wanted: Wanted, mut reader: Reader, writer: &mut Writer) -> Result<(
 
 /// Where everything lies is told at its end, so all of it goes through a temporary file.
 fn from_zip(wanted: Wanted, mut reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
-    let mut file = tempfile::tempfile()?;
+    let mut file = TemporaryFile::new(&Account::now())?;
     io::copy(&mut reader, &mut file)?;
     let members = archive::zip_members(&mut file).map_err(|error| StageError::data(error.to_string()))?;
     let member = match &wanted {
@@ -111,7 +113,7 @@ fn from_zip(wanted: Wanted, mut reader: Reader, writer: &mut Writer) -> Result<(
 }
 
 /// Something that is read once.
-struct Once(Option<io::Take<std::fs::File>>);
+struct Once(Option<io::Take<TemporaryFile>>);
 
 impl crate::Sources for Once {
     fn input(&mut self) -> io::Result<Box<dyn crate::Source>> {

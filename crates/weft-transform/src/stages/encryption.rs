@@ -6,10 +6,12 @@
 mod header;
 mod keys;
 
+use crate::account::{Account, InMemory};
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError};
 use crate::run::Sources;
 use crate::stage::{Shape, Stage, StageError};
+use crate::temporary::TemporaryFile;
 use crate::threaded::{Reader, Threaded, Writer};
 use chacha20poly1305::aead::Aead;
 use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
@@ -25,6 +27,8 @@ const TAG_BYTES: usize = 16;
 
 /// Bytes that wait in memory until all that is encrypted is known; more go through a temporary file.
 const WAITING_BYTES: usize = 16 << 20;
+/// The same if the network keeps much elsewhere.
+const WAITING_LEAST: usize = 1 << 20;
 
 /// What the key of what is encrypted follows from (BLAKE3, key derivation).
 const DERIVED: &str = "Weft 2026-11-22 encrypt: file key, ephemeral secret, nonce";
@@ -61,7 +65,7 @@ pub(crate) fn decrypt(call: &Call) -> Result<Stage, NetworkError> {
 
 fn encrypted(identities: &[Identity], mut reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
     let identity = &identities[0];
-    let mut waiting = Waiting::new()?;
+    let mut waiting = Waiting::new(Account::now())?;
     let mut hasher = blake3::Hasher::new();
     loop {
         let bytes = reader.fill_buf()?;
@@ -159,25 +163,29 @@ impl Stream {
 /// Bytes that wait to be encrypted. What lies in a temporary file is encrypted there, by a key that nobody keeps.
 struct Waiting {
     memory: Vec<u8>,
-    file: Option<std::fs::File>,
+    file: Option<TemporaryFile>,
+    account: Account,
+    kept: InMemory,
     key: [u8; 32],
     sealing: Stream,
 }
 
 impl Waiting {
-    fn new() -> Result<Waiting, StageError> {
+    fn new(account: Account) -> Result<Waiting, StageError> {
         let mut key = [0; 32];
         rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()).map_err(std::io::Error::from)?;
-        Ok(Waiting { memory: Vec::new(), file: None, key, sealing: Stream::with(&key) })
+        let kept = account.memory();
+        Ok(Waiting { memory: Vec::new(), file: None, account, kept, key, sealing: Stream::with(&key) })
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), StageError> {
         self.memory.extend_from_slice(bytes);
-        if self.memory.len() < WAITING_BYTES {
+        let is_much = self.memory.len() >= WAITING_LEAST && !self.kept.set(self.memory.len());
+        if self.memory.len() < WAITING_BYTES && !is_much {
             return Ok(());
         }
         if self.file.is_none() {
-            self.file = Some(tempfile::tempfile()?);
+            self.file = Some(TemporaryFile::new(&self.account)?);
         }
         let whole = self.memory.len() / CHUNK_BYTES * CHUNK_BYTES;
         for chunk in self.memory[..whole].chunks(CHUNK_BYTES) {
@@ -185,6 +193,8 @@ impl Waiting {
             self.file.as_mut().expect("it was made").write_all(&sealed)?;
         }
         self.memory.drain(..whole);
+        self.memory.shrink_to(WAITING_LEAST);
+        self.kept.set(self.memory.len());
         Ok(())
     }
 

@@ -1,12 +1,16 @@
 //! How stages work on lines: they see each one, and what they keep is passed on where it lies.
 
+use crate::account::{Account, COUNTED_FROM, InMemory};
 use crate::flow::{Input, Output};
 use crate::stage::{Progress, Running, StageError};
 use memchr::memchr;
 use weft_block::Slice;
 
 /// Longest line, in bytes: it is held in memory.
-pub(crate) const LINE_BYTES_MAX: usize = 256 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// How often a line may lie in memory: as it comes, as the stage keeps it, and what takes its place.
+const COPIES: usize = 3;
 
 /// A line has more bytes than that.
 pub(crate) fn too_long() -> StageError {
@@ -34,6 +38,8 @@ pub(crate) enum Fate {
     Drop,
     /// It goes, and nothing after it matters.
     End,
+    /// What takes its place is longer than a line may be.
+    TooLong,
 }
 
 impl Fate {
@@ -63,12 +69,14 @@ pub(crate) struct ByLine<L> {
     begun: Vec<u8>,
     /// What comes in the place of lines.
     instead: Vec<u8>,
+    /// The longest line so far.
+    memory: InMemory,
     is_over: bool,
 }
 
 impl<L: Lines> ByLine<L> {
     pub(crate) fn new(lines: L) -> ByLine<L> {
-        ByLine { lines, begun: Vec::new(), instead: Vec::new(), is_over: false }
+        ByLine { lines, begun: Vec::new(), instead: Vec::new(), memory: Account::now().memory(), is_over: false }
     }
 
     /// What was given the lines.
@@ -76,15 +84,29 @@ impl<L: Lines> ByLine<L> {
         self.lines
     }
 
+    /// What becomes of `line`.
+    fn fate(&mut self, line: Line<'_>) -> Result<Fate, StageError> {
+        let fate = self.lines.line(line, &mut self.instead);
+        let longest = line.text.len().max(self.instead.len());
+        if fate == Fate::TooLong {
+            return Err(too_long());
+        }
+        if longest as u64 >= COUNTED_FROM && !self.memory.raise(COPIES * longest) {
+            return Err(StageError::Memory);
+        }
+        Ok(fate)
+    }
+
     /// Takes a line that does not lie in one slice.
-    fn whole(&mut self, text: &[u8], has_newline: bool, output: &mut Output) {
-        let fate = self.lines.line(Line { text, has_newline }, &mut self.instead);
+    fn whole(&mut self, text: &[u8], has_newline: bool, output: &mut Output) -> Result<(), StageError> {
+        let fate = self.fate(Line { text, has_newline })?;
         self.write_instead(output);
         if fate.passes() {
             output.write(text);
             output.write(&b"\n"[..usize::from(has_newline || fate != Fate::PassAsIs)]);
         }
         self.is_over = fate.ends();
+        Ok(())
     }
 
     fn write_instead(&mut self, output: &mut Output) {
@@ -101,7 +123,7 @@ impl<L: Lines> ByLine<L> {
             let Some(end) = memchr(b'\n', slice) else { return self.begin(slice) };
             let mut line = std::mem::take(&mut self.begun);
             line.extend_from_slice(&slice[..end]);
-            self.whole(&line, true, output);
+            self.whole(&line, true, output)?;
             at = end + 1;
         }
         // Neighbours that are passed on are one piece.
@@ -114,7 +136,7 @@ impl<L: Lines> ByLine<L> {
                 passing = at..at;
             }
             let Some(len) = memchr(b'\n', &slice[at..]) else { break };
-            let fate = self.lines.line(Line { text: &slice[at..at + len], has_newline: true }, &mut self.instead);
+            let fate = self.fate(Line { text: &slice[at..at + len], has_newline: true })?;
             at += len + 1;
             self.is_over = fate.ends();
             if fate.passes() && self.instead.is_empty() {
@@ -137,6 +159,10 @@ impl<L: Lines> ByLine<L> {
         if self.begun.len() + bytes.len() > LINE_BYTES_MAX {
             return Err(too_long());
         }
+        let len = self.begun.len() + bytes.len();
+        if len as u64 >= COUNTED_FROM && !self.memory.raise(COPIES * len) {
+            return Err(StageError::Memory);
+        }
         self.begun.extend_from_slice(bytes);
         Ok(bytes.len())
     }
@@ -158,7 +184,7 @@ impl<L: Lines> Running for ByLine<L> {
         }
         if !self.is_over && !self.begun.is_empty() {
             let line = std::mem::take(&mut self.begun);
-            self.whole(&line, false, output);
+            self.whole(&line, false, output)?;
         }
         self.lines.end(&mut self.instead);
         self.write_instead(output);

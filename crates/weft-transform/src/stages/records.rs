@@ -1,12 +1,20 @@
 //! Records: CSV (RFC 4180) and JSON, a value a line (JSON Lines).
 
+use crate::account::{Account, COUNTED_FROM, InMemory};
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError, Word};
 use crate::stage::{Shape, Stage, StageError};
 use crate::stages::lines::{LINE_BYTES_MAX, too_long};
 use crate::threaded::{Reader, Threaded, Writer};
 use serde_json::{Map, Value};
-use std::io::{BufRead, Read, Write};
+use std::io::{self, BufRead, Read, Write};
+
+/// Most fields of a record.
+const FIELDS_MAX: usize = 1 << 20;
+
+/// Bytes of memory, at most, that a value takes which is made of text, for each of these bytes in
+/// it: they begin values, or come between them.
+const VALUE_BYTES: [(u8, usize); 3] = [(b'{', 700), (b'[', 128), (b',', 128)];
 
 /// The delimiter of fields: `-d` and a byte.
 fn delimiter(arguments: &Arguments<'_>) -> Result<u8, NetworkError> {
@@ -27,15 +35,67 @@ pub(crate) fn csv_json(call: &Call) -> Result<Stage, NetworkError> {
 }
 
 fn from_csv(delimiter: u8, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
-    let wrong = |error: csv::Error| StageError::data(format!("this is no CSV: {error}"));
+    let mut memory = Account::now().memory();
+    let reader = Within { reader, delimiter, bytes: 0, fields: 0, memory: Account::now().memory() };
     let mut records = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(reader);
-    let names = records.headers().map_err(wrong)?.clone();
-    for record in records.records() {
-        let record = record.map_err(wrong)?;
+    let names = records.headers().map_err(no_csv)?.clone();
+    let mut record = csv::StringRecord::new();
+    loop {
+        records.get_mut().begin();
+        if !records.read_record(&mut record).map_err(no_csv)? {
+            return Ok(());
+        }
+        // Each field becomes a value with its name.
+        let bytes = names.as_slice().len() + record.as_slice().len() + record.len() * VALUE_BYTES[2].1;
+        if bytes as u64 >= COUNTED_FROM && !memory.raise(bytes) {
+            return Err(StageError::Memory);
+        }
         let fields = names.iter().zip(record.iter()).map(|(name, value)| (name.to_owned(), value.into()));
         write(writer, &Value::Object(fields.collect::<Map<_, _>>()))?;
     }
-    Ok(())
+}
+
+fn no_csv(error: csv::Error) -> StageError {
+    let text = format!("this is no CSV: {error}");
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => StageError::Memory,
+        _ => StageError::data(text),
+    }
+}
+
+/// Reads records that fit in memory.
+struct Within {
+    reader: Reader,
+    delimiter: u8,
+    /// Bytes and delimiters since the record began.
+    bytes: usize,
+    fields: usize,
+    memory: InMemory,
+}
+
+impl Within {
+    /// Begins with another record.
+    fn begin(&mut self) {
+        (self.bytes, self.fields) = (0, 0);
+    }
+}
+
+impl Read for Within {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.bytes += count;
+        self.fields += memchr::memchr_iter(self.delimiter, &buffer[..count]).count();
+        if self.bytes > LINE_BYTES_MAX || self.fields > FIELDS_MAX {
+            let what = format!("a record has more than {LINE_BYTES_MAX} bytes or {FIELDS_MAX} fields");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        // Twice as it grows, and where each field ends.
+        let held = 2 * self.bytes + self.fields * size_of::<[usize; 2]>();
+        if held as u64 >= COUNTED_FROM && !self.memory.raise(held) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(count)
+    }
 }
 
 pub(crate) fn json_csv(call: &Call) -> Result<Stage, NetworkError> {
@@ -132,19 +192,27 @@ fn path(word: &Word) -> Result<Vec<Into>, NetworkError> {
     if steps.is_empty() { Err(wrong()) } else { Ok(steps) }
 }
 
+/// What the steps lead to in `value`.
+fn found<'a>(value: &'a Value, steps: &[Into]) -> &'a Value {
+    let step = |value: &'a Value, step: &Into| match step {
+        Into::Field(name) => value.get(name),
+        Into::Item(at) => value.get(at),
+    };
+    steps.iter().try_fold(value, step).unwrap_or(&Value::Null)
+}
+
 fn select(paths: &[Vec<Into>], is_raw: bool, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
     each(reader, |_, value| {
-        let found = |steps: &Vec<Into>| {
-            let step = |value: &Value, step: &Into| match step {
-                Into::Field(name) => value.get(name).cloned(),
-                Into::Item(at) => value.get(at).cloned(),
-            };
-            steps.iter().try_fold(value.clone(), |value, to| step(&value, to)).unwrap_or(Value::Null)
+        let [only] = paths else {
+            // No list of them is made: there may be many, each of all.
+            for (before, steps) in std::iter::once("[").chain(std::iter::repeat(",")).zip(paths) {
+                write!(writer, "{before}{}", found(&value, steps))?;
+            }
+            return Ok(writer.write_all(b"]\n")?);
         };
-        let selected = if let [only] = paths { found(only) } else { paths.iter().map(found).collect() };
-        match selected {
+        match found(&value, only) {
             Value::String(text) if is_raw => Ok(writeln!(writer, "{text}")?),
-            other => write(writer, &other),
+            other => write(writer, other),
         }
     })
 }
@@ -163,8 +231,9 @@ fn format(is_compact: bool, reader: Reader, writer: &mut Writer) -> Result<(), S
         if is_compact {
             return write(writer, &value);
         }
-        let text = serde_json::to_string_pretty(&value).map_err(|error| StageError::data(error.to_string()))?;
-        Ok(writeln!(writer, "{text}")?)
+        // Blanks may make it much longer than it came.
+        serde_json::to_writer_pretty(&mut *writer, &value).map_err(io::Error::from)?;
+        Ok(writer.write_all(b"\n")?)
     })
 }
 
@@ -174,6 +243,7 @@ fn write(writer: &mut Writer, value: &Value) -> Result<(), StageError> {
 
 /// Calls `work` with the value of each line that is not blank, and the line's number.
 fn each(mut reader: Reader, mut work: impl FnMut(u64, Value) -> Result<(), StageError>) -> Result<(), StageError> {
+    let mut memory = Account::now().memory();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
@@ -186,6 +256,12 @@ fn each(mut reader: Reader, mut work: impl FnMut(u64, Value) -> Result<(), Stage
         }
         if line.trim_ascii().is_empty() {
             continue;
+        }
+        if line.len() as u64 >= COUNTED_FROM {
+            let count = |(byte, bytes): (u8, usize)| memchr::memchr_iter(byte, &line).count() * bytes;
+            if !memory.raise(2 * line.len() + VALUE_BYTES.map(count).into_iter().sum::<usize>()) {
+                return Err(StageError::Memory);
+            }
         }
         let wrong = |error| StageError::data(format!("line {number} is no JSON value: {error}"));
         work(number, serde_json::from_slice(&line).map_err(wrong)?)?;

@@ -1,18 +1,22 @@
 //! Stages that turn things round: tac, rev.
 
-use super::lines::{ByLine, Fate, Line, Lines};
+use super::lines::{ByLine, Fate, LINE_BYTES_MAX, Line, Lines, too_long};
+use crate::account::{Account, InMemory};
 use crate::arguments::Arguments;
-use crate::flow::{Input, Output};
+use crate::flow::{Input, Output, compact};
 use crate::language::{Call, NetworkError};
 use crate::stage::{Keeps, Progress, Running, Stage, StageError};
+use crate::temporary::TemporaryFile;
 use memchr::memrchr;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use weft_block::{Buffer, Slice};
 
 /// Bytes held in memory; beyond, all goes into a temporary file.
 const MEMORY_BYTES: usize = 64 << 20;
+/// The same if the network keeps much elsewhere.
+const MEMORY_BYTES_LEAST: usize = 1 << 20;
+/// Bytes that each piece takes besides its own.
+const SLICE_BYTES: usize = 128;
 /// Bytes read from the file at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -22,10 +26,14 @@ struct Tac {
     /// What is in memory, after all in the file.
     kept: Vec<Slice>,
     kept_bytes: usize,
-    file: Option<File>,
+    account: Account,
+    /// What is kept.
+    in_memory: InMemory,
+    file: Option<TemporaryFile>,
     file_bytes: u64,
     /// The line whose beginning has not been found yet: its pieces, the last one first.
     line: Vec<Slice>,
+    line_bytes: usize,
     /// A piece of which the end was given already.
     piece: Option<Slice>,
 }
@@ -33,24 +41,29 @@ struct Tac {
 impl Tac {
     fn new(memory_bytes: usize) -> Tac {
         let (kept, line) = (Vec::new(), Vec::new());
-        Tac { memory_bytes, kept, kept_bytes: 0, file: None, file_bytes: 0, line, piece: None }
+        let account = Account::now();
+        let in_memory = account.memory();
+        let (file, file_bytes, piece, line_bytes) = (None, 0, None, 0);
+        Tac { memory_bytes, kept, kept_bytes: 0, account, in_memory, file, file_bytes, line, line_bytes, piece }
     }
 
     fn keep(&mut self, slice: Slice) -> io::Result<()> {
-        self.kept_bytes += slice.len();
-        self.kept.push(slice);
-        if self.kept_bytes <= self.memory_bytes {
+        self.kept_bytes += slice.len() + SLICE_BYTES;
+        self.kept.push(compact(slice));
+        let is_much = self.kept_bytes >= MEMORY_BYTES_LEAST && !self.in_memory.set(self.kept_bytes);
+        if self.kept_bytes <= self.memory_bytes && !is_much {
             return Ok(());
         }
         if self.file.is_none() {
-            self.file = Some(tempfile::tempfile()?);
+            self.file = Some(TemporaryFile::new(&self.account)?);
         }
-        let file = self.file.as_ref().expect("it was just made");
+        let file = self.file.as_mut().expect("it was just made");
         for slice in self.kept.drain(..) {
-            file.write_all_at(&slice, self.file_bytes)?;
-            self.file_bytes += slice.len() as u64;
+            file.append(&slice)?;
         }
+        self.file_bytes = file.len();
         self.kept_bytes = 0;
+        self.in_memory.set(0);
         Ok(())
     }
 
@@ -69,6 +82,7 @@ impl Tac {
 
     fn give_line(&mut self, output: &mut Output) {
         self.line.drain(..).rev().for_each(|piece| output.push(piece));
+        self.line_bytes = 0;
     }
 }
 
@@ -97,6 +111,11 @@ impl Running for Tac {
             // The newline at its very end is that of this line, if the line has no more of it than that.
             let searched = piece.len() - usize::from(self.line.is_empty() && piece.ends_with(b"\n"));
             let Some(newline) = memrchr(b'\n', &piece[..searched]) else {
+                self.line_bytes += piece.len();
+                // As long as all lies in memory anyway, it may be one line.
+                if self.line_bytes > LINE_BYTES_MAX && self.file.is_some() {
+                    return Err(too_long());
+                }
                 self.line.push(piece);
                 continue;
             };

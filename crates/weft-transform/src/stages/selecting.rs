@@ -1,33 +1,23 @@
 //! Stages that choose among lines: grep, head, tail, uniq, cut, nl, replace, wc, tac.
 
-use super::lines::{ByLine, Fate, Line, Lines};
+use super::expressions::Expression;
+use super::last::Tail;
+use super::lines::{ByLine, Fate, LINE_BYTES_MAX, Line, Lines};
 use crate::arguments::Arguments;
 use crate::counting::{self, Words};
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError, Word};
-use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use crate::run::Sources;
+use crate::stage::{Progress, Running, Shape, Stage, StageError, Wants};
 use memchr::memmem::Finder;
 use memchr::memrchr;
-use regex::bytes::{Regex, RegexBuilder};
-use std::collections::VecDeque;
+use regex::bytes::Regex;
 use std::io::Write;
 use std::num::ParseIntError;
+use std::ops::Range;
 use std::str::FromStr;
-use weft_block::Slice;
-
-/// A regular expression, as the regex crate has them.
-fn regex(word: &Word, ignores_case: bool) -> Result<Regex, NetworkError> {
-    let mut builder = RegexBuilder::new(&word.text);
-    builder.case_insensitive(ignores_case).unicode(true);
-    builder.build().map_err(|error| {
-        let text = error.to_string();
-        let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        NetworkError::new(format!("'{}' is no regular expression: {why}", word.text), word.at)
-    })
-}
 
 /// grep.
-#[derive(Clone)]
 struct Grep {
     pattern: Regex,
     /// What the pattern looks for, if that is nothing but these bytes.
@@ -44,21 +34,21 @@ struct Grep {
 }
 
 impl Grep {
-    /// Tells of a line that is wanted otherwise than as it is.
-    fn tell(&self, line: &[u8], instead: &mut Vec<u8>) {
+    /// Tells of a line that is wanted otherwise than as it is. False if that is too much.
+    fn tell(&self, line: &[u8], instead: &mut Vec<u8>) -> bool {
         let mut one = |text: &[u8]| {
             if let Some(number) = self.number {
                 write!(instead, "{number}:").expect("memory takes all");
             }
             instead.extend_from_slice(text);
             instead.push(b'\n');
+            instead.len() <= LINE_BYTES_MAX
         };
         if !self.only {
-            one(line);
-        } else if !self.inverts {
-            let found = self.pattern.find_iter(line).filter(|found| !found.is_empty());
-            found.for_each(|found| one(found.as_bytes()));
+            return one(line);
         }
+        let mut found = self.pattern.find_iter(line).filter(|found| !found.is_empty() && !self.inverts);
+        found.all(|found| one(found.as_bytes()))
     }
 }
 
@@ -85,10 +75,11 @@ impl Lines for Grep {
                 *count += 1;
                 if is_last { Fate::End } else { Fate::Drop }
             }
-            None if self.number.is_some() || self.only => {
-                self.tell(line.text, instead);
-                if is_last { Fate::End } else { Fate::Drop }
-            }
+            None if self.number.is_some() || self.only => match self.tell(line.text, instead) {
+                false => Fate::TooLong,
+                true if is_last => Fate::End,
+                true => Fate::Drop,
+            },
             None if is_last => Fate::PassLast,
             None => Fate::Pass,
         }
@@ -104,7 +95,7 @@ impl Lines for Grep {
 pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
     let mut arguments = Arguments::read(call, "ivcno", "m")?;
     let word = arguments.operand("a regular expression")?;
-    let pattern = regex(word, arguments.has('i'))?;
+    let pattern = Expression::new(word, arguments.has('i'));
     let is_literal = regex::escape(&word.text) == word.text && !word.text.is_empty() && !arguments.has('i');
     let literal = is_literal.then(|| Finder::new(word.text.as_bytes()).into_owned());
     let (inverts, counts, left) = (arguments.has('v'), arguments.has('c'), arguments.value('m', "a number")?);
@@ -112,14 +103,18 @@ pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
     arguments.end()?;
     // Other lines than came.
     let tells = counts || only || number.is_some();
-    let grep = Grep { pattern, literal, inverts, left, counted: counts.then_some(0), number, only };
-    let stage = Stage::of_lines(move || ByLine::new(grep.clone()));
-    Ok(if tells { Stage { gives: |_| Shape::Text, ..stage } } else { stage })
+    let gives = if tells { |_| Shape::Text } else { Shape::lines };
+    let (expressions, counted) = (vec![pattern.clone()], counts.then_some(0));
+    let start = move |_: &mut dyn Sources| {
+        let (pattern, literal) = (pattern.compiled()?, literal.clone());
+        Ok(ByLine::new(Grep { pattern, literal, inverts, left, counted, number, only }))
+    };
+    Ok(Stage { wants: Wants::Lines, gives, expressions, ..Stage::reading(start) })
 }
 
 /// How much head and tail keep.
 #[derive(Clone, Copy)]
-enum Amount<T = u64> {
+pub(super) enum Amount<T = u64> {
     Lines(T),
     Bytes(T),
 }
@@ -194,82 +189,8 @@ pub(crate) fn head(call: &Call) -> Result<Stage, NetworkError> {
     Ok(Stage { gives: |input| input, ..Stage::new(move || Head(amount)) })
 }
 
-/// tail: what may still be among the last.
-struct Tail {
-    amount: Amount,
-    kept: VecDeque<Slice>,
-    bytes: u64,
-    newlines: u64,
-}
-
-impl Tail {
-    /// Lets go of slices that are not among the last, whatever comes.
-    fn forget(&mut self) {
-        while let Some(first) = self.kept.front() {
-            let (bytes, newlines) = (first.len() as u64, memchr::memchr_iter(b'\n', first).count() as u64);
-            let is_needed = match self.amount {
-                Amount::Bytes(wanted) => self.bytes - bytes < wanted,
-                // One more: the last line may have no newline.
-                Amount::Lines(wanted) => self.newlines - newlines <= wanted,
-            };
-            if is_needed {
-                break;
-            }
-            self.bytes -= bytes;
-            self.newlines -= newlines;
-            self.kept.pop_front();
-        }
-    }
-
-    /// The byte from which on it is kept.
-    fn start(&self) -> u64 {
-        match self.amount {
-            Amount::Bytes(wanted) => self.bytes.saturating_sub(wanted),
-            Amount::Lines(0) => self.bytes,
-            Amount::Lines(wanted) => {
-                let ends = self.kept.back().is_some_and(|last| last.ends_with(b"\n"));
-                let mut wanted = wanted + u64::from(ends);
-                let mut end = self.bytes;
-                for slice in self.kept.iter().rev() {
-                    let mut rest = &slice[..];
-                    while let Some(at) = memrchr(b'\n', rest) {
-                        wanted -= 1;
-                        if wanted == 0 {
-                            return end - slice.len() as u64 + at as u64 + 1;
-                        }
-                        rest = &rest[..at];
-                    }
-                    end -= slice.len() as u64;
-                }
-                0
-            }
-        }
-    }
-}
-
-impl Running for Tail {
-    fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError> {
-        while let Some(slice) = input.take() {
-            self.bytes += slice.len() as u64;
-            self.newlines += memchr::memchr_iter(b'\n', &slice).count() as u64;
-            self.kept.push_back(slice);
-            self.forget();
-        }
-        if !input.has_ended() {
-            return Ok(Progress::NeedsInput);
-        }
-        let mut skip = self.start();
-        for slice in std::mem::take(&mut self.kept) {
-            let from = usize::try_from(skip).unwrap_or(usize::MAX).min(slice.len());
-            skip -= from as u64;
-            output.push(slice.slice(from..slice.len()));
-        }
-        Ok(Progress::Ended)
-    }
-}
-
 pub(crate) fn tail(call: &Call) -> Result<Stage, NetworkError> {
-    let last = |amount| Stage::new(move || Tail { amount, kept: VecDeque::new(), bytes: 0, newlines: 0 });
+    let last = |amount| Stage::new(move || Tail::new(amount));
     let rest = |amount| Stage::new(move || Rest(amount));
     let stage = match amount(call, Place::Last(10))? {
         Amount::Lines(Place::Last(lines)) => last(Amount::Lines(lines)),
@@ -487,10 +408,43 @@ pub(crate) fn nl(call: &Call) -> Result<Stage, NetworkError> {
 }
 
 /// replace.
-#[derive(Clone)]
 struct Replace {
     pattern: Regex,
     with: Vec<u8>,
+    /// How often what was found may come in that.
+    names: usize,
+}
+
+impl Replace {
+    /// What comes in the place of `line`. False if that is too long.
+    fn replace(&self, line: &[u8], instead: &mut Vec<u8>) -> bool {
+        let mut at = 0;
+        // As long as it may be: names stand for no more than was found.
+        let mut next = |found: Range<usize>, instead: &mut Vec<u8>| {
+            instead.extend_from_slice(&line[at..found.start]);
+            at = found.end;
+            let most = self.with.len().saturating_add(self.names.saturating_mul(found.len()));
+            instead.len().saturating_add(most) <= LINE_BYTES_MAX
+        };
+        if self.names == 0 {
+            for found in self.pattern.find_iter(line) {
+                if !next(found.range(), instead) {
+                    return false;
+                }
+                instead.extend_from_slice(&self.with);
+            }
+        } else {
+            for captures in self.pattern.captures_iter(line) {
+                let found = captures.get(0).expect("all of it");
+                if !next(found.range(), instead) {
+                    return false;
+                }
+                captures.expand(&self.with, instead);
+            }
+        }
+        instead.extend_from_slice(&line[at..]);
+        instead.len() <= LINE_BYTES_MAX
+    }
 }
 
 impl Lines for Replace {
@@ -502,7 +456,9 @@ impl Lines for Replace {
         if !self.pattern.is_match(line.text) {
             return Fate::PassAsIs;
         }
-        instead.extend_from_slice(&self.pattern.replace_all(line.text, self.with.as_slice()));
+        if !self.replace(line.text, instead) {
+            return Fate::TooLong;
+        }
         if line.has_newline {
             instead.push(b'\n');
         }
@@ -514,11 +470,14 @@ impl Lines for Replace {
 
 pub(crate) fn replace(call: &Call) -> Result<Stage, NetworkError> {
     let mut arguments = Arguments::read(call, "i", "")?;
-    let pattern = regex(arguments.operand("a regular expression")?, arguments.has('i'))?;
+    let pattern = Expression::new(arguments.operand("a regular expression")?, arguments.has('i'));
     let with = arguments.operand("what to put in its place")?.text.clone().into_bytes();
     arguments.end()?;
-    let replace = Replace { pattern, with };
-    Ok(Stage::of_text(move || ByLine::new(replace.clone())))
+    let names = memchr::memchr_iter(b'$', &with).count();
+    let expressions = vec![pattern.clone()];
+    let start =
+        move |_: &mut dyn Sources| Ok(ByLine::new(Replace { pattern: pattern.compiled()?, with: with.clone(), names }));
+    Ok(Stage { wants: Wants::Lines, gives: |_| Shape::Text, expressions, ..Stage::reading(start) })
 }
 
 /// wc: what is told, and what was counted.

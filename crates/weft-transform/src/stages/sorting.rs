@@ -3,19 +3,22 @@
 //! It keeps so many bytes in memory; beyond, what it has goes into temporary files: sorted runs that are merged at the end.
 
 use super::lines::{ByLine, Fate, Line, Lines};
+use crate::account::{Account, COUNTED_FROM, InMemory};
 use crate::arguments::Arguments;
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError};
 use crate::stage::{Progress, Running, Stage, StageError};
+use crate::temporary::TemporaryFile;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::num::NonZero;
 use std::thread;
 
 /// Bytes of lines held in memory, with what tells where they are.
 const MEMORY_BYTES: usize = 64 << 20;
+/// The same if the network keeps much elsewhere.
+const MEMORY_BYTES_LEAST: usize = 1 << 20;
 /// Lines from which on processors share the work.
 const SHARED_LINES: usize = 1 << 14;
 /// Runs merged at once.
@@ -180,25 +183,29 @@ struct Sort {
     memory_bytes: usize,
     runs_max: usize,
     held: Held,
+    account: Account,
+    /// What is held.
+    kept: InMemory,
     /// Those that were merged most often, and so have the first lines, last.
-    runs: Vec<Vec<File>>,
-    failed: Option<io::Error>,
+    runs: Vec<Vec<TemporaryFile>>,
+    failed: Option<StageError>,
 }
 
 impl Sort {
     /// Writes what is in memory to a file, sorted.
-    fn spill(&mut self) -> io::Result<()> {
-        let mut file = BufWriter::new(tempfile::tempfile()?);
+    fn spill(&mut self) -> Result<(), StageError> {
+        let mut file = BufWriter::new(TemporaryFile::new(&self.account)?);
         self.held.sort(self.order);
         for (key, line) in (0..).map_while(|at| self.held.line(at)) {
             write_line(&mut file, key, line)?;
         }
         self.held = Held::default();
+        self.kept.set(0);
         self.add(0, file.into_inner().map_err(io::IntoInnerError::into_error)?)
     }
 
     /// Adds a run to those that were merged so often; so many of them are merged once more.
-    fn add(&mut self, often: usize, run: File) -> io::Result<()> {
+    fn add(&mut self, often: usize, run: TemporaryFile) -> Result<(), StageError> {
         if self.runs.len() == often {
             self.runs.push(Vec::new());
         }
@@ -206,8 +213,8 @@ impl Sort {
         if self.runs[often].len() < self.runs_max {
             return Ok(());
         }
-        let mut merged = BufWriter::new(tempfile::tempfile()?);
-        let mut merge = Merge::new(self.order, std::mem::take(&mut self.runs[often]))?;
+        let mut merged = BufWriter::new(TemporaryFile::new(&self.account)?);
+        let mut merge = Merge::new(self.order, std::mem::take(&mut self.runs[often]), &self.account)?;
         while let Some((key, line)) = merge.next()? {
             write_line(&mut merged, key, &line)?;
         }
@@ -215,7 +222,7 @@ impl Sort {
     }
 }
 
-fn write_line(file: &mut BufWriter<File>, key: u64, line: &[u8]) -> io::Result<()> {
+fn write_line(file: &mut BufWriter<TemporaryFile>, key: u64, line: &[u8]) -> io::Result<()> {
     file.write_all(&key.to_ne_bytes())?;
     file.write_all(&(line.len() as u64).to_ne_bytes())?;
     file.write_all(line)
@@ -228,7 +235,8 @@ impl Lines for Sort {
 
     fn line(&mut self, line: Line<'_>, _: &mut Vec<u8>) -> Fate {
         self.held.push(line.text, self.order);
-        if self.held.len() >= self.memory_bytes {
+        let is_much = self.held.len() >= MEMORY_BYTES_LEAST && !self.kept.set(self.held.len());
+        if self.held.len() >= self.memory_bytes || is_much {
             self.failed = self.spill().err();
         }
         if self.failed.is_some() { Fate::End } else { Fate::Drop }
@@ -269,13 +277,17 @@ impl Eq for Head {}
 /// Sorted runs, read as one.
 struct Merge {
     order: Order,
-    runs: Vec<BufReader<File>>,
+    runs: Vec<BufReader<TemporaryFile>>,
     heads: BinaryHeap<Head>,
+    /// Bytes of those lines among the heads that are long, and how they are counted.
+    long_bytes: usize,
+    memory: InMemory,
 }
 
 impl Merge {
-    fn new(order: Order, runs: Vec<File>) -> io::Result<Merge> {
-        let mut merge = Merge { order, runs: Vec::new(), heads: BinaryHeap::new() };
+    fn new(order: Order, runs: Vec<TemporaryFile>, account: &Account) -> Result<Merge, StageError> {
+        let memory = account.memory();
+        let mut merge = Merge { order, runs: Vec::new(), heads: BinaryHeap::new(), long_bytes: 0, memory };
         for mut run in runs {
             run.rewind()?;
             merge.runs.push(BufReader::new(run));
@@ -284,7 +296,7 @@ impl Merge {
         Ok(merge)
     }
 
-    fn advance(&mut self, run: usize) -> io::Result<()> {
+    fn advance(&mut self, run: usize) -> Result<(), StageError> {
         let reader = &mut self.runs[run];
         if reader.fill_buf()?.is_empty() {
             return Ok(());
@@ -292,18 +304,29 @@ impl Merge {
         let (mut key, mut len) = ([0; 8], [0; 8]);
         io::Read::read_exact(reader, &mut key)?;
         io::Read::read_exact(reader, &mut len)?;
-        let mut line = vec![0; usize::try_from(u64::from_ne_bytes(len)).expect("it was in memory once")];
+        let len = usize::try_from(u64::from_ne_bytes(len)).expect("it was in memory once");
+        self.long_bytes += long(len);
+        if !self.memory.set(self.long_bytes) {
+            return Err(StageError::Memory);
+        }
+        let mut line = vec![0; len];
         io::Read::read_exact(reader, &mut line)?;
         self.heads.push(Head { key: u64::from_ne_bytes(key), line, run, order: self.order });
         Ok(())
     }
 
     /// The next line, and its key.
-    fn next(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
+    fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>, StageError> {
         let Some(head) = self.heads.pop() else { return Ok(None) };
+        self.long_bytes -= long(head.line.len());
         self.advance(head.run)?;
         Ok(Some((head.key, head.line)))
     }
+}
+
+/// Bytes of a line of `len` bytes that are counted.
+fn long(len: usize) -> usize {
+    if len as u64 >= COUNTED_FROM { len } else { 0 }
 }
 
 /// sort, from the first line to the last.
@@ -311,29 +334,31 @@ enum Sorting {
     /// Lines come.
     Gathering(Box<ByLine<Sort>>),
     /// Sorted lines go: those in memory, from a position on.
-    FromMemory { order: Order, held: Held, at: usize },
+    FromMemory { order: Order, held: Held, _kept: Option<InMemory>, at: usize },
     /// Sorted lines go: those in files, after one that was told.
     FromFiles { merge: Merge, told: Option<(u64, Vec<u8>)> },
 }
 
 impl Sorting {
     fn new(order: Order, memory_bytes: usize, runs_max: usize) -> Sorting {
-        let sort = Sort { order, memory_bytes, runs_max, held: Held::default(), runs: Vec::new(), failed: None };
+        let (account, held) = (Account::now(), Held::default());
+        let kept = account.memory();
+        let sort = Sort { order, memory_bytes, runs_max, held, account, kept, runs: Vec::new(), failed: None };
         Sorting::Gathering(Box::new(ByLine::new(sort)))
     }
 
     /// All lines are there.
     fn sorted(mut sort: Sort) -> Result<Sorting, StageError> {
         if let Some(error) = sort.failed {
-            return Err(error.into());
+            return Err(error);
         }
         if sort.runs.is_empty() {
             sort.held.sort(sort.order);
-            return Ok(Sorting::FromMemory { order: sort.order, held: sort.held, at: 0 });
+            return Ok(Sorting::FromMemory { order: sort.order, held: sort.held, _kept: Some(sort.kept), at: 0 });
         }
         sort.spill()?;
         Ok(Sorting::FromFiles {
-            merge: Merge::new(sort.order, sort.runs.into_iter().rev().flatten().collect())?,
+            merge: Merge::new(sort.order, sort.runs.into_iter().rev().flatten().collect(), &sort.account)?,
             told: None,
         })
     }
@@ -346,7 +371,7 @@ impl Running for Sorting {
             if progress != Progress::Ended {
                 return Ok(progress);
             }
-            let empty = Sorting::FromMemory { order: Order::default(), held: Held::default(), at: 0 };
+            let empty = Sorting::FromMemory { order: Order::default(), held: Held::default(), _kept: None, at: 0 };
             if let Sorting::Gathering(gathered) = std::mem::replace(self, empty) {
                 *self = Sorting::sorted(gathered.into_lines())?;
             }
@@ -357,7 +382,7 @@ impl Running for Sorting {
             }
             match self {
                 Sorting::Gathering(_) => unreachable!("all lines are there"),
-                Sorting::FromMemory { order, held, at } => {
+                Sorting::FromMemory { order, held, at, .. } => {
                     let Some(line) = held.line(*at) else { return Ok(Progress::Ended) };
                     let last = at.checked_sub(1).and_then(|last| held.line(last));
                     let is_told = last.is_some_and(|last| order.compare(last, line).is_eq());

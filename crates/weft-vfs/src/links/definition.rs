@@ -1,7 +1,7 @@
 //! What a link is made of, and how a row holds that.
 
 use super::Version;
-use super::rename::{Rename, expression};
+use super::rename::{Expression, Names, Rename};
 use crate::asker::Asker;
 use crate::attributes::{Attributes, Reach, SetAttributes};
 use crate::caller::{Caller, MakeNode};
@@ -10,7 +10,6 @@ use crate::inode::Inode;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
-use regex::bytes::Regex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weft_store::{Ino, Kind, Name};
@@ -137,7 +136,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) enum Looks {
     /// What is in another directory.
-    Directory(Names),
+    Directory(Arc<Names>),
     /// What is in a directory of an archive, whose path there has no slashes around it.
     Archive { within: Vec<u8> },
 }
@@ -168,6 +167,14 @@ impl Link {
         self.network.is_exported() || self.inverse.as_ref().is_some_and(Network::is_exported)
     }
 
+    /// The names of what it shows, if it is a view of a directory.
+    pub(crate) fn names(&self) -> Option<&Arc<Names>> {
+        match &self.looks {
+            Some(Looks::Directory(names)) => Some(names),
+            Some(Looks::Archive { .. }) | None => None,
+        }
+    }
+
     /// How it can be written, if what it leads to can.
     pub(crate) fn writing(&self) -> Writing {
         match &self.inverse {
@@ -191,13 +198,6 @@ impl Link {
     }
 }
 
-/// The names in a view of a directory.
-#[derive(Debug)]
-pub(crate) struct Names {
-    pub(crate) rename: Option<Rename>,
-    pub(crate) only: Option<Regex>,
-}
-
 impl Looks {
     fn of(view: &ViewKind) -> Result<Option<Looks>, LinkError> {
         let (rename, only) = match view {
@@ -209,10 +209,11 @@ impl Looks {
             Rename::parse(rule).map_err(|error| LinkError::Names(format!("the rule '{rule}' makes no sense: {error}")))
         });
         let only = only.as_deref().map(|text| {
-            expression(text, false)
+            Expression::compile(text, false)
                 .map_err(|error| LinkError::Names(format!("the expression '{text}' makes no sense: {error}")))
         });
-        Ok(Some(Looks::Directory(Names { rename: rename.transpose()?, only: only.transpose()? })))
+        let names = Names { rename: rename.transpose()?, only: only.transpose()? };
+        Ok(Some(Looks::Directory(Arc::new(names))))
     }
 }
 
@@ -263,7 +264,7 @@ impl LinkDefinition {
 
     /// Its network, as it is run.
     pub(super) fn parse(&self) -> Option<Network> {
-        let network = Network::parse(&self.network).ok()?;
+        let network = Network::known(&self.network).ok()?;
         Some(if self.fuse { network } else { network.unfused() })
     }
 
@@ -276,7 +277,7 @@ impl LinkDefinition {
     pub fn wants_opens(&self) -> bool {
         // What cannot be read makes no link.
         let Some(network) = self.parse() else { return false };
-        let write = self.write.as_ref().and_then(|text| Network::parse(text).ok()).or_else(|| network.inverse());
+        let write = self.write.as_ref().and_then(|text| Network::known(text).ok()).or_else(|| network.inverse());
         let by_places = |write: &Network| write.keeps().place && network.keeps().place;
         self.view != ViewKind::Members && (self.lazy || self.direct || write.is_some_and(|write| !by_places(&write)))
     }
@@ -288,9 +289,9 @@ impl LinkDefinition {
 
     /// What it is read and written by.
     fn networks(&self) -> impl Iterator<Item = Network> {
-        let read = Network::parse(&self.network).ok();
+        let read = Network::known(&self.network).ok();
         let inverse = read.as_ref().and_then(Network::inverse);
-        let write = self.write.as_ref().and_then(|text| Network::parse(text).ok());
+        let write = self.write.as_ref().and_then(|text| Network::known(text).ok());
         [read, inverse, write].into_iter().flatten()
     }
 
@@ -387,7 +388,9 @@ impl LinkOrder {
 
 impl Vfs {
     /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`]; `Invalid` if [`LinkDefinition::check`] says what is wrong, `NotPermitted` if the
-    /// caller may make none that runs code of its own, or none that uses keys.
+    /// caller may make none that runs code of its own, or none that uses keys, `AccessDenied` if the
+    /// asker may not add names to the directory: whoever may set its attributes need not. `Loop` if it
+    /// would be a view in the directory that it shows.
     pub fn make_link(
         &self,
         caller: Caller,
@@ -411,6 +414,12 @@ impl Vfs {
         let node = MakeNode { kind: Kind::Transformation, permissions, umask: 0, rdev: 0 };
         let time = self.now();
         let made = self.change(|state| {
+            if !state.asker_may_add(parent)? {
+                return Err(ErrorKind::AccessDenied.into());
+            }
+            if state.would_show_itself(definition, parent)? {
+                return Err(ErrorKind::Loop.into());
+            }
             let gid = state.gid_of_made(parent, caller)?;
             // Once it is made there is no going back.
             state.room(8 * ROW_BYTES)?;
@@ -476,10 +485,19 @@ fn modules(network: &Network, write: Option<&Network>) -> BTreeSet<usize> {
 
 /// The link that a row tells of.
 pub(super) fn read(inode: &Inode) -> Option<Link> {
+    read_with(inode, |view| Looks::of(view).ok())
+}
+
+/// The link of `inode`, a directory or a view that appears in a view with `names`, which it shares.
+pub(super) fn read_shown(inode: &Inode, names: &Arc<Names>) -> Option<Link> {
+    read_with(inode, |_| Some(Some(Looks::Directory(names.clone()))))
+}
+
+fn read_with(inode: &Inode, looks: impl FnOnce(&ViewKind) -> Option<Option<Looks>>) -> Option<Link> {
     let definition = LinkDefinition::decode(inode.row.inline.as_ref()?)?;
     let network = definition.parse()?;
     let write = match &definition.write {
-        Some(text) => Some(Network::parse(text).ok()?),
+        Some(text) => Some(Network::known(text).ok()?),
         None => None,
     };
     if network.files().max(write.as_ref().map_or(0, Network::files)) > definition.targets.len() {
@@ -490,7 +508,7 @@ pub(super) fn read(inode: &Inode) -> Option<Link> {
     let (first, is_alone) = (data.next()?, data.next().is_none());
     let keeps = if is_alone { network.keeps() } else { Keeps::default() };
     let inverse = write.or_else(|| network.inverse()).filter(|inverse| is_alone && !inverse.reads_files());
-    let looks = Looks::of(&definition.view).ok()?;
+    let looks = looks(&definition.view)?;
     Some(Link { definition, network, modules, data: first, keeps, inverse, looks, part: None, size: None, of: None })
 }
 

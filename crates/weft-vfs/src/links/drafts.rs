@@ -3,6 +3,7 @@
 //! A draft begins when somebody opens such a link to write, and ends when the last one who did has closed it. It holds nothing until something is
 //! written; then it is what all who read the link get. Its content lies in a file without a name or, if it is not to lie in the volume as it is, in memory.
 
+use super::led::Led;
 use crate::caller::{Caller, MakeNode};
 use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
@@ -32,7 +33,8 @@ pub(crate) struct Drafts {
 }
 
 struct Open {
-    writers: usize,
+    /// Users who have it open; none for the holder of the volume.
+    openers: Vec<Option<u32>>,
     draft: Arc<Draft>,
 }
 
@@ -45,8 +47,8 @@ pub(crate) struct Draft {
     all_changes: Arc<AtomicU64>,
     /// Whether a descriptor of it was closed while it was empty.
     spared: AtomicBool,
-    /// The file that it is to be the content of, as the link led there when it was opened.
-    pub(super) target: Option<Ino>,
+    /// The file that the link led to when it was opened.
+    pub(super) led: Led,
 }
 
 /// What a draft holds.
@@ -101,11 +103,17 @@ impl Drafts {
         self.open.get(&link).map(|open| &open.draft)
     }
 
-    /// Notes that one more has `link` open to write, which leads to file `target`.
-    pub(super) fn opened(&mut self, link: Ino, target: Ino) {
-        let (target, all_changes) = (Some(target), self.changes.clone());
-        let new = || Open { writers: 0, draft: Arc::new(Draft { target, all_changes, ..Draft::default() }) };
-        self.open.entry(link).or_insert_with(new).writers += 1;
+    /// The same, if user `opener` is one of those.
+    pub(super) fn of_opener(&self, link: Ino, opener: Option<u32>) -> Option<Arc<Draft>> {
+        self.open.get(&link).filter(|open| open.openers.contains(&opener)).map(|open| open.draft.clone())
+    }
+
+    /// Notes that one more, user `opener`, has `link` open to write, which leads to `led`.
+    pub(super) fn opened(&mut self, link: Ino, led: Led, opener: Option<u32>) {
+        let all_changes = self.changes.clone();
+        let draft = || Arc::new(Draft { led, all_changes, ..Draft::default() });
+        let new = || Open { openers: Vec::new(), draft: draft() };
+        self.open.entry(link).or_insert_with(new).openers.push(opener);
     }
 
     /// The links that somebody has open to write.
@@ -113,11 +121,12 @@ impl Drafts {
         self.open.keys().copied().collect()
     }
 
-    /// Notes that one has closed it, unless something is to be stored before, which is only said if `stores`.
-    pub(super) fn closed(&mut self, link: Ino, stores: bool) -> Closed {
+    /// Notes that user `opener` has closed it, unless something is to be stored before, which is only said if `stores`.
+    pub(super) fn closed(&mut self, link: Ino, opener: Option<u32>, stores: bool) -> Closed {
         let Some(open) = self.open.get_mut(&link) else { return Closed::Shared };
-        if open.writers > 1 {
-            open.writers -= 1;
+        if open.openers.len() > 1 {
+            let who = open.openers.iter().position(|one| *one == opener).unwrap_or_default();
+            open.openers.swap_remove(who);
             return Closed::Shared;
         }
         if stores && open.draft.is_new() {
@@ -295,17 +304,18 @@ mod tests {
     #[test]
     fn the_last_one_to_close_is_told_what_is_left_to_store() {
         let mut drafts = Drafts::default();
-        drafts.opened(Ino(7), Ino(3));
-        drafts.opened(Ino(7), Ino(3));
+        drafts.opened(Ino(7), Led::default(), Some(1));
+        drafts.opened(Ino(7), Led::default(), Some(2));
         let draft = drafts.get(Ino(7)).expect("it is open").clone();
         assert!(draft.now().is_none());
         draft.written(3, Timestamp(1));
-        assert!(matches!(drafts.closed(Ino(7), true), Closed::Shared));
-        assert!(matches!(drafts.closed(Ino(7), true), Closed::Unstored(_)));
-        assert!(matches!(drafts.closed(Ino(7), true), Closed::Unstored(_)), "until it is stored, it is open");
+        assert!(matches!(drafts.closed(Ino(7), Some(1), true), Closed::Shared));
+        assert!(drafts.of_opener(Ino(7), Some(1)).is_none() && drafts.of_opener(Ino(7), Some(2)).is_some());
+        assert!(matches!(drafts.closed(Ino(7), Some(1), true), Closed::Unstored(_)));
+        assert!(matches!(drafts.closed(Ino(7), Some(1), true), Closed::Unstored(_)), "until it is stored, it is open");
         draft.stored();
-        assert!(matches!(drafts.closed(Ino(7), true), Closed::Last(_)));
+        assert!(matches!(drafts.closed(Ino(7), Some(1), true), Closed::Last(_)));
         assert!(drafts.get(Ino(7)).is_none());
-        assert!(matches!(drafts.closed(Ino(7), true), Closed::Shared));
+        assert!(matches!(drafts.closed(Ino(7), Some(1), true), Closed::Shared));
     }
 }

@@ -1,18 +1,24 @@
 //! Views of directories: what is in them is what is in their source, looked at whenever somebody asks.
 
-use super::definition::{LinkDefinition, Looks, ViewKind};
-use super::resolve::Resolved;
-use super::unstored::{is_unstored, unstored_number};
+use super::Version;
+use super::definition::{self, LinkDefinition, Looks, ViewKind};
+use super::rename::Names;
+use super::resolve::{DIGESTED_A_STEP, Resolved};
+use super::unstored::{is_unstored, symlink_number, unstored_number};
 use crate::attributes::{Attributes, DirEntry};
+use crate::blocking::{self, Wait};
 use crate::caller::Caller;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::inode::Inode;
 use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
+use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::sync::Arc;
 use weft_block::Slice;
-use weft_store::{Cookie, Ino, InodeRow, Kind, Name};
+use weft_store::{Cookie, Ino, InodeRow, Kind, Name, Timestamp};
+use weft_transform::interrupt;
 
 /// Entries of a source that are looked at together.
 const PAGE: usize = 1024;
@@ -23,7 +29,61 @@ pub(super) enum Seen {
     Archive(Resolved),
 }
 
+/// Names that are renamed before it is asked whether anybody waits for them: one may take
+/// milliseconds.
+const RENAMED_AT_ONCE: usize = 16;
+
+/// Views of which it is remembered how they call all that they show, and bytes that this takes.
+const RENAMED_VIEWS_MAX: usize = 8;
+const RENAMED_BYTES_MAX: usize = 32 << 20;
+
+/// The entries of some views that rename; the one used last comes last.
+#[derive(Default)]
+pub(crate) struct Renamed(Mutex<Vec<RenamedView>>);
+
+/// The entries of one.
+struct RenamedView {
+    view: Ino,
+    /// What the view led to then.
+    of: (Version, Timestamp),
+    all: Arc<Vec<Entry>>,
+    /// Bytes of memory that they take, about.
+    bytes: usize,
+}
+
+impl Renamed {
+    /// The entries of `view`, which leads to `of`, and is used now.
+    fn used(&self, view: Ino, of: (Version, Timestamp)) -> Option<Arc<Vec<Entry>>> {
+        let mut views = self.0.lock();
+        let at = views.iter().position(|known| known.view == view && known.of == of)?;
+        let found = views.remove(at);
+        let all = found.all.clone();
+        views.push(found);
+        Some(all)
+    }
+
+    /// Keeps the entries of `view`, if they are not too many. Others go, those used longest ago
+    /// first.
+    fn keep(&self, view: Ino, of: (Version, Timestamp), all: &Arc<Vec<Entry>>) {
+        let bytes_of =
+            |entry: &Entry| size_of::<Entry>() + entry.name.as_bytes().len() + entry.source.name.as_bytes().len() + 64;
+        let bytes = all.iter().map(bytes_of).sum();
+        if bytes > RENAMED_BYTES_MAX {
+            return;
+        }
+        let mut views = self.0.lock();
+        views.retain(|known| known.view != view);
+        views.push(RenamedView { view, of, all: all.clone(), bytes });
+        while views.len() > RENAMED_VIEWS_MAX
+            || views.iter().map(|known| known.bytes).sum::<usize>() > RENAMED_BYTES_MAX
+        {
+            views.remove(0);
+        }
+    }
+}
+
 /// An entry of a view.
+#[derive(Clone)]
 struct Entry {
     name: Name,
     /// As it is called where it is.
@@ -56,8 +116,9 @@ impl Vfs {
 
     /// What is called otherwise in `source` that `view` calls `name`. `NotFound`.
     pub(super) fn called(&self, view: Ino, source: Ino, name: &Name) -> Result<Name> {
-        let found = self.shown(view, source)?.into_iter().find(|shown| shown.name == *name);
-        Ok(found.ok_or(ErrorKind::NotFound)?.source.name)
+        let shown = self.shown(view, source)?;
+        let found = shown.iter().find(|shown| shown.name == *name).ok_or(ErrorKind::NotFound)?;
+        Ok(found.source.name.clone())
     }
 
     /// As [`Vfs::read_directory`], of a view.
@@ -67,13 +128,17 @@ impl Vfs {
             Seen::Archive(archive) => return self.list_members(view, &archive, after, limit),
         };
         let entry = |shown: Entry| {
-            let Entry { name, source: DirEntry { name: within, kind, cookie, .. } } = shown;
-            DirEntry { name, ino: unstored_number(view, within.as_bytes()), kind, cookie }
+            let Entry { name, source: DirEntry { name: within, kind, cookie, ino } } = shown;
+            let number = self.run(|state| state.number_in_view(view, &within, kind, ino));
+            // What is damaged is so to whoever looks it up.
+            let ino = number.unwrap_or_else(|_| unstored_number(view, within.as_bytes()));
+            DirEntry { name, ino, kind, cookie }
         };
         if renames {
             // Which of those that get the same name is seen follows from all of them.
-            let shown = self.shown(view, source)?.into_iter().filter(|shown| shown.source.cookie > after);
-            return Ok(shown.take(limit).map(entry).collect());
+            let shown = self.shown(view, source)?;
+            let shown = shown.iter().filter(|shown| shown.source.cookie > after);
+            return Ok(shown.take(limit).cloned().map(entry).collect());
         }
         let mut listed = Vec::new();
         let mut after = after;
@@ -87,20 +152,43 @@ impl Vfs {
         Ok(listed)
     }
 
-    /// All that is seen in `view` of directory `source`: of those that get the same name, the first.
-    fn shown(&self, view: Ino, source: Ino) -> Result<Vec<Entry>> {
-        let link = self.run(|state| state.link_of(view))?;
-        let Some(Looks::Directory(names)) = &link.looks else { return Err(ErrorKind::NotDirectory.into()) };
+    /// All that is seen in `view`, which renames, of directory `source`: of those that get the same
+    /// name, the first. `Interrupted`, `Busy`, `WouldBlock`.
+    fn shown(&self, view: Ino, source: Ino) -> Result<Arc<Vec<Entry>>> {
+        let look = |state: &mut State| {
+            let resolved = state.resolve(view)?;
+            Ok((resolved.link.clone(), resolved.told()))
+        };
+        let (link, of) = self.run(look)?;
+        if let Some(all) = self.renamed.used(view, of) {
+            return Ok(all);
+        }
+        let names = link.names().ok_or(ErrorKind::NotDirectory)?;
+        self.may_wait(Wait::Network)?;
+        let all = Arc::new(blocking::waiting(|| self.computing(|| self.rename_all(names, source)))??);
+        if self.run(look)?.1 == of {
+            self.renamed.keep(view, of, &all);
+        }
+        Ok(all)
+    }
+
+    /// Reads all of `source`. A turn of the asker's user is taken for that: it may be large, and
+    /// nobody else is to wait for it.
+    fn rename_all(&self, names: &Names, source: Ino) -> Result<Vec<Entry>> {
+        #[cfg(test)]
+        tests::RENAMED.set(tests::RENAMED.get() + 1);
         let (mut all, mut taken, mut after) = (Vec::new(), HashSet::new(), Cookie(0));
         loop {
             let page = self.read_directory(source, after, PAGE)?;
             let Some(last) = page.last() else { return Ok(all) };
             after = last.cookie;
-            for source in page.into_iter().filter(|source| is_shown(source.kind)) {
-                let is_file = source.kind == Kind::File;
-                let rename = names.rename.as_ref().filter(|_| is_file);
-                let called =
-                    rename.map_or_else(|| source.name.as_bytes().to_vec(), |rule| rule.apply(source.name.as_bytes()));
+            for (number, source) in page.into_iter().filter(|source| is_shown(source.kind)).enumerate() {
+                if number % RENAMED_AT_ONCE == 0 && interrupt::is_interrupted() {
+                    return Err(ErrorKind::Interrupted.into());
+                }
+                let rename = names.rename.as_ref().filter(|_| source.kind == Kind::File);
+                let own = source.name.as_bytes();
+                let called = rename.map_or_else(|| own.to_vec(), |rule| rule.apply(own));
                 // What cannot be called so is not seen.
                 let Ok(name) = Name::new(&called) else { continue };
                 if taken.insert(name.clone()) {
@@ -146,7 +234,9 @@ impl State {
             Kind::Transformation => self.link_of(entry)?.looks.is_some(),
             _ => false,
         };
-        let shows = names.only.as_ref().is_none_or(|only| only.is_match(name.as_bytes()));
+        let only = names.only.as_ref().filter(|_| !is_directory);
+        self.resolving.take(only.map_or(0, |only| only.match_steps(name.as_bytes())))?;
+        let shows = only.is_none_or(|only| only.is_match(name.as_bytes()));
         let (targets, network, write) = if is_directory || shows {
             let mut targets = link.definition.targets.clone();
             targets[link.data] = target;
@@ -170,7 +260,8 @@ impl State {
             kind if is_shown(kind) => (Kind::Transformation, Slice::from(inner.encode())),
             _ => return Err(ErrorKind::NotFound.into()),
         };
-        let ino = unstored_number(view, name.as_bytes());
+        self.resolving.take(2 + inline.len() / DIGESTED_A_STEP)?;
+        let ino = self.number_in_view(view, name, found.kind, entry)?;
         let parent = self.stored_view(view)?;
         let permissions = if kind == Kind::Symlink { 0o777 } else { 0o777 & found.permissions };
         let size = inline.len() as u64;
@@ -186,8 +277,24 @@ impl State {
             parent,
             ..found
         };
-        self.put_unstored(Inode::loaded(row));
+        let mut inode = Inode::loaded(row);
+        if is_directory && self.inodes.get(&ino).is_none_or(|known| known.row != inode.row) {
+            let link = definition::read_shown(&inode, names).ok_or_else(|| Error::new(ErrorKind::Corrupt, ino))?;
+            inode.link = Some(Arc::new(link));
+        }
+        self.put_unstored(inode);
         Ok(ino)
+    }
+
+    /// The number of what `view` shows of `name`, which is inode `found`.
+    fn number_in_view(&mut self, view: Ino, name: &Name, kind: Kind, found: Ino) -> Result<Ino, Stop> {
+        if kind != Kind::Symlink {
+            return Ok(unstored_number(view, name.as_bytes()));
+        }
+        // That of one in a view tells which it is.
+        let changed = if is_unstored(found) { 0 } else { self.inode(found)?.row.ctime.0 };
+        let version = [&found.0.to_le_bytes()[..], &changed.to_le_bytes()].concat();
+        Ok(symlink_number(view, name.as_bytes(), &version))
     }
 
     /// The view in the volume that is `view`, or of which that is an entry, at any depth.
@@ -214,5 +321,152 @@ impl State {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rename::tests::COMPILED;
+    use super::*;
+    use crate::caller::MakeNode;
+    use crate::clock::ManualClock;
+    use crate::computing::{Lane, Requester, set_lane, set_requester};
+    use crate::options::Options;
+    use std::cell::Cell;
+    use weft_store::VolumeOptions;
+    use weft_testkit::CrashStore;
+
+    thread_local! {
+        /// Directories all of whose names this thread has renamed.
+        pub(super) static RENAMED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn volume() -> Arc<Vfs> {
+        let store = Arc::new(CrashStore::new(VolumeOptions::default()));
+        let options = Options { background: false, ..Options::default() };
+        Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens")
+    }
+
+    fn view(vfs: &Vfs, name: &[u8], rename: &str) -> Ino {
+        let view = ViewKind::Directory { rename: Some(rename.into()), only: None };
+        let definition = LinkDefinition { view, ..LinkDefinition::new(vec![b"/source".to_vec()], "upper") };
+        vfs.make_link(Caller::ROOT, Ino::ROOT, name, 0o777, &definition).expect("made").ino
+    }
+
+    /// A source with two files, and a way to make more.
+    fn source(vfs: &Vfs) -> impl Fn(&str) + use<'_> {
+        let node = |kind| MakeNode { kind, permissions: 0o755, umask: 0, rdev: 0 };
+        let source = vfs.make(Caller::ROOT, Ino::ROOT, b"source", node(Kind::Directory)).expect("made").ino;
+        let make = move |name: &str| {
+            vfs.make(Caller::ROOT, source, name.as_bytes(), node(Kind::File)).expect("made");
+        };
+        make("a");
+        make("b");
+        make
+    }
+
+    #[test]
+    fn names_of_a_view_are_made_once_for_a_state_of_its_source() {
+        let vfs = volume();
+        let make = source(&vfs);
+        let view = view(&vfs, b"view", "s/$/.x/");
+        let before = RENAMED.get();
+        for _ in 0..10 {
+            assert!(vfs.lookup(Caller::ROOT, view, b"a.x").is_ok() && vfs.lookup(Caller::ROOT, view, b"b.x").is_ok());
+            assert!(vfs.lookup(Caller::ROOT, view, b"c.x").is_err());
+            assert_eq!(vfs.read_directory(view, Cookie(0), 1).expect("listed").len(), 1);
+        }
+        assert_eq!(RENAMED.get(), before + 1);
+        make("c");
+        assert!(vfs.lookup(Caller::ROOT, view, b"c.x").is_ok());
+        assert_eq!(RENAMED.get(), before + 2);
+    }
+
+    #[test]
+    fn names_that_are_kept_have_a_bound() {
+        let renamed = Renamed::default();
+        let entries = |bytes: usize| {
+            let name = Name::new(&[b'n'; 255]).expect("a name");
+            let (kind, cookie) = (Kind::File, Cookie(3));
+            let entry = Entry { name: name.clone(), source: DirEntry { name, ino: Ino(2), kind, cookie } };
+            Arc::new(vec![entry; bytes / 510])
+        };
+        let of = (Version::default(), Timestamp(0));
+        (2..5).for_each(|view| renamed.keep(Ino(view), of, &entries(RENAMED_BYTES_MAX / 3)));
+        assert!(renamed.0.lock().iter().map(|known| known.bytes).sum::<usize>() <= RENAMED_BYTES_MAX);
+        assert!(renamed.used(Ino(4), of).is_some() && renamed.used(Ino(2), of).is_none());
+        renamed.keep(Ino(5), of, &entries(RENAMED_BYTES_MAX));
+        assert!(renamed.used(Ino(5), of).is_none());
+        (10..30).for_each(|view| renamed.keep(Ino(view), of, &entries(510)));
+        assert_eq!(renamed.0.lock().len(), RENAMED_VIEWS_MAX);
+    }
+
+    /// They took all who serve, also for programs that had been killed.
+    #[test]
+    fn renaming_takes_a_turn_of_those_who_compute_and_ends_when_nobody_waits() {
+        let vfs = volume();
+        let _make_more = source(&vfs);
+        let (one, two) = (view(&vfs, b"one", "s/$/.x/"), view(&vfs, b"two", "s/$/.y/"));
+        set_requester(Requester { user: 7, thread: None, number: Some(1) });
+        vfs.interrupt(1);
+        let kind = |found: Result<Attributes>| found.expect_err("it fails").kind();
+        assert_eq!(kind(vfs.lookup(Caller::ROOT, one, b"a.x")), ErrorKind::Interrupted);
+        set_requester(Requester { user: 7, thread: None, number: Some(2) });
+        assert!(vfs.lookup(Caller::ROOT, one, b"a.x").is_ok(), "nobody remembers that");
+        // Of two who serve one computes already.
+        let lane = Lane::new(2);
+        set_lane(lane.clone());
+        let (computes, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                set_lane(lane);
+                vfs.computing(|| {
+                    computes.wait();
+                    done.wait();
+                })
+                .expect("a turn");
+            });
+            computes.wait();
+            let found = vfs.lookup(Caller::ROOT, two, b"a.y");
+            let known = vfs.lookup(Caller::ROOT, one, b"b.x");
+            done.wait();
+            assert_eq!(kind(found), ErrorKind::Busy);
+            assert!(known.is_ok());
+        });
+        assert!(vfs.lookup(Caller::ROOT, two, b"a.y").is_ok());
+    }
+
+    /// Looking at one stopped the file system for as long as that takes, and each kept a copy.
+    #[test]
+    fn directories_in_a_view_share_its_compiled_names() {
+        let vfs = volume();
+        let directory = MakeNode { kind: Kind::Directory, permissions: 0o755, umask: 0, rdev: 0 };
+        let make = |parent, name: &str| vfs.make(Caller::ROOT, parent, name.as_bytes(), directory).expect("made").ino;
+        let source = make(Ino::ROOT, "source");
+        for number in 0..20 {
+            make(make(source, &number.to_string()), "deep");
+        }
+        let (rename, only) = (Some("s/QQ/z/".to_owned()), Some("QQ".to_owned()));
+        let view = ViewKind::Directory { rename, only };
+        let definition = LinkDefinition { view, ..LinkDefinition::new(vec![b"/source".to_vec()], "upper") };
+        let view = vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &definition).expect("made").ino;
+        let find = |at, name: &str| vfs.lookup(Caller::ROOT, at, name.as_bytes()).expect("shown").ino;
+        find(view, "0");
+        let before = COMPILED.get();
+        let deep: Vec<Ino> = (0..20).map(|number| find(find(view, &number.to_string()), "deep")).collect();
+        assert_eq!(COMPILED.get(), before);
+        let mut state = vfs.state.lock();
+        let mut names = |ino| state.inodes.get(&ino).and_then(|inode| inode.link.as_ref()?.names().cloned());
+        let own = names(view).expect("it has some");
+        assert!(deep.into_iter().all(|ino| names(ino).is_some_and(|names| Arc::ptr_eq(&names, &own))));
+        // Counted where they are.
+        drop(own);
+        let link = LinkDefinition { view: ViewKind::Directory { rename: None, only: None }, ..definition };
+        drop(state);
+        let plain = vfs.make_link(Caller::ROOT, Ino::ROOT, b"plain", 0o777, &link).expect("made").ino;
+        find(plain, "0");
+        let mut state = vfs.state.lock();
+        let mut weight = |ino| crate::cache::Cached::weight(state.inodes.get(&ino).expect("in memory"));
+        assert!(weight(view) > weight(plain) + 1024);
     }
 }

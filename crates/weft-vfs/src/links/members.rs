@@ -2,7 +2,7 @@
 
 use super::definition::{Link, LinkDefinition, Looks, Part, ViewKind};
 use super::resolve::Resolved;
-use super::unstored::unstored_number;
+use super::unstored::{symlink_number, unstored_number};
 use crate::attributes::DirEntry;
 use crate::blocking::{self, Wait};
 use crate::error::{ErrorKind, Result};
@@ -27,9 +27,13 @@ const READ_BYTES: usize = 64 << 10;
 /// `Interrupted`.
 const INTERRUPTED: io::ErrorKind = io::ErrorKind::BrokenPipe;
 
-/// Bytes of memory that an index may take, and about how many of them an entry takes beside its name.
+/// Bytes of memory that all indexes may take, and so one of them.
 const INDEX_BYTES_MAX: usize = 256 << 20;
+
+/// About how many bytes an entry takes beside its name and target, and a directory with an entry, for
+/// which its map makes room for several.
 const NODE_BYTES: usize = 200;
+const DIRECTORY_BYTES: usize = 1400;
 
 /// Longest path of a member that is shown (`PATH_MAX`): no program could name a longer one.
 const PATH_BYTES_MAX: usize = 4096;
@@ -37,9 +41,74 @@ const PATH_BYTES_MAX: usize = 4096;
 /// Archives whose members are known, at most.
 const INDEXES_MAX: usize = 8;
 
-/// The members of some archives, by the version of a link to all of one; the one used last comes last.
+/// The members of some archives; the one used last comes last.
 #[derive(Default)]
-pub(crate) struct Indexes(Mutex<Vec<(super::Version, Arc<Index>)>>);
+pub(crate) struct Indexes(Mutex<Vec<Known>>);
+
+/// The members of one.
+struct Known {
+    /// The version of a link to all of it.
+    version: super::Version,
+    archive: Ino,
+    index: Arc<Index>,
+}
+
+/// Archives whose members are known, and those of them that were deleted since.
+#[derive(Default)]
+pub(crate) struct Archives {
+    indexed: Vec<Ino>,
+    gone: Vec<Ino>,
+}
+
+impl Archives {
+    /// Notes that inode `ino` is deleted.
+    pub(crate) fn deleted(&mut self, ino: Ino) {
+        if self.indexed.contains(&ino) {
+            self.gone.push(ino);
+        }
+    }
+}
+
+impl Indexes {
+    /// The index of `version`, which is used now.
+    fn used(&self, version: super::Version) -> Option<Arc<Index>> {
+        let mut all = self.0.lock();
+        let at = all.iter().position(|known| known.version == version)?;
+        let found = all.remove(at);
+        let index = found.index.clone();
+        all.push(found);
+        Some(index)
+    }
+
+    /// Keeps one more, in the place of what there was of the same archive. Those used longest ago go
+    /// until all have room. Tells the archives of which there are some.
+    fn keep(&self, new: Known) -> Vec<Ino> {
+        let mut all = self.0.lock();
+        let mut gone: Vec<Known> = all.extract_if(.., |known| known.archive == new.archive).collect();
+        all.push(new);
+        while all.len() > INDEXES_MAX || all.iter().map(|known| known.index.bytes).sum::<usize>() > INDEX_BYTES_MAX {
+            gone.push(all.remove(0));
+        }
+        let indexed = all.iter().map(|known| known.archive).collect();
+        drop(all);
+        drop(gone);
+        indexed
+    }
+
+    /// Forgets those of `archives`.
+    fn forget(&self, archives: &[Ino]) {
+        let is_gone = |known: &mut Known| archives.contains(&known.archive);
+        // They may be large, so the lock is free by then.
+        let gone: Vec<Known> = self.0.lock().extract_if(.., is_gone).collect();
+        drop(gone);
+    }
+
+    /// Bytes of memory that all take, about.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        self.0.lock().iter().map(|known| known.index.bytes).sum()
+    }
+}
 
 /// The members of an archive, as a tree.
 #[derive(Debug, Default)]
@@ -72,14 +141,17 @@ impl Index {
         for member in members {
             index.add(member);
             if index.bytes > INDEX_BYTES_MAX {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "its paths are too many and too long"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "its paths and targets are too many and too long",
+                ));
             }
         }
         Ok(index)
     }
 
     fn directory(&mut self, path: Vec<u8>) -> &mut BTreeMap<Vec<u8>, Node> {
-        let bytes = path.len() + NODE_BYTES;
+        let bytes = path.len() + DIRECTORY_BYTES;
         self.directories.entry(path).or_insert_with(|| {
             self.bytes += bytes;
             BTreeMap::new()
@@ -121,8 +193,19 @@ impl Index {
             return;
         }
         let node = Node { kind, permissions: member.permissions.unwrap_or(usual), changed: member.changed };
-        self.bytes += name.len() + NODE_BYTES;
+        let target = if let NodeKind::Symlink(target) = &node.kind { target.len() } else { 0 };
+        self.bytes += name.len() + target + NODE_BYTES;
         self.directory(path).insert(name.to_vec(), node);
+    }
+}
+
+impl Node {
+    /// The number of what `view` shows at `path`, which is this one.
+    fn number(&self, view: Ino, resolved: &Resolved, path: &[u8]) -> Ino {
+        match self.kind {
+            NodeKind::Symlink(_) => symlink_number(view, path, &resolved.source),
+            _ => unstored_number(view, path),
+        }
     }
 }
 
@@ -169,7 +252,7 @@ impl Vfs {
                 NodeKind::Symlink(_) => Kind::Symlink,
                 NodeKind::File { .. } => Kind::File,
             };
-            let ino = unstored_number(view, &joined(path, name));
+            let ino = node.number(view, resolved, &joined(path, name));
             Ok(DirEntry { name: Name::new(name)?, ino, kind, cookie: Cookie(cookie) })
         };
         seen.map(entry).collect()
@@ -178,13 +261,7 @@ impl Vfs {
     /// The members of the archive that `view` shows.
     fn index(&self, view: Ino, resolved: &Resolved) -> Result<Arc<Index>> {
         let version = resolved.source;
-        let known = |indexes: &mut Vec<(super::Version, Arc<Index>)>| {
-            let at = indexes.iter().position(|(known, _)| *known == version)?;
-            let found = indexes.remove(at);
-            indexes.push(found.clone());
-            Some(found.1)
-        };
-        if let Some(index) = known(&mut self.indexes.0.lock()) {
+        if let Some(index) = self.indexes.used(version) {
             return Ok(index);
         }
         self.may_wait(Wait::Commit)?;
@@ -208,12 +285,17 @@ impl Vfs {
             return Err(ErrorKind::Io.into());
         }
         let index = Arc::new(index);
-        let mut indexes = self.indexes.0.lock();
-        if indexes.len() >= INDEXES_MAX {
-            indexes.remove(0);
-        }
-        indexes.push((version, index.clone()));
+        let indexed = self.indexes.keep(Known { version, archive, index: index.clone() });
+        self.state.lock().archives.indexed = indexed;
         Ok(index)
+    }
+
+    /// Forgets the members of archives that were deleted.
+    pub(crate) fn forget_archives(&self) {
+        let gone = std::mem::take(&mut self.state.lock().archives.gone);
+        if !gone.is_empty() {
+            self.indexes.forget(&gone);
+        }
     }
 }
 
@@ -291,7 +373,7 @@ impl State {
     /// The inode of the member at `path`, as `view` shows it.
     fn appear_member(&mut self, view: Ino, resolved: &Resolved, path: &[u8], node: &Node) -> Result<Ino, Stop> {
         let owner = self.inode(resolved.data())?.row.clone();
-        let ino = unstored_number(view, path);
+        let ino = node.number(view, resolved, path);
         let definition = &resolved.link.definition;
         let (kind, inline, link) = match &node.kind {
             NodeKind::Symlink(target) => (Kind::Symlink, target.clone(), None),
@@ -343,7 +425,7 @@ fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Li
     let definition = LinkDefinition { network, view: ViewKind::File, ..view.clone() };
     let network = definition.parse()?;
     let keeps = network.keeps();
-    let made = Network::parse(&view.network).ok()?.keeps();
+    let made = Network::known(&view.network).ok()?.keeps();
     // The archive tells how long what is unpacked is.
     let size = (made.length).then_some(size);
     let keeps = Keeps { place: keeps.place, length: keeps.length };
@@ -359,4 +441,68 @@ fn member(view: &Link, unpack: Option<&str>, size: u64, part: Part) -> Option<Li
         size,
         of: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caller::{Caller, MakeNode};
+    use crate::clock::ManualClock;
+    use crate::options::Options;
+    use weft_store::VolumeOptions;
+    use weft_testkit::CrashStore;
+
+    fn symlink(number: usize, target: usize) -> Member {
+        let (path, kind) = (number.to_string().into_bytes(), MemberKind::Symlink(vec![b't'; target]));
+        Member { path, kind, permissions: None, changed: None }
+    }
+
+    #[test]
+    fn targets_and_directories_count_in_the_memory_of_an_index() {
+        let index = Index::new((0..100).map(|number| symlink(number, 4000)).collect()).expect("it is small");
+        assert!(index.bytes > 100 * 4000);
+        let deep = |number| Member { path: format!("{number}/member").into_bytes(), ..symlink(0, 1) };
+        let index = Index::new((0..100).map(deep).collect()).expect("it is small");
+        assert!(index.bytes > 100 * 11 * size_of::<(Vec<u8>, Node)>());
+    }
+
+    #[test]
+    fn all_indexes_together_have_a_bound_and_each_archive_has_one() {
+        let indexes = Indexes::default();
+        let known = |archive, version, bytes| {
+            let index = Arc::new(Index { bytes, ..Index::default() });
+            Known { version: [version; 32], archive: Ino(archive), index }
+        };
+        for archive in 1..=4 {
+            indexes.keep(known(archive, 0, INDEX_BYTES_MAX / 3));
+        }
+        assert!(indexes.bytes() <= INDEX_BYTES_MAX);
+        assert_eq!(indexes.keep(known(4, 1, INDEX_BYTES_MAX / 3)), [Ino(2), Ino(3), Ino(4)]);
+        assert_eq!(indexes.keep(known(5, 2, INDEX_BYTES_MAX)), [Ino(5)]);
+        assert!(indexes.used([2; 32]).is_some() && indexes.used([1; 32]).is_none());
+    }
+
+    #[test]
+    fn members_of_an_archive_that_is_gone_are_forgotten() {
+        let store = Arc::new(CrashStore::new(VolumeOptions::default()));
+        let options = Options { background: false, ..Options::default() };
+        let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
+        let file = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
+        let archive = vfs.make(Caller::ROOT, Ino::ROOT, b"archive", file).expect("made").ino;
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(1);
+        header.set_cksum();
+        tar.append_data(&mut header, "member", &b"m"[..]).expect("added");
+        vfs.write(archive, 0, &tar.into_inner().expect("whole"), true).expect("written");
+        let link = LinkDefinition::new(vec![b"/archive".to_vec()], "identity");
+        let link = LinkDefinition { view: ViewKind::Members, ..link };
+        let view = vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &link).expect("made").ino;
+        vfs.lookup(Caller::ROOT, view, b"member").expect("shown");
+        assert!(vfs.indexes.bytes() > 0);
+        vfs.release(archive, 1);
+        vfs.unlink(Ino::ROOT, b"archive").expect("removed");
+        vfs.commit().expect("committed");
+        assert_eq!(vfs.indexes.bytes(), 0);
+    }
 }

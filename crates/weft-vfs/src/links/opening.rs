@@ -64,6 +64,12 @@ impl Vfs {
         self.run(|state| state.closed_attributes(ino))
     }
 
+    /// Attributes of view `ino`, to which somebody may come to whom it is closed: they say nothing
+    /// of what it shows, and their permission bits let those in to whom it is open. `Stale`.
+    pub fn guarded_attributes(&self, ino: Ino) -> Result<Attributes> {
+        self.run(|state| state.guarded_attributes(ino))
+    }
+
     /// From now on [`Vfs::opened`], [`Vfs::flush`] and [`Vfs::closed`] are called.
     pub fn tells_of_opens(&self) {
         self.state.lock().is_told_of_opens = true;
@@ -78,7 +84,8 @@ impl Vfs {
     }
 
     /// A program has opened file `ino`. `AccessDenied` if it is a link that is closed to it, or
-    /// cannot be written, and the program `writes`.
+    /// cannot be written, and the program `writes`. `NotSynchronized` if others write to it as a
+    /// whole from when it led elsewhere.
     pub fn opened(&self, ino: Ino, writes: bool) -> Result<Opening> {
         self.run(|state| {
             if state.inode(ino)?.row.kind != Kind::Transformation {
@@ -103,8 +110,7 @@ impl Vfs {
             let is_direct = is_open || resolved.link.definition.direct || !resolved.is_for_all;
             Ok(match (writes && resolved.writing == Writing::Whole, is_direct) {
                 (true, _) => {
-                    let target = state.base_of(ino)?;
-                    state.drafts.opened(ino, target);
+                    state.join_draft(ino)?;
                     Opening::Draft { is_direct, is_open }
                 }
                 (false, true) => Opening::Direct { is_open },
@@ -148,7 +154,7 @@ impl Vfs {
     pub fn closed(&self, ino: Ino) -> Result<()> {
         let mut stores = true;
         loop {
-            let closed = self.state.lock().drafts.closed(ino, stores);
+            let closed = self.state.lock().drafts.closed(ino, Asker::now(Asker::uid), stores);
             match closed {
                 Closed::Shared => return Ok(()),
                 Closed::Unstored(draft) => {

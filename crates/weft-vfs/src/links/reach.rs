@@ -30,6 +30,9 @@ pub(super) const MAY_WRITE: u32 = 2;
 pub(super) const MAY_SEARCH: u32 = 1;
 const ALL: u32 = 7;
 
+/// Bytes of access control lists that are searched for each step that they count as.
+const LISTED_A_STEP: usize = 64;
+
 /// The maker of a link: its owner and group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Maker {
@@ -105,7 +108,8 @@ impl State {
     pub(super) fn rights_to(&mut self, step: Step, wanted: u32) -> Result<Rights, Stop> {
         let Step { ino, uid, gid, permissions, may_have_acl } = step;
         let acl = if may_have_acl { self.xattrs(ino)?.map.get(ACCESS_ACL) } else { None };
-        let acl = acl.map(|value| Acl::parse(value)).transpose()?;
+        let (acl, bytes) = (acl.map(|value| Acl::parse(value)).transpose()?, acl.map_or(0, |value| value.len()));
+        self.resolving.take((1 + self.resolving.makers.len()) * bytes / LISTED_A_STEP)?;
         let subject = Subject { uid, gid, permissions, acl };
         let everybody = subject.class(6) & subject.class(3) & subject.class(0);
         // A list may take from some what it gives to all others.
@@ -155,6 +159,13 @@ impl State {
         let row = &self.inode(ino)?.row;
         let wanted = if row.kind == Kind::Directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
         let step = Step::of(row);
+        Ok(self.rights_to(step, wanted)?.of_these & wanted == wanted)
+    }
+
+    /// True if the asker may add names to directory `parent`.
+    pub(super) fn asker_may_add(&mut self, parent: Ino) -> Result<bool, Stop> {
+        let step = Step::of(&self.directory(parent)?.row);
+        let wanted = MAY_WRITE | MAY_SEARCH;
         Ok(self.rights_to(step, wanted)?.of_these & wanted == wanted)
     }
 }

@@ -1,6 +1,6 @@
 //! Reading links.
 
-use super::drafts::{Content, Written};
+use super::drafts::{Content, Draft, Written};
 use super::is_unstored;
 use super::reach::MAY_READ;
 use super::resolve::{READ, Resolved};
@@ -52,22 +52,37 @@ impl Vfs {
     }
 
     fn read_least(&self, ino: Ino, offset: u64, len: usize, least: usize) -> Result<Rope> {
-        if let Some(draft) = self.draft(ino) {
-            self.permit_draft(ino, MAY_READ)?;
-            let content = match draft.content.try_lock() {
-                Some(content) => content,
-                None => {
-                    self.may_wait(Wait::Network)?;
-                    blocking::waiting(|| self.lock_computing(&draft.content))?
-                }
-            };
-            if let Written::Here(content) = &*content {
-                return content.read(self, offset, len);
-            }
+        if let Some(draft) = self.run(|state| state.current_draft(ino))?
+            && let Some(rope) = self.read_written(&draft, offset, len)?
+        {
+            return Ok(rope);
         }
         let rope = self.of_link(ino, Wanted::Bytes { offset, len, least })?;
         self.read_moves_atime(ino);
         Ok(rope)
+    }
+
+    /// As [`Vfs::read`], of what is written to link `ino` as a whole, on behalf of one who has it
+    /// open for that; that one reads it wherever the link leads now. None if nothing is written.
+    /// `AccessDenied` to those who may not read any more what it led to then.
+    pub fn read_draft(&self, ino: Ino, offset: u64, len: usize) -> Result<Option<Rope>> {
+        let draft = self.run(|state| state.draft_with(ino, MAY_READ))?;
+        draft.map_or(Ok(None), |draft| self.read_written(&draft, offset, len))
+    }
+
+    /// Part of what a draft holds; none if that is nothing yet, or it has ended.
+    fn read_written(&self, draft: &Draft, offset: u64, len: usize) -> Result<Option<Rope>> {
+        let content = match draft.content.try_lock() {
+            Some(content) => content,
+            None => {
+                self.may_wait(Wait::Network)?;
+                blocking::waiting(|| self.lock_computing(&draft.content))?
+            }
+        };
+        match &*content {
+            Written::Here(content) => content.read(self, offset, len).map(Some),
+            Written::Nothing | Written::Ended => Ok(None),
+        }
     }
 
     /// Has the length of link `ino` known.
@@ -121,10 +136,15 @@ impl Vfs {
         ErrorKind::Io.into()
     }
 
-    /// What link `ino` gives, or nothing of it, to be written to.
+    /// What link `ino` gives, or nothing of it, to be written to. `AccessDenied` if it leads
+    /// elsewhere than when it was opened for that.
     pub(super) fn content_of_link(&self, ino: Ino, kept: Kept) -> Result<Content> {
         for _ in 0..ATTEMPTS {
-            let resolved = self.run(|state| state.resolve(ino))?;
+            let resolved = self.run(|state| {
+                let resolved = state.resolve(ino)?;
+                state.current_draft(ino)?.ok_or(ErrorKind::AccessDenied)?;
+                Ok(resolved)
+            })?;
             let mut content = Content::new(self, resolved.is_secret)?;
             // What was never written to may make no sense to the network.
             let is_empty = |state: &mut State| {

@@ -2,14 +2,35 @@
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Bytes of memory that a compiled expression may take.
-const REGEX_BYTES: usize = 1 << 20;
+/// Bytes of memory that a compiled expression may take, in its first form. It is compiled within the
+/// least of these bounds that it fits into, so that one tells how much work it makes. Names are short:
+/// the documents give the last.
+const SIZES: [usize; 5] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
+
+/// About how many times the memory of its first form an expression takes: it is compiled backwards,
+/// too, and remembers states.
+const FORMS: usize = 4;
+
+/// Bytes of its first form that are compiled for each step of resolving that they count as.
+const COMPILED_A_STEP: usize = 256;
+
+/// Bytes of an expression's first form times bytes of a name for each step that looking for the one
+/// in the other counts as.
+const MATCHED_A_STEP: usize = 16 << 10;
+
+/// A regular expression over the bytes of names.
+#[derive(Clone, Debug)]
+pub(crate) struct Expression {
+    regex: Regex,
+    /// That of the sizes into which it fits.
+    size: usize,
+}
 
 /// A rule as sed(1) has it: `s/REGEX/TEXT/`, with `g` for all matches and `i` for letters of any case behind it. What stands after `s` takes the
 /// place of the slashes. In TEXT `&` stands for what matched, `\1` to `\9` for groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Rename {
-    regex: Regex,
+    expression: Expression,
     /// In the language of the crate.
     replacement: Vec<u8>,
     all: bool,
@@ -32,22 +53,74 @@ impl Rename {
         if let Some(unknown) = flags.chars().find(|flag| !"gi".contains(*flag)) {
             return Err(format!("there is no flag '{unknown}'"));
         }
-        let regex = expression(regex, flags.contains('i'))?;
-        Ok(Rename { regex, replacement: replacement(text).into_bytes(), all: flags.contains('g') })
+        let expression = Expression::compile(regex, flags.contains('i'))?;
+        Ok(Rename { expression, replacement: replacement(text).into_bytes(), all: flags.contains('g') })
     }
 
     /// What something called `name` is called.
     pub(crate) fn apply(&self, name: &[u8]) -> Vec<u8> {
         let limit = usize::from(!self.all);
-        self.regex.replacen(name, limit, &self.replacement[..]).into_owned()
+        self.expression.regex.replacen(name, limit, &self.replacement[..]).into_owned()
     }
 }
 
-/// A regular expression over the bytes of names.
-pub(crate) fn expression(text: &str, any_case: bool) -> Result<Regex, String> {
-    let mut builder = RegexBuilder::new(text);
-    builder.case_insensitive(any_case).unicode(false).size_limit(REGEX_BYTES);
-    builder.build().map_err(|error| error.to_string().replace('\n', " "))
+impl Expression {
+    /// Compiles `text`; tells what is wrong with it.
+    pub(crate) fn compile(text: &str, any_case: bool) -> Result<Expression, String> {
+        #[cfg(test)]
+        tests::COMPILED.set(tests::COMPILED.get() + 1);
+        let compile = |size| {
+            let mut builder = RegexBuilder::new(text);
+            builder.case_insensitive(any_case).unicode(false).size_limit(size).dfa_size_limit(size.max(SIZES[3]));
+            builder.build()
+        };
+        for size in SIZES {
+            match compile(size) {
+                Ok(regex) => return Ok(Expression { regex, size }),
+                Err(regex::Error::CompiledTooBig(_)) => {}
+                Err(error) => return Err(error.to_string().replace('\n', " ")),
+            }
+        }
+        Err(format!("it takes more than {} KiB, compiled", SIZES[SIZES.len() - 1] >> 10))
+    }
+
+    /// True if it finds something in `name`.
+    pub(crate) fn is_match(&self, name: &[u8]) -> bool {
+        self.regex.is_match(name)
+    }
+
+    /// The steps of resolving that looking for it in `name` counts as.
+    pub(super) fn match_steps(&self, name: &[u8]) -> usize {
+        self.size * name.len() / MATCHED_A_STEP
+    }
+
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        self.size * FORMS
+    }
+}
+
+/// The names in a view of a directory. Entries of the view share those of the view.
+#[derive(Debug)]
+pub(crate) struct Names {
+    pub(crate) rename: Option<Rename>,
+    pub(crate) only: Option<Expression>,
+}
+
+impl Names {
+    fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.rename.iter().map(|rule| &rule.expression).chain(&self.only)
+    }
+
+    /// The steps of resolving that compiling them counts as.
+    pub(super) fn compile_steps(&self) -> usize {
+        self.expressions().map(|expression| expression.size / COMPILED_A_STEP).sum()
+    }
+
+    /// About how much memory they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.expressions().map(Expression::bytes).sum()
+    }
 }
 
 /// The parts between the marks that no backslash stands before.
@@ -90,8 +163,23 @@ fn replacement(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Expressions that this thread has compiled.
+        pub(in super::super) static COMPILED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn an_expression_that_takes_much_is_told_from_others_and_refused_at_a_bound() {
+        let compile = |text| Expression::compile(text, false);
+        assert_eq!(compile(r"\.gz$").expect("compiles").size, 1 << 10);
+        assert_eq!(compile("QQ[^x]{0,1200}").expect("compiles").size, 256 << 10);
+        assert!(compile("[^x]{0,20000}").expect_err("it is large").contains("256 KiB"));
+        assert!(compile("(").expect_err("it has no end").contains("unclosed"));
+    }
 
     #[test]
     fn names_become_what_sed_makes_of_them() {

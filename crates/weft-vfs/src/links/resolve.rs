@@ -1,9 +1,11 @@
 //! What a link leads to, as the volume is now.
 
+use super::causes::Causes;
 use super::definition::{Looks, Writing};
 use super::drafts::Drafted;
 use super::is_unstored;
 use super::reach::{MAY_READ, MAY_SEARCH, MAY_WRITE, Maker, Step};
+use super::steps::Steps;
 use super::watch::{Cause, Of};
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
@@ -18,10 +20,16 @@ use std::time::{Duration, Instant};
 use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
 
 /// Links from which links may be made, one from the other.
-const DEPTH_MAX: usize = 16;
+pub(super) const DEPTH_MAX: usize = 16;
 
 /// Symbolic links on the way to a target (Linux `MAXSYMLINKS`).
-const SYMLINKS_MAX: usize = 40;
+pub(super) const SYMLINKS_MAX: usize = 40;
+
+/// Bytes of a definition that are digested or copied for each step that they count as.
+pub(super) const DIGESTED_A_STEP: usize = 512;
+
+/// Targets that are copied for each step that they count as.
+const COPIED_A_STEP: usize = 64;
 
 /// How long after a failure that may pass it is not tried again what failed: to compute a length, to find a name, to read what hangs.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -54,7 +62,7 @@ pub(crate) struct Resolved {
     /// True if the asker and all makers may write to its data.
     pub(crate) may_write: bool,
     /// What all this follows from.
-    causes: Vec<Cause>,
+    causes: Arc<Causes>,
     /// What the three classes may do with all targets at once, as permission bits.
     rights: u32,
     mtime: Timestamp,
@@ -74,6 +82,15 @@ pub(crate) struct Resolving {
     /// Those that were, for the first of them: nothing changes meanwhile, and ways through views
     /// come to the same ones again and again. With the makers whose rights were asked for.
     known: FxHashMap<(Ino, Vec<Maker>), Resolved>,
+    /// What all of them took.
+    steps: Steps,
+}
+
+impl Resolving {
+    /// Takes `steps` for the links that are being resolved, if any are. `Loop` if that is too many.
+    pub(super) fn take(&mut self, steps: usize) -> Result<(), Stop> {
+        if self.depth > 0 { Ok(self.steps.take(steps)?) } else { Ok(()) }
+    }
 }
 
 /// Whether a length is computed that nothing tells.
@@ -135,7 +152,28 @@ impl State {
     /// Attributes of link `ino`, as those see them to whom it is closed: they look the same
     /// whatever it leads to.
     pub(crate) fn closed_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
-        Ok(Attributes { permissions: 0, reach: Reach::Nobody, ..self.nowhere(ino)? })
+        Ok(Attributes { permissions: 0, reach: Reach::Nobody, ..self.indifferent(ino)? })
+    }
+
+    /// Attributes of view `ino` that say nothing of what it shows, and let those in to whom it is
+    /// open.
+    pub(crate) fn guarded_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        // An entry of a view has the permission bits of what it shows.
+        let own = if is_unstored(ino) { 0o777 } else { self.inode(ino)?.row.permissions };
+        Ok(Attributes { permissions: own & (READ | SEARCH), reach: Reach::Some, ..self.indifferent(ino)? })
+    }
+
+    /// Attributes of link `ino` that follow from nothing but itself; of an entry of a view: from
+    /// the view.
+    fn indifferent(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        let nowhere = self.nowhere(ino)?;
+        if !is_unstored(ino) || self.link_of(ino)?.of.is_some() {
+            return Ok(nowhere);
+        }
+        let view = self.stored_view(ino)?;
+        let row = &self.inode(view)?.row;
+        let (atime, mtime, ctime, btime) = (row.atime, row.mtime, row.ctime, row.btime);
+        Ok(Attributes { uid: row.uid, gid: row.gid, atime, mtime, ctime, btime, ..nowhere })
     }
 
     /// Attributes of link `ino`, which cannot be resolved because of `error`.
@@ -194,7 +232,9 @@ impl State {
         };
         let reach = if resolved.is_for_all { Reach::Everybody } else { Reach::Some };
         let own = Attributes { reach, ..own };
-        self.watches.watch(ino, &resolved.causes);
+        if self.watches.is_wanted {
+            self.watches.watch(ino, &resolved.causes.all());
+        }
         let permissions = own.permissions & resolved.permissions();
         if resolved.link.looks.is_some() {
             let (mtime, ctime) = (resolved.mtime, own.ctime.max(resolved.ctime));
@@ -203,7 +243,7 @@ impl State {
             return Ok(Attributes { size, permissions, mtime, ctime, ..own });
         }
         let (mtime, ctime) = (own.mtime.max(resolved.mtime), own.ctime.max(resolved.ctime));
-        if let Some(Drafted { size, mtime: written }) = self.drafts.get(ino).and_then(|draft| draft.now()) {
+        if let Some(Drafted { size, mtime: written }) = self.current_draft(ino)?.and_then(|draft| draft.now()) {
             let mtime = mtime.max(written);
             return Ok(Attributes { size, allocated: size, permissions, mtime, ctime, computed: Some(0), ..own });
         }
@@ -245,6 +285,7 @@ impl State {
     fn resolve_first(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         self.resolving.depth = 1;
         self.resolving.is_private = false;
+        self.resolving.steps.restart();
         let resolved = self.resolve_anew(ino);
         self.resolving.depth = 0;
         self.resolving.known.clear();
@@ -267,6 +308,11 @@ impl State {
 
     fn resolve_anew(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         let link = self.link_of(ino)?;
+        self.resolving.take(1 + link.definition.network.len() / DIGESTED_A_STEP)?;
+        // Entries of views share those of the view.
+        if let Some(names) = link.names().filter(|_| !is_unstored(ino)) {
+            self.resolving.take(names.compile_steps())?;
+        }
         let row = &self.inode(ino)?.row;
         let owner = Owner { uid: row.uid, gid: row.gid };
         let mut content = Vec::new();
@@ -288,18 +334,19 @@ impl State {
             is_of_file: false,
             is_for_all: true,
             may_write: true,
-            causes: Vec::new(),
+            causes: Arc::default(),
             rights: 0o777,
             mtime,
             ctime,
             link: link.clone(),
         };
         for (number, path) in link.definition.targets.iter().enumerate() {
+            self.resolving.take(1)?;
             let (target, way) = match link.of {
                 Some(target) if number == link.data => (target, 0o777),
                 _ => self.walk(path, owner, &mut resolved)?,
             };
-            resolved.causes.push((target, Of::Itself));
+            resolved.follows_from((target, Of::Itself));
             let (times, rights) = self.reach(&mut resolved, &mut content, (number, target), owner)?;
             // Who uses the file onto which it is pushed has opened that.
             let rights = if link.of == Some(target) { 0o777 } else { rights };
@@ -320,9 +367,6 @@ impl State {
         // What is written to it and not in its target yet.
         content.extend(self.drafts.get(ino).map_or(0, |draft| draft.change()).to_le_bytes());
         resolved.version = weft_digest::digest(&content);
-        // Ways have beginnings in common.
-        resolved.causes.sort_unstable();
-        resolved.causes.dedup();
         Ok(resolved)
     }
 
@@ -352,18 +396,20 @@ impl State {
                     _ => {}
                 }
                 let inner = self.resolve(target)?;
+                self.resolving.take(inner.steps())?;
                 if link.of != Some(target) {
                     let wanted = if wants_directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
                     self.reached(resolved, step, wanted, number == link.data)?;
-                    resolved.is_for_all &= inner.is_for_all;
-                    resolved.may_write &= number != link.data || inner.may_write;
                 }
+                // What is pushed onto a link gives what that gives.
+                resolved.is_for_all &= inner.is_for_all;
+                resolved.may_write &= number != link.data || inner.may_write;
                 content.extend(inner.version);
                 resolved.is_secret |= inner.is_secret;
                 if number == link.data {
                     resolved.writing = through(resolved.writing, inner.writing);
                 }
-                resolved.causes.extend(inner.causes.iter().cloned());
+                Arc::make_mut(&mut resolved.causes).add(&inner.causes);
                 Ok(((inner.mtime, inner.ctime), self.rights_of_link(target, &inner, owner)?))
             }
             Kind::Directory if !wants_directory => Err(ErrorKind::IsDirectory.into()),
@@ -412,23 +458,10 @@ impl State {
         Ok(self.length_of(ino, resolved)?.ok())
     }
 
-    /// The file that link `ino` leads to in the end.
-    pub(super) fn base_of(&mut self, ino: Ino) -> Result<Ino, Stop> {
-        let mut at = ino;
-        // As deep as links are resolved.
-        for _ in 0..=DEPTH_MAX {
-            if self.inode(at)?.row.kind != Kind::Transformation {
-                return Ok(at);
-            }
-            at = self.resolve(at)?.data();
-        }
-        Err(ErrorKind::Loop.into())
-    }
-
-    /// The same; else the link whose content has to be computed for that.
+    /// The same as [`State::length`]; else the link whose content has to be computed for that.
     fn length_of(&mut self, ino: Ino, resolved: &Resolved) -> Result<Result<Length, Ino>, Stop> {
         let part = resolved.link.part.filter(|_| resolved.link.keeps.length).map(|part| part.len);
-        let drafted = self.drafts.get(ino).and_then(|draft| draft.now()).map(|drafted| drafted.size);
+        let drafted = self.current_draft(ino)?.and_then(|draft| draft.now()).map(|drafted| drafted.size);
         if let Some(known) = drafted.or(resolved.link.size).or(part) {
             return Ok(Ok(Length { bytes: known, failed: None }));
         }
@@ -479,6 +512,7 @@ impl State {
         // Views know no way back.
         let mut way = Vec::new();
         while let Some(name) = names.pop() {
+            self.resolving.take(1)?;
             let search = self.search(at, owner, resolved)?;
             allowed &= search | search << 1 | search << 2;
             if name == b".." {
@@ -486,7 +520,7 @@ impl State {
                 continue;
             }
             let name = Name::new(&name)?;
-            self.follows_from(at, Of::Name(name.clone()), &mut resolved.causes)?;
+            self.follows_from(at, Of::Name(name.clone()), Arc::make_mut(&mut resolved.causes).own())?;
             let found = self.within(at, &name)?;
             if self.inode(found)?.row.kind != Kind::Symlink {
                 way.push(at);
@@ -510,7 +544,7 @@ impl State {
     /// Who of the classes of `owner` may go through `at`, a directory or a view, as permission
     /// bits. Adds what that follows from to `resolved`.
     fn search(&mut self, at: Ino, owner: Owner, resolved: &mut Resolved) -> Result<u32, Stop> {
-        resolved.causes.push((at, Of::Itself));
+        resolved.follows_from((at, Of::Itself));
         if self.inode(at)?.row.kind != Kind::Transformation {
             let step = Step::of(&self.directory(at)?.row);
             self.reached(resolved, step, MAY_SEARCH, false)?;
@@ -518,13 +552,14 @@ impl State {
             return Ok(rights(&self.inode(at)?.row, has_acl, owner) & SEARCH);
         }
         let view = self.resolve(at)?;
+        self.resolving.take(view.steps())?;
         if view.link.looks.is_none() {
             return Err(ErrorKind::NotDirectory.into());
         }
         let step = Step::of(&self.inode(at)?.row);
         self.reached(resolved, step, MAY_SEARCH, false)?;
         resolved.is_for_all &= view.is_for_all;
-        resolved.causes.extend(view.causes.iter().cloned());
+        Arc::make_mut(&mut resolved.causes).add(&view.causes);
         Ok(self.rights_of_link(at, &view, owner)? & SEARCH)
     }
 
@@ -550,6 +585,16 @@ impl Resolved {
         self.targets[self.link.data]
     }
 
+    /// Notes that it follows from `cause`. It is shared with nobody yet.
+    fn follows_from(&mut self, cause: Cause) {
+        Arc::make_mut(&mut self.causes).own().push(cause);
+    }
+
+    /// The steps that copying it counts as.
+    fn steps(&self) -> usize {
+        1 + self.targets.len() / COPIED_A_STEP
+    }
+
     /// What tells it from what it was before: its content, and the attributes of what it leads to.
     pub(super) fn told(&self) -> (Version, Timestamp) {
         (self.version, self.ctime)
@@ -557,7 +602,7 @@ impl Resolved {
 
     /// Whether inode `ino` is on the way to what it leads to.
     pub(super) fn leads_by(&self, ino: Ino) -> bool {
-        self.causes.contains(&(ino, Of::Itself))
+        self.causes.all().contains(&(ino, Of::Itself))
     }
 
     /// Whether the link's owner may read all that it leads to.
@@ -593,7 +638,7 @@ fn by_places_alone(writing: Writing) -> Writing {
 }
 
 /// The names in `path`, the last first.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
     names.rev().map(<[u8]>::to_vec).collect()
 }

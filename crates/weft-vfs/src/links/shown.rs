@@ -87,13 +87,18 @@ impl State {
     }
 }
 
+/// Tells failures that another asker need not have: what one is not told, or has no turn to find.
+fn is_askers_own(kind: ErrorKind) -> bool {
+    use ErrorKind::{AccessDenied, Busy, Interrupted, WouldBlock};
+    matches!(kind, WouldBlock | AccessDenied | Busy | Interrupted)
+}
+
 impl Vfs {
     /// Looks for `name` in `view`, to have it remembered. `WouldBlock`.
     pub(crate) fn look_into(&self, view: Ino, name: &Name) -> Result<()> {
         let of = self.run(|state| Ok(state.resolve(view)?.told()))?;
         let found = match self.find_in(view, name) {
-            // What one is not told another may be.
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::AccessDenied) => return Err(error),
+            Err(error) if is_askers_own(error.kind()) => return Err(error),
             found => found.map_err(|error| (error.kind(), Instant::now())),
         };
         let shown = &mut self.state.lock().shown.0;

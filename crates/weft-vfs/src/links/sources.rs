@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 use weft_block::Slice;
 use weft_store::Ino;
-use weft_transform::{Source, Sources};
+use weft_transform::{Bounds, Source, Sources};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -98,6 +98,11 @@ impl Sources for Targets {
         };
         // If it is gone meanwhile, it is nobody's.
         Some(self.vfs.upgrade().and_then(|vfs| owner(vfs).ok()).unwrap_or(u32::MAX))
+    }
+
+    fn bounds(&self) -> Option<Bounds> {
+        // What is unmounted meanwhile ends soon.
+        Some(self.vfs.upgrade().map_or_else(Bounds::default, |vfs| vfs.options.networks))
     }
 
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {

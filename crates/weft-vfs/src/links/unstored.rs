@@ -28,6 +28,13 @@ pub(super) fn unstored_number(view: Ino, name: &[u8]) -> Ino {
     Ino(FIRST | u64::from_le_bytes(*first) >> 2)
 }
 
+/// The same of a symbolic link, which is another inode when it may say something else: the kernel
+/// keeps what one says, and whoever holds one is told its attributes. `version` tells which it is.
+pub(super) fn symlink_number(view: Ino, name: &[u8], version: &[u8]) -> Ino {
+    // No entry is called so.
+    unstored_number(view, &[name, b"\0", version].concat())
+}
+
 impl State {
     /// Puts `inode` where others are, unless one is there that is the same.
     pub(super) fn put_unstored(&mut self, inode: Inode) {

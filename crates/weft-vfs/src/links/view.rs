@@ -16,7 +16,7 @@ use std::io;
 use std::time::Instant;
 use weft_block::{Buffer, Rope, Slice};
 use weft_store::{Ino, Kind};
-use weft_transform::{Run, RunError, StageError};
+use weft_transform::{Run, RunError, Sources, StageError};
 
 /// Bytes that a run holds behind where it is.
 const BEHIND_BYTES: usize = 4 << 20;
@@ -129,7 +129,17 @@ impl View {
 
     /// Whether anything runs of which others may be short.
     pub(super) fn has_exported(&self) -> bool {
-        self.targets.link.network.is_exported() && (self.is_being_kept() || !self.runs.is_empty())
+        self.targets.link.network.is_exported() && self.runs()
+    }
+
+    /// Whether anything runs.
+    pub(super) fn runs(&self) -> bool {
+        self.is_being_kept() || !self.runs.is_empty()
+    }
+
+    /// Whose link it is of.
+    pub(super) fn owner(&self) -> Option<u32> {
+        self.targets.owner()
     }
 
     fn is_being_kept(&self) -> bool {
@@ -249,6 +259,10 @@ impl View {
 
     fn failed(&mut self, error: RunError) -> Stopped {
         let Some(vfs) = self.targets.vfs.upgrade() else { return Stopped::Changed };
+        // What others of the owner's keep, who were read a little and not to their ends, goes first.
+        if error.lacks_room() && vfs.views.rest_of(self.owner()) {
+            return Stopped::Changed;
+        }
         let stopped = stopped(&vfs, &self.targets, &error);
         if matches!(stopped, Stopped::Interrupted) && !matches!(error, RunError::Interrupted) {
             // It cannot go on where it was.
@@ -274,6 +288,7 @@ pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped
         Some(TargetError::Changed) => return Stopped::Changed,
         Some(TargetError::Vfs(error)) => error.kind(),
         None if matches!(error, RunError::Stage { source: StageError::Idle(_), .. }) => ErrorKind::TimedOut,
+        None if error.is_full() => ErrorKind::NoSpace,
         None => ErrorKind::Io,
     };
     let is_data = matches!(error, RunError::Stage { source: StageError::Data(_), .. } | RunError::Before(_));

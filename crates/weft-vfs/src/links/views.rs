@@ -189,12 +189,7 @@ impl Views {
     /// Ends what runs of views that nobody reads at this moment, of half of them, those used longest ago first. Tells whether anything did.
     pub(super) fn rest(&self) -> bool {
         let _one = self.resting.lock();
-        let idle: Vec<_> = {
-            let table = self.table.lock();
-            let of = |version| table.views.get(version).map(|entry| &entry.view);
-            // Whoever reads one has it, too.
-            table.by_use.values().filter_map(of).filter(|view| Arc::strong_count(view) == 1).cloned().collect()
-        };
+        let idle = self.idle();
         let runs = |view: &&Arc<Mutex<View>>| view.try_lock().is_some_and(|view| view.has_exported());
         let running: Vec<_> = idle.iter().filter(runs).collect();
         let half = running.len().div_ceil(2);
@@ -204,6 +199,28 @@ impl Views {
             drop(run);
         }
         half > 0
+    }
+
+    /// Ends what runs of views of `owner`'s links that nobody reads at this moment, so that what it
+    /// keeps is free for others. Tells whether anything did.
+    pub(super) fn rest_of(&self, owner: Option<u32>) -> bool {
+        let _one = self.resting.lock();
+        let mut rested = false;
+        for view in self.idle() {
+            let locked = view.try_lock().filter(|view| view.runs() && view.owner() == owner);
+            let run = locked.map(|mut view| view.rest());
+            rested |= run.is_some();
+            drop(run);
+        }
+        rested
+    }
+
+    /// Those that nobody reads at this moment, the one that was used longest ago first.
+    fn idle(&self) -> Vec<Arc<Mutex<View>>> {
+        let table = self.table.lock();
+        let of = |version| table.views.get(version).map(|entry| &entry.view);
+        // Whoever reads one has it, too.
+        table.by_use.values().filter_map(of).filter(|view| Arc::strong_count(view) == 1).cloned().collect()
     }
 
     /// Forgets the view of `version`, with what it keeps.

@@ -6,11 +6,12 @@
 use crate::mutation::Mutation;
 use crate::observe::Change;
 use crate::volume::Vfs;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weft_store::{Ino, Name};
 
-/// Links watched at once; if there are more, all are outdated.
-const WATCHED_MAX: usize = 1 << 16;
+/// Causes of all links watched at once; if there are more, all links are outdated. One change may
+/// outdate all of them under the lock of all requests.
+const CAUSES_MAX: usize = 1 << 18;
 
 /// What a link follows from, and what of it.
 pub(crate) type Cause = (Ino, Of);
@@ -32,8 +33,10 @@ pub(crate) struct Watches {
     pub(crate) is_wanted: bool,
     /// What each link follows from.
     links: FxHashMap<Ino, Vec<Cause>>,
+    /// Causes in `links`, in all.
+    causes: usize,
     /// The links that follow from each.
-    dependents: FxHashMap<Cause, Vec<Ino>>,
+    dependents: FxHashMap<Cause, FxHashSet<Ino>>,
     /// Links that somebody is to be told of.
     outdated: Vec<Ino>,
 }
@@ -45,23 +48,24 @@ impl Watches {
             return;
         }
         self.forget(link);
-        if self.links.len() >= WATCHED_MAX {
+        if self.causes + causes.len() > CAUSES_MAX {
+            self.causes = 0;
             self.dependents.clear();
             self.outdated.extend(self.links.drain().map(|(link, _)| link));
         }
         for cause in causes {
-            let dependents = self.dependents.entry(cause.clone()).or_default();
-            if !dependents.contains(&link) {
-                dependents.push(link);
-            }
+            self.dependents.entry(cause.clone()).or_default().insert(link);
         }
+        self.causes += causes.len();
         self.links.insert(link, causes.to_vec());
     }
 
     fn forget(&mut self, link: Ino) {
-        for cause in self.links.remove(&link).unwrap_or_default() {
+        let causes = self.links.remove(&link).unwrap_or_default();
+        self.causes -= causes.len();
+        for cause in causes {
             if let Some(dependents) = self.dependents.get_mut(&cause) {
-                dependents.retain(|other| *other != link);
+                dependents.remove(&link);
                 if dependents.is_empty() {
                     self.dependents.remove(&cause);
                 }
@@ -99,7 +103,7 @@ impl Watches {
 
     /// Notes that `cause` is not what it was.
     pub(super) fn changed(&mut self, cause: Cause) {
-        for link in self.dependents.get(&cause).cloned().unwrap_or_default() {
+        for link in self.dependents.remove(&cause).unwrap_or_default() {
             self.forget(link);
             self.outdated.push(link);
         }
@@ -128,5 +132,40 @@ impl Vfs {
             let seen = |ino| self.pushed_onto(ino).unwrap_or(ino);
             self.announce_to_all(links.into_iter().map(|ino| Change::Link { ino: seen(ino) }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many causes, the first of which all links have.
+    fn causes(count: u64) -> Vec<Cause> {
+        (0..count).map(|number| (Ino(number), Of::Itself)).collect()
+    }
+
+    #[test]
+    fn a_change_outdates_what_follows_from_it_once() {
+        let mut watches = Watches { is_wanted: true, ..Watches::default() };
+        watches.watch(Ino(101), &causes(3));
+        watches.watch(Ino(102), &causes(2));
+        watches.watch(Ino(102), &causes(2));
+        assert_eq!(watches.causes, 5);
+        watches.changed((Ino(2), Of::Itself));
+        watches.changed((Ino(2), Of::Itself));
+        assert_eq!(watches.take_outdated(), [Ino(101)]);
+        watches.changed((Ino(0), Of::Itself));
+        assert_eq!(watches.take_outdated(), [Ino(102)]);
+        assert!(watches.causes == 0 && watches.links.is_empty() && watches.dependents.is_empty());
+    }
+
+    #[test]
+    fn what_is_watched_is_bounded_by_all_causes_together() {
+        let mut watches = Watches { is_wanted: true, ..Watches::default() };
+        let each = causes(CAUSES_MAX as u64 / 4);
+        (1..=4).for_each(|link| watches.watch(Ino(link), &each));
+        assert!(watches.take_outdated().is_empty());
+        watches.watch(Ino(5), &each);
+        assert_eq!((watches.take_outdated().len(), watches.links.len(), watches.causes), (4, 1, each.len()));
     }
 }

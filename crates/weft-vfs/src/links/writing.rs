@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use weft_block::{Rope, Slice};
 use weft_store::{Ino, Kind};
-use weft_transform::{Network, Run, RunError, Source, Sources};
+use weft_transform::{Bounds, Network, Run, RunError, Source, Sources};
 
 /// Bytes filled at once.
 const FILL_BYTES: usize = 1 << 20;
@@ -34,8 +34,7 @@ const AT_ONCE_BYTES: usize = 1 << 20;
 impl Vfs {
     /// As [`Vfs::write`], through link `ino` into its target, or what is kept of it. `AccessDenied` if that cannot be.
     pub(crate) fn write_link(&self, ino: Ino, offset: u64, data: &[u8], writer: Writer) -> Result<Privileges> {
-        if let Some(draft) = self.draft(ino) {
-            self.permit_draft(ino, MAY_WRITE)?;
+        if let Some(draft) = self.run(|state| state.draft_with(ino, MAY_WRITE))? {
             self.edit_draft(ino, &draft, Kept::All, |content| content.write(self, offset, data))?;
             return Ok(Privileges::Kept);
         }
@@ -110,7 +109,7 @@ impl Vfs {
         let Some(size) = size else { return Ok(()) };
         let kept = if size == 0 { Kept::Nothing } else { Kept::All };
         let set = |draft: &Draft| self.edit_draft(ino, draft, kept, |content| content.resize(self, size));
-        if let Some(draft) = self.draft(ino) {
+        if let Some(draft) = self.run(|state| state.current_draft(ino))? {
             return set(&draft);
         }
         self.may_wait(Wait::Network)?;
@@ -127,22 +126,10 @@ impl Vfs {
 
     /// Where the next byte goes that is appended to link `ino`, if it is open to be written as a whole.
     pub fn end_of_draft(&self, ino: Ino) -> Result<Option<u64>> {
-        let Some(draft) = self.draft(ino) else { return Ok(None) };
-        self.permit_draft(ino, MAY_WRITE)?;
+        let Some(draft) = self.run(|state| state.draft_with(ino, MAY_WRITE))? else { return Ok(None) };
         match &*self.begun(ino, &draft, Kept::All)? {
             Written::Here(content) => content.len(self).map(Some),
             Written::Nothing | Written::Ended => Err(ErrorKind::NotSynchronized.into()),
-        }
-    }
-
-    /// `AccessDenied` unless link `ino`, to which somebody is writing as a whole, is open to the
-    /// asker, with this right to its target.
-    pub(super) fn permit_draft(&self, ino: Ino, right: u32) -> Result<()> {
-        match self.run(|state| state.resolve(ino)) {
-            Ok(resolved) if right == MAY_WRITE && !resolved.may_write => Err(ErrorKind::AccessDenied.into()),
-            Err(error) if matches!(error.kind(), ErrorKind::AccessDenied | ErrorKind::WouldBlock) => Err(error),
-            // It may lead nowhere for now.
-            Ok(_) | Err(_) => Ok(()),
         }
     }
 
@@ -217,7 +204,14 @@ impl Vfs {
     fn store(&self, ino: Ino, draft: &Draft, content: &Content) -> Result<bool> {
         let (mut link, mut from) = (ino, content.source(&self.me));
         let (target, resolved, files) = loop {
-            let resolved = self.run(|state| state.resolve(link))?;
+            let resolved = self.run(|state| {
+                let resolved = state.resolve(link)?;
+                // Who opened it was let write what it led to then.
+                if link == ino && state.current_draft(ino)?.is_none() {
+                    return Err(ErrorKind::AccessDenied.into());
+                }
+                Ok(resolved)
+            })?;
             let inverse = resolved.link.inverse.as_ref().filter(|_| resolved.writing != Writing::Not);
             let inverse = inverse.ok_or(ErrorKind::AccessDenied)?;
             let mut files = Targets::new(self.me.clone(), link, &resolved);
@@ -232,8 +226,8 @@ impl Vfs {
             }
             link = target;
         };
-        // Who opened it was let write what it led to then.
-        if draft.target != Some(target) {
+        // It may have come to lead elsewhere meanwhile.
+        if draft.led.base.is_none_or(|(base, _)| base != target) {
             return Err(ErrorKind::AccessDenied.into());
         }
         let mut made = None;
@@ -359,6 +353,14 @@ impl Sources for Undoing<'_> {
 
     fn stamp(&mut self, number: usize) -> io::Result<Option<[u8; 32]>> {
         self.files.stamp(number)
+    }
+
+    fn owner(&self) -> Option<u32> {
+        self.files.owner()
+    }
+
+    fn bounds(&self) -> Option<Bounds> {
+        self.files.bounds()
     }
 
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {

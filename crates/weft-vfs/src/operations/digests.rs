@@ -1,7 +1,7 @@
 //! Digests of what is there now.
 
 use crate::blocking::Wait;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::inode::Changed;
 use crate::volume::Vfs;
 use weft_digest::{Content, Digest, FileHasher};
@@ -101,6 +101,16 @@ impl Vfs {
         }
     }
 
+    /// True if the stored content of a file is not what its digest says, though all its rows are
+    /// whole: then one of them is of another moment, or damaged. False where that is not known.
+    pub fn contradicts_digest(&self, ino: Ino) -> Result<bool> {
+        if self.committed(ino)? != Some(Kind::File) {
+            return Ok(false);
+        }
+        let row = self.run(|state| Ok(state.inode(ino)?.row.clone()))?;
+        Ok(weft_store::contradicts_digest(&*self.store, &row)?)
+    }
+
     /// By what a directory lists `ino`, as [`Vfs::digest`] otherwise.
     pub fn listed_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         Ok(match self.committed(ino)? {
@@ -113,10 +123,17 @@ impl Vfs {
     }
 
     /// The entries of directory `ino` after position `after`, some of them, as a reader would find them now, with what its digest says of them. `None`
-    /// as of [`Vfs::digest`], and where the digest of one of them is not known. `AccessDenied` if
-    /// one of them may not be told to whoever asks.
+    /// as of [`Vfs::digest`], and where the digest of one of them is not known. `AccessDenied` to those who may not list and search
+    /// the directory, or to whom one of them may not be told.
     pub fn listed_entries(&self, ino: Ino, after: Cookie) -> Result<Option<Vec<ListedRow>>> {
-        if self.committed(ino)? != Some(Kind::Directory) || self.store.digest(ino)?.is_none() {
+        if self.committed(ino)? != Some(Kind::Directory) {
+            return Ok(None);
+        }
+        // Kinds, permissions, and where symbolic links lead are told to those who may search it.
+        if !self.run(|state| state.asker_may_read(ino))? {
+            return Err(ErrorKind::AccessDenied.into());
+        }
+        if self.store.digest(ino)?.is_none() {
             return Ok(None);
         }
         let listed = self.store.listed(ino, after, LISTED)?;

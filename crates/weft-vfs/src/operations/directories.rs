@@ -29,7 +29,7 @@ impl Vfs {
                 Err(error) if error.kind() == ErrorKind::Transformed => return self.list_view(ino, after, limit),
                 page => page?,
             };
-            listed.extend(page);
+            listed.extend(page.into_iter().map(|entry| self.as_listed(entry)));
             match more {
                 Some(cookie) => after = cookie,
                 None => break,
@@ -37,6 +37,17 @@ impl Vfs {
         }
         self.read_moves_atime(ino);
         Ok(listed)
+    }
+
+    /// `entry` with the kind that programs see: a directory for a view, a file for any other link. Walkers
+    /// of trees go by it, and would pass a view by.
+    fn as_listed(&self, entry: DirEntry) -> DirEntry {
+        if entry.kind != Kind::Transformation {
+            return entry;
+        }
+        // Whoever asks for one that is damaged is told. It must not hide the others.
+        let is_view = self.run(|state| Ok(state.link_of(entry.ino)?.looks.is_some())).unwrap_or(false);
+        DirEntry { kind: if is_view { Kind::Directory } else { Kind::File }, ..entry }
     }
 
     /// One page: its entries, and where to go on unless this was the end.
@@ -109,11 +120,6 @@ impl Vfs {
     }
 }
 
-/// The kind that programs see.
-fn shown(kind: Kind) -> Kind {
-    if kind == Kind::Transformation { Kind::File } else { kind }
-}
-
 impl State {
     /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists it
     /// will look at what is in it. False if that is not as many entries as it counts: then rows may be
@@ -170,7 +176,7 @@ impl State {
             overlay.is_some_and(|known| known.removed.contains_key(cookie) || known.added.contains_key(cookie))
         };
         for row in rows.iter().filter(|row| !gone(&row.cookie)) {
-            listed.push(DirEntry { name: row.name.clone(), ino: row.ino, kind: shown(row.kind), cookie: row.cookie });
+            listed.push(DirEntry { name: row.name.clone(), ino: row.ino, kind: row.kind, cookie: row.cookie });
         }
         let mut more = match until {
             Bound::Included(cookie) => Some(cookie),
@@ -180,8 +186,7 @@ impl State {
         if let Some(known) = overlay {
             for (cookie, entry) in known.added.range((Bound::Excluded(after), until)).take(limit + 1) {
                 added += 1;
-                let (name, kind) = (entry.name.clone(), shown(entry.kind));
-                listed.push(DirEntry { name, ino: entry.ino, kind, cookie: *cookie });
+                listed.push(DirEntry { name: entry.name.clone(), ino: entry.ino, kind: entry.kind, cookie: *cookie });
             }
         }
         if added > 0 {

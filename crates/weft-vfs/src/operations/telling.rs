@@ -48,7 +48,7 @@ impl Vfs {
                 let Some(last) = page.last() else { break };
                 after = last.cookie;
                 room = room.checked_sub(page.len()).ok_or_else(|| Error::new(ErrorKind::AccessDenied, ino))?;
-                // A listing tells of links as of files.
+                // A listing tells of links as of what they look like.
                 let kind = |ino| self.run(|state| Ok(state.inode(ino)?.row.kind));
                 for entry in page {
                     left.push((entry.ino, kind(entry.ino)?));

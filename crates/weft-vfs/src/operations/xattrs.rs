@@ -34,7 +34,7 @@ pub const LENT: &[u8] = b"user.weft.lent";
 pub const DIGEST_ENTRIES: &[u8] = b"user.weft.digest.entries.";
 
 /// The attribute of a transformation link that tells what it is made of, as [`crate::LinkOrder::encode`] writes it, without a name. Of a
-/// directory it is how programs have one made there ([`super::control`]).
+/// directory it is how programs have one made there.
 pub const LINK: &[u8] = b"user.weft.link";
 
 impl Vfs {

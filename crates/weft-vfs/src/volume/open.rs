@@ -1,12 +1,13 @@
 //! Opening a volume: removing orphans, starting the committer; and closing it.
 
+use super::unapplied::Purpose;
 use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
 use crate::computing::Computing;
 use crate::error::{ErrorKind, Result};
-use crate::links::{Indexes, PlacesAhead, Stacks, Views};
+use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Views};
 use crate::locks::Locks;
 use crate::message::say;
 use crate::observe::Observers;
@@ -36,6 +37,25 @@ impl Vfs {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {
+        pool::bound(
+            usize::try_from(options.dirty_bytes_max.saturating_add(options.block_cache_bytes)).unwrap_or(usize::MAX),
+        );
+        let vfs = Vfs::assemble(store, log, options, clock)?;
+        vfs.recover()?;
+        vfs.is_open.store(true, Ordering::Relaxed);
+        if vfs.options.background && !vfs.options.read_only {
+            start_committer(&vfs)?;
+        }
+        Ok(vfs)
+    }
+
+    /// A volume of which nothing is done yet.
+    pub(super) fn assemble(
+        store: Arc<dyn Store>,
+        log: Option<OperationLog>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Vfs>> {
         let header = store.header()?;
         let mut state = State::new(&header, &options);
         state.space_free = store.space()?.bytes_free;
@@ -43,13 +63,10 @@ impl Vfs {
             let shared = SharedCache::new(options.shared_bytes_max, header.options.block_size);
             Arc::new(BlockCache::new(options.block_cache_bytes, shared))
         };
-        pool::bound(
-            usize::try_from(options.dirty_bytes_max.saturating_add(options.block_cache_bytes)).unwrap_or(usize::MAX),
-        );
         let ahead = options.read_ahead_bytes.unwrap_or(if store.is_remote() { AHEAD_REMOTE } else { AHEAD });
         let ahead = if options.background { ahead.min(options.block_cache_bytes / 4) } else { 0 };
         let has_threads = options.background;
-        let vfs = Arc::new_cyclic(|me| Vfs {
+        Ok(Arc::new_cyclic(|me| Vfs {
             read_ahead: ReadAhead::new(store.clone(), blocks.clone(), ahead),
             blocks,
             zeros: Block::new(vec![0; header.options.block_size as usize]),
@@ -79,25 +96,21 @@ impl Vfs {
             locks: Locks::default(),
             views: Views::default(),
             computing: Computing::default(),
+            nfs_stats: Mutex::default(),
             places_ahead: PlacesAhead::new(me, has_threads),
             indexes: Indexes::default(),
+            renamed: Renamed::default(),
             stacks: Stacks::default(),
             counts: CountsCache::default(),
             me: me.clone(),
-        });
-        vfs.recover()?;
-        vfs.is_open.store(true, Ordering::Relaxed);
-        if vfs.options.background && !vfs.options.read_only {
-            start_committer(&vfs)?;
-        }
-        Ok(vfs)
+        }))
     }
 
     fn recover(&self) -> Result<()> {
         let read_only = self.options.read_only;
         self.state.lock().keep_orphans = true;
         self.refuse_rootless()?;
-        self.replay()?;
+        self.replay(Purpose::Open(self.accepted_loss()))?;
         self.delete_orphans()?;
         if read_only { Ok(()) } else { self.begin_epoch() }
     }

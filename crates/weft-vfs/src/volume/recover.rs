@@ -2,10 +2,13 @@
 //! again, then the mount begins an epoch of its own, which ends when all is in the database.
 
 use super::Vfs;
-use crate::error::{ErrorKind, Result};
+use super::unapplied::{Purpose, Replay, UnappliedList, decoded};
+use crate::error::{Error, ErrorKind, Result};
+use crate::journal;
 use crate::message::say;
-use crate::{journal, mutation};
-use weft_store::log::{Record, epoch_without_log, needs_log};
+use crate::mutation::Mutation;
+use crate::stop::{Miss, Stop};
+use weft_store::log::{Behind, Loss, Record, epoch_without_log, needs_log};
 use weft_store::{Durability, OpNo};
 
 /// How a record of the log follows the operations before it.
@@ -16,32 +19,46 @@ enum Followed {
 }
 
 impl Vfs {
+    /// The end that what is lost is to come to.
+    pub(super) fn accepted_loss(&self) -> Loss {
+        self.log.as_ref().map_or(Loss::Refuse, |log| log.lock().file.loss())
+    }
+
     /// Applies the operations that follow the last commit, as far as they follow without a gap.
-    pub(super) fn replay(&self) -> Result<()> {
+    /// Gives those that cannot be applied, if that is not an error.
+    pub(super) fn replay(&self, purpose: Purpose) -> Result<UnappliedList> {
         let header = self.store.header()?;
         let Some(log) = &self.log else {
-            return if needs_log(header.counters.epoch) { Err(no_log()) } else { Ok(()) };
+            let is_missed = needs_log(header.counters.epoch);
+            return if is_missed { Err(no_log()) } else { Ok(UnappliedList::default()) };
         };
         let lost = log.lock().file.check(&header)?;
         if let Some(lost) = lost {
             say(format_args!("going on without what is lost, as asked for: {lost}"));
         }
+        let mut replay = Replay::new(purpose);
         let carried = log.lock().file.carried();
-        carried.iter().try_for_each(|record| self.replay_carried(record))?;
+        carried.iter().try_for_each(|record| self.replay_carried(record, &mut replay))?;
         let mut after = OpNo(0);
         loop {
             let records = log.lock().file.records(header.counters.epoch, after)?;
-            let Some(last) = records.last() else { return Ok(()) };
+            let Some(last) = records.last() else { return replay.finish() };
             after = last.first;
             for record in &records {
-                if self.replay_record(record)? == Followed::AfterGap {
-                    return Ok(());
+                match self.replay_record(record, &mut replay) {
+                    Ok(Followed::Directly) => {}
+                    Ok(Followed::AfterGap) => return replay.finish(),
+                    // What comes behind cannot be told without a commit.
+                    Err(error) if error.kind() == ErrorKind::WouldBlock && replay.must_not_commit() => {
+                        return replay.finish();
+                    }
+                    Err(error) => return Err(error),
                 }
             }
         }
     }
 
-    fn replay_record(&self, record: &Record) -> Result<Followed> {
+    fn replay_record(&self, record: &Record, replay: &mut Replay) -> Result<Followed> {
         let mut op = record.first;
         for operation in journal::split(&record.bytes) {
             let next = self.state.lock().counters.op.next();
@@ -49,25 +66,50 @@ impl Vfs {
                 return Ok(Followed::AfterGap);
             }
             if op == next {
-                let mut bytes = operation;
-                let Some(mutation) = mutation::decode(&mut bytes) else {
-                    return Err(ErrorKind::Corrupt.into());
-                };
-                self.run(|state| state.perform(&mutation))?;
+                self.replay_operation(op, operation, replay)?;
             }
             op = op.next();
         }
         Ok(Followed::Directly)
     }
 
+    /// Applies `bytes` as operation `op`, or passes over it if it cannot be applied.
+    fn replay_operation(&self, op: OpNo, bytes: &[u8], replay: &mut Replay) -> Result<()> {
+        let mutation = match decoded(bytes) {
+            Ok(mutation) => mutation,
+            Err(error) => return self.pass(op, None, error, replay),
+        };
+        let must_not_commit = replay.must_not_commit();
+        let performed = self.run(|state| match state.perform(&mutation) {
+            Err(Stop::Miss(Miss::Room(_) | Miss::Commit | Miss::Space)) if must_not_commit => {
+                Err(ErrorKind::WouldBlock.into())
+            }
+            performed => performed,
+        });
+        performed.or_else(|error| self.pass(op, Some(&mutation), error, replay))
+    }
+
+    /// Goes on after operation `op`, which failed with `error` and has changed nothing.
+    fn pass(&self, op: OpNo, operation: Option<&Mutation<'_>>, error: Error, replay: &mut Replay) -> Result<()> {
+        replay.pass(self, op, operation, error)?;
+        // It counts as made: those behind it have the numbers that follow.
+        self.state.lock().counters.op = op;
+        Ok(())
+    }
+
     /// Puts back over damaged blocks what the last commit could not store.
-    fn replay_carried(&self, record: &Record) -> Result<()> {
+    fn replay_carried(&self, record: &Record, replay: &mut Replay) -> Result<()> {
         for operation in journal::split(&record.bytes) {
-            let mut bytes = operation;
-            let Some(mutation::Mutation::Write { ino, offset, data, .. }) = mutation::decode(&mut bytes) else {
-                return Err(ErrorKind::Corrupt.into());
+            let mutation = decoded(operation);
+            let applied = match &mutation {
+                Ok(Mutation::Write { ino, offset, data, .. }) => {
+                    self.run(|state| state.apply_carried(*ino, *offset, data))
+                }
+                Ok(_) | Err(_) => Err(ErrorKind::Corrupt.into()),
             };
-            self.run(|state| state.apply_carried(ino, offset, &data))?;
+            if let Err(error) = applied {
+                replay.pass(self, record.first, mutation.as_ref().ok(), error)?;
+            }
         }
         Ok(())
     }
@@ -135,12 +177,16 @@ impl Vfs {
             committed => committed?,
         }
         let last = self.store.header()?.commit;
-        log.lock().file.close(last)?;
+        let behind = self.store.cut().unwrap_or_else(|error| {
+            self.report("cannot cut off what belongs to no commit; the next mount does", &error.into());
+            Behind::Unknown
+        });
+        log.lock().file.close(last, behind)?;
         Ok(())
     }
 }
 
 /// A volume that needs a log is opened without one.
-fn no_log() -> crate::error::Error {
+fn no_log() -> Error {
     weft_store::Error::Lost("the volume was not unmounted cleanly, and its intent log is missing".into()).into()
 }

@@ -5,9 +5,12 @@ use crate::attributes::Statfs;
 use crate::commit::SPACE_RESERVED;
 use crate::error::Result;
 use crate::read_ahead::ReadAhead;
-use crate::stats::Stats;
+use crate::stats::{NfsStats, Stats};
 use std::sync::atomic::Ordering;
 use weft_store::{Ino, Space};
+
+/// Tells what a server of NFS counts; nothing once it is gone.
+pub(crate) type NfsCounters = Box<dyn Fn() -> Option<NfsStats> + Send + Sync>;
 
 /// Inodes a volume without a quota is said to hold: there is no bound but the space.
 const INODES_MAX: u64 = 1 << 32;
@@ -61,11 +64,18 @@ impl Vfs {
         })
     }
 
+    /// Has [`Vfs::stats`] tell what a server of NFS counts, which `counters` gives while there is
+    /// one.
+    pub fn tell_of_nfs(&self, counters: impl Fn() -> Option<NfsStats> + Send + Sync + 'static) {
+        *self.nfs_stats.lock() = Some(Box::new(counters));
+    }
+
     /// Counters since the mount.
     pub fn stats(&self) -> Stats {
         // Views may be waiting for the state with their own lock taken.
         let memo_bytes = self.views.kept_bytes();
         let (requests_computing, users_computing) = self.computing.counts();
+        let nfs = self.nfs_stats.lock().as_ref().and_then(|counters| counters());
         let state = self.state.lock();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
@@ -87,6 +97,8 @@ impl Vfs {
             results_found: count(&self.views.found),
             requests_computing,
             users_computing,
+            requests_computing_by_user: self.computing.by_user(),
+            nfs,
             computing_interrupted: count(&self.computing.interrupted),
             computing_refused: count(&self.computing.refused),
             dirty_bytes: state.dirty_bytes,

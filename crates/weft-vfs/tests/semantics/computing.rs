@@ -2,7 +2,38 @@
 
 use crate::links::definition;
 use crate::{Volume, kind, options, volume_options};
-use weft_vfs::{Caller, ErrorKind, Ino, Options};
+use weft_transform::Bounds;
+use weft_vfs::{Caller, ErrorKind, Ino, Options, SetAttributes};
+
+/// What does not fit in memory goes to temporary files, outside of every quota.
+#[test]
+fn temporary_files_of_a_users_networks_have_bounds() {
+    let networks = Bounds { temporary_bytes: 64 << 20, ..Bounds::default() };
+    let volume = Volume::with(volume_options(), Options { networks, ..options() });
+    let make = |uid: u32, network: &str, bytes: u64| {
+        let file = volume.file(&format!("file for {uid}: {network}, {bytes}"));
+        let longer = SetAttributes { size: Some(bytes), ..SetAttributes::default() };
+        volume.vfs.set_attributes(file, longer).expect("longer");
+        let link = definition(&[&format!("/file for {uid}: {network}, {bytes}")], network);
+        let owner = Caller { uid, gid: uid, ..Caller::ROOT };
+        let name = format!("link of {uid}: {network}, {bytes}");
+        volume.vfs.make_link(owner, Ino::ROOT, name.as_bytes(), 0o644, &link).expect("made").ino
+    };
+    let pair = "tee(wc -c, identity) | concat | head -c 9";
+    for network in [pair, "tac | head -c 9"] {
+        assert_eq!(kind(volume.all(make(1000, network, 90 << 20))), ErrorKind::NoSpace, "{network}");
+    }
+    // What was taken goes with the network: another one has room.
+    assert_eq!(volume.all(make(1000, pair, 24 << 20)).expect("read"), b"25165824\n");
+    // So does what was read a little, before another one is refused.
+    let links: Vec<_> = (1..5).map(|more| make(1000, "tee(wc -c, identity) | concat", (24 << 20) + more)).collect();
+    for link in links.iter().chain(&links) {
+        assert_eq!(volume.vfs.read(*link, 0, 4).expect("read").to_vec(), b"2516");
+    }
+    // Who mounts the volume has what is free.
+    let own = rustix::process::geteuid().as_raw();
+    assert_eq!(volume.all(make(own, pair, 90 << 20)).expect("read"), b"94371840\n");
+}
 
 /// Commands of one owner reach no processes of another's.
 #[test]

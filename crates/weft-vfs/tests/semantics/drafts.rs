@@ -382,6 +382,105 @@ fn a_draft_is_for_those_to_whom_its_link_is_open() {
     assert_eq!(volume.all_of(link), b"secret draft");
 }
 
+/// A volume with a link `link` to `/way.gz`, which is user 1000's and closed to others, and what that holds.
+fn with_closed_target(stored: &[u8]) -> (Volume, Ino, Ino) {
+    let volume = Volume::told(volume_options(), options());
+    let file = volume.file("way.gz");
+    volume.write(file, 0, &applied("gzip", stored));
+    volume.chmod(file, 0o600);
+    let alices = SetAttributes { uid: Some(1000), gid: Some(1000), ..SetAttributes::default() };
+    volume.vfs.set_attributes(file, alices).expect("set");
+    let alice = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
+    let by_her = definition("/way.gz", "gzip -d");
+    let link = volume.vfs.make_link(alice, Ino::ROOT, b"link", 0o666, &by_her).expect("made").ino;
+    (volume, file, link)
+}
+
+impl Volume {
+    fn moves(&self, from: &str, to: &str) {
+        let (from, to) = ((Ino::ROOT, from.as_bytes()), (Ino::ROOT, to.as_bytes()));
+        self.vfs.rename(from, to, weft_vfs::RenameMode::Replace).expect("renamed");
+    }
+}
+
+#[test]
+fn while_its_link_leads_elsewhere_a_draft_is_its_writers_alone() {
+    let (volume, file, link) = with_closed_target(b"old");
+    let (alice, mallory) = (|| Asker::thread(1000, 1000, 0).asks(), || Asker::thread(1001, 1001, 0).asks());
+    let outer = volume.draft_link("outer", &definition("/link", "rot13 | rot13"));
+    let mine = volume.file("mine");
+    volume.write(mine, 0, &applied("gzip", b"mine"));
+    volume.chmod(mine, 0o666);
+    {
+        let _asking = alice();
+        assert!(matches!(volume.vfs.opened(link, true).unwrap(), Opening::Draft { is_direct: true, .. }));
+        volume.write(link, 0, b"NEW");
+    }
+    volume.moves("way.gz", "away");
+    {
+        let _asking = mallory();
+        assert_eq!(kind(volume.vfs.read(link, 0, 99)), ErrorKind::NotFound);
+        assert_eq!(kind(volume.vfs.read_some(link, 0, 99)), ErrorKind::NotFound);
+        assert_eq!(kind(volume.vfs.read_draft(link, 0, 99)), ErrorKind::NotFound);
+        assert_eq!(kind(volume.vfs.write(link, 0, b"EVIL", false)), ErrorKind::NotFound);
+        assert_eq!(kind(volume.vfs.end_of_draft(link)), ErrorKind::NotFound);
+        assert_eq!(volume.attributes(link).size, 1);
+    }
+    volume.moves("mine", "way.gz");
+    for asking in [mallory(), alice()] {
+        // A network that reads the link, too, finds what it leads to.
+        assert_eq!((volume.all_of(link), volume.all_of(outer)), (b"mine".to_vec(), b"mine".to_vec()));
+        assert_eq!((volume.attributes(link).size, volume.attributes(outer).size), (4, 4));
+        assert_eq!(kind(volume.vfs.opened(link, true)), ErrorKind::NotSynchronized);
+        let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        assert_eq!(kind(volume.vfs.set_attributes(link, empty)), ErrorKind::NotSynchronized);
+        drop(asking);
+    }
+    {
+        let _asking = mallory();
+        assert!(volume.vfs.read_draft(link, 0, 99).unwrap().is_none());
+        assert_eq!(kind(volume.vfs.write(link, 0, b"EVIL", false)), ErrorKind::AccessDenied);
+    }
+    {
+        let _asking = alice();
+        let hers = || volume.vfs.read_draft(link, 0, 99).unwrap().expect("it is hers").to_vec();
+        assert_eq!(hers(), b"NEW");
+        assert_eq!(volume.vfs.end_of_draft(link).unwrap(), Some(3));
+        volume.write(link, 3, b"ER");
+        assert_eq!((hers(), kind(volume.vfs.flush(link))), (b"NEWER".to_vec(), ErrorKind::AccessDenied));
+    }
+    volume.moves("way.gz", "mine");
+    volume.moves("away", "way.gz");
+    {
+        let _asking = mallory();
+        assert_eq!(kind(volume.vfs.read(link, 0, 99)), ErrorKind::AccessDenied);
+        assert_eq!(kind(volume.vfs.opened(link, true)), ErrorKind::AccessDenied);
+    }
+    let _asking = alice();
+    volume.vfs.closed(link).unwrap();
+    assert_eq!(applied("gzip -d", &volume.all_of(file)), b"NEWER");
+    assert_eq!(applied("gzip -d", &volume.all_of(mine)), b"mine");
+}
+
+#[test]
+fn a_writer_who_loses_the_right_to_the_target_loses_the_draft() {
+    let (volume, file, link) = with_closed_target(b"old");
+    let asking = Asker::thread(1000, 1000, 0).asks();
+    volume.vfs.opened(link, true).unwrap();
+    volume.write(link, 0, b"NEW");
+    volume.moves("way.gz", "away");
+    assert_eq!(volume.vfs.read_draft(link, 0, 9).unwrap().expect("it is hers").to_vec(), b"NEW");
+    for permissions in [0o200, 0o400] {
+        volume.chmod(file, permissions);
+        assert_eq!(volume.vfs.read_draft(link, 0, 9).is_ok(), permissions == 0o400);
+        assert_eq!(kind(volume.vfs.write(link, 0, b"X", false)), ErrorKind::AccessDenied);
+        assert_eq!(kind(volume.vfs.end_of_draft(link)), ErrorKind::AccessDenied);
+    }
+    volume.vfs.closed(link).unwrap();
+    drop(asking);
+    assert_eq!(applied("gzip -d", &volume.all_of(file)), b"old");
+}
+
 #[test]
 fn what_stands_on_a_draft_follows_it_and_nothing_of_it_is_kept() {
     let volume = Volume::told(volume_options(), options());

@@ -14,6 +14,7 @@ mod places;
 mod put_off;
 mod rights;
 mod sharing;
+mod steps;
 mod threads;
 mod times;
 mod views;

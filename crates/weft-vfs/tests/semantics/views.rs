@@ -44,6 +44,13 @@ fn views_of_views_show_what_those_show() {
         names
     };
     assert_eq!(listed("files"), ["Archive", "a.up", "deep"]);
+    // Walkers of trees go by these kinds, and do not ask for others.
+    for directory in [Ino::ROOT, view, find("files").unwrap(), find("members").unwrap()] {
+        for entry in volume.vfs.read_directory(directory, weft_vfs::Cookie(0), 100).expect("listed") {
+            let name = String::from_utf8(entry.name.as_bytes().to_vec()).unwrap();
+            assert_eq!(entry.kind, volume.find(directory, &name).unwrap().kind, "{name}");
+        }
+    }
     assert_eq!((listed("members"), listed("members/dir")), (vec!["dir".into(), "top".into()], vec!["member".into()]));
     let said = String::from_utf8(volume.vfs.path(find("files/a.up").unwrap())).unwrap();
     assert!(said.starts_with('/') && said.ends_with(" in a view"), "{said}");
@@ -71,13 +78,14 @@ fn views_of_views_show_what_those_show() {
 #[test]
 fn an_entry_of_a_view_is_named_by_the_path_that_it_shows() {
     let volume = Volume::new();
-    volume.make(Ino::ROOT, "log", FILE);
+    let source = volume.directory("source");
+    volume.make(source, "log", FILE);
     let elsewhere = volume.directory("elsewhere");
     let view = ViewKind::Directory { rename: None, only: None };
-    let definition = LinkDefinition { view, ..definition(&["/"], "upper") };
+    let definition = LinkDefinition { view, ..definition(&["/source"], "upper") };
     let view = volume.vfs.make_link(Caller::ROOT, elsewhere, b"view", 0o777, &definition).expect("made").ino;
     let entry = volume.find(view, "log").expect("shown").ino;
-    assert_eq!(String::from_utf8_lossy(&volume.vfs.path(entry)), "/log in a view");
+    assert_eq!(String::from_utf8_lossy(&volume.vfs.path(entry)), "/source/log in a view");
 }
 
 #[test]
@@ -88,7 +96,10 @@ fn views_that_would_show_themselves_end() {
     let make = |parent, name: &str, target: &str| {
         let view = ViewKind::Directory { rename: None, only: None };
         let definition = LinkDefinition { view, ..definition(&[target], "upper") };
-        volume.vfs.make_link(Caller::ROOT, parent, name.as_bytes(), 0o777, &definition).expect("made").ino
+        // There it would not be made.
+        let made = volume.vfs.make_link(Caller::ROOT, Ino::ROOT, b"made", 0o777, &definition).expect("made").ino;
+        volume.vfs.rename((Ino::ROOT, b"made"), (parent, name.as_bytes()), RenameMode::Replace).expect("moved");
+        made
     };
     let (one, two) = (make(source, "one", "/source"), make(source, "two", "/source"));
     let find =
@@ -103,6 +114,36 @@ fn views_that_would_show_themselves_end() {
     let (to_right, to_left) = (make(left, "to right", "/right"), make(right, "to left", "/left"));
     assert_eq!(kind(find(to_right, "to left/to right")), ErrorKind::Loop);
     assert_eq!(kind(find(to_left, "to right/to left")), ErrorKind::Loop);
+}
+
+#[test]
+fn a_view_is_not_made_in_the_directory_that_it_shows() {
+    let volume = Volume::new();
+    let source = volume.directory("source");
+    let deep = volume.make(source, "deep", DIRECTORY);
+    volume.directory("other");
+    volume.vfs.make_symlink(Caller::ROOT, Ino::ROOT, b"way", b"other/../source").expect("made");
+    let view = |target: &str| LinkDefinition {
+        view: ViewKind::Directory { rename: None, only: None },
+        ..definition(&[target], "upper")
+    };
+    let make = |parent, target: &str| {
+        let made = volume.vfs.make_link(Caller::ROOT, parent, b"view", 0o777, &view(target));
+        made.map(|_| volume.vfs.remove_directory(parent, b"view").expect("removed"))
+    };
+    for target in ["/source", "/source/.", "/source/deep/..", "/way", "/other/../way/", "/"] {
+        for parent in [source, deep] {
+            assert_eq!(kind(make(parent, target)), ErrorKind::Loop, "{target}");
+        }
+    }
+    for (parent, target) in [(Ino::ROOT, "/source"), (source, "/source/deep"), (deep, "/other"), (deep, "/none")] {
+        make(parent, target).expect("it shows other things");
+    }
+    // Who may not look where the source lies is not told that.
+    volume.chmod(volume.find(Ino::ROOT, "other").expect("there").ino, 0o700);
+    volume.chmod(deep, 0o777);
+    let _asking = weft_vfs::Asker::thread(1000, 1000, 0).asks();
+    assert!(volume.vfs.make_link(Caller::ROOT, deep, b"view", 0o777, &view("/other/../source")).is_ok());
 }
 
 #[test]

@@ -30,12 +30,20 @@ impl Exporter<'_> {
             Ok(There::Other) => return self.transfer.fail(what, &path, IN_THE_WAY),
             Err(error) => Err(error),
         };
-        let Err(error) = done else { return };
+        let Err(error) = done else { return self.tell_contradiction(item, what, &path) };
         let before = match (what, error.is::<weft_vfs::Error>()) {
             (What::Link, true) => "not exported: the transformation link gives nothing",
             _ => "not exported",
         };
         self.transfer.fail_with(what, &path, before, &error);
+    }
+
+    /// Tells of content that is not what its digest says. It was exported all the same.
+    fn tell_contradiction(&self, item: &Item, what: What, path: &std::path::Path) {
+        if what == What::File && self.vfs.contradicts_digest(item.attributes.ino).unwrap_or(false) {
+            let why = "exported, but its content is not what its digest says: it is of another moment, or damaged";
+            self.transfer.fail(what, path, why);
+        }
     }
 
     /// Tells if an earlier export has brought the file: one of its size, time of change and bytes.

@@ -88,6 +88,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             "disk-cache" => arguments.open.disk_cache = Some(value.into()),
             "disk-cache-size" => arguments.open.disk_cache_size = size(name, value)?,
             "memo" => arguments.open.memo = size(name, value)?,
+            "temporary" => arguments.open.temporary = size(name, value)?,
             "keys" => arguments.open.keys = Some(value.into()),
             "exported-stages" => {
                 let whose = Whose::from_str(value, false);

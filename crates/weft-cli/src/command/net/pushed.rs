@@ -5,6 +5,7 @@ use super::super::run::said;
 use super::super::{mounted, usage};
 use super::{Names, expanded, of_mount, root_above};
 use crate::arguments::OpenFile;
+use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::io::Errno;
@@ -142,7 +143,7 @@ pub fn show(wanted: &OpenFile, as_json: bool) -> Result<()> {
     if as_json {
         outln!("{:#}", json!(networks));
     } else {
-        networks.iter().for_each(|network| outln!("{network}"));
+        networks.iter().for_each(|network| outln!("{}", shown::message(network)));
     }
     Ok(())
 }

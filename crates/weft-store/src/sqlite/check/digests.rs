@@ -1,41 +1,77 @@
 //! Kept digests. Each follows from rows below it, so each is compared with what those give; what is wrong is made anew.
 //!
-//! Other damage upsets digests, too: they are reported only where there is none.
+//! But a digest of a file that is whole, and is not that of content whose rows are whole, is
+//! evidence: the content is of another moment, or damaged where nothing else shows it. It stays
+//! until the user has it given up. Other damage upsets digests, too: they are reported only where
+//! there is none, and where a repair has changed the content, its digest follows.
 
 use super::{Checker, FINDINGS_MAX, Finding, Outcome, survey};
 use crate::digests::{Digester, ZeroValues};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
+use crate::finding::Repair;
 use crate::sqlite::digests::Rows;
 use crate::sqlite::read::sql;
-use crate::sqlite::scan::Scan;
+use crate::sqlite::scan::{OTHER_CONTENT, Scan, Unlike, go_on};
 use crate::store::Header;
 use std::sync::Arc;
 
 impl Checker<'_> {
-    pub(super) fn digests(&mut self, header: &Header) -> Result<()> {
-        let others = self.findings.iter().any(|finding| finding.outcome != Outcome::Note);
-        if !header.options.digests {
-            return Ok(());
-        }
+    fn scan<T>(&self, header: &Header, look: impl FnOnce(&Scan<'_>) -> Result<T>) -> Result<T> {
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let segments = self.segments();
         let elsewhere = self.elsewhere.as_ref().map(|elsewhere| elsewhere.read);
         let rows = Rows { connection: &self.connection, segments: segments.as_ref(), wait: &|| (), elsewhere };
-        let block_size = u64::from(header.options.block_size);
-        let scan = Scan { digester: &digester, rows: &rows, block_size };
-        let wrong = if others { Vec::new() } else { scan.wrong(self.options.read_data)? };
-        let is_repair = self.repaired() == Outcome::Repaired;
-        if is_repair && (others || !wrong.is_empty()) {
-            scan.renew()?;
+        look(&Scan { digester: &digester, rows: &rows, block_size: u64::from(header.options.block_size) })
+    }
+
+    /// Files whose content contradicts its digest before anything is repaired: a repair of
+    /// something else must not have the digest follow.
+    pub(super) fn contradictions(&self, header: &Header) -> Result<Unlike> {
+        if !header.options.digests || self.is_damaged || self.options.repair != Repair::Yes {
+            return Ok(Unlike::new());
         }
+        match self.scan(header, |scan| scan.contradictions(self.options.read_data)) {
+            // Rows that break other rules tell nothing of that kind.
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Unlike::new()),
+            found => found,
+        }
+    }
+
+    pub(super) fn digests(&mut self, header: &Header, before: &Unlike) -> Result<()> {
+        let others = self.findings.iter().any(|finding| finding.outcome != Outcome::Note);
+        if !header.options.digests {
+            return Ok(());
+        }
+        let read_data = self.options.read_data;
+        let is_repair = self.repaired() == Outcome::Repaired;
+        let (wrong, stay) = self.scan(header, |scan| {
+            let mut wrong = if others { Vec::new() } else { scan.wrong(read_data, &mut go_on)? };
+            let mut stay = Unlike::new();
+            if is_repair && self.options.repair == Repair::Yes && (others || !wrong.is_empty()) {
+                stay = scan.contradictions(read_data)?;
+                if others {
+                    // What the repair has changed follows.
+                    stay.retain(|ino, digest| before.get(ino) == Some(digest));
+                    wrong.extend(stay.keys().map(|ino| (*ino, OTHER_CONTENT)));
+                }
+            }
+            if is_repair && (others || wrong.iter().any(|(ino, _)| !stay.contains_key(ino))) {
+                scan.renew(&stay)?;
+            }
+            Ok((wrong, stay))
+        })?;
         for (ino, what) in wrong.iter().take(FINDINGS_MAX) {
-            self.find(sql(ino.0), (*what).into(), self.repaired())?;
+            let outcome = if stay.contains_key(ino) { Outcome::Damaged } else { self.repaired() };
+            self.find(sql(ino.0), (*what).into(), outcome)?;
         }
         if wrong.len() > FINDINGS_MAX {
             let what = format!("and {} more of the same kind", wrong.len() - FINDINGS_MAX);
-            self.findings.push(Finding { path: None, what, outcome: self.repaired() });
+            let outcome = if stay.is_empty() { self.repaired() } else { Outcome::Damaged };
+            self.findings.push(Finding { path: None, what, outcome });
         }
-        if !others {
+        // The repair's own commit is of the content that is taken as it is.
+        let is_given_up = is_repair && stay.is_empty() && wrong.iter().any(|(_, what)| *what == OTHER_CONTENT);
+        if !others && !is_given_up {
             let wrong = survey::commits(&self.connection, header)?;
             wrong.into_iter().for_each(|what| self.volume_finding(what));
         }

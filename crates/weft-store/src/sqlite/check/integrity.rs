@@ -27,10 +27,15 @@ pub(super) fn complaints(connection: &Connection) -> Result<Vec<String>> {
     Ok(lines.filter(is_complaint).map(String::from).collect())
 }
 
+/// True if a table can make good what `complaint` says of its index.
+pub(super) fn is_of_an_index(complaint: &str) -> bool {
+    OF_AN_INDEX.iter().any(|words| complaint.contains(words))
+}
+
 /// Findings that tell `complaints`, with what to do unless all `is_whole` again.
 pub(super) fn findings(complaints: Vec<String>, repair: Repair, is_whole: bool) -> Vec<Finding> {
     let outcome = if is_whole { Outcome::Repaired } else { Outcome::Damaged };
-    let of_an_index = |line: &String| OF_AN_INDEX.iter().any(|words| line.contains(words));
+    let of_an_index = |line: &String| is_of_an_index(line);
     let mut told = Vec::new();
     match repair {
         _ if is_whole => {}

@@ -3,17 +3,18 @@
 //!
 //! The format is SQLite's ("Database File Format", sections 1.6 "B-tree Pages", 2.1 "Record
 //! Format", 4 "The WAL-Mode File Format"). No page is found by way of another one: each leaf is
-//! looked at wherever it lies, but for those that the list of free pages names. Of the write-ahead
-//! log the frames count that SQLite would take.
+//! looked at wherever it lies, but for those that the list of free pages names. Pages that the
+//! write-ahead log has are read there (`overlay`).
 
+use super::overlay::Overlay;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a page where the header of the database does not tell: SQLite's own choice.
-const PAGE_DEFAULT: usize = 4096;
+pub(super) const PAGE_DEFAULT: usize = 4096;
 
 /// Bytes of a record at most: a block has 4 MiB.
 const RECORD_MAX: u64 = 16 << 20;
@@ -81,9 +82,7 @@ pub(super) struct Record {
 /// The pages of a database.
 pub(super) struct Pages {
     file: File,
-    wal: Option<File>,
-    /// Where pages lie in the write-ahead log.
-    frames: HashMap<u32, u64>,
+    overlay: Option<Overlay>,
     page_bytes: usize,
     /// Bytes of a page that hold anything.
     usable: usize,
@@ -93,28 +92,20 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Those of `file`, over which the frames of `wal` lie.
-    pub(super) fn open(file: File, wal: Option<File>) -> io::Result<Pages> {
-        let mut header = [0; 100];
-        let is_whole = file.read_exact_at(&mut header, 0).is_ok() && header.starts_with(b"SQLite format 3\0");
-        let told = usize::from(u16::from_be_bytes([header[16], header[17]]));
-        let told = if told == 1 { 65536 } else { told };
-        let fits = is_whole && told.is_power_of_two() && told >= 512;
-        let page_bytes = if fits { told } else { PAGE_DEFAULT };
-        let reserved = if fits { usize::from(header[20]).min(page_bytes - 480) } else { 0 };
-        let length = file.metadata()?.len().div_ceil(page_bytes as u64);
-        let count = u32::try_from(length).unwrap_or(u32::MAX);
-        let mut pages = Pages {
-            file,
-            wal,
-            frames: HashMap::new(),
-            page_bytes,
-            usable: page_bytes - reserved,
-            count,
-            rests: RefCell::default(),
+    /// Those of `file`, over which `overlay` lies.
+    pub(super) fn open(file: File, overlay: Option<Overlay>) -> io::Result<Pages> {
+        let told = page_bytes(&file);
+        let page_bytes = told.or(overlay.as_ref().map(Overlay::page_bytes)).unwrap_or(PAGE_DEFAULT);
+        let mut reserved = [0];
+        let reserved = match told {
+            Some(_) => {
+                file.read_exact_at(&mut reserved, 20).map(|()| usize::from(reserved[0]).min(page_bytes - 480))?
+            }
+            None => 0,
         };
-        pages.find_frames();
-        Ok(pages)
+        let length = file.metadata()?.len().div_ceil(page_bytes as u64);
+        let count = u32::try_from(length).unwrap_or(u32::MAX).max(overlay.as_ref().map_or(0, Overlay::count));
+        Ok(Pages { file, overlay, page_bytes, usable: page_bytes - reserved, count, rests: RefCell::default() })
     }
 
     /// How many there are.
@@ -122,48 +113,14 @@ impl Pages {
         self.count
     }
 
-    /// Finds the frames of the write-ahead log up to the last commit that is whole (4.1 to 4.4).
-    fn find_frames(&mut self) {
-        let Some(wal) = &self.wal else { return };
-        let mut header = [0; 32];
-        if wal.read_exact_at(&mut header, 0).is_err() {
-            return;
-        }
-        let number = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let is_big = match number(&header, 0) {
-            0x377f_0682 => false,
-            0x377f_0683 => true,
-            _ => return,
-        };
-        let mut sum = checksum((0, 0), &header[..24], is_big);
-        if (number(&header, 24), number(&header, 28)) != sum || number(&header, 8) as usize != self.page_bytes {
-            return;
-        }
-        let mut frame = vec![0; 24 + self.page_bytes];
-        let (mut at, mut pending) = (32, Vec::new());
-        while wal.read_exact_at(&mut frame, at).is_ok() {
-            sum = checksum(checksum(sum, &frame[..8], is_big), &frame[24..], is_big);
-            if frame[8..16] != header[16..24] || (number(&frame, 16), number(&frame, 20)) != sum {
-                break;
-            }
-            pending.push((number(&frame, 0), at + 24));
-            let size = number(&frame, 4);
-            if size > 0 {
-                self.count = self.count.max(size);
-                self.frames.extend(pending.drain(..));
-            }
-            at += frame.len() as u64;
-        }
-    }
-
     /// The bytes of a page; none if they cannot be read.
     fn page(&self, number: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.page_bytes];
-        let read = match (self.frames.get(&number), &self.wal) {
-            (Some(at), Some(wal)) => wal.read_exact_at(&mut bytes, *at),
-            _ => self.file.read_exact_at(&mut bytes, u64::from(number.checked_sub(1)?) * self.page_bytes as u64),
-        };
-        read.ok().map(|()| bytes)
+        if let Some(read) = self.overlay.as_ref().and_then(|overlay| overlay.page(number, &mut bytes)) {
+            return read.then_some(bytes);
+        }
+        let at = u64::from(number.checked_sub(1)?) * self.page_bytes as u64;
+        self.file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
     }
 
     /// Pages that the database does not use (1.5), as far as it can be told.
@@ -251,6 +208,15 @@ impl Pages {
     }
 }
 
+/// Bytes of a page of the database in `file`, if its header is whole.
+pub(super) fn page_bytes(file: &File) -> Option<usize> {
+    let mut header = [0; 100];
+    file.read_exact_at(&mut header, 0).ok().filter(|()| header.starts_with(b"SQLite format 3\0"))?;
+    let told = usize::from(u16::from_be_bytes([header[16], header[17]]));
+    let told = if told == 1 { 65536 } else { told };
+    (told.is_power_of_two() && told >= 512).then_some(told)
+}
+
 /// The columns of a record (2.1).
 fn columns(payload: &[u8]) -> Option<Vec<Value>> {
     let mut at = 0;
@@ -314,21 +280,9 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     None
 }
 
-/// Adds `bytes`, a multiple of 8, to a checksum of the write-ahead log (4.2).
-fn checksum((mut first, mut second): (u32, u32), bytes: &[u8], is_big: bool) -> (u32, u32) {
-    let word = |bytes: &[u8]| {
-        let bytes = bytes.try_into().expect("four bytes");
-        if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
-    };
-    for pair in bytes.chunks_exact(8) {
-        first = first.wrapping_add(word(&pair[..4])).wrapping_add(second);
-        second = second.wrapping_add(word(&pair[4..])).wrapping_add(first);
-    }
-    (first, second)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::super::wal::Wal;
     use super::*;
     use rusqlite::Connection;
 
@@ -354,8 +308,13 @@ mod tests {
                 connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").expect("copied");
             }
         }
-        let wal = File::open(directory.path().join("database-wal")).expect("there");
-        let pages = Pages::open(File::open(&path).expect("there"), Some(wal)).expect("readable");
+        let open = || {
+            let wal = Wal::look(&path).expect("readable").expect("there");
+            let (overlay, rot) = Overlay::read(wal, 4096).expect("readable");
+            assert_eq!(rot, None);
+            Pages::open(File::open(&path).expect("there"), Some(overlay)).expect("readable")
+        };
+        let pages = open();
         let (mut rows, mut keys) = (BTreeSet::new(), BTreeSet::new());
         for page in 1..=pages.count() {
             let look = pages.each(page, &mut |cell, record| {
@@ -378,8 +337,7 @@ mod tests {
         }
         assert_eq!((rows.len(), keys.len()), (300, 300));
         connection.execute_batch("DELETE FROM t").expect("deleted");
-        let wal = File::open(directory.path().join("database-wal")).expect("there");
-        let pages = Pages::open(File::open(&path).expect("there"), Some(wal)).expect("readable");
+        let pages = open();
         assert!(pages.free().len() > 100, "what is free is known");
     }
 }

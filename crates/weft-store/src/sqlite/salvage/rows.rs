@@ -3,7 +3,7 @@
 
 use super::pages::{Cell, Look, Pages, Record, Value};
 use crate::batch::Counters;
-use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use crate::{FORMAT, Name, sums};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(super) struct Found {
     pub(super) bytes: BTreeMap<BlockId, Cell>,
     pub(super) xattrs: BTreeMap<(Ino, Vec<u8>), (i64, Cell)>,
     pub(super) volume: Option<Header>,
+    /// The sums of the rows of commits.
+    pub(super) commits: BTreeMap<CommitNo, i64>,
     /// Rows of inodes that are not as they were written.
     pub(super) damaged_inodes: BTreeMap<Ino, InodeRow>,
     /// How many others are not.
@@ -61,6 +63,8 @@ impl Found {
                 true => self.volume = Some(volume),
                 false => self.damaged += 1,
             }
+        } else if let Some((commit, sum)) = commit(row, columns) {
+            self.commits.insert(commit, sum);
         } else if let [Value::Null, Value::Blob(_)] = columns
             && let Ok(id) = u64::try_from(row)
         {
@@ -91,6 +95,20 @@ impl Found {
         };
         self.damaged += u64::from(!holds);
         Some(())
+    }
+}
+
+impl Found {
+    /// The newest commit of which anything was found.
+    pub(super) fn newest(&self) -> CommitNo {
+        let inodes = self.inodes.values().map(|(since, _)| *since);
+        let names = self.names.values().map(|(since, _)| *since);
+        let extents = self.extents.values().map(|(since, _)| *since);
+        let xattrs = self.xattrs.values().map(|(since, _)| *since);
+        let since = inodes.chain(names).chain(extents).chain(xattrs).max().map(number);
+        let volume = self.volume.as_ref().map(|volume| volume.commit);
+        let last = self.commits.keys().next_back().copied();
+        since.max(volume).max(last).unwrap_or(CommitNo(0))
     }
 }
 
@@ -197,6 +215,16 @@ pub(super) fn block(row: i64, columns: &[Value]) -> Option<(BlockRef, Vec<u8>, b
     Some((block, parts.blob().unwrap_or_default().to_vec(), holds))
 }
 
+/// The number and the sum of a row of `commits`, if it is as written.
+fn commit(row: i64, columns: &[Value]) -> Option<(CommitNo, i64)> {
+    let [null, time, op, root, previous, sum] = of::<6>(columns)?;
+    let number = CommitNo(u64::try_from(row).ok().filter(|_| null.is_null())?);
+    let (time, op) = (Timestamp(time.integer()?), OpNo(op.unsigned()?));
+    let commit = CommitRow { number, time, op, root: digest(root)?, previous: digest(previous)? };
+    let sum = sum.integer()?;
+    (sums::commit(&commit) == sum).then_some((number, sum))
+}
+
 /// The one row of `volume`, and whether it is as written.
 fn volume(columns: &[Value]) -> Option<(Header, bool)> {
     let columns = of::<17>(columns)?;
@@ -251,4 +279,13 @@ pub(super) fn find(pages: &Pages, progress: &mut dyn FnMut(u64, u64)) -> (Found,
     }
     let lost = others.into_iter().filter(|page| !pages.is_rest(*page)).count();
     (found, damaged + lost as u64)
+}
+
+/// All rows that are in pages which the list of free pages names.
+pub(super) fn find_free(pages: &Pages) -> Found {
+    let mut found = Found::default();
+    for page in pages.free().into_iter().filter(|page| *page <= pages.count()) {
+        pages.each(page, &mut |cell, record| found.take(cell, &record));
+    }
+    found
 }

@@ -5,7 +5,7 @@ use super::super::connection::uri;
 use super::super::digests::Rows;
 use super::super::layout::{Layout, beside};
 use super::super::read::unsigned;
-use super::super::scan::Scan;
+use super::super::scan::{Scan, go_on};
 use super::super::schema::{APPLICATION_ID, TABLES};
 use super::super::segments::sync_directory;
 use super::super::sums::{self, ALL};
@@ -199,7 +199,7 @@ fn verify_tree(connection: &Connection) -> Result<()> {
     }
     let digester = Digester::new(Arc::new(ZeroValues::default()));
     let rows = Rows { connection, segments: None, wait: &|| (), elsewhere: None };
-    match (Scan { digester: &digester, rows: &rows, block_size }).wrong(false)?.first() {
+    match (Scan { digester: &digester, rows: &rows, block_size }).wrong(false, &mut go_on)?.first() {
         None => Ok(()),
         Some((ino, what)) => Err(Error::Corrupt(format!(
             "inode {}: {what}, so that it cannot be upgraded; 'weft check' of the weft that made it tells more",

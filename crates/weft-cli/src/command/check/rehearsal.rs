@@ -1,0 +1,40 @@
+//! Tries, in memory, what a mount will do with the operations that wait in the intent log.
+
+use weft_store::log::{IntentLog, OperationLog};
+use weft_store::postgres::OpenOptions;
+use weft_store::{Finding, Location, Outcome, Waiting};
+use weft_vfs::{ErrorKind, Unapplied, UnappliedList, Vfs};
+
+const ADVICE: &str = "a mount is refused until it is given up with --accept-loss, which applies the rest";
+
+/// Names the operations of `waiting` that a mount of the volume could not apply. Nothing is
+/// written; a volume in PostgreSQL is held meanwhile. Nothing is told if the volume cannot be had.
+pub fn rehearse(location: &Location, waiting: &Waiting) -> Vec<Finding> {
+    // A mount that accepts what is lost tells of the rest.
+    if waiting.operations == 0 || waiting.lost.is_some() {
+        return Vec::new();
+    }
+    // Why it cannot be opened is for the check of its rows to tell.
+    let Ok(volume) = location.open_to_read(OpenOptions::default()) else { return Vec::new() };
+    let file = volume.layout.as_ref().and_then(|layout| IntentLog::read(&layout.log).ok().flatten());
+    let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
+    match Vfs::rehearse(volume.store, log) {
+        Ok(found) => findings(found),
+        Err(error) => {
+            let what = format!("the operations in the intent log could not be tried: {error}");
+            let outcome = if error.kind() == ErrorKind::Corrupt { Outcome::Damaged } else { Outcome::Note };
+            vec![Finding { path: None, what, outcome }]
+        }
+    }
+}
+
+fn findings(found: UnappliedList) -> Vec<Finding> {
+    let more = found.more;
+    let named = found.named.into_iter().map(|Unapplied { op, path, kind, why }| {
+        let what = format!("operation {}, {kind}, was synced and cannot be applied: {why}; {ADVICE}", op.0);
+        Finding { path: Some(path), what, outcome: Outcome::Damaged }
+    });
+    let what = format!("and {more} more operations that cannot be applied");
+    let more = (more > 0).then_some(Finding { path: None, what, outcome: Outcome::Damaged });
+    named.chain(more).collect()
+}

@@ -1,0 +1,90 @@
+//! Segments of a volume that was unmounted cleanly, which hold more than its database knows of.
+//!
+//! After a crash that is ordinary: a commit was on its way, and a mount cuts it off. After a clean
+//! unmount nothing lies there. So the database is of an older moment than the segments, and what
+//! lies there are the blocks of files that its next commit would write over.
+
+use super::layout::Layout;
+use super::proof::is_any_behind;
+use super::read::unsigned;
+use super::segments::{Segments, Tail};
+use super::sums::SEGMENT;
+use crate::error::{Error, Result};
+use crate::log::{Behind, behind, needs_log};
+use crate::store::Header;
+use rusqlite::Connection;
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot read the table of segments", source }
+}
+
+/// Where the next block goes, by the table of segments.
+pub(super) fn tail_of(connection: &Connection) -> Result<Tail> {
+    let last = format!("SELECT id, length, {} FROM segments ORDER BY id DESC LIMIT 1", SEGMENT.holds());
+    let tail = connection.query_row(&last, (), |row| {
+        Ok(match row.get(2)? {
+            true => Tail { segment: row.get(0)?, length: unsigned(row, 1)? },
+            // Where a segment ends is not known if its row is damaged: the next block goes to
+            // one of its own.
+            false => Tail { segment: row.get::<_, u32>(0)?.saturating_add(1), length: 0 },
+        })
+    });
+    match tail {
+        Err(rusqlite::Error::QueryReturnedNoRows) => Ok(Tail { segment: 1, length: 0 }),
+        tail => tail.map_err(failed),
+    }
+}
+
+/// What to do about segments that hold more than the database knows of.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is cut off, if there is any.
+    Cut,
+    /// It stays.
+    Keep,
+    /// The volume is of different moments: this is why.
+    Refuse(String),
+}
+
+/// Judges `segments` of the volume that says `header` of itself.
+pub(super) fn judge(
+    layout: &Layout,
+    header: &Header,
+    connection: &Connection,
+    segments: Option<&Segments>,
+) -> Result<Verdict> {
+    let epoch = header.counters.epoch;
+    // One that nobody mounted yet has no log.
+    let Some(segments) = segments.filter(|_| !needs_log(epoch) && epoch > 0) else { return Ok(Verdict::Cut) };
+    let tail = tail_of(connection)?;
+    // Where rows of segments are gone, a repair helps.
+    if !segments.is_any_behind(tail)? || is_any_behind(connection, tail)? {
+        return Ok(Verdict::Cut);
+    }
+    match behind(&layout.log, header)? {
+        Some(Behind::Unknown) => return Ok(Verdict::Cut),
+        // Without the log nobody knows: a mount that had none may have crashed, too.
+        Some(Behind::Kept) | None => return Ok(Verdict::Keep),
+        Some(Behind::Nothing) => {}
+    }
+    Ok(Verdict::Refuse(format!(
+        "the database is older than the segments in {}: it ends with commit {}, after which the volume was unmounted \
+         cleanly, and they go on behind that; put the files of one moment together, or mount with --accept-loss, \
+         which keeps the database, and leaves there what it does not know",
+        segments.directory().display(),
+        header.commit.0
+    )))
+}
+
+/// Tells why the volume is of different moments, if it is.
+pub(super) fn misfit(
+    layout: &Layout,
+    header: &Header,
+    connection: &Connection,
+    segments: Option<&Segments>,
+) -> Result<Option<String>> {
+    match judge(layout, header, connection, segments)? {
+        Verdict::Refuse(why) => Ok(Some(why)),
+        Verdict::Cut | Verdict::Keep => Ok(None),
+    }
+}

@@ -1,0 +1,135 @@
+//! The logs of a broken volume: which of the write-ahead log lies over the database, and what is
+//! known to be lost with a log.
+//!
+//! A write-ahead log of another moment is whole by itself, and would put older rows over newer
+//! ones. It belongs to the database if it does not end before what the database has without it,
+//! and if the last commit of the database is the same one with it. Both are told by rows, for
+//! SQLite may not be able to read any.
+
+use super::overlay::Overlay;
+use super::pages::{Pages, page_bytes};
+use super::rows::{self, Found};
+use super::{Missing, io};
+use crate::error::Result;
+use crate::files;
+use crate::log::{IntentLog, Loss, misfit};
+use crate::sqlite::inspect::inspect;
+use crate::sqlite::layout::Layout;
+use crate::sqlite::wal::Wal;
+use crate::store::Header;
+use std::path::Path;
+
+/// What was found in a broken volume.
+pub(super) struct Looked {
+    pub(super) pages: Pages,
+    pub(super) found: Found,
+    /// How many pages are damaged.
+    pub(super) damaged: u64,
+    /// What is told of its files.
+    pub(super) missing: Vec<Missing>,
+}
+
+fn missing(kind: &'static str, path: &Path, why: impl Into<String>) -> Missing {
+    Missing { kind, what: path.display().to_string().into_bytes(), why: why.into() }
+}
+
+/// Finds the rows of the volume of `layout`, with those in its write-ahead log if that belongs to it.
+pub(super) fn look(layout: &Layout, progress: &mut dyn FnMut(u64, u64)) -> Result<Looked> {
+    let mut told = Vec::new();
+    if let Err(error) = inspect(layout) {
+        told.push(missing("volume", &layout.volume, error.to_string()));
+    }
+    let wal = layout.wal();
+    let overlay = match overlay(layout) {
+        Ok(Some((overlay, damage))) => {
+            told.extend(damage.map(|damage| missing("write-ahead log", &wal, damage)));
+            Some(overlay).filter(|overlay| !overlay.is_empty())
+        }
+        Ok(None) => None,
+        Err(error) => {
+            told.push(missing("write-ahead log", &wal, format!("{error}; nothing of it is used")));
+            None
+        }
+    };
+    let pages = open(layout, None)?;
+    let (found, damaged) = rows::find(&pages, progress);
+    let alone = Looked { pages, found, damaged, missing: told };
+    let Some(overlay) = overlay else { return Ok(alone) };
+    let pages = open(layout, Some(overlay))?;
+    let (found, damaged) = rows::find(&pages, progress);
+    let unused = match foreign(&alone.found, &found) {
+        Some(why) => Some(format!("{why}, so it is of another moment: nothing of it is used")),
+        None if found.inodes.is_empty() => {
+            Some("no inode can be read with it; what the database has without it is brought, and may be older".into())
+        }
+        None => None,
+    };
+    match unused {
+        Some(why) => {
+            let mut alone = alone;
+            alone.missing.push(missing("write-ahead log", &wal, why));
+            Ok(alone)
+        }
+        None => Ok(Looked { pages, found, damaged, missing: alone.missing }),
+    }
+}
+
+fn open(layout: &Layout, overlay: Option<Overlay>) -> Result<Pages> {
+    let file = files::open(files::options().read(true), &layout.database);
+    let file = file.map_err(io("cannot open", &layout.database))?;
+    Pages::open(file, overlay).map_err(io("cannot read", &layout.database))
+}
+
+/// The pages of the write-ahead log, if there is one, and what is damaged of it.
+fn overlay(layout: &Layout) -> Result<Option<(Overlay, Option<String>)>> {
+    let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
+    let file = files::open(files::options().read(true), &layout.database);
+    let file = file.map_err(io("cannot open", &layout.database))?;
+    let page_bytes = match page_bytes(&file) {
+        Some(bytes) => bytes,
+        None => wal.page_bytes()?.unwrap_or(super::pages::PAGE_DEFAULT),
+    };
+    Overlay::read(wal, page_bytes).map(Some)
+}
+
+/// Why a write-ahead log does not belong to a database that has the rows `alone` without it, and
+/// `with` it these.
+fn foreign(alone: &Found, with: &Found) -> Option<String> {
+    if let (Some(alone), Some(with)) = (&alone.volume, &with.volume)
+        && alone.uuid != with.uuid
+    {
+        return Some("it is of another volume".into());
+    }
+    // Each commit writes the volume's row.
+    let (newest, end) = (alone.newest(), with.volume.as_ref().map(|volume| volume.commit));
+    if let Some(end) = end.filter(|end| *end < newest) {
+        return Some(format!("it ends with commit {}, and the database has commit {} without it", end.0, newest.0));
+    }
+    let (number, sum) = alone.commits.last_key_value()?;
+    let other = with.commits.get(number).is_some_and(|other| other != sum);
+    other.then(|| format!("its commit {} is not the one that the database has", number.0))
+}
+
+/// What was synced, and is in no row or lost.
+pub(super) fn operations(layout: &Layout, volume: Option<&Header>) -> Vec<Missing> {
+    let of_log = |why: String| missing("operations", &layout.log, why);
+    let Some(volume) = volume else {
+        let why = "the volume's own row is gone, so it is not known what was synced to it and not committed; none of it is \
+                   brought";
+        return vec![of_log(why.into())];
+    };
+    let look = || -> Result<Vec<Missing>> {
+        let Some(log) = IntentLog::read(&layout.log)? else {
+            return Ok(misfit(&layout.log, volume)?.map(of_log).into_iter().collect());
+        };
+        let mut log = log.with(Loss::Accept);
+        let mut told = log.check(volume)?.map(of_log).into_iter().collect::<Vec<_>>();
+        let waiting = log.records().last().map_or(0, |last| last.last.0.saturating_sub(volume.counters.op.0));
+        if waiting > 0 {
+            let (kind, why) = ("operations", "they were in the intent log alone".to_owned());
+            told.push(Missing { kind, what: format!("{waiting} operations").into_bytes(), why });
+        }
+        Ok(told)
+    };
+    look().unwrap_or_else(|error| vec![of_log(error.to_string())])
+}
