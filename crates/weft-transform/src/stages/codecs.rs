@@ -1,7 +1,7 @@
 //! Compression, both ways: gzip, zstd, xz, bzip2.
 //!
 //! Several compressed streams one after the other read as one, as their programs have it. What is cut off or followed by
-//! something else is an error. Decoders written in C work in confined processes of their own.
+//! something else is an error. Decoders written in C work in confined processes.
 
 mod bzip2;
 mod gzip;
@@ -13,7 +13,9 @@ use crate::exported::decoding::Decoding;
 use crate::exported::workers::worker::why_unconfined;
 use crate::flow::{Input, Output, filled};
 use crate::language::{Call, NetworkError};
+use crate::run::Sources;
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use rustix::process::geteuid;
 use weft_block::Buffer;
 
 /// Bytes made at once.
@@ -63,11 +65,11 @@ impl Format {
         }
     }
 
-    /// What decompresses it in a process of its own; here where that cannot be.
-    fn begin(self) -> Result<Decompressing, StageError> {
+    /// What decompresses it in a process of the owner's; here where that cannot be.
+    fn begin(self, owner: u32) -> Result<Decompressing, StageError> {
         match why_unconfined() {
             Some(_) => Ok(Decompressing::Here(Coding { codec: self.decoder() })),
-            None => Decoding::begin(self).map(Decompressing::Confined),
+            None => Decoding::begin(self, owner).map(Decompressing::Confined),
         }
     }
 }
@@ -138,14 +140,15 @@ fn stage<E: Codec + 'static, D: Running + 'static>(
     levels: std::ops::RangeInclusive<u32>,
     usual: u32,
     encoder: impl Fn(u32) -> E + Send + Sync + 'static,
-    decoder: impl Fn() -> Result<D, StageError> + Send + Sync + 'static,
+    decoder: impl Fn(u32) -> Result<D, StageError> + Send + Sync + 'static,
 ) -> Result<Stage, NetworkError> {
     let arguments = Arguments::read(call, "d", "n")?;
     arguments.end()?;
     let name = &call.name.text;
     if arguments.has('d') {
         let inverse = Some(name.clone());
-        return Ok(Stage { inverse, is_heavy: true, ..Stage::reading(move |_| decoder()) });
+        let start = move |sources: &mut dyn Sources| decoder(sources.owner().unwrap_or_else(|| geteuid().as_raw()));
+        return Ok(Stage { inverse, is_heavy: true, ..Stage::reading(start) });
     }
     let level = arguments.value('n', "a level")?.unwrap_or(usual);
     if !levels.contains(&level) {
@@ -162,17 +165,17 @@ fn stage<E: Codec + 'static, D: Running + 'static>(
 }
 
 pub(crate) fn gzip(call: &Call) -> Result<Stage, NetworkError> {
-    stage(call, 1..=9, 6, gzip::Encoder::new, || Ok(Coding { codec: gzip::Decoder::new() }))
+    stage(call, 1..=9, 6, gzip::Encoder::new, |_| Ok(Coding { codec: gzip::Decoder::new() }))
 }
 
 pub(crate) fn zstd(call: &Call) -> Result<Stage, NetworkError> {
-    stage(call, 1..=19, 3, zstd::Encoder::new, || Format::Zstd.begin())
+    stage(call, 1..=19, 3, zstd::Encoder::new, |owner| Format::Zstd.begin(owner))
 }
 
 pub(crate) fn xz(call: &Call) -> Result<Stage, NetworkError> {
-    stage(call, 0..=9, 6, xz::Xz::encoder, || Format::Xz.begin())
+    stage(call, 0..=9, 6, xz::Xz::encoder, |owner| Format::Xz.begin(owner))
 }
 
 pub(crate) fn bzip2(call: &Call) -> Result<Stage, NetworkError> {
-    stage(call, 1..=9, 9, bzip2::Encoder::new, || Ok(Coding { codec: bzip2::Decoder::new() }))
+    stage(call, 1..=9, 9, bzip2::Encoder::new, |_| Ok(Coding { codec: bzip2::Decoder::new() }))
 }

@@ -160,8 +160,9 @@ fn work(tasks: &Receiver<Task>) {
     // If it cannot be, it is only slower.
     let _ = sched_setaffinity(None, &PROCESSORS);
     let mut ending: Vec<Child> = Vec::new();
+    let mut decoders_time = None;
     loop {
-        let patience = if ending.is_empty() { SPARE_TIME / 4 } else { ENDING_TIME };
+        let patience = if ending.is_empty() { decoders_time.unwrap_or(SPARE_TIME / 4) } else { ENDING_TIME };
         match tasks.recv_timeout(patience) {
             Ok(Task::Start(wanted, share, to)) => {
                 // Whoever wanted it may be gone.
@@ -177,7 +178,7 @@ fn work(tasks: &Receiver<Task>) {
         // They are dropped when nobody holds the lock any more: that is a task for this thread.
         let old: Vec<Spare> = SPARE.lock().extract_if(.., |spare| spare.since.elapsed() > SPARE_TIME).collect();
         drop(old);
-        decoders::drop_old(SPARE_TIME);
+        decoders_time = decoders::drop_old();
     }
 }
 

@@ -24,15 +24,25 @@ pub(in crate::exported) struct Area(MmapRaw);
 impl Area {
     /// New memory, and what another process has it by.
     pub(in crate::exported) fn new() -> io::Result<(Area, OwnedFd)> {
-        let file = memfd_create("weft-area", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, AREA_BYTES as u64)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok((Area::of(&file)?, file))
+        Area::sized(AREA_BYTES)
     }
 
     /// The memory that `file` is.
     pub(in crate::exported) fn of(file: impl AsFd) -> io::Result<Area> {
-        MmapOptions::new().len(AREA_BYTES).map_raw(file.as_fd().as_raw_fd()).map(Area)
+        Area::mapped(file, AREA_BYTES)
+    }
+
+    /// New memory of `len` bytes, and the descriptor by which another process maps it.
+    pub(super) fn sized(len: usize) -> io::Result<(Area, OwnedFd)> {
+        let file = memfd_create("weft-area", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, len as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((Area::mapped(&file, len)?, file))
+    }
+
+    /// The first `len` bytes of the memory that `file` is.
+    pub(super) fn mapped(file: impl AsFd, len: usize) -> io::Result<Area> {
+        MmapOptions::new().len(len).map_raw(file.as_fd().as_raw_fd()).map(Area)
     }
 
     /// Where it begins.
@@ -42,14 +52,14 @@ impl Area {
 
     /// Puts `bytes` at `at`. They must fit there.
     pub(in crate::exported) fn put(&self, at: usize, bytes: &[u8]) {
-        assert!(at <= AREA_BYTES && bytes.len() <= AREA_BYTES - at, "they fit");
+        assert!(at <= self.0.len() && bytes.len() <= self.0.len() - at, "they fit");
         // SAFETY: the range was checked, the memory stays mapped as long as this is there, and `bytes`, to which there is a reference, are no part of it.
         unsafe { self.start().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
     /// A copy of `range`, which must lie in it.
     pub(in crate::exported) fn copy(&self, range: Range<usize>) -> Buffer {
-        assert!(range.start <= range.end && range.end <= AREA_BYTES, "a part of it");
+        assert!(range.start <= range.end && range.end <= self.0.len(), "a part of it");
         let mut copy = Buffer::any(range.len());
         // SAFETY: as above; the copy is as long as the range. What the other process writes meanwhile shows or does not: bytes are bytes, whichever they are.
         unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(self.start().add(range.start), range.len()) };
@@ -61,20 +71,6 @@ impl Area {
         let said = &said[..said.len().min(INPUT_BYTES)];
         self.put(INPUT_BYTES, said);
         Reply::Failed { range: INPUT_BYTES..INPUT_BYTES + said.len() }
-    }
-
-    /// The part for what a process is given, and the one for what it gives.
-    ///
-    /// # Safety
-    ///
-    /// The other process must leave the memory alone as long as these are there.
-    pub(super) unsafe fn parts(&mut self) -> (&[u8], &mut [u8]) {
-        // SAFETY: the two lie in it, side by side, it stays mapped as long as this is there, and
-        // this process has no other reference into it.
-        unsafe {
-            let given = std::slice::from_raw_parts_mut(self.start().add(INPUT_BYTES), AREA_BYTES - INPUT_BYTES);
-            (std::slice::from_raw_parts(self.start(), INPUT_BYTES), given)
-        }
     }
 }
 

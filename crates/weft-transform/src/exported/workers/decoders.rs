@@ -1,14 +1,16 @@
 //! Decoders in processes of their own, as this process sees them.
 //!
-//! Each works on one stream and then ends: what one user's bytes have made of it meets nobody
-//! else's. Some wait for streams that have not begun yet; those have seen no byte.
+//! Each works for one owner of links, on one stream after the other, and ends when it has waited
+//! too long for the next: bytes of one user's links meet none of another's. One that fails, is late
+//! or makes no sense is ended at once. Some wait that have no owner yet; those have seen no byte.
 //!
-//! Locks: that of the nursery may be taken by the thread that starts processes, so nobody who holds
-//! it waits for that thread.
+//! Locks: nobody holds two of those here, but for that of the shares, which is taken last. That of
+//! the nursery may be taken by the thread that starts processes, so nobody who holds it waits for
+//! that thread.
 
-use super::channel::{Broken, Channel};
-use super::message::Reply;
-use super::nursery::{READY, REFUSED, WORD, receive, transmit};
+use super::channel::Broken;
+use super::nursery::{READY, REFUSED, WANTED, WORD, receive, transmit};
+use super::rings::{Feed, here};
 use super::worker;
 use crate::exported::library::{later, wait_for};
 use crate::stage::StageError;
@@ -18,31 +20,43 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use rustix::process::{Signal, pidfd_send_signal};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-/// Decoders at once, at most: those that somebody is in the middle of, and those that wait.
+/// Decoders at once, at most: those that somebody is in the middle of, and those that wait; and
+/// those of one owner.
 const DECODERS_MAX: usize = 128;
+const OF_ONE_MAX: usize = 64;
+
+/// Decoders that wait for further streams, at most, in all and of one owner, and for how long.
+const WARM_MAX: usize = 16;
+const WARM_OF_ONE_MAX: usize = 4;
+const WARM_TIME: Duration = Duration::from_secs(10);
+
+/// Time after which a decoder gets no further stream.
+const USED_TIME: Duration = Duration::from_mins(1);
+
+/// Decoders that wait for an owner, and for how long.
+const SPARE_MAX: usize = 3;
+const SPARE_TIME: Duration = Duration::from_mins(1);
 
 /// Bytes of memory that one may have beyond what it begins with: formats have bounds below that.
 const MEMORY_BYTES: usize = 192 << 20;
 
-/// Time for one order: that is for 128 KiB, or for as much of the input.
+/// Time in which one must have taken or made something, if it can.
 const CALL: Duration = Duration::from_mins(1);
 
 /// Time that starting and copying the nursery may take.
 const STARTING: Duration = Duration::from_secs(10);
 
-/// Decoders of one format that wait for a stream.
-const SPARE_MAX: usize = 3;
-
-/// Tells why decoders run in this process and not in confined ones of their own; none if they do not.
+/// Tells why decoders run in this process and not in confined ones of their own; none if they do
+/// not.
 pub fn why_unconfined() -> Option<&'static str> {
     static KERNEL: LazyLock<Option<&str>> = LazyLock::new(|| {
         const LANDLOCK_CREATE_RULESET_VERSION: libc::c_long = 1;
@@ -65,29 +79,62 @@ pub fn why_unconfined() -> Option<&'static str> {
     worker::program().map_or(Some("this program cannot run as another process"), |_| *KERNEL)
 }
 
-/// One of all that there may be.
-struct Share(());
+/// One of all decoders that there may be, and of those of an owner once it has one.
+struct Share(Option<u32>);
 
-static ALL: AtomicUsize = AtomicUsize::new(0);
+struct Shares {
+    all: usize,
+    of: BTreeMap<u32, usize>,
+}
+
+static SHARES: Mutex<Shares> = Mutex::new(Shares { all: 0, of: BTreeMap::new() });
 
 impl Share {
     fn one() -> Option<Share> {
-        let more = |all: usize| (all < DECODERS_MAX).then_some(all + 1);
-        ALL.try_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Share(()))
+        let mut shares = SHARES.lock();
+        (shares.all < DECODERS_MAX).then(|| {
+            shares.all += 1;
+            Share(None)
+        })
+    }
+
+    /// Counts it as one of `owner`'s. False if that one has enough.
+    fn give(&mut self, owner: u32) -> bool {
+        let mut shares = SHARES.lock();
+        let of = shares.of.entry(owner).or_default();
+        let is_given = *of < OF_ONE_MAX;
+        if is_given {
+            *of += 1;
+            self.0 = Some(owner);
+        }
+        is_given
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        ALL.fetch_sub(1, Ordering::Relaxed);
+        let mut shares = SHARES.lock();
+        shares.all -= 1;
+        if let Some(owner) = self.0
+            && let Some(of) = shares.of.get_mut(&owner)
+        {
+            *of -= 1;
+            if *of == 0 {
+                shares.of.remove(&owner);
+            }
+        }
     }
 }
 
-/// A process that decompresses one stream. It ends when this goes.
+/// A process that decompresses streams of one owner. It ends when this goes.
 pub(in crate::exported) struct Decoder {
-    channel: Channel,
+    feed: Feed,
     process: OwnedFd,
-    _share: Share,
+    /// The processor where its last stream began.
+    processor: usize,
+    /// Since when it has an owner.
+    used: Option<Instant>,
+    share: Share,
 }
 
 impl Drop for Decoder {
@@ -98,13 +145,13 @@ impl Drop for Decoder {
 }
 
 impl Decoder {
-    pub(in crate::exported) fn channel(&self) -> &Channel {
-        &self.channel
+    pub(in crate::exported) fn feed(&mut self) -> &mut Feed {
+        &mut self.feed
     }
 
-    /// The answer to the last order.
-    pub(in crate::exported) fn reply(&self) -> Result<Reply, Broken> {
-        self.channel.reply(CALL)
+    /// Waits until the process has done something.
+    pub(in crate::exported) fn wait(&mut self) -> Result<(), Broken> {
+        self.feed.wait(&self.process, CALL)
     }
 
     /// What an order comes to that is not answered.
@@ -173,74 +220,160 @@ impl Nursery {
     }
 
     /// A new decoder. None if there can be no more processes.
-    fn decoder(&self, format: Format, share: Share) -> io::Result<Option<Decoder>> {
-        let (channel, socket, memory) = Channel::new()?;
-        transmit(&self.control, format.number(), &[socket.as_fd(), memory.as_fd()])?;
+    fn decoder(&self, share: Share) -> io::Result<Option<Decoder>> {
+        let (feed, memory) = Feed::new()?;
+        transmit(&self.control, WANTED, &[memory.as_fd()])?;
         let Some((kind, files)) = receive(&self.control)? else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         let process = files.into_iter().next().filter(|_| kind != REFUSED);
-        Ok(process.map(|process| Decoder { channel, process, _share: share }))
+        Ok(process.map(|process| Decoder { feed, process, processor: usize::MAX, used: None, share }))
     }
 }
 
-/// A decoder that has waited for a stream since then.
-struct Spare {
-    format: Format,
+/// A decoder that waits for a stream since then.
+struct Waiting {
     decoder: Decoder,
     since: Instant,
 }
 
-static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
+impl Waiting {
+    fn new(decoder: Decoder) -> Waiting {
+        Waiting { decoder, since: Instant::now() }
+    }
 
-/// A decoder for a stream of this format.
-pub(in crate::exported) fn take(format: Format) -> Result<Decoder, StageError> {
-    let spare = loop {
-        let mut spare = SPARE.lock();
-        let at = spare.iter().position(|spare| spare.format == format);
-        match at.map(|at| spare.remove(at).decoder) {
-            Some(decoder) if decoder.has_ended() => {}
-            taken => break taken,
+    fn is_of(&self, owner: u32) -> bool {
+        self.decoder.share.0 == Some(owner)
+    }
+}
+
+/// Those that have seen no byte, and belong to nobody.
+static SPARE: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
+
+/// Those that have decompressed streams of links of their owner, and do so for nobody else.
+static WARM: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
+
+/// A decoder for a stream of this format, of a link of `owner`.
+pub(in crate::exported) fn take(format: Format, owner: u32) -> Result<Decoder, StageError> {
+    let processor = here();
+    let mut decoder = match warm(owner, processor) {
+        Some(decoder) => decoder,
+        None => {
+            let decoder = match spare(owner) {
+                Some(decoder) => decoder,
+                None => new(owner)?,
+            };
+            // Without it the next one only takes longer.
+            later(prepare);
+            decoder
         }
     };
-    let decoder = spare.map_or_else(|| new(format), Ok)?;
-    // Without it the next one only takes longer.
-    later(move || prepare(format));
+    decoder.processor = processor;
+    decoder.used.get_or_insert_with(Instant::now);
+    decoder.feed.begin(format, processor);
     Ok(decoder)
 }
 
-fn new(format: Format) -> Result<Decoder, StageError> {
+/// Has a decoder wait for further streams of its owner; its last one need not be done.
+pub(in crate::exported) fn give_back(decoder: Decoder) {
+    let Some(owner) = decoder.share.0 else { return };
+    // Links that are gone have no owner, and nothing in common.
+    if owner == u32::MAX || decoder.used.is_none_or(|used| used.elapsed() > USED_TIME) {
+        return;
+    }
+    if !decoder.feed.is_free() {
+        decoder.feed.stop();
+    }
+    let mut warm = WARM.lock();
+    let of_owner = |waiting: &Waiting| waiting.is_of(owner);
+    let is_first = warm.is_empty();
+    let oldest = if warm.iter().filter(|waiting| of_owner(waiting)).count() >= WARM_OF_ONE_MAX {
+        warm.iter().position(of_owner)
+    } else {
+        (warm.len() >= WARM_MAX).then_some(0)
+    };
+    let gone = oldest.map(|oldest| warm.remove(oldest));
+    warm.push(Waiting::new(decoder));
+    drop(warm);
+    drop(gone);
+    if is_first {
+        // That thread looks more often from now on whether one has waited long enough.
+        later(|| ());
+    }
+}
+
+/// One that has decompressed for `owner` before, and is there and free: of several the last that
+/// began on this processor.
+fn warm(owner: u32, processor: usize) -> Option<Decoder> {
+    loop {
+        let mut warm = WARM.lock();
+        let is_free = |waiting: &Waiting| waiting.is_of(owner) && waiting.decoder.feed.is_free();
+        let at = warm
+            .iter()
+            .rposition(|waiting| waiting.decoder.processor == processor && is_free(waiting))
+            .or_else(|| warm.iter().rposition(is_free))?;
+        let decoder = warm.remove(at).decoder;
+        drop(warm);
+        if !decoder.has_ended() {
+            return Some(decoder);
+        }
+    }
+}
+
+/// One that has seen no byte, for `owner`; none if there is none, or that one has enough.
+fn spare(owner: u32) -> Option<Decoder> {
+    loop {
+        let mut decoder = SPARE.lock().pop()?.decoder;
+        if decoder.has_ended() {
+            continue;
+        }
+        if decoder.share.give(owner) {
+            return Some(decoder);
+        }
+        SPARE.lock().push(Waiting::new(decoder));
+        return None;
+    }
+}
+
+/// A share of `owner`'s. Processes that wait are worth less than one that is wanted.
+fn share(owner: u32) -> Result<Share, StageError> {
+    let busy = |count, whose| StageError::Busy(format!("{count} streams{whose} are decompressed already"));
     let share = Share::one().or_else(|| {
-        // A process that waits is worth less than one that is wanted.
-        drop(std::mem::take(&mut *SPARE.lock()));
+        let spare = std::mem::take(&mut *SPARE.lock());
+        let warm = std::mem::take(&mut *WARM.lock());
+        drop((spare, warm));
         Share::one()
     });
-    let too_many = || StageError::Busy(format!("{DECODERS_MAX} streams are decompressed already"));
-    let mut share = Some(share.ok_or_else(too_many)?);
+    let mut share = share.ok_or_else(|| busy(DECODERS_MAX, ""))?;
+    if !share.give(owner) {
+        let waiting: Vec<Waiting> = WARM.lock().extract_if(.., |waiting| waiting.is_of(owner)).collect();
+        drop(waiting);
+        if !share.give(owner) {
+            return Err(busy(OF_ONE_MAX, " of this owner"));
+        }
+    }
+    Ok(share)
+}
+
+/// A new one for `owner`.
+fn new(owner: u32) -> Result<Decoder, StageError> {
     let mut error = None;
-    // One may have ended since it was last asked.
-    for _ in 0..2 {
-        let made = copy(format, &mut share);
-        match made {
+    // The nursery may have ended since it was last asked.
+    for _ in 0..3 {
+        match copy(share(owner)?) {
             Some(Ok(made)) => return made.ok_or_else(|| StageError::Busy("there can be no more processes".into())),
             Some(Err(ended)) => error = Some(ended),
             None => {}
         }
-        if share.is_none() {
-            share = Some(Share::one().ok_or_else(too_many)?);
-        }
         start()?;
     }
-    match copy(format, &mut share) {
-        Some(Ok(made)) => made.ok_or_else(|| StageError::Busy("there can be no more processes".into())),
-        _ => Err(error.map_or_else(|| lost("the process that decoders come from has ended"), unusable)),
-    }
+    Err(error.map_or_else(|| lost("the process that decoders come from has ended"), unusable))
 }
 
 /// A decoder from the nursery; none if there is no nursery. One that fails is there no more.
-fn copy(format: Format, share: &mut Option<Share>) -> Option<io::Result<Option<Decoder>>> {
+fn copy(share: Share) -> Option<io::Result<Option<Decoder>>> {
     let mut nursery = NURSERY.lock();
-    let made = nursery.as_ref()?.decoder(format, share.take()?);
+    let made = nursery.as_ref()?.decoder(share);
     if made.is_err() {
         *nursery = None;
     }
@@ -267,20 +400,21 @@ fn start() -> Result<(), StageError> {
     receiver.recv().map_err(|_| stopped())?
 }
 
-/// Has as many wait for streams of this format as may.
-fn prepare(format: Format) {
-    let waiting = || SPARE.lock().iter().filter(|spare| spare.format == format).count();
-    while waiting() < SPARE_MAX {
-        let mut share = Share::one();
-        match copy(format, &mut share) {
-            Some(Ok(Some(decoder))) => SPARE.lock().push(Spare { format, decoder, since: Instant::now() }),
+/// Has as many wait that have seen no byte as may.
+fn prepare() {
+    while SPARE.lock().len() < SPARE_MAX {
+        match Share::one().and_then(copy) {
+            Some(Ok(Some(decoder))) => SPARE.lock().push(Waiting::new(decoder)),
             _ => return,
         }
     }
 }
 
-/// Ends decoders that have waited longer than `time`.
-pub(in crate::exported) fn drop_old(time: Duration) {
-    let old: Vec<Spare> = SPARE.lock().extract_if(.., |spare| spare.since.elapsed() > time).collect();
-    drop(old);
+/// Ends decoders that have waited long enough. Tells when to do that again, if there are others.
+pub(in crate::exported) fn drop_old() -> Option<Duration> {
+    let is_old = |time: Duration| move |waiting: &mut Waiting| waiting.since.elapsed() > time;
+    let warm: Vec<Waiting> = WARM.lock().extract_if(.., is_old(WARM_TIME)).collect();
+    let spare: Vec<Waiting> = SPARE.lock().extract_if(.., is_old(SPARE_TIME)).collect();
+    drop((warm, spare));
+    (!WARM.lock().is_empty()).then_some(WARM_TIME / 2)
 }

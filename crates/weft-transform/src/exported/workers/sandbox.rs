@@ -1,10 +1,13 @@
 //! What a confined process may do: compute, and answer the process that started it.
 //!
 //! A process that decoders come from ([`super::nursery`]) reaches no file, and can copy itself; its
-//! copies compute alone. Where a process runs a library, there is more to it. Before the library is loaded the process loses its privileges, gets its bounds, can open files in the directories of libraries for reading and no others (Landlock),
-//! and has those system calls alone that loading takes (seccomp); once it is loaded, those that computing takes. Others fail with `EPERM`. A kernel that cannot do
-//! all of that runs no library. What holds against any library is what was done before it was loaded: one that is set on it can, while it is loaded, undo what comes
-//! after, and so keep the calls that loading takes.
+//! copies compute alone. Where a process runs a library, there is more to it. Before the library is
+//! loaded the process loses its privileges, gets its bounds, can open files in the directories of
+//! libraries for reading and no others (Landlock), and has those system calls alone that loading
+//! takes (seccomp); once it is loaded, those that computing takes. Others fail with `EPERM`. A
+//! kernel that cannot do all of that runs no library. What holds against any library is what was
+//! done before it was loaded: one that is set on it can, while it is loaded, undo what comes after,
+//! and so keep the calls that loading takes.
 
 use crate::exported::confined::{NOBODY, restrict_but};
 use landlock::{
@@ -49,13 +52,37 @@ const COMPUTING: [c_long; 21] = [
     libc::SYS_write,
 ];
 
-/// System calls that loading takes besides: `openat` for reading alone, and `prctl` for what comes with a further filter.
+/// System calls that loading takes besides: `openat` for reading alone, and `prctl` for what comes
+/// with a further filter.
 const LOADING: [c_long; 6] =
     [libc::SYS_close, libc::SYS_faccessat, libc::SYS_fstat, libc::SYS_lseek, libc::SYS_newfstatat, libc::SYS_pread64];
 
 /// System calls that copying itself takes besides, and handing descriptors over.
-const COPYING: [c_long; 5] =
-    [libc::SYS_close, libc::SYS_pidfd_open, libc::SYS_recvmsg, libc::SYS_sendmsg, libc::SYS_set_robust_list];
+const COPYING: [c_long; 6] = [
+    libc::SYS_close,
+    libc::SYS_getppid,
+    libc::SYS_pidfd_open,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_set_robust_list,
+];
+
+/// System calls that decompressing in shared memory takes: nothing is read or written by them.
+const DECODING: [c_long; 13] = [
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_munmap,
+    libc::SYS_restart_syscall,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_yield,
+];
 
 /// Flags of `openat` of which none may be there.
 const WRITING: i32 = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
@@ -66,8 +93,8 @@ pub(in crate::exported) fn before_loading(memory_bytes: usize) -> Result<(), Str
     confined()
 }
 
-/// Takes this process' privileges, and has it take no more than this much memory beyond what it has,
-/// and no file.
+/// Takes this process' privileges, and has it take no more than this much memory beyond what it
+/// has, and no file.
 pub(in crate::exported) fn bounded(memory_bytes: usize) -> Result<(), String> {
     bounded_but(memory_bytes, None)
 }
@@ -75,7 +102,8 @@ pub(in crate::exported) fn bounded(memory_bytes: usize) -> Result<(), String> {
 /// The same, but for one resource of those that have bounds anyway.
 fn bounded_but(memory_bytes: usize, free: Option<Resource>) -> Result<(), String> {
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: what Rust does to tell of a stack that is full takes more than there will be; the process just ends.
+        // SAFETY: what Rust does to tell of a stack that is full takes more than there will be; the
+        // process just ends.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     // Where memory runs out, this goes first. That it does not matter is no reason not to run.
@@ -119,9 +147,10 @@ fn reading_only(paths: &[&str]) -> Result<(), String> {
 
 /// Leaves this process what it needs to compute, to copy itself (fork(2)), and to have descriptors
 /// sent; each copy may have this much memory beyond what this process has, and as much time as it
-/// is given. Tells what is to be applied for a copy to lose the rest.
+/// is given. Tells what is to be applied for a copy to lose the rest: it can use memory that is not
+/// executable, sleep and wake, and choose the processor that it runs on.
 pub(super) fn forking(memory_bytes: usize) -> Result<BpfProgram, String> {
-    let of_copies = program(computing()?)?;
+    let of_copies = program(decoding()?)?;
     bounded_but(memory_bytes, Some(Resource::Cpu))?;
     reading_only(&[])?;
     // A signal at its end, and where its number is told: neither threads nor namespaces.
@@ -130,6 +159,7 @@ pub(super) fn forking(memory_bytes: usize) -> Result<BpfProgram, String> {
     let ending = rule(&[(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG.cast_unsigned().into())])?;
     let [privileges, filters] = filtering()?;
     let rules = [
+        placing()?,
         (libc::SYS_clone, vec![copying]),
         (libc::SYS_prctl, vec![privileges, ending]),
         (libc::SYS_seccomp, vec![filters]),
@@ -148,6 +178,25 @@ fn filtering() -> Result<[SeccompRule; 2], String> {
 /// Leaves this process what it needs to compute.
 pub(in crate::exported) fn after_loading() -> Result<(), String> {
     allow(computing()?)
+}
+
+fn decoding() -> Result<Vec<(c_long, Vec<SeccompRule>)>, String> {
+    let advice = rule(&[(2, SeccompCmpOp::Ne, libc::MADV_REMOVE.cast_unsigned().into())])?;
+    let executable = libc::PROT_EXEC.cast_unsigned().into();
+    let data = || rule(&[(2, SeccompCmpOp::MaskedEq(executable), 0)]);
+    let rules = [
+        placing()?,
+        (libc::SYS_madvise, vec![advice]),
+        (libc::SYS_mmap, vec![data()?]),
+        (libc::SYS_mprotect, vec![data()?]),
+        (libc::SYS_mremap, Vec::new()),
+    ];
+    Ok(DECODING.iter().map(|call| (*call, Vec::new())).chain(rules).collect())
+}
+
+/// What choosing the processor takes that the caller runs on.
+fn placing() -> Result<(c_long, Vec<SeccompRule>), String> {
+    Ok((libc::SYS_sched_setaffinity, vec![rule(&[(0, SeccompCmpOp::Eq, 0)])?]))
 }
 
 fn computing() -> Result<Vec<(c_long, Vec<SeccompRule>)>, String> {
