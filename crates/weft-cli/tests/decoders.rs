@@ -5,7 +5,7 @@
 mod given;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Cursor, Write};
@@ -18,7 +18,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 use weft_block::Slice;
-use weft_transform::{Network, Reading, Run, RunError, Source, Sources, StageError};
+use weft_transform::{Bounds, Network, Reading, Run, RunError, Source, Sources, StageError};
 
 const FORMATS: [&str; 2] = ["xz", "zstd"];
 
@@ -62,6 +62,28 @@ impl Sources for Given {
 
     fn owner(&self) -> Option<u32> {
         self.1
+    }
+}
+
+/// The same of a daemon, with bounds on all memory of networks: a quarter for one network, half for
+/// an owner.
+struct Bounded(Given, u64);
+
+impl Sources for Bounded {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        self.0.input()
+    }
+
+    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
+        self.0.file(number)
+    }
+
+    fn owner(&self) -> Option<u32> {
+        self.0.owner()
+    }
+
+    fn bounds(&self) -> Option<Bounds> {
+        Some(Bounds { memory_bytes: self.1, ..Bounds::default() })
     }
 }
 
@@ -180,7 +202,7 @@ fn waits(pid: &str) -> BTreeMap<String, String> {
 }
 
 /// Waits until `is_so`, which it soon is.
-fn until(is_so: impl Fn() -> bool) {
+fn until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
@@ -188,14 +210,30 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
+/// The same once all of them sleep, each confined: who has not come to its first sleep has not worked.
+fn waits_of_sleepers(pid: &str) -> BTreeMap<String, String> {
+    let sleeps = |pid: &String| {
+        status(pid, "State").is_none_or(|state| {
+            state.starts_with(['Z', 'X'])
+                || state.starts_with('S') && status(pid, "Seccomp_filters").is_none_or(|filters| filters == "2")
+        })
+    };
+    let mut waiting = BTreeMap::new();
+    until(|| {
+        let before = std::mem::replace(&mut waiting, waits(pid));
+        before == waiting && children(pid).iter().all(sleeps)
+    });
+    waiting
+}
+
 /// The decoders that have worked for `work`, once all of them wait again and as many as ever do
 /// have no owner.
 fn worked(nursery: &str, work: impl FnOnce()) -> BTreeSet<String> {
-    let before = waits(nursery);
+    let before = waits_of_sleepers(nursery);
     work();
-    let is_asleep = |pid: &String| status(pid, "State").is_none_or(|state| state.starts_with(['S', 'Z', 'X']));
-    until(|| children(nursery).iter().all(is_asleep));
-    let after = waits(nursery).into_iter().filter(|(pid, waits)| before.get(pid).is_some_and(|before| before != waits));
+    let after = waits_of_sleepers(nursery)
+        .into_iter()
+        .filter(|(pid, waits)| before.get(pid).is_some_and(|before| before != waits));
     after.map(|(pid, _)| pid).collect()
 }
 
@@ -315,6 +353,76 @@ fn nobody_has_all_decoders() {
     assert!(run_of("zstd -d", &packed, 4002).is_ok());
     drop(streams);
     assert!(run_of("zstd -d", &packed, 4001).is_ok());
+}
+
+/// What comes of `input` by `unpack` for a link of `owner`, where networks have `mib` in all.
+fn run_within(unpack: &str, input: &[u8], owner: u32, mib: u64) -> Result<Vec<u8>, RunError> {
+    weft_transform::worker::set_program(env!("CARGO_BIN_EXE_weft").into());
+    let mut given = Bounded(Given(input.to_vec(), Some(owner)), mib << 20);
+    let mut made = Vec::new();
+    for rope in Run::start(&Network::parse(unpack).unwrap(), &mut given)? {
+        made.extend(rope?.to_vec());
+    }
+    Ok(made)
+}
+
+/// Bytes of address space that decoders may have, of each.
+fn address_spaces(nursery: &str) -> BTreeMap<String, u64> {
+    let bytes = |pid: String| {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+        Some((pid, line.split_whitespace().next()?.parse().ok()?))
+    };
+    children(nursery).into_iter().filter_map(bytes).collect()
+}
+
+#[test]
+fn what_a_decoder_takes_counts_and_it_gets_no_more() {
+    let _alone = WORKING.write().unwrap_or_else(PoisonError::into_inner);
+    let large_only = [("xz -n 0", "xz -n 6", "xz -d", 5001), ("zstd -n 1", "zstd -n 19", "zstd -d", 5002)];
+    for (small, large, unpack, owner) in large_only {
+        let [small, large] = [small, large].map(|network| run(network, b"text", 1000).unwrap());
+        let both = [&small[..], &large].concat();
+        assert_eq!(run_within(unpack, &small, owner, 40).unwrap(), b"text", "it is small");
+        assert_eq!(run_within(unpack, &both, owner, 1 << 10).unwrap(), b"texttext", "there is room");
+        for input in [&large, &both] {
+            let refused = run_within(unpack, input, owner, 40).unwrap_err();
+            assert!(matches!(refused, RunError::Stage { source: StageError::Memory, .. }), "{refused}");
+            assert!(refused.lacks_room());
+        }
+        // One that waits with more memory than its owner may have is given up.
+        assert_eq!(run_within(unpack, &large, owner, 1 << 10).unwrap(), b"text");
+        assert_eq!(run_within(unpack, &small, owner, 32).unwrap(), b"text");
+    }
+    // All begin with the same. Of a dictionary of 8 MiB and what is beside it, whole 4 MiB are given.
+    let large = run("xz -n 6", &bytes(1000), 1000).unwrap();
+    let mut stream = begin("xz -d", &large, 5003).unwrap();
+    stream.next().unwrap().unwrap();
+    let nursery = nursery();
+    // One that is just being made has no bound of its own yet.
+    until(|| {
+        let spaces: BTreeSet<u64> = address_spaces(&nursery).into_values().collect();
+        spaces.last().is_some_and(|most| most - spaces.first().unwrap() == 11 << 20)
+    });
+}
+
+#[test]
+fn a_decoder_that_is_killed_is_an_error_and_the_next_stream_has_another() {
+    let _alone = WORKING.write().unwrap_or_else(PoisonError::into_inner);
+    let input = bytes(1_000_000);
+    let packed = run("zstd", &input, 1 << 20).unwrap();
+    let mut stream = begin("zstd -d", &packed, 6001).unwrap();
+    let mut made = stream.next().unwrap().unwrap().to_vec();
+    let decoders: Vec<OwnedFd> = children(&nursery()).iter().map(|pid| pidfd(pid)).collect();
+    for decoder in &decoders {
+        // It may have ended.
+        let _ = pidfd_send_signal(decoder, Signal::KILL);
+        assert!(ends(decoder));
+    }
+    let error = stream.find_map(|rope| rope.map(|rope| made.extend(rope.to_vec())).err()).expect("it is gone");
+    assert!(matches!(error, RunError::Stage { source: StageError::Lost(_), .. }), "{error}");
+    assert!(made.len() < input.len() && input.starts_with(&made), "{}", made.len());
+    assert!(run_of("zstd -d", &packed, 6001).unwrap() == input);
 }
 
 #[test]

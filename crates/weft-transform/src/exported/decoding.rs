@@ -62,6 +62,10 @@ impl Decoding {
                 output.push(feed.copy().freeze().whole());
                 continue;
             }
+            if let Some(bytes) = progress.wanted {
+                decoder.grant(bytes)?;
+                continue;
+            }
             if output.is_full() {
                 feed.wake();
                 return Ok(Progress::HasMore);

@@ -16,8 +16,9 @@ use crate::flow::{Input, Output, filled};
 use crate::language::{Call, NetworkError};
 use crate::run::Sources;
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
+pub(crate) use memory::Room;
+use memory::{Charged, counted};
 use rustix::process::geteuid;
-use memory::Charged;
 use std::sync::Arc;
 use weft_block::Buffer;
 
@@ -60,18 +61,18 @@ impl Format {
         }
     }
 
-    /// What decompresses it, here.
-    pub(crate) fn decoder(self) -> Box<dyn Codec> {
+    /// What decompresses it, here, in memory for which it asks `room`.
+    pub(crate) fn decoder(self, room: Room) -> Box<dyn Codec> {
         match self {
-            Format::Xz => Box::new(xz::Xz::decoder()),
-            Format::Zstd => Box::new(zstd::Decoder::new()),
+            Format::Xz => Box::new(xz::Xz::decoder(room)),
+            Format::Zstd => Box::new(zstd::Decoder::new(room)),
         }
     }
 
     /// What decompresses it in a process of the owner's; here where that cannot be.
     fn begin(self, owner: u32) -> Result<Decompressing, StageError> {
         match why_unconfined() {
-            Some(_) => Ok(Decompressing::Here(Coding::new(0, move || self.decoder()))),
+            Some(_) => Ok(Decompressing::Here(Coding::new(0, move || self.decoder(counted())))),
             None => Decoding::begin(self, owner).map(Decompressing::Confined),
         }
     }

@@ -4,14 +4,19 @@
 //! too long for the next: bytes of one user's links meet none of another's. One that fails, is late
 //! or makes no sense is ended at once. Some wait that have no owner yet; those have seen no byte.
 //!
+//! The memory that one may have counts for the network that it works for, and for its owner while
+//! it waits. It begins with little, and asks before it takes more; the kernel gives it no more than
+//! was counted, whatever it does (`RLIMIT_AS`).
+//!
 //! Locks: nobody holds two of those here, but for that of the shares, which is taken last. That of
 //! the nursery may be taken by the thread that starts processes, so nobody who holds it waits for
 //! that thread.
 
 use super::channel::Broken;
-use super::nursery::{READY, REFUSED, WANTED, WORD, receive, transmit};
+use super::nursery::{LIMIT, Message, READY, REFUSED, WANTED, WORD, receive, transmit};
 use super::rings::{Feed, here};
 use super::worker;
+use crate::account::{Account, InMemory};
 use crate::exported::library::{later, wait_for};
 use crate::stage::StageError;
 use crate::stages::codecs::Format;
@@ -22,7 +27,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socke
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
@@ -47,7 +52,22 @@ const SPARE_MAX: usize = 3;
 const SPARE_TIME: Duration = Duration::from_mins(1);
 
 /// Bytes of memory that one may have beyond what it begins with: formats have bounds below that.
-const MEMORY_BYTES: usize = 192 << 20;
+const MEMORY_BYTES: u32 = 192 << 20;
+
+/// Of those: what the rings take and what its allocator keeps, and what a stream may take without
+/// asking.
+const BESIDE_BYTES: u32 = 4 << 20;
+const FREE_BYTES: u32 = 1 << 20;
+
+/// Bytes of memory that one begins with.
+pub(super) const BEGINNING_BYTES: u32 = BESIDE_BYTES + FREE_BYTES;
+
+/// Bytes of memory that a stream is given at once, if there are so many.
+const GRANTED_BYTES: u32 = 4 << 20;
+
+/// Bytes of memory that streams of a decoder may take which waits for further ones, at most: so
+/// much counts for its owner meanwhile.
+const WARM_BYTES: u32 = 12 << 20;
 
 /// Time in which one must have taken or made something, if it can.
 const CALL: Duration = Duration::from_mins(1);
@@ -134,6 +154,11 @@ pub(in crate::exported) struct Decoder {
     processor: usize,
     /// Since when it has an owner.
     used: Option<Instant>,
+    /// The number of the process.
+    number: u32,
+    /// Bytes of memory that its streams may take, and what counts for that once it has an owner.
+    granted: u32,
+    memory: Option<InMemory>,
     share: Share,
 }
 
@@ -154,6 +179,31 @@ impl Decoder {
         self.feed.wait(&self.process, CALL)
     }
 
+    /// Lets the stream take `bytes` of memory. `Memory` if those are too many.
+    pub(in crate::exported) fn grant(&mut self, bytes: usize) -> Result<(), StageError> {
+        let most = MEMORY_BYTES - BESIDE_BYTES;
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= most);
+        let bytes = bytes.ok_or_else(|| Decoder::failure(Broken::Nonsense))?;
+        let memory = self.memory.as_mut().ok_or(StageError::Memory)?;
+        let granted = [bytes.next_multiple_of(GRANTED_BYTES).min(most), bytes];
+        let granted = granted.into_iter().find(|granted| count(memory, *granted)).ok_or(StageError::Memory)?;
+        limit(self.number, BESIDE_BYTES + granted)?;
+        self.granted = granted;
+        self.feed.grant(granted);
+        Ok(())
+    }
+
+    /// Counts the memory that it may have for the network that this thread runs. None if it has
+    /// too much for that.
+    fn counted(mut self) -> Option<Decoder> {
+        self.memory = None;
+        let mut memory = Account::now().memory();
+        count(&mut memory, self.granted).then(|| {
+            self.memory = Some(memory);
+            self
+        })
+    }
+
     /// What an order comes to that is not answered.
     pub(in crate::exported) fn failure(broken: Broken) -> StageError {
         match broken {
@@ -168,6 +218,33 @@ impl Decoder {
     fn has_ended(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&now)) != Ok(0)
+    }
+}
+
+/// Counts the memory of a decoder whose stream may take `granted` bytes. Those that wait are worth
+/// less, of whomever they are.
+fn count(memory: &mut InMemory, granted: u32) -> bool {
+    let bytes = (BESIDE_BYTES + granted) as usize;
+    memory.raise(bytes) || {
+        let waiting = std::mem::take(&mut *WARM.lock());
+        let were_some = !waiting.is_empty();
+        drop(waiting);
+        were_some && memory.raise(bytes)
+    }
+}
+
+/// Lets the process of this number have so many bytes of memory beyond what it began with.
+fn limit(number: u32, bytes: u32) -> Result<(), StageError> {
+    let mut nursery = NURSERY.lock();
+    let limited = nursery.as_ref().map(|nursery| nursery.limit(number, bytes));
+    match limited {
+        Some(Ok(true)) => Ok(()),
+        // A process that is gone has ended with the one before.
+        Some(Ok(false)) | None => Err(Decoder::failure(Broken::Ended)),
+        Some(Err(error)) => {
+            *nursery = None;
+            Err(unusable(error))
+        }
     }
 }
 
@@ -222,12 +299,23 @@ impl Nursery {
     /// A new decoder. None if there can be no more processes.
     fn decoder(&self, share: Share) -> io::Result<Option<Decoder>> {
         let (feed, memory) = Feed::new()?;
-        transmit(&self.control, WANTED, &[memory.as_fd()])?;
-        let Some((kind, files)) = receive(&self.control)? else {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        };
-        let process = files.into_iter().next().filter(|_| kind != REFUSED);
-        Ok(process.map(|process| Decoder { feed, process, processor: usize::MAX, used: None, share }))
+        let (answer, files) = self.ask(Message { kind: WANTED, ..Message::default() }, &[memory.as_fd()])?;
+        let process = files.into_iter().next().filter(|_| answer.kind != REFUSED);
+        let (number, granted, memory) = (answer.process, FREE_BYTES, None);
+        let decoder =
+            |process| Decoder { feed, process, processor: usize::MAX, used: None, number, granted, memory, share };
+        Ok(process.map(decoder))
+    }
+
+    /// Lets a process of that number have so many bytes of memory; false if there is none.
+    fn limit(&self, number: u32, bytes: u32) -> io::Result<bool> {
+        let (answer, _) = self.ask(Message { kind: LIMIT, process: number, bytes }, &[])?;
+        Ok(answer.kind == READY)
+    }
+
+    fn ask(&self, message: Message, files: &[BorrowedFd<'_>]) -> io::Result<(Message, Vec<OwnedFd>)> {
+        transmit(&self.control, message, files)?;
+        receive(&self.control)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }
 
@@ -256,21 +344,26 @@ static WARM: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 /// A decoder for a stream of this format, of a link of `owner`.
 pub(in crate::exported) fn take(format: Format, owner: u32) -> Result<Decoder, StageError> {
     let processor = here();
-    let mut decoder = match warm(owner, processor) {
+    let mut decoder = match warm(owner, processor).and_then(Decoder::counted) {
         Some(decoder) => decoder,
         None => {
-            let decoder = match spare(owner) {
+            let mut memory = Account::now().memory();
+            if !count(&mut memory, FREE_BYTES) {
+                return Err(StageError::Memory);
+            }
+            let mut decoder = match spare(owner) {
                 Some(decoder) => decoder,
                 None => new(owner)?,
             };
             // Without it the next one only takes longer.
             later(prepare);
+            decoder.memory = Some(memory);
             decoder
         }
     };
     decoder.processor = processor;
     decoder.used.get_or_insert_with(Instant::now);
-    decoder.feed.begin(format, processor);
+    decoder.feed.begin(format, processor, decoder.granted);
     Ok(decoder)
 }
 
@@ -278,7 +371,8 @@ pub(in crate::exported) fn take(format: Format, owner: u32) -> Result<Decoder, S
 pub(in crate::exported) fn give_back(decoder: Decoder) {
     let Some(owner) = decoder.share.0 else { return };
     // Links that are gone have no owner, and nothing in common.
-    if owner == u32::MAX || decoder.used.is_none_or(|used| used.elapsed() > USED_TIME) {
+    let is_large = decoder.granted > WARM_BYTES;
+    if owner == u32::MAX || is_large || decoder.used.is_none_or(|used| used.elapsed() > USED_TIME) {
         return;
     }
     if !decoder.feed.is_free() {

@@ -3,7 +3,7 @@
 
 use super::rings::{State, Work};
 use crate::stage::StageError;
-use crate::stages::codecs::{Codec, Format, cut_off};
+use crate::stages::codecs::{Codec, Format, Room, cut_off};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 
@@ -60,16 +60,18 @@ fn set(processors: &CpuSet) {
 pub(super) fn decode(
     work: &mut Work,
     mut placement: Option<Placement>,
-    decoder: impl Fn(Format) -> Box<dyn Codec>,
+    decoder: impl Fn(Format, Room) -> Box<dyn Codec>,
 ) -> io::Result<()> {
     loop {
         let (format, processor) = work.next()?;
         if let Some(placement) = &mut placement {
             placement.come(processor);
         }
-        let mut decoder = decoder(format);
+        let mut decoder = decoder(format, work.room());
         let (state, said) = match stream(work, decoder.as_mut(), placement.as_mut())? {
             Ok(state) => (state, String::new()),
+            // It waited for memory.
+            Err(_) if work.is_stopped() => (State::Stopped, String::new()),
             Err(error) => (State::Failed, error.to_string()),
         };
         // Whoever is told of the end may begin the next stream at once.
@@ -138,13 +140,13 @@ mod tests {
     fn begin() -> (Feed, OwnedFd) {
         let (feed, memory) = Feed::new().unwrap();
         let mut work = Work::of(memory).unwrap();
-        thread::spawn(move || decode(&mut work, None, |_| Box::new(Twice)));
+        thread::spawn(move || decode(&mut work, None, |_, _| Box::new(Twice)));
         (feed, pidfd_open(getpid(), PidfdFlags::empty()).unwrap())
     }
 
     /// All that comes of `input`, given in pieces so long, and what was said of a failure.
     fn run(feed: &mut Feed, process: &OwnedFd, input: &[u8], piece: usize) -> (Vec<u8>, Option<Vec<u8>>) {
-        feed.begin(Format::Zstd, 0);
+        feed.begin(Format::Zstd, 0, 0);
         let (mut left, mut made) = (input, Vec::new());
         loop {
             let given = feed.give(&left[..left.len().min(piece)]);
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn a_stream_that_nobody_wants_is_left_and_another_one_begins_anew() {
         let (mut feed, process) = begin();
-        feed.begin(Format::Zstd, 0);
+        feed.begin(Format::Zstd, 0, 0);
         feed.give(&vec![b'x'; 500_000]);
         while feed.progress().unwrap().made == 0 {
             feed.wait(&process, Duration::from_secs(10)).unwrap();

@@ -12,12 +12,13 @@
 use super::area::Area;
 use super::channel::{Broken, SOON};
 use crate::interrupt::{PERIOD, is_interrupted};
-use crate::stages::codecs::Format;
+use crate::stages::codecs::{Format, Room};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::{futex, sched_getcpu};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 use weft_block::Buffer;
@@ -58,6 +59,8 @@ struct Orders {
     ends: AtomicU32,
     /// The processor to run on at first, counted from 1.
     processor: AtomicU32,
+    /// Bytes of memory that the stream may take.
+    granted: AtomicU32,
 }
 
 /// The words that the decoder's process writes.
@@ -70,6 +73,8 @@ struct Answers {
     made: AtomicU32,
     /// Bytes of the text that tells of a failure.
     said: AtomicU32,
+    /// Bytes of memory that the stream takes; more than were granted: the decoder waits for them.
+    wanted: AtomicU32,
 }
 
 /// Nonzero while somebody sleeps.
@@ -134,6 +139,23 @@ impl Shared {
         // them.
         unsafe { &*self.0.start().cast::<Words>() }
     }
+
+    /// Asks the other side, in the decoder's process, for `bytes` of memory that `stream` takes in
+    /// all, and waits for them. False if nobody wants the rest of the stream.
+    fn ask(&self, stream: Stream, bytes: usize) -> bool {
+        let words = self.words();
+        let Ok(bytes) = u32::try_from(bytes) else { return false };
+        let is_granted = || words.orders.granted.load(Ordering::SeqCst) >= bytes;
+        let is_stopped = || words.orders.stopped.load(Ordering::SeqCst) == stream.0;
+        while !is_granted() {
+            words.answers.wanted.store(bytes, Ordering::SeqCst);
+            words.ours.ring(|| true);
+            if is_stopped() || words.theirs.sleep(None, || is_granted() || is_stopped()).is_err() {
+                return false;
+            }
+        }
+        true
+    }
 }
 
 /// Bytes between two positions, which wrap.
@@ -189,6 +211,8 @@ pub(in crate::exported) struct Progress {
     pub(in crate::exported) pending: usize,
     /// Bytes that it has made and that are not copied.
     pub(in crate::exported) made: usize,
+    /// Bytes of memory that it waits for, if it does.
+    pub(in crate::exported) wanted: Option<usize>,
     state: State,
 }
 
@@ -211,6 +235,8 @@ pub(in crate::exported) struct Feed {
     put: u32,
     copied: u32,
     ends: bool,
+    /// Bytes of memory that the stream may take.
+    granted: u32,
     /// The positions of the other side that were told last.
     taken: u32,
     made: u32,
@@ -221,17 +247,21 @@ impl Feed {
     pub(super) fn new() -> io::Result<(Feed, OwnedFd)> {
         let (area, memory) = Area::sized(ALL_BYTES)?;
         let shared = Shared(area);
-        Ok((Feed { shared, stream: Stream(0), put: 0, copied: 0, ends: false, taken: 0, made: 0 }, memory))
+        let feed = Feed { shared, stream: Stream(0), put: 0, copied: 0, ends: false, granted: 0, taken: 0, made: 0 };
+        Ok((feed, memory))
     }
 
-    /// Begins a stream. The other side must be done with the one before ([`Feed::is_free`]).
-    pub(super) fn begin(&mut self, format: Format, processor: usize) {
+    /// Begins a stream, which may take `granted` bytes of memory. The other side must be done with
+    /// the one before ([`Feed::is_free`]).
+    pub(super) fn begin(&mut self, format: Format, processor: usize, granted: u32) {
         let orders = &self.shared.words().orders;
         (self.put, self.copied, self.ends, self.taken, self.made) = (0, 0, false, 0, 0);
         for position in [&orders.put, &orders.copied, &orders.ends] {
             position.store(0, Ordering::Relaxed);
         }
         orders.processor.store(u32::try_from(processor).map_or(0, |processor| processor + 1), Ordering::Relaxed);
+        self.granted = granted;
+        orders.granted.store(granted, Ordering::Relaxed);
         self.stream = self.stream.next(format);
         // It is woken when it has something to do.
         orders.stream.store(self.stream.0, Ordering::Release);
@@ -274,10 +304,18 @@ impl Feed {
         self.ends
     }
 
+    /// Lets the stream take `bytes` of memory in all.
+    pub(super) fn grant(&mut self, bytes: u32) {
+        self.granted = bytes;
+        let words = self.shared.words();
+        words.orders.granted.store(bytes, Ordering::SeqCst);
+        words.theirs.ring(|| true);
+    }
+
     /// Tells how far the other side is.
     pub(in crate::exported) fn progress(&mut self) -> Result<Progress, Broken> {
         let answers = &self.shared.words().answers;
-        let mut state = State::Working;
+        let (mut state, mut wanted) = (State::Working, None);
         if answers.stream.load(Ordering::Acquire) == self.stream.0 {
             let number = answers.state.load(Ordering::Acquire);
             let (taken, made) = (answers.taken.load(Ordering::Acquire), answers.made.load(Ordering::Acquire));
@@ -288,8 +326,10 @@ impl Feed {
                 return Err(Broken::Nonsense);
             }
             (self.taken, self.made) = (taken, made);
+            wanted = Some(answers.wanted.load(Ordering::Acquire)).filter(|wanted| *wanted > self.granted);
         }
-        Ok(Progress { pending: between(self.taken, self.put), made: between(self.copied, self.made), state })
+        let (pending, made) = (between(self.taken, self.put), between(self.copied, self.made));
+        Ok(Progress { pending, made, wanted: wanted.map(|bytes| bytes as usize), state })
     }
 
     /// A copy of the next bytes that the other side has made.
@@ -328,10 +368,12 @@ impl Feed {
                 let made = answers.made.load(Ordering::SeqCst);
                 between(self.copied, made) >= BATCH_BYTES
                     || answers.stream.load(Ordering::SeqCst) == self.stream.0
-                        && answers.state.load(Ordering::SeqCst) != State::Working.number()
+                        && (answers.state.load(Ordering::SeqCst) != State::Working.number()
+                            || answers.wanted.load(Ordering::SeqCst) > self.granted)
             })?;
             let progress = self.progress()?;
-            if (taken, made) != (self.taken, self.made) || progress.state != State::Working {
+            let is_new = (taken, made) != (self.taken, self.made) || progress.wanted.is_some();
+            if is_new || progress.state != State::Working {
                 return Ok(());
             }
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -355,7 +397,7 @@ pub(super) fn here() -> usize {
 
 /// The decoder's end, in its process.
 pub(super) struct Work {
-    shared: Shared,
+    shared: Arc<Shared>,
     stream: Stream,
     taken: u32,
     made: u32,
@@ -372,7 +414,8 @@ pub(super) struct Turn<'a> {
 impl Work {
     /// The end of those whose memory `file` is.
     pub(super) fn of(file: impl AsFd) -> io::Result<Work> {
-        Ok(Work { shared: Shared(Area::mapped(file, ALL_BYTES)?), stream: Stream(0), taken: 0, made: 0 })
+        let shared = Arc::new(Shared(Area::mapped(file, ALL_BYTES)?));
+        Ok(Work { shared, stream: Stream(0), taken: 0, made: 0 })
     }
 
     /// Waits for the next stream, whose first bytes are there. Tells its format, and the processor
@@ -388,11 +431,23 @@ impl Work {
         let answers = &words.answers;
         answers.taken.store(0, Ordering::Relaxed);
         answers.made.store(0, Ordering::Relaxed);
+        answers.wanted.store(0, Ordering::Relaxed);
         answers.state.store(State::Working.number(), Ordering::Release);
         answers.stream.store(self.stream.0, Ordering::Release);
         let format = self.stream.format().ok_or(io::ErrorKind::InvalidData)?;
         let processor = words.orders.processor.load(Ordering::Relaxed);
         Ok((format, usize::try_from(processor).ok().and_then(|processor| processor.checked_sub(1))))
+    }
+
+    /// Asks the other side for the memory that this stream takes.
+    pub(super) fn room(&self) -> Room {
+        let (shared, stream) = (self.shared.clone(), self.stream);
+        Box::new(move |bytes| shared.ask(stream, bytes))
+    }
+
+    /// Nobody wants more of this stream.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.shared.words().orders.stopped.load(Ordering::SeqCst) == self.stream.0
     }
 
     /// Waits until there is something to do, and tells what. None if nobody wants more.
@@ -456,6 +511,7 @@ impl Work {
 mod tests {
     use super::*;
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
+    use std::thread;
 
     #[test]
     fn positions_that_make_no_sense_are_not_believed() {
@@ -465,7 +521,7 @@ mod tests {
         {
             let (mut feed, memory) = Feed::new().unwrap();
             let other = Shared(Area::mapped(memory, ALL_BYTES).unwrap());
-            feed.begin(Format::Xz, 0);
+            feed.begin(Format::Xz, 0, 0);
             feed.give(&[b'x'; 1000]);
             let answers = &other.words().answers;
             answers.stream.store(feed.stream.0, Ordering::SeqCst);
@@ -484,7 +540,7 @@ mod tests {
     fn a_position_may_not_go_back() {
         let (mut feed, memory) = Feed::new().unwrap();
         let other = Shared(Area::mapped(memory, ALL_BYTES).unwrap());
-        feed.begin(Format::Xz, 0);
+        feed.begin(Format::Xz, 0, 0);
         feed.give(&[b'x'; 1000]);
         let answers = &other.words().answers;
         answers.stream.store(feed.stream.0, Ordering::SeqCst);
@@ -497,9 +553,36 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_wanted_is_told_until_it_is_granted() {
+        let (mut feed, memory) = Feed::new().unwrap();
+        let mut work = Work::of(memory).unwrap();
+        feed.begin(Format::Xz, 0, 1000);
+        feed.give(b"x");
+        work.next().unwrap();
+        let mut room = work.room();
+        assert!(room(1000), "it was granted at once");
+        assert_eq!(feed.progress().unwrap().wanted, None);
+        let asked = thread::spawn(move || (room(2000), room(3000), room(2500)));
+        let process = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+        for bytes in [2000, 3000] {
+            feed.wait(&process, Duration::from_secs(10)).unwrap();
+            assert_eq!(feed.progress().unwrap().wanted, Some(bytes as usize));
+            feed.grant(bytes);
+        }
+        assert_eq!(asked.join().unwrap(), (true, true, true));
+        assert_eq!(feed.progress().unwrap().wanted, None);
+        // Whoever waits for more ends with the stream.
+        let mut room = work.room();
+        let asked = thread::spawn(move || room(4000));
+        feed.wait(&process, Duration::from_secs(10)).unwrap();
+        feed.stop();
+        assert!(!asked.join().unwrap() && work.is_stopped());
+    }
+
+    #[test]
     fn who_never_answers_is_late() {
         let (mut feed, _memory) = Feed::new().unwrap();
-        feed.begin(Format::Xz, 0);
+        feed.begin(Format::Xz, 0, 0);
         feed.give(b"x");
         let process = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
         assert!(matches!(feed.wait(&process, Duration::from_millis(5)), Err(Broken::Late)));

@@ -14,7 +14,8 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, path_beneath_rules,
 };
 use libc::c_long;
-use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Uid, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, Gid, Pid, Resource, Rlimit, Uid};
+use rustix::process::{getrlimit, prlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -22,6 +23,7 @@ use seccompiler::{
 };
 use std::fmt::Display;
 use std::fs;
+use std::io;
 
 /// Where libraries lie that other libraries need, and where it is written which these are.
 const LIBRARIES: [&str; 7] =
@@ -57,7 +59,8 @@ const COMPUTING: [c_long; 21] = [
 const LOADING: [c_long; 6] =
     [libc::SYS_close, libc::SYS_faccessat, libc::SYS_fstat, libc::SYS_lseek, libc::SYS_newfstatat, libc::SYS_pread64];
 
-/// System calls that copying itself takes besides, and handing descriptors over.
+/// System calls that copying itself takes besides, and handing descriptors over; `prlimit64` comes
+/// with a rule.
 const COPYING: [c_long; 6] = [
     libc::SYS_close,
     libc::SYS_getppid,
@@ -149,23 +152,45 @@ fn reading_only(paths: &[&str]) -> Result<(), String> {
 /// sent; each copy may have this much memory beyond what this process has, and as much time as it
 /// is given. Tells what is to be applied for a copy to lose the rest: it can use memory that is not
 /// executable, sleep and wake, and choose the processor that it runs on.
-pub(super) fn forking(memory_bytes: usize) -> Result<BpfProgram, String> {
+pub(super) fn forking(memory_bytes: usize) -> Result<Forking, String> {
     let of_copies = program(decoding()?)?;
     bounded_but(memory_bytes, Some(Resource::Cpu))?;
+    let most = getrlimit(Resource::As).maximum;
+    let begins_with = most.ok_or("memory has no bound")?.saturating_sub(memory_bytes as u64);
     reading_only(&[])?;
     // A signal at its end, and where its number is told: neither threads nor namespaces.
     let other_flags = !u64::from((libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID | 0xff).cast_unsigned());
     let copying = rule(&[(0, SeccompCmpOp::MaskedEq(other_flags & u64::from(u32::MAX)), 0)])?;
     let ending = rule(&[(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG.cast_unsigned().into())])?;
     let [privileges, filters] = filtering()?;
+    let memory = rule(&[(1, SeccompCmpOp::Eq, u64::from(libc::RLIMIT_AS))])?;
     let rules = [
         placing()?,
+        (libc::SYS_prlimit64, vec![memory]),
         (libc::SYS_clone, vec![copying]),
         (libc::SYS_prctl, vec![privileges, ending]),
         (libc::SYS_seccomp, vec![filters]),
     ];
     allow(computing()?.into_iter().chain(COPYING.map(|call| (call, Vec::new()))).chain(rules))?;
-    Ok(of_copies)
+    Ok(Forking { of_copies, begins_with, most })
+}
+
+/// A process that was left what it needs to copy itself.
+pub(super) struct Forking {
+    /// What a copy applies.
+    pub(super) of_copies: BpfProgram,
+    /// Bytes of address space that it has, and so that a copy begins with.
+    begins_with: u64,
+    most: Option<u64>,
+}
+
+impl Forking {
+    /// Lets `copy`, or none: this process, have `bytes` of memory beyond what it began with.
+    pub(super) fn limit(&self, copy: Option<Pid>, bytes: u32) -> io::Result<()> {
+        let current = Some(self.begins_with + u64::from(bytes));
+        prlimit(copy, Resource::As, Rlimit { current, maximum: self.most })?;
+        Ok(())
+    }
 }
 
 /// What applying a further filter takes of `prctl` and `seccomp`.
