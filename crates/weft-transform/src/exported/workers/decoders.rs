@@ -187,6 +187,10 @@ impl Decoder {
         let memory = self.memory.as_mut().ok_or(StageError::Memory)?;
         let granted = [bytes.next_multiple_of(GRANTED_BYTES).min(most), bytes];
         let granted = granted.into_iter().find(|granted| count(memory, *granted)).ok_or(StageError::Memory)?;
+        // Its number may be another process's once it has ended.
+        if self.has_ended() {
+            return Err(Decoder::failure(Broken::Ended));
+        }
         limit(self.number, BESIDE_BYTES + granted)?;
         self.granted = granted;
         self.feed.grant(granted);
@@ -496,6 +500,8 @@ fn start() -> Result<(), StageError> {
 
 /// Has as many wait that have seen no byte as may.
 fn prepare() {
+    let gone: Vec<Waiting> = SPARE.lock().extract_if(.., |waiting| waiting.decoder.has_ended()).collect();
+    drop(gone);
     while SPARE.lock().len() < SPARE_MAX {
         match Share::one().and_then(copy) {
             Some(Ok(Some(decoder))) => SPARE.lock().push(Waiting::new(decoder)),
