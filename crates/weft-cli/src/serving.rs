@@ -15,13 +15,20 @@ use weft_store::log::Loss;
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::is_anothers;
 use weft_transform::Bounds;
-use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
+use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs, say};
 
 /// The keys in a directory, which are whoever's this process is.
 fn keys(directory: &Path) -> Result<Keys> {
     // The daemon works elsewhere.
     let canonical = directory.canonicalize().with_context(|| format!("no keys in {}", directory.display()))?;
     Ok(Keys { directory: canonical, uid: rustix::process::geteuid().as_raw() })
+}
+
+/// Says once, where decoders have no processes of their own, that they have none.
+pub fn say_if_unconfined() {
+    if let Some(why) = weft_transform::worker::why_unconfined() {
+        say(format_args!("xz and zstd are decompressed in this process, with its privileges: {why}"));
+    }
 }
 
 impl Open {

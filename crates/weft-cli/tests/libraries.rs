@@ -249,7 +249,7 @@ fn what_makes_no_sense_is_not_believed() {
         let library = format!("#include <unistd.h>\n{}", advancing(&format!("{sends} for (;;) ;")));
         run("library -t 1 $1", &library, b"a", 1)
     };
-    for nonsense in ["1", "7, 0, 0, 0", "1, 5, 4, 0", "1, 0, 524289, 0", "2, 0xFFFFFFFF, 0xFFFFFFFF, 0"] {
+    for nonsense in ["1", "7, 0, 0, 0", "1, 5, 4, 0", "1, 0, 786433, 0", "2, 0xFFFFFFFF, 0xFFFFFFFF, 0"] {
         let said = says(nonsense).unwrap_err().to_string();
         assert!(said.contains("makes no sense"), "{nonsense}: {said}");
     }

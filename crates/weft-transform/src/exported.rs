@@ -6,6 +6,7 @@ use rustix::thread::gettid;
 mod code;
 pub(crate) mod command;
 mod confined;
+pub(crate) mod decoding;
 mod file;
 mod idle;
 pub(crate) mod library;
@@ -13,6 +14,7 @@ mod namespaces;
 mod refused_calls;
 mod stream;
 pub(crate) mod wasm;
+pub(crate) mod workers;
 
 /// Has the calling thread be scheduled as any other, whatever the one was that started it: what that one does for a request is no reason for what goes on after it.
 fn be_ordinary() {

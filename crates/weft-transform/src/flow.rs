@@ -30,6 +30,7 @@ pub(crate) fn compact(slice: Slice) -> Slice {
 pub(crate) struct Input {
     slices: VecDeque<Slice>,
     ends: bool,
+    is_at_hand: bool,
 }
 
 impl Input {
@@ -44,6 +45,15 @@ impl Input {
         if !slice.is_empty() {
             self.slices.push_back(slice);
         }
+    }
+
+    /// Notes that more comes without waiting for somebody who sends it.
+    pub(crate) fn more_is_at_hand(&mut self, is_at_hand: bool) {
+        self.is_at_hand = is_at_hand;
+    }
+
+    pub(crate) fn is_more_at_hand(&self) -> bool {
+        self.is_at_hand
     }
 
     /// Nothing will be added any more.
@@ -111,6 +121,11 @@ impl Output {
     /// Whether there is enough for now.
     pub(crate) fn is_full(&self) -> bool {
         self.rope.len() + self.pieces.as_ref().map_or(0, |pieces| pieces.len()) >= OUTPUT_BYTES
+    }
+
+    /// Whether nothing was added since all was taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rope.is_empty() && self.pieces.is_none()
     }
 
     /// All that was added.

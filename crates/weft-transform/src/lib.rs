@@ -29,7 +29,7 @@ mod temporary;
 mod threaded;
 
 pub use account::{Bounds, Charge};
-pub use exported::library::worker;
+pub use exported::workers::worker;
 pub use exported::refuse_to_daemon;
 pub use keys::read_key;
 pub use language::NetworkError;

@@ -21,6 +21,11 @@ const READ_BYTES: usize = 64 << 10;
 pub trait Source: Send {
     /// The next bytes; none at the end.
     fn next(&mut self) -> io::Result<Option<Slice>>;
+    /// Tells that the next bytes are waited for no longer than a file takes to read. Where somebody
+    /// sends them when they like, what was made of others is passed on before.
+    fn is_at_hand(&self) -> bool {
+        false
+    }
 }
 
 /// What opens a network's sources. Each may be opened several times, and is read from its beginning each time.
@@ -116,6 +121,10 @@ impl RunError {
 pub(crate) trait Pull: Send {
     /// The next bytes; none at the end. After [`RunError::Interrupted`] it can be asked again.
     fn pull(&mut self) -> Result<Option<Rope>, RunError>;
+    /// As [`Source::is_at_hand`].
+    fn is_at_hand(&self) -> bool {
+        false
+    }
 }
 
 /// A network that runs: what comes of it, some bytes at a time. After an error there is no more to be had.
@@ -226,6 +235,10 @@ impl Pull for FromSource {
         })?;
         Ok(next.map(Rope::from))
     }
+
+    fn is_at_hand(&self) -> bool {
+        self.0.is_at_hand()
+    }
 }
 
 /// A stage, and what it gets its bytes from.
@@ -257,7 +270,10 @@ impl Pull for Node {
                     self.input = Input::default();
                 }
                 Progress::NeedsInput if made.is_empty() => match before.pull()? {
-                    Some(rope) => self.input.append(&rope),
+                    Some(rope) => {
+                        self.input.append(&rope);
+                        self.input.more_is_at_hand(before.is_at_hand());
+                    }
                     None => self.input.end(),
                 },
                 Progress::NeedsInput | Progress::HasMore => {}

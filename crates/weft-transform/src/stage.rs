@@ -183,6 +183,9 @@ pub enum StageError {
     /// So much is running that it cannot begin now.
     #[error("{0}")]
     Busy(String),
+    /// The process that did its work is gone, or cannot be used; another may do it.
+    #[error("{0}")]
+    Lost(String),
     /// What has to lie in memory does not fit there.
     #[error("what lies in memory, such as long lines, takes more of it than networks may have now")]
     Memory,

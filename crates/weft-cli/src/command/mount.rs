@@ -12,8 +12,8 @@ use crate::confinement::Serves;
 use crate::daemon::{self, Daemon, is_begun_anew};
 use crate::leaving;
 use crate::opened::Opened;
+use crate::serving::{allow_connections, memory_bytes, say_if_unconfined, start_lender, start_nfs};
 use crate::shown;
-use crate::serving::{allow_connections, memory_bytes, start_lender, start_nfs};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -201,6 +201,7 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if is_again {
         say(format_args!("{} serves {} again", directory.display(), arguments.volume.display()));
     }
+    say_if_unconfined();
     let log = opened.log(&arguments.volume, log.as_deref(), &directory)?;
     Ok(Mounted { opened, session, nfs, lender, log })
 }

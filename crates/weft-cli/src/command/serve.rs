@@ -4,7 +4,7 @@ use crate::arguments::Serve;
 use crate::confinement::Serves;
 use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
-use crate::serving::{memory_bytes, start_nfs};
+use crate::serving::{memory_bytes, say_if_unconfined, start_nfs};
 use crate::shown;
 use crate::user::User;
 use anyhow::{Context, Result};
@@ -66,6 +66,7 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
             let command = if portmap { mount_command } else { mount_command_without_portmapper };
             let commands: Vec<String> = names.iter().map(|name| format!("\n    {}", command(address, name))).collect();
             outln!("serving {volume} over NFS at {address}; mount it with{}", commands.concat());
+            say_if_unconfined();
             Ok(Serving { opened, server, log })
         }
         Err(error) => {

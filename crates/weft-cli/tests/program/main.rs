@@ -5,6 +5,7 @@ mod background;
 mod check;
 mod closed;
 mod damage;
+mod decoders;
 mod diff;
 mod digest;
 mod errors;

@@ -7,6 +7,7 @@
 mod entry;
 mod patience;
 mod queue;
+mod restricted;
 mod workers;
 
 use crate::dispatch::Server;

@@ -75,9 +75,13 @@ pub(super) trait Code: Send + Sized + 'static {
     fn rest(&mut self) -> bool;
 }
 
+/// What a process says of its failure, as one line of a bounded length.
+pub(super) fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(SAID_BYTES)]).replace(char::is_control, " ")
+}
+
 /// What code says of its failure, if it does.
-pub(super) fn failure<C: Code>(said: Option<&[u8]>) -> StageError {
-    let text =
-        said.map(|said| String::from_utf8_lossy(&said[..said.len().min(SAID_BYTES)]).replace(char::is_control, " "));
+pub(super) fn failure<C: Code>(bytes: Option<&[u8]>) -> StageError {
+    let text = bytes.map(said);
     StageError::data(text.unwrap_or_else(|| format!("the {} has failed, and does not say why", C::NAME)))
 }

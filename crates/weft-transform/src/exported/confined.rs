@@ -17,10 +17,11 @@ pub(super) const LIMITS: [(Resource, u64); 5] = [
 ];
 
 /// Bounds what this process takes, for good, and ends it when what started it ends. Makes system calls and nothing else.
-pub(super) fn restrict() -> io::Result<()> {
+/// One resource may be free.
+pub(super) fn restrict_but(free: Option<Resource>) -> io::Result<()> {
     set_no_new_privs(true)?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    for (resource, limit) in LIMITS {
+    for (resource, limit) in LIMITS.into_iter().filter(|(resource, _)| Some(*resource) != free) {
         let limit = Some(limit);
         // One that is lower already stays.
         if let Err(error) = setrlimit(resource, Rlimit { current: limit, maximum: limit })

@@ -1,26 +1,23 @@
 //! Shared libraries as stages: code of the machine itself, in processes that can do nothing but compute.
 //!
-//! A process of its own runs a library ([`worker`]), confined before any of its code runs ([`sandbox`]). It is given bytes in memory that it shares with this process
-//! ([`area`]) and says in messages of fixed length what it has done ([`message`]): a library has neither a way to hold this process up, beyond its time, nor to make it
-//! read anything but that memory.
+//! A process of its own runs a library ([`loaded`]), confined as all such processes are
+//! ([`super::workers`]) before any of its code runs.
 
-mod area;
-mod message;
+pub(super) mod loaded;
 mod process;
-pub(super) mod sandbox;
 mod started;
-pub mod worker;
 
 use super::code::{Bounds, Code, Given, failure};
 use super::file;
 use super::idle::AllWaiting;
+use super::workers::area::INPUT_BYTES;
+use super::workers::message::Reply;
 use crate::language::{Call, NetworkError};
 use crate::stage::{Stage, StageError};
-use area::INPUT_BYTES;
 use blake3::Hash;
-use message::Reply;
-pub(super) use process::Image;
 use process::Process;
+pub(super) use process::{Image, know_processors};
+pub(super) use started::{later, wait_for};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;

@@ -92,7 +92,13 @@ impl Vfs {
 
     fn of_link(&self, ino: Ino, wanted: Wanted) -> Result<Rope> {
         for _ in 0..ATTEMPTS {
-            let resolved = self.run(|state| state.resolve(ino))?;
+            let resolved = self.run(|state| {
+                let resolved = state.resolve(ino)?;
+                if matches!(wanted, Wanted::Bytes { .. }) {
+                    state.refuse_failed(&resolved.version)?;
+                }
+                Ok(resolved)
+            })?;
             if matches!(wanted, Wanted::Bytes { .. }) && !resolved.lets_anybody(READ) {
                 return Err(ErrorKind::AccessDenied.into());
             }
@@ -291,7 +297,7 @@ impl Vfs {
         };
         if !matches!(found, Step::Wanting) {
             if matches!(wanted, Wanted::Length) {
-                self.learn(&locked, resolved);
+                self.learn(&locked, resolved, wanted);
             }
             return Ok(found);
         }
@@ -299,7 +305,7 @@ impl Vfs {
         self.may_wait(Wait::Network)?;
         let offset = if let Wanted::Bytes { offset, .. } = wanted { offset } else { u64::MAX };
         let advanced = blocking::waiting(|| self.computing(|| locked.advance(self, offset)))?;
-        self.learn(&locked, resolved);
+        self.learn(&locked, resolved, wanted);
         let bytes = locked.kept_bytes();
         let is_whole = advanced.is_ok() && locked.whole().is_some();
         drop(locked);
@@ -313,8 +319,12 @@ impl Vfs {
         Ok(Step::Wanting)
     }
 
-    fn learn(&self, view: &View, resolved: &Resolved) {
-        if let Some(length) = view.len() {
+    /// Remembers the length of what `view` has computed. Whoever reads is told of a failure that may
+    /// pass; nobody needs a length for that.
+    fn learn(&self, view: &View, resolved: &Resolved, wanted: Wanted) {
+        if let Some(length) = view.len()
+            && (length.failed.is_none() || matches!(wanted, Wanted::Length))
+        {
             self.state.lock().learn_length(resolved.version, length);
         }
     }

@@ -6,6 +6,7 @@ use super::drafts::Drafted;
 use super::is_unstored;
 use super::reach::{MAY_READ, MAY_SEARCH, MAY_WRITE, Maker, Step};
 use super::steps::Steps;
+use super::view::Failure;
 use super::watch::{Cause, Of};
 use super::{Link, Version};
 use crate::apply::ACCESS_ACL;
@@ -16,7 +17,7 @@ use crate::state::State;
 use crate::stop::{Miss, Stop};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
 
 /// Links from which links may be made, one from the other.
@@ -131,8 +132,8 @@ struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length {
     pub(crate) bytes: u64,
-    /// When computing it failed, if that may pass.
-    pub(crate) failed: Option<Instant>,
+    /// How computing it failed, if that may pass.
+    pub(crate) failed: Option<Failure>,
 }
 
 impl State {
@@ -515,7 +516,7 @@ impl State {
         }
         if !resolved.link.keeps.length {
             let known = self.lengths.get(&resolved.version).copied();
-            let known = known.filter(|length| length.failed.is_none_or(|at| at.elapsed() < RETRY));
+            let known = known.filter(|length| length.failed.is_none_or(|failure| failure.at.elapsed() < RETRY));
             return Ok(known.ok_or(ino));
         }
         let target = resolved.data();
@@ -541,6 +542,16 @@ impl State {
             return Ok(weft_digest::digest(&stamp(inode)));
         }
         Ok(self.resolve(ino)?.version)
+    }
+
+    /// Has reading a version fail as computing its length did, for as long as somebody may have been
+    /// told that length: of content that can be computed again, a part would pass for the whole.
+    pub(super) fn refuse_failed(&self, version: &Version) -> Result<(), Stop> {
+        let failure = self.lengths.get(version).and_then(|length| length.failed);
+        match failure.filter(|failure| failure.at.elapsed() < 2 * RETRY) {
+            Some(failure) => Err(failure.kind.into()),
+            None => Ok(()),
+        }
     }
 
     /// Remembers how long the content of a version is.

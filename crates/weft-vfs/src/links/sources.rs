@@ -171,4 +171,8 @@ impl Source for Files {
             error => io::Error::other(error),
         })
     }
+
+    fn is_at_hand(&self) -> bool {
+        true
+    }
 }

@@ -59,12 +59,12 @@ struct End {
 }
 
 /// Why a network fails.
-#[derive(Clone, Copy)]
-pub(super) struct Failure {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
     pub(super) kind: ErrorKind,
     /// Whether it would fail again: what it reads is wrong, not what happened while it did.
     pub(super) is_lasting: bool,
-    at: Instant,
+    pub(super) at: Instant,
 }
 
 impl Failure {
@@ -176,7 +176,7 @@ impl View {
         let end = self.end?;
         let passing = end.error.filter(|error| !error.is_lasting);
         let bytes = end.at + u64::from(end.error.is_some());
-        Some(Length { bytes, failed: passing.map(|error| error.at) })
+        Some(Length { bytes, failed: passing })
     }
 
     /// Where `len` bytes from `offset` on are, if `least` of them were computed.

@@ -733,13 +733,21 @@ fn what_fails_for_a_while_is_tried_again() {
     volume.file("file");
     let outside = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(outside.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
-    let command = format!("exec 'cat {}/there'", outside.path().display());
-    let link = volume.link("link", "/file", &command);
-    assert_eq!(kind(volume.all(link)), ErrorKind::Io);
-    assert_eq!(volume.attributes(link).computed, Some(0), "nobody is to keep that");
-    std::fs::write(outside.path().join("there"), "now\n").expect("written");
-    assert_eq!(volume.all(link).unwrap(), b"now\n");
-    assert_eq!((volume.attributes(link).size, volume.attributes(link).computed != Some(0)), (4, true));
+    let link = |name| volume.link(name, "/file", &format!("exec 'cat {}/{name}'", outside.path().display()));
+    let come = |name| std::fs::write(outside.path().join(name), "now\n").expect("written");
+    let read = link("read");
+    assert_eq!(kind(volume.all(read)), ErrorKind::Io);
+    come("read");
+    assert_eq!(volume.all(read).unwrap(), b"now\n");
+    assert_eq!((volume.attributes(read).size, volume.attributes(read).computed != Some(0)), (4, true));
+    // Who was told a length would take the first byte for all there is.
+    let measured = link("measured");
+    let told = volume.attributes(measured);
+    assert_eq!((told.size, told.computed), (1, Some(0)), "nobody is to keep that");
+    come("measured");
+    assert_eq!(kind(volume.all(measured)), ErrorKind::Io);
+    assert_eq!(std::iter::repeat_with(|| volume.all(measured)).find_map(Result::ok).unwrap(), b"now\n");
+    assert_eq!(volume.attributes(measured).size, 4);
 }
 
 #[test]

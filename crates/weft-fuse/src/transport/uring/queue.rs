@@ -6,13 +6,14 @@
 
 use super::entry::Entry;
 use super::patience::Patience;
+use super::restricted::{self, Ring};
 use super::workers::{Placed, Workers};
 use crate::dispatch::{Served, Server};
 use crate::protocol::{DATA_BYTES_MAX, Reply};
 use crate::transport::EndOnPanic;
 use crate::transport::scheduling::{Scheduling, Seat};
 use io_uring::squeue::Entry128;
-use io_uring::{EnterFlags, IoUring, cqueue, opcode, types};
+use io_uring::{EnterFlags, cqueue, opcode, types};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ const BELL: u64 = u64::MAX;
 const ROUNDS: u32 = 8;
 
 pub(super) struct Queue {
-    ring: IoUring<Entry128, cqueue::Entry>,
+    ring: Ring,
     number: u16,
     server: Arc<Server>,
     /// Those that the kernel has; none where a worker has it or it is gone.
@@ -48,9 +49,7 @@ impl Queue {
     pub(super) fn new(device: BorrowedFd<'_>, number: u16, entries: usize, server: Arc<Server>) -> io::Result<Queue> {
         // One command for each entry and the bell; completions are never more than those.
         let size = u32::try_from(entries + 1).expect("few entries").next_power_of_two();
-        let ring: IoUring<Entry128, cqueue::Entry> =
-            IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(size)?;
-        ring.submitter().register_files(&[device.as_raw_fd()])?;
+        let ring = restricted::ring(device, size)?;
         let entries: Vec<_> = (0..entries).map(|_| Entry::new(DATA_BYTES_MAX).map(Some)).collect::<Result<_, _>>()?;
         let patience = Rc::new(Patience::default());
         let hook = patience.clone();

@@ -1,22 +1,18 @@
 //! A process that runs a library, as this process sees it.
 
-use super::area::{Area, INPUT_BYTES};
-use super::message::{BYTES, Order, Reply};
-use super::{started, worker};
-use crate::interrupt::{PERIOD, is_interrupted};
+use super::{loaded, started};
+use crate::exported::workers::area::{Area, INPUT_BYTES};
+use crate::exported::workers::channel::{Broken, Channel, SOON};
+use crate::exported::workers::message::Reply;
+use crate::exported::workers::worker;
 use crate::stage::StageError;
 use blake3::Hash;
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock};
@@ -28,12 +24,14 @@ const USED_TIME: Duration = Duration::from_mins(30);
 /// Time that a library may take in all, for one stream.
 const ALL_TIME: Duration = Duration::from_hours(1);
 
-/// What takes longer than this may run on another processor than who waits for it. So long the socket waits.
-const SOON: Duration = Duration::from_millis(1);
-
 /// Where this process may run.
 pub(super) static PROCESSORS: LazyLock<CpuSet> =
     LazyLock::new(|| sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()));
+
+/// Finds out where this process may run, if nobody has done it yet.
+pub(in crate::exported) fn know_processors() {
+    LazyLock::force(&PROCESSORS);
+}
 
 /// Libraries that lie in memory, for processes that begin to run them.
 const IMAGES_MAX: usize = 8;
@@ -77,8 +75,7 @@ impl Image {
 pub(super) struct Process {
     /// None once it has been waited for.
     child: Option<Child>,
-    socket: OwnedFd,
-    area: Area,
+    channel: Channel,
     /// Its share of what all may have.
     _share: started::Share,
     /// Time for one order, and what is left of the time for all.
@@ -93,18 +90,15 @@ pub(super) struct Process {
 impl Process {
     /// Starts one. It answers when it has loaded the library, and the library has taken the arguments, or has failed at that.
     pub(super) fn start(wanted: &started::Wanted, share: started::Share) -> Result<Process, StageError> {
-        let (area, theirs) = Area::new().map_err(unusable)?;
         if wanted.words.len() > INPUT_BYTES {
             return Err(StageError::data("that is too much for a library"));
         }
-        area.put(0, &wanted.words);
-        let (socket, other) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(unusable)?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(SOON)).map_err(unusable)?;
+        let (channel, other, theirs) = Channel::new().map_err(unusable)?;
+        channel.area().put(0, &wanted.words);
         let program = worker::program().ok_or_else(|| StageError::data("this program cannot run libraries"))?;
         let mut command = Command::new(program);
         // What it does to confine itself it does once it runs: this process may have much memory, and another must not begin as a copy of that.
-        command.args([worker::WORD, &wanted.memory_bytes.to_string()]).env_clear().current_dir("/").process_group(0);
+        command.args([loaded::WORD, &wanted.memory_bytes.to_string()]).env_clear().current_dir("/").process_group(0);
         command
             .stdin(Stdio::from(other))
             .stdout(Stdio::from(theirs))
@@ -112,8 +106,7 @@ impl Process {
         let child = command.spawn().map_err(|error| StageError::data(format!("cannot start a process: {error}")))?;
         let mut process = Process {
             child: Some(child),
-            socket,
-            area,
+            channel,
             _share: share,
             call: wanted.call,
             left: ALL_TIME,
@@ -126,18 +119,13 @@ impl Process {
 
     /// Gives it `input`, at most [`INPUT_BYTES`], to do something with. It answers.
     pub(super) fn send(&mut self, input: &[u8], is_last: bool) -> Result<(), StageError> {
-        self.area.put(0, input);
+        self.channel.area().put(0, input);
         self.order(input.len(), is_last)
     }
 
     fn order(&mut self, len: usize, is_last: bool) -> Result<(), StageError> {
-        let order = Order { len: u32::try_from(len).expect("fits into the area"), is_last };
         self.come_near();
-        match send(&self.socket, &order.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(_) => Ok(()),
-            Err(Errno::PIPE | Errno::CONNRESET) => Err(self.ended()),
-            Err(error) => Err(unusable(error)),
-        }
+        self.channel.order(len, is_last).map_err(|broken| self.failed(broken))
     }
 
     /// Has it run on the processor where this thread is. While it works this thread waits, so they do not need two; and waking one that sleeps takes longer than
@@ -169,38 +157,28 @@ impl Process {
     pub(super) fn reply(&mut self) -> Result<Reply, StageError> {
         let time = self.call.min(self.left);
         let begun = Instant::now();
-        let mut bytes = [0; BYTES];
-        let count = loop {
-            match recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
-                Ok((count, _)) => break count,
-                Err(Errno::CONNRESET) => break 0,
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(error) => return Err(unusable(error)),
+        let soon = self.channel.reply(SOON.min(time));
+        let reply = match soon {
+            Err(Broken::Late) if !time.saturating_sub(SOON).is_zero() => {
+                self.go_anywhere();
+                self.channel.reply(time.saturating_sub(SOON))
             }
-            // It takes longer than the socket waits.
-            self.go_anywhere();
-            let left = time.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return Err(StageError::Idle(time));
-            }
-            self.wait(left)?;
+            soon => soon,
         };
         self.left = self.left.saturating_sub(begun.elapsed());
-        match Reply::decode(&bytes[..count]) {
-            Some(reply) => Ok(reply),
-            None if count == 0 => Err(self.ended()),
-            None => Err(StageError::data("the library's process answers what makes no sense")),
-        }
+        reply.map_err(|broken| match broken {
+            Broken::Late => StageError::Idle(time),
+            broken => self.failed(broken),
+        })
     }
 
-    /// Waits for an answer, or so long, or a while. `Stopped`.
-    fn wait(&self, time: Duration) -> Result<(), StageError> {
-        let time = time.min(PERIOD);
-        let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
-            Ok(0) if is_interrupted() => Err(StageError::Stopped),
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(unusable(error)),
+    fn failed(&mut self, broken: Broken) -> StageError {
+        match broken {
+            Broken::Ended => self.ended(),
+            Broken::Late => StageError::Idle(self.call),
+            Broken::Stopped => StageError::Stopped,
+            Broken::Nonsense => StageError::data("the library's process answers what makes no sense"),
+            Broken::Unusable(error) => unusable(error),
         }
     }
 
@@ -220,7 +198,7 @@ impl Process {
     }
 
     pub(super) fn area(&self) -> &Area {
-        &self.area
+        self.channel.area()
     }
 
     /// Begins to count its time anew. False if it has had too much already.

@@ -5,6 +5,7 @@
 use super::process::{Image, PROCESSORS, Process};
 use crate::exported::be_ordinary;
 use crate::exported::code::Code;
+use crate::exported::workers::decoders;
 use crate::stage::StageError;
 use parking_lot::Mutex;
 use rustix::thread::sched_setaffinity;
@@ -90,6 +91,8 @@ enum Task {
     Prepare(Wanted),
     /// Wait for one that was killed.
     Wait(Child),
+    /// Anything else.
+    Other(Box<dyn FnOnce() + Send>),
 }
 
 static TASKS: LazyLock<Option<Sender<Task>>> = LazyLock::new(|| {
@@ -136,8 +139,14 @@ pub(super) fn take(wanted: Wanted, goes_on: bool) -> Result<Process, StageError>
     Ok(process)
 }
 
+/// Has `work` done by the thread that starts processes, after what it was told before. False if it
+/// is not there.
+pub(in crate::exported) fn later(work: impl FnOnce() + Send + 'static) -> bool {
+    TASKS.as_ref().is_some_and(|tasks| tasks.send(Task::Other(Box::new(work))).is_ok())
+}
+
 /// Waits, later, for a process that was killed.
-pub(super) fn wait_for(child: Child) {
+pub(in crate::exported) fn wait_for(child: Child) {
     let Some(tasks) = TASKS.as_ref() else { return };
     if let Err(unsent) = tasks.send(Task::Wait(child))
         && let Task::Wait(mut child) = unsent.0
@@ -151,8 +160,9 @@ fn work(tasks: &Receiver<Task>) {
     // If it cannot be, it is only slower.
     let _ = sched_setaffinity(None, &PROCESSORS);
     let mut ending: Vec<Child> = Vec::new();
+    let mut decoders_time = None;
     loop {
-        let patience = if ending.is_empty() { SPARE_TIME / 4 } else { ENDING_TIME };
+        let patience = if ending.is_empty() { decoders_time.unwrap_or(SPARE_TIME / 4) } else { ENDING_TIME };
         match tasks.recv_timeout(patience) {
             Ok(Task::Start(wanted, share, to)) => {
                 // Whoever wanted it may be gone.
@@ -160,6 +170,7 @@ fn work(tasks: &Receiver<Task>) {
             }
             Ok(Task::Prepare(wanted)) => prepare(wanted),
             Ok(Task::Wait(child)) => ending.push(child),
+            Ok(Task::Other(work)) => work(),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -167,6 +178,7 @@ fn work(tasks: &Receiver<Task>) {
         // They are dropped when nobody holds the lock any more: that is a task for this thread.
         let old: Vec<Spare> = SPARE.lock().extract_if(.., |spare| spare.since.elapsed() > SPARE_TIME).collect();
         drop(old);
+        decoders_time = decoders::drop_old();
     }
 }
 

@@ -7,7 +7,8 @@
 //! be it modules are compiled where they are wanted, without bounds.
 
 use super::engine::{compiling, said};
-use crate::exported::library::{Image, sandbox, worker};
+use crate::exported::library::Image;
+use crate::exported::workers::{sandbox, worker};
 use crate::interrupt::{PERIOD, is_interrupted};
 use crate::stage::StageError;
 use parking_lot::{Condvar, Mutex};

@@ -26,9 +26,18 @@ pub(super) fn encoder(name: &str, level: u32) -> usize {
     }
 }
 
-/// Bytes that a decompressor `name` takes whatever it reads; what depends on that it counts itself.
-pub(super) fn decoder(name: &str) -> usize {
-    if name == "bzip2" { BZIP2_BYTES.0 + 9 * BZIP2_BYTES.1 / 2 } else { 0 }
+/// Bytes that a decompressor of bzip2 takes whatever it reads; what depends on that those of other
+/// formats count themselves.
+pub(super) const BZIP2_DECODER_BYTES: usize = BZIP2_BYTES.0 + 9 * BZIP2_BYTES.1 / 2;
+
+/// Asked for the bytes of memory that a decoder takes in all, before it takes them; false: those are
+/// too many.
+pub(crate) type Room = Box<dyn FnMut(usize) -> bool + Send>;
+
+/// Room that counts for the network that this thread runs.
+pub(super) fn counted() -> Room {
+    let mut memory = Account::now().memory();
+    Box::new(move |bytes| memory.raise(bytes))
 }
 
 /// A codec that is made when there is memory for it.

@@ -1,7 +1,6 @@
 //! xz (and, read only, lzma) by liblzma.
 
-use super::{Codec, Step};
-use crate::account::{Account, InMemory};
+use super::{Codec, Room, Step};
 use crate::stage::StageError;
 use liblzma::stream::{Action, CONCATENATED, Check, Error, Status, Stream};
 
@@ -17,7 +16,7 @@ const BESIDE_BYTES: u64 = 1 << 20;
 pub(super) struct Xz {
     stream: Stream,
     /// Of a decompressor: what it may take, which counts.
-    counted: Option<(u64, InMemory)>,
+    counted: Option<(u64, Room)>,
 }
 
 impl Xz {
@@ -26,19 +25,19 @@ impl Xz {
         Xz { stream, counted: None }
     }
 
-    pub(super) fn decoder() -> Xz {
+    pub(super) fn decoder(room: Room) -> Xz {
         let stream = Stream::new_stream_decoder(MEMORY_BYTES_LEAST, CONCATENATED).expect("memory for it");
-        Xz { stream, counted: Some((MEMORY_BYTES_LEAST, Account::now().memory())) }
+        Xz { stream, counted: Some((MEMORY_BYTES_LEAST, room)) }
     }
 
     /// Lets it take more, as much as the next larger dictionary needs. `Memory`; false if that is
     /// more than any may have.
     fn take_more(&mut self) -> Result<bool, StageError> {
-        let Some((limit, memory)) = &mut self.counted else { return Ok(false) };
+        let Some((limit, room)) = &mut self.counted else { return Ok(false) };
         while *limit < MEMORY_BYTES_MAX {
             let dictionary = limit.saturating_sub(BESIDE_BYTES).max(BESIDE_BYTES / 4) * 2;
             *limit = (dictionary + BESIDE_BYTES).min(MEMORY_BYTES_MAX);
-            if !memory.raise(usize::try_from(*limit).unwrap_or(usize::MAX)) {
+            if !room(usize::try_from(*limit).unwrap_or(usize::MAX)) {
                 return Err(StageError::Memory);
             }
             // Refused if even that is too little.

@@ -1,7 +1,6 @@
 //! Zstandard (RFC 8878).
 
-use super::{Codec, Step};
-use crate::account::{Account, InMemory};
+use super::{Codec, Room, Step};
 use crate::stage::StageError;
 use std::io;
 use zstd::stream::raw::{self, InBuffer, Operation, OutBuffer};
@@ -19,8 +18,8 @@ pub(super) struct Decoder {
     is_inside: bool,
     /// The beginning of its header, until that tells how large its window is.
     head: Option<Vec<u8>>,
-    /// What windows take.
-    memory: InMemory,
+    /// Asked for what windows take.
+    room: Room,
 }
 
 /// Bytes of a frame's header, at most (RFC 8878 3.1.1).
@@ -77,10 +76,10 @@ impl Codec for Encoder {
 }
 
 impl Decoder {
-    pub(super) fn new() -> Decoder {
+    pub(super) fn new(room: Room) -> Decoder {
         let mut raw = raw::Decoder::new().expect("memory for it");
         raw.set_parameter(raw::DParameter::WindowLogMax(WINDOW_LOG_MAX)).expect("a bound that there is");
-        Decoder { raw, is_inside: false, head: None, memory: Account::now().memory() }
+        Decoder { raw, is_inside: false, head: None, room }
     }
 
     /// Counts the window of a frame that `input` begins, or goes on with, before there is one.
@@ -95,7 +94,7 @@ impl Decoder {
         self.head = None;
         // One that is larger is refused when its header has been read.
         let bytes = if window > 1 << WINDOW_LOG_MAX { 0 } else { window + BESIDE_BYTES };
-        let has_room = self.memory.raise(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let has_room = (self.room)(usize::try_from(bytes).unwrap_or(usize::MAX));
         if has_room { Ok(()) } else { Err(StageError::Memory) }
     }
 }

@@ -1,52 +1,21 @@
-//! The process that runs a library. Any program that uses this crate and says so ([`set_program`]) can be it, if its `main` begins with [`run_if_asked`].
+//! A library in the process that runs it.
 //!
-//! It has three files: a socket, as standard input; the memory that it shares with who started it, as standard output; and the library, as standard error. It reads
-//! an order, does what it says, and answers, until nobody is there any more.
+//! The process has three files: a socket, as standard input; the memory that it shares with the
+//! process that started it, as standard output; and the library, as standard error. It reads an
+//! order, does it, and answers, until the other end is closed.
 
-use super::area::{Area, INPUT_BYTES};
-use super::message::{BYTES, Order, Reply};
-use super::process::PROCESSORS;
-use super::sandbox;
 use crate::exported::code::{AGAIN, ENDED, FAILED};
-use crate::exported::wasm::compiler;
+use crate::exported::workers::area::{Area, INPUT_BYTES};
+use crate::exported::workers::channel::next_order;
+use crate::exported::workers::message::{Order, Reply};
+use crate::exported::workers::sandbox;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use std::error::Error;
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::{LazyLock, OnceLock};
 
 /// The first argument of such a process.
-pub(super) const WORD: &str = "run-library";
-
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-
-/// From now on `program` runs libraries. Without one there are none.
-pub fn set_program(program: PathBuf) {
-    // The first one stays.
-    let _ = PROGRAM.set(program);
-    // Threads that begin later may be bound to few processors.
-    LazyLock::force(&PROCESSORS);
-}
-
-pub(in crate::exported) fn program() -> Option<&'static PathBuf> {
-    PROGRAM.get()
-}
-
-/// Runs a library, or compiles a module, if these words, the program's name before them, ask for it: only as the first thing that a program does. Who types them has neither the socket nor
-/// the memory, and gets an error.
-pub fn run_if_asked(words: &[OsString]) -> Option<ExitCode> {
-    let [_, word, memory_bytes] = words else { return None };
-    let work = match word.to_str() {
-        Some(WORD) => run,
-        Some(compiler::WORD) => compiler::run,
-        _ => return None,
-    };
-    let done = memory_bytes.to_str().and_then(|bytes| bytes.parse().ok()).map(work);
-    Some(if matches!(done, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
+pub(in crate::exported) const WORD: &str = "run-library";
 
 /// A library tells in this what it gives: where it lies, and flags and how many bytes it is.
 #[repr(C)]
@@ -69,7 +38,8 @@ struct Loaded<'a> {
     _library: Library,
 }
 
-fn run(memory_bytes: usize) -> io::Result<()> {
+/// Runs the library that is standard error.
+pub(in crate::exported) fn run(memory_bytes: usize) -> io::Result<()> {
     // SAFETY: whoever started this process has given it these files, for this. Nothing else in it uses them: it has only begun.
     let (socket, area, library) =
         unsafe { (BorrowedFd::borrow_raw(0), OwnedFd::from_raw_fd(1), OwnedFd::from_raw_fd(2)) };
@@ -84,12 +54,7 @@ fn run(memory_bytes: usize) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     let answer = |reply: &Reply| rustix::io::write(socket, &reply.encode());
-    let next = || -> io::Result<Option<Order>> {
-        let mut bytes = [0; BYTES];
-        let count = rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut bytes[..]))?;
-        Ok(Order::decode(&bytes[..count]))
-    };
-    let Some(order) = next()? else { return Ok(()) };
+    let Some(order) = next_order(socket)? else { return Ok(()) };
     let begun = sandbox::before_loading(memory_bytes).and_then(|()| Loaded::load(&area)).and_then(|loaded| {
         drop(library);
         sandbox::after_loading().map(|()| loaded)
@@ -97,23 +62,16 @@ fn run(memory_bytes: usize) -> io::Result<()> {
     let mut loaded = match begun.and_then(|(mut loaded, begin)| loaded.begin(begin.as_ref(), order).map(|()| loaded)) {
         Ok(loaded) => loaded,
         Err(said) => {
-            answer(&failed(&area, said.as_bytes()))?;
+            answer(&area.failed(said.as_bytes()))?;
             return Ok(());
         }
     };
     answer(&Reply::Given { range: 0..0, has_more: false, has_ended: false })?;
-    while let Some(order) = next()? {
+    while let Some(order) = next_order(socket)? {
         let reply = loaded.step(order);
         answer(&reply)?;
     }
     Ok(())
-}
-
-/// Has `said` lie behind what the library is given.
-fn failed(area: &Area, said: &[u8]) -> Reply {
-    let said = &said[..said.len().min(INPUT_BYTES)];
-    area.put(INPUT_BYTES, said);
-    Reply::Failed { range: INPUT_BYTES..INPUT_BYTES + said.len() }
 }
 
 impl<'a> Loaded<'a> {
@@ -152,7 +110,7 @@ impl<'a> Loaded<'a> {
                 // SAFETY: as the header says; the area has so many bytes.
                 let given = unsafe { (self.advance)(self.area.start(), order.len, order.is_last.into()) };
                 if given.told == FAILED {
-                    return failed(self.area, self.said());
+                    return self.area.failed(self.said());
                 }
                 (given.at, len_of(&given), given.told)
             }

@@ -1,22 +1,22 @@
-//! Messages between this process and one that runs a library: four numbers of 32 bits each, over a socket that keeps messages apart.
+//! Messages between this process and a confined one: four numbers of 32 bits each, over a socket that keeps messages apart.
 
 use super::area::AREA_BYTES;
 use crate::exported::code::{AGAIN, ENDED};
 use std::ops::Range;
 
 /// Bytes of a message.
-pub(super) const BYTES: usize = 16;
+pub(in crate::exported) const BYTES: usize = 16;
 
 /// What a process is to do. The first that it gets is about the arguments, any other about input; either lie at the beginning of the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Order {
-    pub(super) len: u32,
-    pub(super) is_last: bool,
+pub(in crate::exported) struct Order {
+    pub(in crate::exported) len: u32,
+    pub(in crate::exported) is_last: bool,
 }
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(in crate::exported) enum Reply {
     /// It is done, and what is given for it lies in that part of the area.
     Given { range: Range<usize>, has_more: bool, has_ended: bool },
     /// It has failed, for a reason that lies in that part of the area as text; empty if it does not say.
@@ -41,19 +41,19 @@ fn decode(bytes: &[u8]) -> Option<[u32; 4]> {
 }
 
 impl Order {
-    pub(super) fn encode(self) -> [u8; BYTES] {
+    pub(in crate::exported) fn encode(self) -> [u8; BYTES] {
         encode([self.len, u32::from(self.is_last), 0, 0])
     }
 
     /// None if it makes no sense.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Order> {
+    pub(in crate::exported) fn decode(bytes: &[u8]) -> Option<Order> {
         let [len, is_last, ..] = decode(bytes)?;
         (usize::try_from(len).ok()? <= AREA_BYTES).then_some(Order { len, is_last: is_last != 0 })
     }
 }
 
 impl Reply {
-    pub(super) fn encode(&self) -> [u8; BYTES] {
+    pub(in crate::exported) fn encode(&self) -> [u8; BYTES] {
         let number = |number: usize| u32::try_from(number).expect("a place in the area");
         match self {
             Reply::Given { range, has_more, has_ended } => {
@@ -65,7 +65,7 @@ impl Reply {
     }
 
     /// None if it makes no sense: whoever sent it may be anybody.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Reply> {
+    pub(in crate::exported) fn decode(bytes: &[u8]) -> Option<Reply> {
         let [kind, start, end, flags] = decode(bytes)?;
         let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
         if range.start > range.end || range.end > AREA_BYTES {
