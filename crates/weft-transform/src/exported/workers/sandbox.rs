@@ -14,8 +14,10 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, path_beneath_rules,
 };
 use libc::c_long;
+use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Gid, Pid, Resource, Rlimit, Uid};
 use rustix::process::{getrlimit, prlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -114,7 +116,11 @@ fn bounded_but(memory_bytes: usize, free: Option<Resource>) -> Result<(), String
     if rustix::process::geteuid().is_root() {
         let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
         let lost = set_thread_groups(&[]).and_then(|()| set_thread_res_gid(group, group, group));
-        lost.and_then(|()| set_thread_res_uid(user, user, user)).map_err(wrong("losing privileges"))?;
+        let lost = lost.and_then(|()| set_thread_res_uid(user, user, user));
+        // Root of a container may have no right to become anybody. What it has is given up; it can
+        // open and signal nothing by what follows anyway.
+        let lost = lost.or_else(|error| if error == Errno::PERM { lose_capabilities() } else { Err(error) });
+        lost.map_err(wrong("losing privileges"))?;
     }
     // After that, as a change of the user takes it back.
     restrict_but(free).map_err(wrong("bounds"))?;
@@ -124,6 +130,11 @@ fn bounded_but(memory_bytes: usize, free: Option<Resource>) -> Result<(), String
         setrlimit(resource, Rlimit { current: Some(bytes), maximum: Some(bytes) }).map_err(wrong("bounds"))?;
     }
     Ok(())
+}
+
+fn lose_capabilities() -> Result<(), Errno> {
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
 /// Leaves this process the files and system calls that loading a library takes.
@@ -260,5 +271,5 @@ fn program(rules: impl IntoIterator<Item = (c_long, Vec<SeccompRule>)>) -> Resul
 }
 
 fn wrong<E: Display>(at: &'static str) -> impl Fn(E) -> String {
-    move |error| format!("libraries cannot be run here: {at}: {error}")
+    move |error| format!("what is confined cannot be run here: {at}: {error}")
 }
