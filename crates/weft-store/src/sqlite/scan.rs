@@ -42,6 +42,9 @@ pub(super) const OTHER_CONTENT: &str = "its digest is not that of its content, w
     digest are of another moment, or damaged; restore the file from a copy, or have 'weft check --repair --discard' \
     take the content as it is";
 
+/// The words for nodes that are damaged, gone, or not those that the digest was made of.
+pub(super) const OTHER_TREE: &str = "its digest is kept, but what is kept of the tree below it is damaged or gone";
+
 /// Goes through all rows.
 pub(super) struct Scan<'a> {
     pub(super) digester: &'a Digester,
@@ -124,13 +127,16 @@ impl Scan<'_> {
             let kept = Compared { reads: read_data, ..Compared::new(self.rows) };
             let digest = self.content_of(&kept, row)?.inode(row)?;
             if kept.unread.get() {
+                wrong.extend((!self.is_tree_whole(row)?).then_some((row.ino, OTHER_TREE)));
                 return Ok(());
             }
             let is_like = digest == self.rows.inode(row.ino)?.and_then(|inode| inode.digest);
             if !is_like && self.contradicted(row.ino, digest)?.is_some() {
                 wrong.push((row.ino, OTHER_CONTENT));
-            } else if !is_like || kept.wrong.get() {
+            } else if !is_like {
                 wrong.push((row.ino, "its digest is not that of its content"));
+            } else if kept.wrong.get() {
+                wrong.push((row.ino, OTHER_TREE));
             }
             Ok(())
         })?;
@@ -153,6 +159,12 @@ impl Scan<'_> {
         })?;
         wrong.dedup();
         Ok(wrong)
+    }
+
+    /// True if what is kept of the tree of a file gives its digest, if it has one.
+    fn is_tree_whole(&self, row: &InodeRow) -> Result<bool> {
+        let Some(digest) = self.rows.inode(row.ino)?.and_then(|inode| inode.digest) else { return Ok(true) };
+        self.digester.is_tree_whole(self.rows, self.block_size, row, digest)
     }
 
     /// The digest `found` of the content of `ino`, if it contradicts one that is kept whole. An
