@@ -45,6 +45,16 @@ pub(super) const OTHER_CONTENT: &str = "its digest is not that of its content, w
 /// The words for nodes that are damaged, gone, or not those that the digest was made of.
 pub(super) const OTHER_TREE: &str = "its digest is kept, but what is kept of the tree below it is damaged or gone";
 
+/// What is known of content that has no digest of its own.
+pub(super) enum Proof {
+    /// The hash of an entry says the same.
+    Entry,
+    /// No entry has a hash: there are its rows alone.
+    Rows,
+    /// An entry says another, or the content cannot be read.
+    Contradiction,
+}
+
 /// Goes through all rows.
 pub(super) struct Scan<'a> {
     pub(super) digester: &'a Digester,
@@ -225,6 +235,25 @@ impl Scan<'_> {
         let Some(row) = row else { return Ok(false) };
         let digest = self.content_of(&Compared::new(self.rows), &row)?.inode(&row)?;
         Ok(digest.is_some() && digest == self.rows.inode(ino)?.and_then(|inode| inode.digest))
+    }
+
+    /// Has inode `ino`, which has no digest, have that of its content, unless an entry's hash says
+    /// another.
+    pub(super) fn adopt(&self, ino: Ino) -> Result<Proof> {
+        let row = read::inodes(self.connection(), ino, 1)?.pop().filter(|row| row.ino == ino);
+        let Some(row) = row else { return Ok(Proof::Contradiction) };
+        let digest = self.content_of(&Compared::new(self.rows), &row)?.inode(&row)?;
+        let Some((digest, inode)) = digest.zip(self.rows.inode(ino)?) else { return Ok(Proof::Contradiction) };
+        let mut proof = Proof::Rows;
+        for (parent, name) in self.rows.names_of(ino)? {
+            let Some(kept) = self.rows.entry(parent, &name)? else { continue };
+            if self.digester.entry_of(Inode { digest: Some(digest), ..inode }, &name) != Some(kept) {
+                return Ok(Proof::Contradiction);
+            }
+            proof = Proof::Entry;
+        }
+        self.rows.set_digest(ino, Some(&digest))?;
+        Ok(proof)
     }
 
     /// Makes all that is kept anew, but for the digests of the files in `stay`, whose content says
