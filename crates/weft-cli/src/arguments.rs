@@ -44,7 +44,8 @@ pub enum Command {
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
     /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could not
-    /// be made. With --salvage: 0: all was brought. 1: something is missing. 2: nothing was brought.
+    /// be made. With --salvage: 0: all was brought. 1: something is missing, or nothing proves all of
+    /// it. 2: nothing was brought.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it

@@ -95,11 +95,27 @@ impl Digester {
         directory::update(rows, &self.hasher, ino, changed)
     }
 
+    /// True if what is kept of the tree over the content of `row` is whole and gives `digest`, as far
+    /// as that can be told without reading blocks.
+    pub(crate) fn is_tree_whole(
+        &self,
+        rows: &dyn DigestRows,
+        block_size: u64,
+        row: &InodeRow,
+        digest: Digest,
+    ) -> Result<bool> {
+        Ok(!has_blocks(row) || file::is_whole(rows, &self.zeros, (row.ino, block_size), (row.size, digest))?)
+    }
+
     fn hash(&self, listed: &Listed, name: &Name) -> Option<Digest> {
         let permissions = u16::try_from(listed.permissions & 0o7777).expect("12 bits");
         let Listed { kind, digest, .. } = *listed;
         Some(self.hasher.entry(&Entry { name: name.as_bytes(), kind, permissions, digest: digest? }))
     }
+}
+
+fn has_blocks(row: &InodeRow) -> bool {
+    row.kind == Kind::File && row.inline.is_none() && row.allocated > 0
 }
 
 /// The digest of what is neither a directory nor has blocks.
@@ -158,8 +174,7 @@ impl CommitDigests<'_> {
             // As long as nothing else follows.
             return Ok(self.rows.inode(row.ino)?.and_then(|inode| inode.digest));
         }
-        let has_blocks = row.kind == Kind::File && row.inline.is_none() && row.allocated > 0;
-        let digest = if has_blocks { self.file(row)? } else { self.without_blocks(row)? };
+        let digest = if has_blocks(row) { self.file(row)? } else { self.without_blocks(row)? };
         let listed = Listed { kind: row.kind, permissions: row.permissions, digest, names: row.nlink };
         self.inodes.insert(row.ino, listed);
         self.unlisted.insert(row.ino);

@@ -72,6 +72,34 @@ pub(super) fn update(rows: &dyn DigestRows, zeros: &ZeroValues, change: &FileCha
     }
 }
 
+/// True if what is kept of the tree of a file of `size` bytes gives `digest`, and each node below
+/// the top gives what the one above says of it. Reads no blocks: the top proves all others.
+pub(super) fn is_whole(
+    rows: &dyn DigestRows,
+    zeros: &ZeroValues,
+    (ino, block_size): (Ino, u64),
+    (size, digest): (u64, Digest),
+) -> Result<bool> {
+    let shape = Shape { block_size };
+    let top = shape.top(size);
+    if top == 0 {
+        return Ok(true);
+    }
+    let tree = Tree { rows, zeros, ino, shape, size };
+    let is_whole = || -> Result<bool> {
+        let node = tree.node(top, 0)?;
+        if !tree.gives_what_is_below(top, 0, &node)? {
+            return Ok(false);
+        }
+        let (values, has_zeros) = tree.counted(top, 0, node);
+        Ok(listed(size, &values, has_zeros) == digest)
+    };
+    match is_whole() {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(false),
+        found => found,
+    }
+}
+
 /// Forgets all that is kept of a file of `size` bytes.
 pub(super) fn forget(rows: &dyn DigestRows, ino: Ino, block_size: u64, size: u64) -> Result<()> {
     (1..=Shape { block_size }.top(size)).try_for_each(|level| rows.clear_nodes(ino, level, 0))
@@ -350,6 +378,25 @@ impl Tree<'_> {
             changed = above;
         }
         unreachable!("the top has a node")
+    }
+
+    /// True if nodes below `node` are what it says of them. One that is not kept is of zeros.
+    fn gives_what_is_below(&self, level: u32, index: u64, node: &Node) -> Result<bool> {
+        if level == 1 {
+            return Ok(true);
+        }
+        let first = index.saturating_mul(FAN_OUT);
+        let kept = self.rows.nodes(self.ino, level - 1, first..first.saturating_add(FAN_OUT))?;
+        for (child, value) in (first..).zip(&node.values) {
+            let below = self.node(level - 1, child)?;
+            if kept.binary_search(&child).is_ok() && !self.gives_what_is_below(level - 1, child, &below)? {
+                return Ok(false);
+            }
+            if merged(&self.counted(level - 1, child, below).0) != *value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// A node as it is kept, with as many children as the file has now.

@@ -70,7 +70,7 @@ fn check_tables(
     if options.read_data {
         damaged(&mut connection, progress, &mut bad)?;
     }
-    let stray = own_tables(&mut connection, options, &mut bad)?;
+    let tables = own_tables(&mut connection, options, &mut bad)?;
     let waiting = waiting::verify(&mut connection, &header)?;
     let logged = (waiting.operations > 0).then(|| OpNo(header.counters.op.0 + waiting.operations));
     let directory = tempfile::tempdir();
@@ -91,11 +91,9 @@ fn check_tables(
     if let Some(lease) = lease {
         copy.compare_with(&before)?;
         let fixed = sums::volume(header.created, &header.uuid, &header.options);
-        repair::write_back(&copy, &stray, &mut blocks.borrow_mut(), (lease.epoch(), fixed))?;
+        repair::write_back(&copy, &tables, &mut blocks.borrow_mut(), (lease.epoch(), fixed))?;
     }
-    let outcome = if lease.is_some() { Outcome::Repaired } else { Outcome::Note };
-    let note = |table| Finding { path: None, what: format!("the table {table} belongs to no file"), outcome };
-    findings.extend(stray.into_iter().map(note));
+    findings.extend(tables.findings(lease.is_some()));
     // No repair brings back what was logged.
     findings.extend(waiting.lost.map(|what| Finding { path: None, what, outcome: Outcome::Damaged }));
     Ok(findings)
@@ -220,7 +218,7 @@ fn owners(connection: &mut Connection) -> Result<Vec<Ino>> {
 }
 
 /// Looks at files' own tables: their blocks must be there and, if asked for, be what was written. Tells the tables of no file.
-fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad) -> Result<Vec<String>> {
+fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad) -> Result<Unneeded> {
     let mut tables = there(connection)?;
     for owner in owners(connection)? {
         let (table, blocks) = (own::table(owner), format!("b.owner = {} AND b.bytes IS NULL", owner.0));
@@ -243,11 +241,35 @@ fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad)
         }
     }
     // Those that wait to be dropped are known.
-    connection.each(WHAT, sql::DROPPED, |row| {
-        tables.remove(&own::table(Ino(unsigned(row, 0)?)));
-        Ok(())
-    })?;
-    stray(connection, tables)
+    let dropped = own::dropped(connection)?;
+    for owner in &dropped {
+        tables.remove(&own::table(*owner));
+    }
+    let dropped = dropped.into_iter().collect::<Vec<_>>();
+    let in_use = own::needed(connection, &dropped)?;
+    Ok(Unneeded { stray: stray(connection, tables)?, in_use })
+}
+
+/// Tables of files that nothing is said to need.
+pub(super) struct Unneeded {
+    /// Those of no file.
+    pub(super) stray: Vec<String>,
+    /// Files whose table is to be dropped although they need it.
+    pub(super) in_use: BTreeSet<Ino>,
+}
+
+impl Unneeded {
+    fn findings(self, is_repair: bool) -> impl Iterator<Item = Finding> {
+        let outcome = move |without| if is_repair { Outcome::Repaired } else { without };
+        let finding = move |what, without| Finding { path: None, what, outcome: outcome(without) };
+        let in_use = self.in_use.into_iter().map(|owner| {
+            let table = own::table(owner);
+            format!("the table {table} is said to be unused, by a row of the table dropped, but blocks need it")
+        });
+        let stray = self.stray.into_iter().map(|table| format!("the table {table} belongs to no file"));
+        let in_use = in_use.map(move |what| finding(what, Outcome::Damaged));
+        in_use.chain(stray.map(move |what| finding(what, Outcome::Note)))
+    }
 }
 
 /// Those of `tables` that no file needs. One whose blocks have no rows any more still has their

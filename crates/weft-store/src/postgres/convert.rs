@@ -28,6 +28,9 @@ pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dy
     in_transaction(&mut connection, lease.epoch(), |connection| {
         connection.query(WHAT, sql::SET_LAYOUT, vec![Box::new(from), Box::new(header.sum())]).map(drop)
     })?;
+    // What is empty goes first, if nobody reads it.
+    let mut dropped = own::dropped(&mut connection)?;
+    let _ = own::drop_tables(&mut connection, &mut dropped, lease.epoch());
     let total = connection.query(WHAT, sql::LAST_OWNER, Vec::new())?;
     let total = total.first().map_or(Ok(0), |row| unsigned(row, 0))?;
     let mut after = Ino(0);
@@ -56,13 +59,16 @@ fn move_blocks(connection: &mut Connection, owner: Ino, from: Option<i64>) -> Re
     };
     let mut calls = Vec::new();
     if to_common > 0 {
-        calls.push(of(own::take_back(owner)));
-        match own - to_common {
-            0 if to_own == 0 => calls.push(Call::once(own::drop_text(owner), Vec::new())),
-            _ => calls.push(of(own::forget(owner))),
+        connection.query_all(WHAT, &[of(own::take_back(owner))])?;
+        let may_drop = own == to_common && to_own == 0;
+        // Bytes of a block may have been missing, or a row of one.
+        match may_drop && own::needed(connection, &[owner])?.is_empty() {
+            true => calls.extend([Call::once(own::drop_text(owner), Vec::new()), own::keep(owner)]),
+            false => calls.push(of(own::forget(owner))),
         }
     }
     if to_own > 0 {
+        // It may stand among those that are to be dropped: `make` takes it out.
         calls.extend(own::make(owner));
         calls.push(of(own::take_over(owner)));
         calls.push(of(sql::LIES_ELSEWHERE.into()));

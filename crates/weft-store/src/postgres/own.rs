@@ -2,7 +2,9 @@
 //!
 //! Which blocks do is decided when they are written, and said by their rows in `blocks`, which have no bytes then. A table is made in the
 //! transaction that first needs it. It goes in one of its own after that which removed the last of its blocks: the server waits for
-//! whoever reads the table, a backup perhaps, and no commit should. Until then it stands in the table `dropped`.
+//! whoever reads the table, a backup perhaps, and no commit should. Until then it stands in the table
+//! `dropped`. That a table stands there is no proof: before it goes, `blocks` is asked, under the lease
+//! and behind every other writer, whether it needs the table.
 
 use super::connection::{Call, Connection, Parameter};
 use super::lease::holds;
@@ -33,9 +35,17 @@ pub(super) fn table(owner: Ino) -> String {
     format!("{PREFIX}{}", owner.0)
 }
 
-/// Makes it if it is not there, for nobody else to read.
-pub(super) fn make(owner: Ino) -> [Call; 2] {
-    [make_text(owner), rights::revoke(&table(owner))].map(|statement| Call::once(statement, Vec::new()))
+/// Makes it if it is not there, for nobody else to read. It is used again: it does not wait to be
+/// dropped any more.
+pub(super) fn make(owner: Ino) -> [Call; 3] {
+    let [make, revoke] =
+        [make_text(owner), rights::revoke(&table(owner))].map(|statement| Call::once(statement, Vec::new()));
+    [make, revoke, keep(owner)]
+}
+
+/// Has it not wait to be dropped.
+pub(super) fn keep(owner: Ino) -> Call {
+    Call::new(sql::KEEP_OWN, vec![Box::new(int(owner.0))])
 }
 
 pub(super) fn make_text(owner: Ino) -> String {
@@ -111,32 +121,56 @@ pub(super) fn dropped(connection: &mut Connection) -> Result<BTreeSet<Ino>> {
     rows.iter().map(|row| Ok(Ino(unsigned(row, 0)?))).collect()
 }
 
-/// Drops as many of the tables of `owners` as can be at once; takes them out.
+/// Those of `owners` whose tables are needed: rows of `blocks` have their bytes there, or the file
+/// names blocks that have no rows any more, and whose bytes may be there.
+pub(super) fn needed(connection: &mut Connection, owners: &[Ino]) -> Result<BTreeSet<Ino>> {
+    let calls = owners.iter().map(|owner| Call::new(sql::NEEDS_OWN, vec![Box::new(int(owner.0))])).collect::<Vec<_>>();
+    let found = connection.query_all(WHAT, &calls)?;
+    let needed = owners.iter().zip(found).filter(|(_, rows)| !rows.is_empty());
+    Ok(needed.map(|(owner, _)| *owner).collect())
+}
+
+/// Drops as many of the tables of `owners` as can be at once, and takes them out. Those that are
+/// needed stay, and so does what says that they are to be dropped: a check tells of it.
 pub(super) fn drop_tables(connection: &mut Connection, owners: &mut BTreeSet<Ino>, epoch: i64) -> Result<()> {
-    while !owners.is_empty() {
-        let together = owners.iter().copied().take(DROPPED_TOGETHER).collect::<Vec<_>>();
-        // Whoever reads one of them keeps it a little longer.
-        connection.run(WHAT, "BEGIN; SET LOCAL lock_timeout = '100ms'")?;
-        let done = drop_together(connection, &together, epoch);
-        if !matches!(done, Ok(true)) {
-            if !connection.is_closed() {
-                connection.run(WHAT, "ROLLBACK")?;
+    let all = owners.iter().copied().collect::<Vec<_>>();
+    for together in all.chunks(DROPPED_TOGETHER) {
+        // Whoever reads one of them keeps it a little longer. Each statement sees what was
+        // committed before it began, whatever the role's settings say.
+        connection.run(WHAT, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'")?;
+        match drop_together(connection, together, epoch) {
+            Ok(Some(gone)) => owners.retain(|owner| !gone.contains(owner)),
+            other => {
+                if !connection.is_closed() {
+                    connection.run(WHAT, "ROLLBACK")?;
+                }
+                return other.map(drop);
             }
-            return done.map(|_| ());
         }
-        owners.retain(|owner| !together.contains(owner));
     }
     Ok(())
 }
 
-/// False if the volume is not ours any more: somebody else may have made one of these tables anew.
-fn drop_together(connection: &mut Connection, owners: &[Ino], epoch: i64) -> Result<bool> {
+/// Tells which have gone. None, and nothing may be committed, if the volume is not ours any more, so
+/// that somebody else may have made one of these tables anew, or if one was written to meanwhile.
+fn drop_together(connection: &mut Connection, owners: &[Ino], epoch: i64) -> Result<Option<Vec<Ino>>> {
     if !holds(connection, epoch)? {
-        return Ok(false);
+        return Ok(None);
     }
-    let tables = owners.iter().map(|owner| table(*owner)).collect::<Vec<_>>().join(", ");
-    let ids = owners.iter().map(|owner| owner.0.to_string()).collect::<Vec<_>>().join(", ");
-    let statements = format!("DROP TABLE IF EXISTS {tables}; DELETE FROM dropped WHERE owner IN ({ids}); COMMIT");
-    connection.run(WHAT, &statements)?;
-    Ok(true)
+    let kept = needed(connection, owners)?;
+    let gone = owners.iter().copied().filter(|owner| !kept.contains(owner)).collect::<Vec<_>>();
+    if gone.is_empty() {
+        connection.run(WHAT, "ROLLBACK")?;
+        return Ok(Some(gone));
+    }
+    let tables = gone.iter().map(|owner| table(*owner)).collect::<Vec<_>>().join(", ");
+    connection.run(WHAT, &format!("DROP TABLE IF EXISTS {tables}"))?;
+    // That waited for whoever wrote to one: a commit of this daemon's that a connection which broke
+    // has left under way. What it committed is seen now, and nobody writes there any more.
+    if !needed(connection, &gone)?.is_empty() {
+        return Ok(None);
+    }
+    let ids = gone.iter().map(|owner| owner.0.to_string()).collect::<Vec<_>>().join(", ");
+    connection.run(WHAT, &format!("DELETE FROM dropped WHERE owner IN ({ids}); COMMIT"))?;
+    Ok(Some(gone))
 }

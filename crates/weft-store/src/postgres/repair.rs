@@ -1,9 +1,13 @@
 //! What a repair changed in a copy of a volume's rows, changed in the database: all of it in one transaction.
 
+use super::check::Unneeded;
 use super::columns::{TABLES, Table, VOLUME};
 use super::connection::{Call, Connection, Parameter};
 use super::lease::in_transaction;
+use super::read::int;
+use super::statements as sql;
 use crate::error::Result;
+use crate::row::Ino;
 use crate::sqlite::Copy;
 use bytes::BytesMut;
 use rusqlite::types::Value;
@@ -15,12 +19,13 @@ const WHAT: &str = "cannot repair the volume";
 /// Rows that are sent together.
 const ROWS_TOGETHER: usize = 1000;
 
-/// Brings the database to where `copy` is, which knows as `before` how it was. `stray` are tables that nothing needs.
+/// Brings the database to where `copy` is, which knows as `before` how it was. Of files' own tables
+/// those go that nothing needs, and no others.
 ///
 /// `fixed` is the sum of what the volume's row says that a repair does not change.
 pub(super) fn write_back(
     copy: &Copy,
-    stray: &[String],
+    own: &Unneeded,
     connection: &mut Connection,
     (epoch, fixed): (i64, i64),
 ) -> Result<()> {
@@ -46,9 +51,11 @@ pub(super) fn write_back(
         // `created` is of the volume, as all else that the other half is of.
         let all = format!("SELECT {volume}, ({counters} + ?1) & 4611686018427387903 FROM volume");
         copy.each(&all, &[fixed], |row| sender.send(&set, row))?;
-        for table in stray {
+        for table in &own.stray {
             sender.send(&format!("DROP TABLE {table}"), Vec::new())?;
         }
+        let in_use = |owner: &Ino| sender.send(sql::KEEP_OWN, vec![Value::Integer(int(owner.0))]);
+        own.in_use.iter().try_for_each(in_use)?;
         sender.flush()
     })
 }

@@ -151,7 +151,13 @@ statements! {
     OTHERS_REFS = "SELECT refs, length, base, value, sum, bytes IS NULL, id FROM blocks WHERE owner = $1 AND id = ANY($2)";
     /// How many blocks lie in a file's own table; counted up to $2.
     COUNT_OWN = "SELECT count(*) FROM (SELECT id FROM blocks WHERE owner = $1 AND bytes IS NULL LIMIT $2) few";
-    DROPPED = "SELECT owner FROM dropped ORDER BY owner";
+    /// No inode has a number below 1.
+    DROPPED = "SELECT owner FROM dropped WHERE owner > 0 ORDER BY owner";
+    KEEP_OWN = "DELETE FROM dropped WHERE owner = $1";
+    /// Something that is in need of the own table of file $1.
+    NEEDS_OWN = "(SELECT id FROM blocks WHERE owner = $1 AND bytes IS NULL LIMIT 1) UNION ALL \
+                 (SELECT e.block FROM extents e WHERE e.ino = $1 AND e.owner = $1 AND NOT EXISTS \
+                 (SELECT 1 FROM blocks b WHERE b.owner = $1 AND b.id = e.block) LIMIT 1)";
     ADD_DROPPED = "INSERT INTO dropped (owner) SELECT * FROM unnest($1::bigint[]) ON CONFLICT (owner) DO NOTHING";
     REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
     REMOVE_EXTENTS_OF = "DELETE FROM extents WHERE ino = ANY($1)";

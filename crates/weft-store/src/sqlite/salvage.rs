@@ -2,9 +2,10 @@
 //!
 //! Rows are found page by page (`pages`, `rows`), whatever became of the tree over them. A file is
 //! brought if its row is there, all of its blocks are, each hashes to its value, and together they
-//! give the digest that was kept. A file whose row is gone is made of its blocks, if each of them is
-//! whole, and told of as missing: what followed them nobody knows. The new volume is then checked and repaired as any other: what
-//! has lost its name is found in `/lost+found`.
+//! give the digest that was kept; where that is damaged, what else proves them counts (`undigested`).
+//! A file whose row is gone is made of its blocks, if each of them is whole, and told of as missing:
+//! what followed them nobody knows. The new volume is then checked and repaired as any other: what has
+//! lost its name is found in `/lost+found`.
 
 mod intents;
 mod logs;
@@ -12,6 +13,7 @@ mod overlay;
 mod pages;
 mod rows;
 mod spare;
+mod undigested;
 
 use super::apply::{put_inode, put_name};
 use super::aside::sync_beside;
@@ -77,6 +79,12 @@ pub struct Salvaged {
     pub bytes: u64,
     /// What of it is in `/lost+found` now, under its number.
     pub nameless: u64,
+    /// Files, links and devices among these whose digest is damaged, and which the hashes of their
+    /// entries prove.
+    pub by_entries: u64,
+    /// The same where no entry does: the sums of rows and the hashes of blocks verify them, and
+    /// that none is missing; but not that all are of one moment.
+    pub by_rows: u64,
     /// Operations that were synced and wait in the intent log: the first mount applies them.
     pub waiting: u64,
     /// What was not.
@@ -111,9 +119,9 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     let target_of = |cell| Some(rows::name(&pages.record(cell)?.columns)?.0.ino);
     let names = found.names.iter().filter_map(|(name, (_, cell))| Some((target_of(*cell)?, name))).collect();
     let told = Salvaged { missing, ..Salvaged::default() };
-    let remade = BTreeSet::new();
-    let mut salvage =
-        Salvage { pages: &pages, found: &found, layout: &layout, volume: &volume, names, remade, told, progress };
+    let (remade, undigested) = (BTreeSet::new(), BTreeSet::new());
+    let (pages, found, layout, volume) = (&pages, &found, &layout, &volume);
+    let mut salvage = Salvage { pages, found, layout, volume, names, remade, undigested, told, progress };
     if damaged > 0 {
         salvage.miss("page", format!("{damaged} of {}", pages.count()), "what they held is not known");
     }
@@ -179,6 +187,8 @@ struct Salvage<'a> {
     names: BTreeMap<Ino, &'a (Ino, Vec<u8>)>,
     /// Files that were made of their blocks alone.
     remade: BTreeSet<Ino>,
+    /// Inodes, other than directories, whose digest is damaged.
+    undigested: BTreeSet<Ino>,
     told: Salvaged,
     progress: &'a mut dyn FnMut(Progress),
 }
@@ -304,9 +314,10 @@ impl Salvage<'_> {
                 self.miss_inode(&row, format!("{lost} of its blocks are damaged or gone"));
             } else if stored != row.allocated && row.kind != Kind::Directory {
                 self.miss_inode(&row, format!("{stored} of its {} bytes are found", row.allocated));
-            } else if digest.is_none() && self.volume.options.digests && row.kind != Kind::Directory {
-                self.miss_inode(&row, "no digest of it is kept that could verify it");
             } else {
+                if digest.is_none() && self.volume.options.digests && row.kind != Kind::Directory {
+                    self.undigested.insert(*ino);
+                }
                 put_inode(connection, self.commit(), &row, digest.as_ref())?;
                 brought.insert(*ino, row.kind);
             }
@@ -491,15 +502,12 @@ impl Salvage<'_> {
         let scan = Scan { digester: &digester, rows: &rows, block_size: u64::from(self.volume.options.block_size) };
         // What was made of blocks has no digest yet.
         let mut unlike = scan.unlike()?;
-        unlike.retain(|row| !self.remade.contains(&row.ino));
+        unlike.retain(|row| !self.remade.contains(&row.ino) && !self.undigested.contains(&row.ino));
         for row in unlike {
             self.miss_inode(&row, "its content has another digest than was kept of it");
-            for table in ["fileatt", "extents", "xattr", "naming"] {
-                let statement = format!("DELETE FROM {table} WHERE ino = ?1");
-                connection.execute(&statement, (sql(row.ino.0),)).map_err(failed)?;
-            }
+            drop_inode(connection, row.ino)?;
         }
-        Ok(())
+        self.prove_undigested(connection, &scan)
     }
 
     /// Has the new volume checked and repaired: links are counted anew, digests follow, what lost
@@ -548,6 +556,15 @@ impl Salvage<'_> {
         parts.reverse();
         if parts.len() == 1 { b"/".to_vec() } else { parts.join(&b'/') }
     }
+}
+
+/// Takes back all that was brought of an inode.
+fn drop_inode(connection: &Connection, ino: Ino) -> Result<()> {
+    for table in ["fileatt", "extents", "xattr", "naming"] {
+        let statement = format!("DELETE FROM {table} WHERE ino = ?1");
+        connection.execute(&statement, (sql(ino.0),)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// The path of `name` in the directory at `path`.

@@ -42,6 +42,19 @@ pub(super) const OTHER_CONTENT: &str = "its digest is not that of its content, w
     digest are of another moment, or damaged; restore the file from a copy, or have 'weft check --repair --discard' \
     take the content as it is";
 
+/// The words for nodes that are damaged, gone, or not those that the digest was made of.
+pub(super) const OTHER_TREE: &str = "its digest is kept, but what is kept of the tree below it is damaged or gone";
+
+/// What is known of content that has no digest of its own.
+pub(super) enum Proof {
+    /// The hash of an entry says the same.
+    Entry,
+    /// No entry has a hash: there are its rows alone.
+    Rows,
+    /// An entry says another, or the content cannot be read.
+    Contradiction,
+}
+
 /// Goes through all rows.
 pub(super) struct Scan<'a> {
     pub(super) digester: &'a Digester,
@@ -124,13 +137,16 @@ impl Scan<'_> {
             let kept = Compared { reads: read_data, ..Compared::new(self.rows) };
             let digest = self.content_of(&kept, row)?.inode(row)?;
             if kept.unread.get() {
+                wrong.extend((!self.is_tree_whole(row)?).then_some((row.ino, OTHER_TREE)));
                 return Ok(());
             }
             let is_like = digest == self.rows.inode(row.ino)?.and_then(|inode| inode.digest);
             if !is_like && self.contradicted(row.ino, digest)?.is_some() {
                 wrong.push((row.ino, OTHER_CONTENT));
-            } else if !is_like || kept.wrong.get() {
+            } else if !is_like {
                 wrong.push((row.ino, "its digest is not that of its content"));
+            } else if kept.wrong.get() {
+                wrong.push((row.ino, OTHER_TREE));
             }
             Ok(())
         })?;
@@ -153,6 +169,12 @@ impl Scan<'_> {
         })?;
         wrong.dedup();
         Ok(wrong)
+    }
+
+    /// True if what is kept of the tree of a file gives its digest, if it has one.
+    fn is_tree_whole(&self, row: &InodeRow) -> Result<bool> {
+        let Some(digest) = self.rows.inode(row.ino)?.and_then(|inode| inode.digest) else { return Ok(true) };
+        self.digester.is_tree_whole(self.rows, self.block_size, row, digest)
     }
 
     /// The digest `found` of the content of `ino`, if it contradicts one that is kept whole. An
@@ -213,6 +235,25 @@ impl Scan<'_> {
         let Some(row) = row else { return Ok(false) };
         let digest = self.content_of(&Compared::new(self.rows), &row)?.inode(&row)?;
         Ok(digest.is_some() && digest == self.rows.inode(ino)?.and_then(|inode| inode.digest))
+    }
+
+    /// Has inode `ino`, which has no digest, have that of its content, unless an entry's hash says
+    /// another.
+    pub(super) fn adopt(&self, ino: Ino) -> Result<Proof> {
+        let row = read::inodes(self.connection(), ino, 1)?.pop().filter(|row| row.ino == ino);
+        let Some(row) = row else { return Ok(Proof::Contradiction) };
+        let digest = self.content_of(&Compared::new(self.rows), &row)?.inode(&row)?;
+        let Some((digest, inode)) = digest.zip(self.rows.inode(ino)?) else { return Ok(Proof::Contradiction) };
+        let mut proof = Proof::Rows;
+        for (parent, name) in self.rows.names_of(ino)? {
+            let Some(kept) = self.rows.entry(parent, &name)? else { continue };
+            if self.digester.entry_of(Inode { digest: Some(digest), ..inode }, &name) != Some(kept) {
+                return Ok(Proof::Contradiction);
+            }
+            proof = Proof::Entry;
+        }
+        self.rows.set_digest(ino, Some(&digest))?;
+        Ok(proof)
     }
 
     /// Makes all that is kept anew, but for the digests of the files in `stay`, whose content says

@@ -2,11 +2,11 @@
 
 use crate::check::{database, look};
 use crate::contract::{new_volume, options};
-use crate::sample::{NAMES, SPARSE, fill_large};
+use crate::sample::{NAMES, SPARSE, fill_large, fill_short};
 use std::sync::Arc;
 use weft_block::Rope;
 use weft_store::postgres::{self, OpenOptions};
-use weft_store::sqlite::open;
+use weft_store::sqlite::{self, open};
 use weft_store::*;
 use weft_testkit::Cluster;
 
@@ -170,6 +170,70 @@ fn no_digest_is_made_of_what_is_stale_or_gone_in_postgresql() {
     let check = CheckOptions { repair: Repair::No, read_data: false };
     let damage = || damage(postgres::check(&address, check, &mut |_| {}).expect("checked"));
     Edited { edit: &edit, open: &open, damage: &damage }.is_told_only_where_it_follows();
+}
+
+/// Nodes over blocks that a check would have to read, to tell what they should be.
+struct Short<'a> {
+    edit: &'a dyn Fn(&str),
+    open: &'a dyn Fn() -> Arc<dyn Store>,
+    check: &'a dyn Fn(CheckOptions) -> Vec<Finding>,
+}
+
+impl Short<'_> {
+    fn are_checked_and_made_anew(&self) {
+        fill_short(&*(self.open)());
+        let digest = || (self.open)().digest(Ino(SPARSE)).expect("readable").expect("kept");
+        let before = digest();
+        let found = |repair, read_data| damage((self.check)(CheckOptions { repair, read_data }));
+        assert_eq!(found(Repair::No, false), Vec::<String>::new());
+        let damages = [
+            "DELETE FROM nodes",
+            "DELETE FROM nodes WHERE level = 1 AND idx = 0",
+            "DELETE FROM nodes WHERE level = 2",
+            "UPDATE nodes SET sum = sum + 1 WHERE level = 1 AND idx = 1",
+        ];
+        for (damage, read_data) in damages.into_iter().zip([false, true].into_iter().cycle()) {
+            (self.edit)(damage);
+            for read_data in [false, true] {
+                let told = found(Repair::No, read_data);
+                assert!(told.len() == 1 && told[0].contains("/sparse: its digest is kept, but"), "{damage}: {told:?}");
+            }
+            let told = found(Repair::Yes, read_data);
+            assert!(told.len() == 1 && told[0].ends_with("(repaired)"), "{damage}: {told:?}");
+            for read_data in [false, true] {
+                assert_eq!(found(Repair::No, read_data), Vec::<String>::new(), "{damage}");
+            }
+            assert_eq!(digest(), before, "{damage}");
+        }
+    }
+}
+
+#[test]
+fn nodes_over_short_blocks_are_checked_without_reading_these_and_made_anew() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    let volume = VolumeOptions { block_size: 4096, inline_max: 4096, ..options(BlockHome::Segments) };
+    sqlite::create(&path, &volume, (0, 0), Timestamp(0)).expect("made");
+    let edit = |statement: &str| {
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        connection.execute_batch(statement).expect("edited");
+    };
+    let open = || -> Arc<dyn Store> { open(&path).expect("opened").store };
+    let check = |options| sqlite::check(&path, options, &mut |_| {}).expect("checked");
+    Short { edit: &edit, open: &open, check: &check }.are_checked_and_made_anew();
+}
+
+#[test]
+fn nodes_over_short_blocks_are_made_anew_in_postgresql() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    let volume = VolumeOptions { block_size: 4096, inline_max: 4096, ..options(BlockHome::Database) };
+    postgres::create(&address, &volume, (0, 0), Timestamp(0)).expect("made");
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let edit = |statement: &str| drop(cluster.run(&format!("SET search_path TO {schema}; {statement}")));
+    let open = || -> Arc<dyn Store> { postgres::open(&address, OpenOptions::default()).expect("opened") };
+    let check = |options| postgres::check(&address, options, &mut |_| {}).expect("checked");
+    Short { edit: &edit, open: &open, check: &check }.are_checked_and_made_anew();
 }
 
 fn damage(findings: Vec<Finding>) -> Vec<String> {

@@ -18,6 +18,7 @@ mod moments;
 mod opening;
 mod parts;
 mod postgres;
+mod postgres_dropped;
 mod postgres_durability;
 mod postgres_lease;
 mod postgres_protected;

@@ -194,6 +194,59 @@ fn a_file_whose_row_is_gone_is_made_of_its_blocks_for_root_alone() {
     }
 }
 
+fn edit(path: &Path, statements: &str) {
+    let connection = rusqlite::Connection::open(database(path)).expect("opened");
+    connection.execute_batch(statements).expect("edited");
+}
+
+/// A damaged digest costs no file that its rows, its blocks and its entries prove.
+#[test]
+fn a_file_whose_digest_is_damaged_is_brought_as_all_else_proves_it() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let store = open(&path).expect("opens").store;
+        let answers = |store: &dyn Store| {
+            let digests = (1..64).map(|ino| store.digest(Ino(ino)).expect("readable")).collect::<Vec<_>>();
+            (contents(store), names(store), digests)
+        };
+        let before = answers(&*store);
+        drop(store);
+        // A small file, a large one, a link, and one that no entry names.
+        let damages = [
+            ("UPDATE fileatt SET digest_sum = digest_sum + 1 WHERE ino IN (22, 23, 25, 26)", (3, 1)),
+            ("UPDATE fileatt SET digest = 5", (4, 1)),
+            ("UPDATE fileatt SET digest = zeroblob(32); UPDATE naming SET digest = zeroblob(32)", (0, 5)),
+        ];
+        for (at, (damage, counts)) in damages.into_iter().enumerate() {
+            edit(&path, damage);
+            let new = directory.path().join(format!("new {at}"));
+            let told = salvaged(&path, &new).expect("brought");
+            assert_eq!((told.by_entries, told.by_rows), counts, "{damage}: {:?}", told.missing);
+            assert!(told.missing.iter().all(|missing| missing.kind == "digest"), "{damage}: {:?}", told.missing);
+            assert_eq!(told.missing.len() as u64, counts.1);
+            assert!(look(&new, Repair::No).iter().all(|finding| finding.outcome == Outcome::Note), "{damage}");
+            assert!(answers(&*open(&new).expect("opens").store) == before, "{damage}");
+        }
+    }
+}
+
+/// Rows and blocks that are whole may still be of another file's moment: an entry's hash tells.
+#[test]
+fn a_file_whose_digest_is_damaged_and_whose_entry_says_another_is_not_brought() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
+        edit(&path, "UPDATE extents SET block = 3 - block WHERE ino = 23 AND idx < 2");
+        weft_store::sqlite::seal(&path).expect("sealed");
+        edit(&path, "UPDATE fileatt SET digest_sum = digest_sum + 1 WHERE ino = 23");
+        let told = salvaged(&path, &new).expect("brought");
+        let [missing] = &told.missing[..] else { panic!("{:?}", told.missing) };
+        assert!(missing.kind == "file" && missing.why.contains("the hash of its entry"), "{missing:?}");
+        assert!(!contents(&*open(&new).expect("opens").store).contains_key(&23));
+    }
+}
+
 /// Whatever page a damaged list of free pages names, the rows in it are brought, if others prove
 /// them.
 #[test]

@@ -8,6 +8,8 @@ use weft_store::*;
 pub struct Sample {
     batch: Batch,
     inodes: BTreeMap<u64, InodeRow>,
+    /// Bytes in a block of the volume.
+    block: u64,
 }
 
 /// Inodes of the sample.
@@ -68,6 +70,15 @@ pub fn fill_large(store: &dyn Store) {
     store.apply(&sample.finish(), Durability::Durable).expect("applied");
 }
 
+/// Fills the new volume of blocks of 4 KiB in `store` with a long file of little data, in whose
+/// middle are short blocks, which zeros follow: their values do not tell those of the file.
+pub fn fill_short(store: &dyn Store) {
+    let mut sample = Sample::begin(store, 100);
+    sample.make(SPARSE, Kind::File, 1, b"sparse");
+    sample.blocks(SPARSE, &[(24, 4096), (25, 2600), (219, 300), (5000, 100)], 5000 * sample.block + 100);
+    store.apply(&sample.finish(), Durability::Durable).expect("applied");
+}
+
 /// Fills the new volume in `store` with `files` empty files in one directory, whose numbers begin with 100.
 pub fn fill_many(store: &dyn Store, files: u64) {
     let mut sample = Sample::begin(store, 200 + files);
@@ -93,7 +104,8 @@ impl Sample {
         let header = store.header().expect("readable");
         let counters = Counters { next_id, op: OpNo(9), ..header.counters };
         let batch = Batch { commit: header.commit.next(), counters, ..Batch::default() };
-        Sample { batch, inodes: BTreeMap::from([(1, InodeRow::new_root(0, 0, Timestamp(0)))]) }
+        let inodes = BTreeMap::from([(1, InodeRow::new_root(0, 0, Timestamp(0)))]);
+        Sample { batch, inodes, block: header.options.block_size.into() }
     }
 
     fn inode(&mut self, ino: u64) -> &mut InodeRow {
@@ -136,7 +148,7 @@ impl Sample {
             let id = BlockId(self.batch.counters.next_block);
             self.batch.counters.next_block += 1;
             let bytes: Vec<u8> = (0..*length).map(|i| (i as u64 * 13 + id.0) as u8).collect();
-            let new = NewBlock::new(id, Ino(ino), Rope::from(bytes), index * 65536);
+            let new = NewBlock::new(id, Ino(ino), Rope::from(bytes), index * self.block);
             let block = new.at(Place::Database);
             self.batch.blocks.push(new);
             self.batch.extents.push(ExtentChange::Put { ino: Ino(ino), index: *index, block });

@@ -49,6 +49,20 @@ fn print(salvaged: &Salvaged, new: &Location) {
     if *nameless > 0 {
         outln!("{new}: {nameless} of them are in /lost+found, as their names are gone");
     }
+    let is_or_are = |count| if count == 1 { "is" } else { "are" };
+    if salvaged.by_entries > 0 {
+        let count = salvaged.by_entries;
+        let are = is_or_are(count);
+        outln!("{new}: {count} of them {are} proved by the hashes of entries, as digests are damaged");
+    }
+    if salvaged.by_rows > 0 {
+        let count = salvaged.by_rows;
+        let are = is_or_are(count);
+        outln!(
+            "{new}: {count} of them {are} verified by sums of rows and hashes of blocks alone, as digests are damaged: \
+             whole, but nothing proves that all of it is of one moment"
+        );
+    }
     if salvaged.waiting > 0 {
         let (waiting, them) = match salvaged.waiting {
             1 => ("1 operation that was synced waits".to_owned(), "it"),
@@ -71,6 +85,8 @@ fn as_json(salvaged: &Salvaged) -> Value {
         "others": salvaged.others,
         "bytes": salvaged.bytes,
         "in_lost_and_found": salvaged.nameless,
+        "proved_by_entries": salvaged.by_entries,
+        "verified_by_rows": salvaged.by_rows,
         "operations_waiting": salvaged.waiting,
         "missing_by_kind": counts(salvaged),
         "missing": salvaged.missing.iter().map(missing).collect::<Vec<_>>(),

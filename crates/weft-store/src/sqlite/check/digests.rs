@@ -13,6 +13,7 @@ use crate::sqlite::digests::Rows;
 use crate::sqlite::read::sql;
 use crate::sqlite::scan::{OTHER_CONTENT, Scan, Unlike, go_on};
 use crate::store::Header;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Checker<'_> {
@@ -48,12 +49,15 @@ impl Checker<'_> {
             let mut wrong = if others { Vec::new() } else { scan.wrong(read_data, &mut go_on)? };
             let mut stay = Unlike::new();
             if is_repair && self.options.repair == Repair::Yes && (others || !wrong.is_empty()) {
-                stay = scan.contradictions(read_data)?;
+                // As all is made anew, by the blocks, too: no digest may be lost for one that fits
+                // what was not looked at.
+                stay = scan.contradictions(true)?;
                 if others {
                     // What the repair has changed follows.
                     stay.retain(|ino, digest| before.get(ino) == Some(digest));
-                    wrong.extend(stay.keys().map(|ino| (*ino, OTHER_CONTENT)));
                 }
+                let told = wrong.iter().map(|(ino, _)| *ino).collect::<BTreeSet<_>>();
+                wrong.extend(stay.keys().filter(|ino| !told.contains(ino)).map(|ino| (*ino, OTHER_CONTENT)));
             }
             if is_repair && (others || wrong.iter().any(|(ino, _)| !stay.contains_key(ino))) {
                 scan.renew(&stay)?;

@@ -164,7 +164,7 @@ pub(super) fn inode(row: i64, columns: &[Value]) -> Option<(InodeRow, i64, Optio
         xattrs: number(14)?,
         inline,
     };
-    let (since, hash) = (columns[15].integer()?, digest(&columns[17])?);
+    let (since, hash) = (columns[15].integer()?, digest(&columns[17]).flatten());
     let hash = hash.filter(|hash| columns[18].integer() == Some(sums::digest(inode.ino, Some(hash))));
     let holds = sums::inode(&inode, self::number(since), None) == columns[16].integer()?;
     Some((inode, since, hash, holds))
@@ -180,7 +180,7 @@ pub(super) fn name(columns: &[Value]) -> Option<(NameRow, i64, Option<Digest>, b
         kind: Kind::from_mode(u32::try_from(kind.unsigned()?).ok()?)?,
         cookie: Cookie(cookie.unsigned()?),
     };
-    let (since, hash) = (since.integer()?, digest(hash)?);
+    let (since, hash) = (since.integer()?, digest(hash).flatten());
     let own = sums::entry(row.parent, row.name.as_bytes(), hash.as_ref());
     let hash = hash.filter(|_| hash_sum.integer() == Some(own));
     let holds = sums::name(&row, number(since)) == sum.integer()?;
