@@ -2,7 +2,7 @@
 
 use super::judge::{Found, judge, missing, needs_log};
 use super::scan::{HEAD_BYTES, Head, Kind, sectors};
-use super::sector::{ROOM, SECTOR, Stamp, VolumeId};
+use super::sector::{NUMBER_MAX, ROOM, SECTOR, Stamp, VolumeId};
 use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
 use super::{Record, epoch_without_log};
 use crate::error::{Error, Result};
@@ -39,6 +39,8 @@ pub struct IntentLog {
     id: VolumeId,
     /// The epoch that the database has until the mount's first commit.
     kept: u64,
+    /// A random even number of epochs that the next mount leaves out.
+    skipped: u64,
     epoch: u64,
     half_bytes: u64,
     /// How often it went on in the other half, in which the mount began.
@@ -137,7 +139,8 @@ impl IntentLog {
         let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
         let file =
             files::open(files::options().read(true).write(true).create(true).truncate(false), path).map_err(io)?;
-        IntentLog::new(file, path, bytes)
+        let log = IntentLog::new(file, path, bytes)?;
+        Ok(IntentLog { skipped: random()? << 1, ..log })
     }
 
     /// Opens the log at `path`, if there is one, to look at it.
@@ -162,6 +165,7 @@ impl IntentLog {
             found: Box::default(),
             id: [0; 16],
             kept: 0,
+            skipped: 0,
             epoch: 0,
             half_bytes: 0,
             round: 0,
@@ -226,9 +230,13 @@ impl IntentLog {
     }
 
     /// The epoch of a mount after those of `epoch` and of all that used the file.
+    ///
+    /// How many it leaves out is random: of two copies of a volume that are both used, each has
+    /// epochs that the other has not, so that the log of one is not taken for that of the other.
     pub fn next_epoch(&self, epoch: u64) -> u64 {
-        let later = if self.found.lost.is_some() { self.found.epoch_max } else { 0 };
-        (later.max(epoch) + 1) | 1
+        let next = (self.found.epoch_max.max(epoch) + 1) | 1;
+        // Nobody mounts a volume so often.
+        if next < NUMBER_MAX / 2 { next + self.skipped } else { next }
     }
 
     /// The mount of `epoch` is about to make its first commit, after `commit`. What
@@ -443,6 +451,12 @@ impl IntentLog {
     pub fn release(&mut self, commit: CommitNo) {
         self.commit = commit;
     }
+}
+
+/// A random number of 32 bits.
+fn random() -> Result<u64> {
+    let [a, b, c, d, ..] = crate::uuid::new()?;
+    Ok(u32::from_le_bytes([a, b, c, d]).into())
 }
 
 /// Writes zeros, so that an append changes no file-system metadata.

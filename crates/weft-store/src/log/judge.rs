@@ -82,7 +82,8 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
     let name = path.display();
     let give_up = if is_needed {
         format!(
-            "put the files of one moment together, or mount with --accept-loss, which gives up what was synced after commit {}",
+            "put the files of one moment together; without them 'weft check --salvage VOLUME NEW' brings all that can be \
+             verified to a new volume, and a mount with --accept-loss gives up what was synced after commit {}",
             header.commit.0
         )
     } else {
@@ -104,7 +105,8 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
     }
     if let Some(later) = ours().find(|slot| slot.epoch > epoch && slot.stage > Stage::Prepared) {
         let why = format!(
-            "the database is older than its intent log {name}: it ends with commit {}, of mount {epoch}, and the log goes on after commit {}, of mount {}; {give_up}",
+            "the database is older than its intent log {name}, or was used apart from it: it ends with commit {}, of mount \
+             {epoch}, and the log goes on after commit {}, of mount {}; {give_up}",
             header.commit.0, later.commit, later.epoch
         );
         return Ok(Found::ahead(why));
@@ -118,7 +120,8 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
         let newest = ours().map(|slot| slot.epoch).max().unwrap_or(0);
         let why = if newest < epoch {
             format!(
-                "the intent log {name} is older than the database: it is of mount {newest}, the database of mount {epoch}"
+                "the intent log {name} is older than the database, or was used apart from it: it is of mount {newest}, \
+                 the database of mount {epoch}"
             )
         } else {
             format!("the intent log {name} is not of mount {epoch}, as the database is, or its start is damaged")
@@ -157,8 +160,10 @@ impl Walk<'_> {
         let mut found = Found { epoch_max: self.halves.epoch_max, ..Found::default() };
         found.start = self.walk(&self.items(), &mut found);
         found.is_free = found.records.is_empty() && found.carried.is_empty();
-        // What a mount carries into its first commit lies there before that has happened.
-        let is_later = self.halves.epoch_max > self.slot.epoch && self.prepared != Some(self.halves.epoch_max);
+        // What a mount carries into its first commit lies there before that has happened; also of
+        // tries before the last one, which had lower epochs.
+        let latest = self.prepared.unwrap_or(0).max(self.slot.epoch);
+        let is_later = self.halves.epoch_max > latest;
         if is_later && found.lost.is_none() {
             let (name, commit) = (&self.name, self.header.commit.0);
             found.is_ahead = true;

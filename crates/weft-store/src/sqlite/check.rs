@@ -27,9 +27,10 @@ use super::connection::{AtClose, at_close, connect_somehow};
 use super::digests::ReadElsewhere;
 use super::foreign::Alone;
 use super::layout::Layout;
+use super::lost_wal;
 use super::medium::{Medium, Need, Reading, look, refuse_read_only};
 use super::network::refuse_shared;
-use super::open::{connect, hold, read_header, rot_of_log, would_lose};
+use super::open::{connect, hold, read_header};
 use super::segments::Segments;
 use super::{shape, sums};
 use crate::error::{Error, ErrorKind, Result};
@@ -75,10 +76,9 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
     }
     refuse_shared(&layout)?;
     let _hold = hold(&layout)?;
-    if let Some(why) = rot_of_log(&layout)? {
-        // SQLite would pass over it, and delete it when it closes.
-        let what = would_lose(&layout, &why).to_string();
-        return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
+    if let Some(refusal) = lost_wal::refusal(&layout, &layout)? {
+        // SQLite would pass over damage, and delete it when it closes.
+        return Ok(vec![Finding { path: None, what: refusal.to_string(), outcome: Outcome::Damaged }]);
     }
     // Before anything else opens the database, as below.
     let list = free_pages::look(&layout)?;
@@ -102,6 +102,9 @@ fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn Fn
         return Err(Error::Unusable(format!("{} {what}", layout.volume.display())));
     }
     let reading = Reading::open(layout, Need::Changes)?;
+    if let Some(refusal) = lost_wal::refusal(layout, &reading.layout)? {
+        return Ok(vec![Finding { path: None, what: refusal.to_string(), outcome: Outcome::Damaged }]);
+    }
     let connection = reading.connect(64)?;
     check_rows(connection, reading.layout.clone(), options, (None, FreePages::AsFound), progress)
 }

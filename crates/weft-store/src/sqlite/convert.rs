@@ -10,8 +10,9 @@ use super::digests::Rows;
 use super::extents::put_block;
 use super::foreign::Alone;
 use super::layout::Layout;
+use super::lost_wal;
 use super::medium::refuse_read_only;
-use super::open::{connect, create, hold, read_header, remove, rot_of_log, would_lose};
+use super::open::{connect, create, hold, read_header, remove};
 use super::read::{self, sql, unsigned};
 use super::scan::{OTHER_CONTENT, Scan};
 use super::schema::APPLICATION_ID;
@@ -60,9 +61,7 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     let layout = Layout::find(path)?;
     refuse_read_only(&layout)?;
     let _hold = hold(&layout)?;
-    if let Some(why) = rot_of_log(&layout)? {
-        return Err(would_lose(&layout, &why));
-    }
+    lost_wal::refusal(&layout, &layout)?.map_or(Ok(()), Err)?;
     let alone = Alone::look(&layout);
     let old = connect(&layout.database, 8)?;
     leave_wal(&layout, &old)?;

@@ -9,29 +9,46 @@ use super::layout::Layout;
 use super::open::read_header;
 use super::read;
 use crate::error::{Error, ErrorKind, Result};
-use crate::row::CommitRow;
+use crate::row::{CommitNo, CommitRow};
 use rusqlite::Connection;
 
-/// The last commit that the database has without its write-ahead log, if that can be told: after a
-/// crash in the middle of copying the log it may not.
-pub(super) struct Alone(Option<CommitRow>);
+/// What the database has without its write-ahead log, as far as that can be told: after a crash in
+/// the middle of copying the log it may not.
+#[derive(Default)]
+pub(super) struct Alone {
+    /// The last commit.
+    last: Option<CommitRow>,
+    /// The volume's id, and the newest commit that anything tells of.
+    newest: Option<([u8; 16], CommitNo)>,
+}
 
 impl Alone {
     /// Looks at the database of `layout`. Before anything else opens it: closing a file drops all
     /// locks of the process on it.
     pub(super) fn look(layout: &Layout) -> Alone {
         let has_frames = layout.wal().metadata().is_ok_and(|wal| wal.len() > 0);
-        let last = || {
+        let look = || {
             let connection = connect(&layout.database, 1, Access::Immutable).ok()?;
             let header = read_header(&connection).ok()?;
-            read::commits(&connection, header.commit, 1).ok()?.pop().filter(|row| row.number == header.commit)
+            let last = read::commits(&connection, header.commit, 1).ok().and_then(|mut rows| rows.pop());
+            // The volume's row may be older than the commits, and is then counted anew.
+            let newest = connection.query_row("SELECT max(number) FROM commits", (), |row| read::unsigned(row, 0));
+            let newest = CommitNo(newest.unwrap_or(0)).max(header.commit);
+            let last = last.filter(|row| row.number == header.commit);
+            Some(Alone { last, newest: Some((header.uuid, newest)) })
         };
-        Alone(has_frames.then(last).flatten())
+        has_frames.then(look).flatten().unwrap_or_default()
+    }
+
+    /// The volume's id, and the newest commit that the database has, if there is a log beside it and
+    /// that can be told.
+    pub(super) fn newest(&self) -> Option<(&[u8; 16], CommitNo)> {
+        self.newest.as_ref().map(|(uuid, newest)| (uuid, *newest))
     }
 
     /// The `error` that opening the database gave: damage is what a log of another state makes of it.
     pub(super) fn explain(&self, error: Error, layout: &Layout) -> Error {
-        match &self.0 {
+        match &self.last {
             Some(alone) if error.kind() == ErrorKind::Corrupt => foreign(alone, layout),
             _ => error,
         }
@@ -39,9 +56,13 @@ impl Alone {
 
     /// Fails if `connection`, which reads the log as well, has another commit of that number.
     pub(super) fn refuse_foreign(&self, connection: &Connection, layout: &Layout) -> Result<()> {
-        let Some(alone) = &self.0 else { return Ok(()) };
-        let found = read::commits(connection, alone.number, 1)?.pop();
-        if found.as_ref().is_some_and(|found| found == alone || found.number > alone.number) {
+        let Some(alone) = &self.last else { return Ok(()) };
+        let found = read::commits(connection, alone.number, 2)?;
+        let is_there = found.first().is_some_and(|found| found == alone || found.number > alone.number);
+        // What lies in pages that the log does not have is the database's own, and proves nothing.
+        let next = found.iter().find(|row| row.number == alone.number.next()).and_then(|next| next.previous);
+        let is_followed = next.is_none_or(|previous| alone.digest().is_none_or(|digest| digest == previous));
+        if is_there && is_followed {
             return Ok(());
         }
         Err(foreign(alone, layout))

@@ -4,9 +4,10 @@ use super::apply::Writer;
 use super::aside::{self, leave_wal, set_aside_misfit};
 use super::behind::{self, Verdict};
 use super::connection::{self, Access, AtClose, connect_somehow};
-use super::foreign;
+use super::foreign::Alone;
 use super::holder::InUse;
-use super::layout::Layout;
+use super::layout::{Layout, remove_file};
+use super::lost_wal::LostWal;
 use super::medium::{self, Medium, Need, Reading};
 use super::names::Names;
 use super::network::refuse_shared;
@@ -16,9 +17,7 @@ use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
 use super::segments::{Segments, sync_directory};
 use super::shape;
-use super::torn::is_torn;
 use super::upgrade::State;
-use super::wal::Wal;
 use super::{SqliteStore, read};
 use crate::FORMAT;
 use crate::batch::Counters;
@@ -226,15 +225,8 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     medium::refuse_read_only(&layout)?;
     refuse_shared(&layout)?;
     let hold = hold(&layout)?;
-    let (mut set_aside, mut given_up) = (Vec::new(), Vec::new());
-    let alone = foreign::Alone::look(&layout);
-    if let Some(why) = rot_of_log(&layout)? {
-        if loss == Loss::Refuse {
-            return Err(would_lose(&layout, &why));
-        }
-        set_aside = aside::set_aside(&layout)?;
-        given_up.push(format!("the write-ahead log {} is damaged: {why}", layout.wal().display()));
-    }
+    let alone = Alone::look(&layout);
+    let (mut set_aside, mut given_up) = judge_wal(&layout, &alone, loss)?;
     let database = Arc::new(Database::open(&layout.database)?);
     let (connection, access) = connect_somehow(&layout, 32).map_err(|error| alone.explain(error, &layout))?;
     // Whoever opens may yet find that something is missing.
@@ -284,6 +276,22 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     finish(parts, header, layout)
 }
 
+/// Looks at the write-ahead log of the volume of `layout` before SQLite does. If something of it is
+/// lost, and the loss is accepted: copies it, and tells where the copies are and what is given up.
+fn judge_wal(layout: &Layout, alone: &Alone, loss: Loss) -> Result<(Vec<PathBuf>, Vec<String>)> {
+    let Some(lost) = LostWal::look(layout, alone)? else { return Ok((Vec::new(), Vec::new())) };
+    if loss == Loss::Refuse {
+        return Err(lost.refusal(layout));
+    }
+    let set_aside = aside::set_aside(layout)?;
+    if lost.gap.is_some() {
+        // There is a copy.
+        remove_file(&layout.wal())?;
+        aside::sync_beside(&layout.wal())?;
+    }
+    Ok((set_aside, lost.given_up(layout)))
+}
+
 /// Opens the volume at `path` to read it: as [`open`], and also where nothing can be written.
 pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     let layout = Layout::find(path)?;
@@ -292,13 +300,16 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     }
     let reading = Reading::open(&layout, Need::Operations)?;
     // By the copy, which SQLite can open.
-    let rot = rot_of_log(&reading.layout)?;
-    if let (Loss::Refuse, Some(why)) = (loss, &rot) {
-        return Err(would_lose(&layout, why));
-    }
-    let given_up =
-        rot.into_iter().map(|why| format!("the write-ahead log {} is damaged: {why}", layout.wal().display()));
-    let given_up = given_up.collect();
+    let given_up = match LostWal::look(&reading.layout, &Alone::look(&reading.layout))? {
+        Some(lost) if loss == Loss::Refuse => return Err(lost.refusal(&layout)),
+        Some(lost) => {
+            if lost.gap.is_some() {
+                remove_file(&reading.layout.wal())?;
+            }
+            lost.given_up(&layout)
+        }
+        None => Vec::new(),
+    };
     let connection = reading.connect(32)?;
     let Reading { layout, access, hold, directory } = reading;
     let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
@@ -350,27 +361,6 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
         _hold: parts.hold,
     };
     Ok(Volume { store: Arc::new(store), layout, set_aside: parts.set_aside, given_up: parts.given_up })
-}
-
-/// Why the write-ahead log is damaged, if it is.
-pub(super) fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
-    let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
-    let found = wal.scan()?;
-    let Some(rot) = found.rot else { return Ok(None) };
-    if !rot.is_certain && is_torn(layout)? {
-        return Ok(None);
-    }
-    Ok(Some(format!("{}, after {} whole frames that end a commit", rot.why, found.committed)))
-}
-
-/// The refusal of a volume whose write-ahead log is damaged.
-pub(super) fn would_lose(layout: &Layout, why: &str) -> Error {
-    let (wal, volume) = (Wal::path_of(&layout.database), layout.volume.display());
-    Error::Lost(format!(
-        "the write-ahead log {} is damaged ({why}): commits behind that would be lost, synced ones too; restore {volume} \
-         from a copy, or go on without them with 'weft mount --accept-loss', which keeps a copy of the log",
-        wal.display()
-    ))
 }
 
 /// Looks at the database file before SQLite does, so that a file that is no volume is left as it was.

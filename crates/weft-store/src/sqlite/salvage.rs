@@ -55,6 +55,12 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::Io { what, path: path.into(), source }
 }
 
+/// The row of the volume in a page of the database, if that is all that the page holds.
+pub(super) fn volume_in(page: &[u8]) -> Option<Header> {
+    let record = pages::only_record(page)?;
+    rows::volume(&record.columns).and_then(|(volume, holds)| holds.then_some(volume))
+}
+
 /// What could not be brought, or not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {

@@ -3,7 +3,8 @@
 
 use super::behind;
 use super::layout::Layout;
-use super::open::{Beside, read_header, rot_of_log, would_lose};
+use super::lost_wal;
+use super::open::{Beside, read_header};
 use crate::error::Result;
 use crate::files;
 use crate::log::{IntentLog, Loss, misfit};
@@ -30,8 +31,10 @@ pub(super) fn look(volume: &Beside) -> Result<Waiting> {
     if is_held(layout) {
         return Ok(Waiting::default());
     }
-    if let Some(why) = rot_of_log(layout)? {
-        let lost = Some(would_lose(layout, &why).to_string()).filter(|_| !is_held(layout));
+    if let Some(refusal) = lost_wal::refusal(layout, layout)? {
+        // A mount may have come meanwhile, and gone.
+        let is_sure = !is_held(layout) && lost_wal::refusal(layout, layout)?.is_some();
+        let lost = is_sure.then(|| refusal.to_string()).filter(|_| !is_held(layout));
         return Ok(Waiting { operations: 0, lost });
     }
     let connection = volume.connect()?;

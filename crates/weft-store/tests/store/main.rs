@@ -15,6 +15,7 @@ mod gone;
 mod log_filled;
 mod log_synced;
 mod moments;
+mod older;
 mod opening;
 mod parts;
 mod postgres;

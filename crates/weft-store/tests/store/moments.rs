@@ -96,3 +96,30 @@ fn nothing_is_repaired_that_would_hide_a_commit_which_the_intent_log_names() {
         open(&path).expect("all is as it should be");
     }
 }
+
+/// Two lives of a volume from one backup, each with a mount that was killed.
+#[test]
+fn a_log_that_another_life_of_the_volume_wrote_is_told_by_all() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, twin) = (new_volume(&directory, home), directory.path().join("twin"));
+        copy(&path, &twin);
+        let crashed = [&path, &twin].map(|path| {
+            let mut mount = Mount::begin(path, Loss::Refuse);
+            let commit = mount.commit(&[], Durability::Durable);
+            mount.name(commit);
+            let crashed = path.with_extension("crashed");
+            copy(path, &crashed);
+            mount.copy_log(&crashed);
+            open(&crashed).expect("its own log");
+            (mount, crashed)
+        });
+        crashed[0].0.copy_log(&crashed[1].1);
+        let told = |what: &str| what.contains("used apart from it") && what.contains("--accept-loss");
+        let refused = open(&crashed[1].1).map(drop).expect_err("refused").to_string();
+        assert!(told(&refused), "{refused}");
+        let findings = look(&crashed[1].1, Repair::No);
+        assert!(findings.iter().any(|finding| finding.outcome == Outcome::Damaged && told(&finding.what)));
+        assert!(sqlite::waiting(&crashed[1].1).expect("looked").lost.is_some_and(|lost| told(&lost)));
+    }
+}

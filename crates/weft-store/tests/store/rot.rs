@@ -72,7 +72,13 @@ fn a_check_of_a_log_that_rots_says_so_and_leaves_it() {
     fs::write(wal(&path), &bytes).expect("written");
     let options = CheckOptions { repair: Repair::Yes, read_data: true };
     let findings = check(&path, options, &mut |_| {}).expect("checked");
-    assert!(findings.iter().any(|finding| finding.what.contains("--accept-loss")), "{findings:?}");
+    let refused = open(&path).map(drop).expect_err("refused").to_string();
+    // In the order of what they bring.
+    let advice = ["weft check --salvage", "a copy of", "--accept-loss"];
+    for told in [&refused, &findings[0].what] {
+        let places = advice.map(|words| told.find(words).unwrap_or_else(|| panic!("no '{words}' in {told}")));
+        assert!(places.is_sorted(), "{told}");
+    }
     assert!(fs::read(wal(&path)).expect("there") == bytes);
 }
 

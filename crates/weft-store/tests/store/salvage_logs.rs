@@ -17,7 +17,7 @@ fn written(path: &Path) -> Contents {
 }
 
 /// Makes commits at `times`, each of which writes a file of five bytes.
-fn commit(store: &dyn Store, times: Range<u8>) {
+pub fn commit(store: &dyn Store, times: Range<u8>) {
     for time in times {
         let header = store.header().expect("readable");
         let time_of = Timestamp(time.into());

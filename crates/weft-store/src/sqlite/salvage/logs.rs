@@ -1,8 +1,8 @@
 //! The write-ahead log of a broken volume: what of it lies over the database.
 //!
 //! A write-ahead log of another moment is whole by itself, and would put older rows over newer
-//! ones. It belongs to the database if it does not end before what the database has without it,
-//! and if the last commit of the database is the same one with it. Both are told by rows, for
+//! ones. It belongs to the database if it does not end before what the database has without it, nor
+//! begin after that, and if the last commit of the database is the same one with it. Both are told by rows, for
 //! SQLite may not be able to read any.
 
 use super::overlay::Overlay;
@@ -11,9 +11,11 @@ use super::rows::{self, Found};
 use super::{Missing, io};
 use crate::error::Result;
 use crate::files;
+use crate::sqlite::gap::{self, Gap};
 use crate::sqlite::inspect::inspect;
 use crate::sqlite::layout::Layout;
 use crate::sqlite::wal::Wal;
+use crate::store::Header;
 use std::path::Path;
 
 /// What was found in a broken volume.
@@ -54,7 +56,8 @@ pub(super) fn look(layout: &Layout, progress: &mut dyn FnMut(u64, u64)) -> Resul
     let Some(overlay) = overlay else { return Ok(alone) };
     let pages = open(layout, Some(overlay))?;
     let (found, damaged) = rows::find(&pages, progress);
-    let unused = match foreign(&alone.found, &found) {
+    let first = gap::first_in_log(layout)?;
+    let unused = match older(&alone.found, first.as_ref()).or_else(|| foreign(&alone.found, &found)) {
         Some(why) => Some(format!("{why}, so it is of another moment: nothing of it is used")),
         None if found.inodes.is_empty() => {
             Some("no inode can be read with it; what the database has without it is brought, and may be older".into())
@@ -87,6 +90,15 @@ fn overlay(layout: &Layout) -> Result<Option<(Overlay, Option<String>)>> {
         None => wal.page_bytes()?.unwrap_or(super::pages::PAGE_DEFAULT),
     };
     Overlay::read(wal, page_bytes).map(Some)
+}
+
+/// Why a write-ahead log that begins with commit `first` does not follow a database that has the rows
+/// `alone` without it.
+fn older(alone: &Found, first: Option<&Header>) -> Option<String> {
+    let (volume, first) = (alone.volume.as_ref()?, first?);
+    let last = alone.commits.keys().next_back().copied().max(Some(volume.commit))?;
+    let gap = Gap::between(last, first.commit).filter(|_| volume.uuid == first.uuid);
+    gap.map(Gap::why)
 }
 
 /// Why a write-ahead log does not belong to a database that has the rows `alone` without it, and

@@ -208,6 +208,17 @@ impl Pages {
     }
 }
 
+/// The record of a `page` that is the leaf of a table with one row, which lies in it as a whole.
+pub(super) fn only_record(page: &[u8]) -> Option<Record> {
+    let is_leaf = page.first() == Some(&TABLE_LEAF) && page.get(3..5) == Some(&[0, 1]);
+    let pointer = page.get(8..)?.first_chunk::<2>().filter(|_| is_leaf)?;
+    let mut at = usize::from(u16::from_be_bytes(*pointer));
+    let length = usize::try_from(varint(page, &mut at)?).ok()?;
+    let row = varint(page, &mut at)?.cast_signed();
+    let payload = page.get(at..at.checked_add(length)?)?;
+    Some(Record { row: Some(row), columns: columns(payload)? })
+}
+
 /// Bytes of a page of the database in `file`, if its header is whole.
 pub(super) fn page_bytes(file: &File) -> Option<usize> {
     let mut header = [0; 100];

@@ -226,7 +226,7 @@ fn commit(row: i64, columns: &[Value]) -> Option<(CommitNo, i64)> {
 }
 
 /// The one row of `volume`, and whether it is as written.
-fn volume(columns: &[Value]) -> Option<(Header, bool)> {
+pub(super) fn volume(columns: &[Value]) -> Option<(Header, bool)> {
     let columns = of::<17>(columns)?;
     let limit = |at: usize| columns[at].unsigned();
     let number = |at: usize| columns[at].unsigned().and_then(|number| u32::try_from(number).ok());

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::sqlite::foreign::Alone;
 use crate::sqlite::free_list;
+use crate::sqlite::gap::Gap;
 use crate::sqlite::layout::beside;
 use crate::sqlite::open::Beside;
 use crate::sqlite::waiting::is_held;
@@ -38,6 +39,9 @@ pub(super) fn foreign_wal(volume: &Beside) -> Result<Option<String>> {
 fn wal_of_another_state(volume: &Beside) -> Option<String> {
     let layout = &volume.layout;
     let alone = Alone::look(layout);
+    if let Ok(Some(gap)) = Gap::find(&alone, layout) {
+        return Some(gap.refusal(layout).to_string());
+    }
     let connection = volume.connect().ok()?;
     match alone.refuse_foreign(&connection, layout) {
         Err(Error::Lost(what)) => Some(what),

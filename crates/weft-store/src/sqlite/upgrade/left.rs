@@ -6,6 +6,7 @@
 
 use super::super::connection::{Access, AtClose, at_close, connect};
 use super::super::foreign::Alone;
+use super::super::gap::Gap;
 use super::super::layout::Layout;
 use super::super::open::{format_of, read_header};
 use super::super::wal::{Found, Wal};
@@ -61,6 +62,7 @@ impl State {
 /// Copies the log, which has commits of format 5 or later, into the database of `layout`.
 pub(super) fn copy(layout: &Layout) -> Result<()> {
     let alone = Alone::look(layout);
+    Gap::find(&alone, layout)?.map_or(Ok(()), |gap| Err(gap.refusal(layout)))?;
     let connection = connect(&layout.database, 64, Access::Shared).map_err(|error| alone.explain(error, layout))?;
     let header = read_header(&connection).map_err(|error| alone.explain(error, layout))?;
     alone.refuse_foreign(&connection, layout)?;

@@ -1,0 +1,69 @@
+//! What is lost with the write-ahead log of a volume, looked at before SQLite opens it: damage in
+//! it, which SQLite passes over, or commits between the database and it.
+
+use super::foreign::Alone;
+use super::gap::Gap;
+use super::layout::Layout;
+use super::torn::is_torn;
+use super::wal::Wal;
+use crate::error::{Error, Result};
+
+/// Why the write-ahead log is not gone on from by itself.
+pub(super) struct LostWal {
+    /// How it is damaged, if it is.
+    rot: Option<String>,
+    /// What lies between it and the database.
+    pub(super) gap: Option<Gap>,
+}
+
+impl LostWal {
+    /// Looks at the log of the volume of `layout`, which has `alone` without it. None if all is in
+    /// order. No file of the database may be open: closing it drops the locks on it.
+    pub(super) fn look(layout: &Layout, alone: &Alone) -> Result<Option<LostWal>> {
+        let lost = LostWal { rot: rot_of_log(layout)?, gap: Gap::find(alone, layout)? };
+        Ok(Some(lost).filter(|lost| lost.rot.is_some() || lost.gap.is_some()))
+    }
+
+    /// The refusal of the volume of `layout`.
+    pub(super) fn refusal(&self, layout: &Layout) -> Error {
+        match (&self.rot, self.gap) {
+            (None, Some(gap)) => gap.refusal(layout),
+            (why, _) => would_lose(layout, why.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// Says what is given up of the volume of `layout`.
+    pub(super) fn given_up(self, layout: &Layout) -> Vec<String> {
+        let rot = self.rot.map(|why| format!("the write-ahead log {} is damaged: {why}", layout.wal().display()));
+        rot.into_iter().chain(self.gap.map(|gap| gap.given_up(layout))).collect()
+    }
+}
+
+/// The refusal of the volume of `layout` for its write-ahead log, if there is one. Where only copies
+/// of its files are read, they are those of `read`.
+pub(super) fn refusal(layout: &Layout, read: &Layout) -> Result<Option<Error>> {
+    Ok(LostWal::look(read, &Alone::look(read))?.map(|lost| lost.refusal(layout)))
+}
+
+/// Why the write-ahead log is damaged, if it is.
+fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
+    let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
+    let found = wal.scan()?;
+    let Some(rot) = found.rot else { return Ok(None) };
+    if !rot.is_certain && is_torn(layout)? {
+        return Ok(None);
+    }
+    Ok(Some(format!("{}, after {} whole frames that end a commit", rot.why, found.committed)))
+}
+
+/// The refusal of a volume whose write-ahead log is damaged.
+fn would_lose(layout: &Layout, why: &str) -> Error {
+    let (wal, volume) = (layout.wal(), layout.volume.display());
+    Error::Lost(format!(
+        "the write-ahead log {} is damaged ({why}): commits behind that would be lost, synced ones too; \
+         'weft check --salvage {volume} NEW' brings all files that can be verified to a new volume, those behind the \
+         damage too; a copy of {volume} brings it back as it was when the copy was made; 'weft mount --accept-loss' \
+         gives up all commits behind the damage, and keeps a copy of the log",
+        wal.display()
+    ))
+}
