@@ -30,6 +30,7 @@ mod shape;
 mod statements;
 mod tls;
 mod transaction;
+mod trust;
 mod upgrade;
 mod waiting;
 mod write;

@@ -9,7 +9,7 @@ use super::own::OwnTables;
 use super::read::{self, int};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::{rights, settings, shape, tls, write};
+use super::{rights, settings, shape, tls, trust, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheOptions};
@@ -92,10 +92,12 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     options.check()?;
     let connector = Connector::new(address);
     let mut connection = connector.connect()?;
-    settings::refuse_pooled(&mut connection, &connector)?;
-    settings::refuse_weak(&mut connection, address)?;
     let schema = &address.schema;
     let what = "cannot make the volume";
+    // Until it is known whose the schema is, which somebody may make meanwhile.
+    connection.run(what, trust::PIN)?;
+    settings::refuse_pooled(&mut connection, &connector)?;
+    settings::refuse_weak(&mut connection, address)?;
     connection.run(what, "BEGIN")?;
     // Whoever was given a schema may have no right to make one.
     let there = "SELECT 1::bigint FROM information_schema.schemata WHERE schema_name = $1";
@@ -104,6 +106,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
         // One that was there may be of other programs, too.
         connection.run(what, &rights::revoke(&format!("SCHEMA {schema}")))?;
     }
+    trust::refuse(&mut connection, address, trust::Use::Make)?;
     let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 LIMIT 1";
     if let Some(row) = connection.query(what, tables, vec![Box::new(schema.clone())])?.first() {
         let table: String = read::get(row, 0)?;
@@ -111,6 +114,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
             "schema '{schema}' of {address} is not empty, it has a table '{table}'; name another with ?schema=NAME"
         )));
     }
+    connection.run(what, &format!("SET search_path TO {schema}"))?;
     connection.run(what, &TABLES.join(";\n"))?;
     connection.run(what, &rights::revoke_all(schema))?;
     let uuid = crate::uuid::new()?;

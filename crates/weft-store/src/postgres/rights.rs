@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 /// not its owner, or may make none in the schema.
 const LACKING: &str = "SELECT c.relname::text, p.said FROM pg_catalog.pg_class c \
     CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p (said) \
-    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') \
+    WHERE c.relnamespace = current_schema()::regnamespace::oid AND c.relkind IN ('r', 'p') \
     AND NOT has_table_privilege(c.oid, p.said) \
     UNION ALL SELECT c.relname::text, 'OWN' FROM pg_catalog.pg_class c \
-    WHERE c.oid = 'blocks_of'::regclass AND NOT (pg_has_role(c.relowner, 'MEMBER') \
+    WHERE c.oid = 'blocks_of'::regclass::oid AND NOT (pg_has_role(c.relowner, 'MEMBER') \
     AND has_schema_privilege(current_schema(), 'CREATE')) ORDER BY 1, 2";
 
 /// Refuses to write as a role that may not change the rows of all tables, or, of a volume that

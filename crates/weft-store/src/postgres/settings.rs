@@ -12,6 +12,7 @@ use super::lease::Holder;
 use super::open::Connector;
 use super::read::get;
 use super::statements as sql;
+use super::trust;
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_postgres::error::SqlState;
@@ -50,10 +51,11 @@ fn is_chosen(address: &Address, name: &str) -> bool {
     address.config.get_options().is_some_and(|options| options.to_ascii_lowercase().contains(name))
 }
 
-/// Has a new session look at the volume's schema, gives it the settings that statements depend on,
-/// and the `name` by which the server knows it.
+/// Has a new session look at the volume's schema, if that is to be trusted, gives it the settings
+/// that statements depend on, and the `name` by which the server knows it. All of it is one
+/// message: behind a pooler the next one may have another session.
 pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option<&str>) -> Result<()> {
-    let mut basics = format!("SET search_path TO {}", address.schema);
+    let mut basics = trust::PIN.to_owned();
     if !is_chosen(address, "statement_timeout") {
         // Before the next one, which it may be too short for.
         basics = format!("SET statement_timeout = 0; {basics}");
@@ -78,10 +80,17 @@ pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option
          SELECT set_config('weft.session', '{mark}', false){synchronous}",
         settings.join(", ")
     );
-    // Another engine has no such settings, and other ones for it.
-    match connection.run(CONNECT, &all) {
+    let (refusal, look) = (trust::refusal(address), format!("SET search_path TO {}", address.schema));
+    match connection.run(CONNECT, &format!("{all}; {refusal}; {look}")) {
         Ok(()) => connection.mark = Some(mark),
-        Err(_) => connection.run(CONNECT, &basics)?,
+        Err(error) if trust::is_refusal(&error) => return Err(trust::why(connection, address)),
+        Err(error) if connection.is_closed() => return Err(error),
+        // Another engine has no such settings, and other ones for it, or no such catalogs.
+        Err(_) if !trust::is_postgres(connection)? => connection.run(CONNECT, &format!("{basics}; {look}"))?,
+        Err(_) => match connection.run(CONNECT, &format!("{basics}; {refusal}; {look}")) {
+            Err(error) if trust::is_refusal(&error) => return Err(trust::why(connection, address)),
+            looked => looked?,
+        },
     }
     Ok(())
 }

@@ -22,14 +22,14 @@ const VERSION: &str = "SELECT version()::text";
 const RELATIONS: &str = "SELECT c.relname::text, c.relkind::text, \
     c.relrowsecurity OR c.relforcerowsecurity, coalesce((SELECT string_agg(a.privilege_type, ', ' \
     ORDER BY a.privilege_type) FROM aclexplode(c.relacl) a WHERE a.grantee = 0), '') FROM pg_catalog.pg_class c \
-    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1";
+    WHERE c.relnamespace = current_schema()::regnamespace::oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1";
 
 /// Columns of tables, as they would be said.
 const COLUMNS: &str = "SELECT c.relname::text, a.attname::text || ' ' || format_type(a.atttypid, a.atttypmod) \
     || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END \
     || CASE WHEN a.attgenerated <> '' THEN ' GENERATED' ELSE '' END \
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
-    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0 \
+    WHERE c.relnamespace = current_schema()::regnamespace::oid AND c.relkind IN ('r', 'p') AND a.attnum > 0 \
     AND NOT a.attisdropped ORDER BY c.relname, a.attnum";
 
 /// Indices: table, name, definition, whether it is whole, and the constraint that it is for.
@@ -41,19 +41,19 @@ const INDICES: &str = "SELECT t.relname::text, i.relname::text, \
     WHERE o.conindid = x.indexrelid AND o.contype IN ('p', 'u', 'x') LIMIT 1), '') \
     FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid \
     JOIN pg_catalog.pg_class t ON t.oid = x.indrelid \
-    WHERE t.relnamespace = current_schema()::regnamespace AND t.relkind IN ('r', 'p') ORDER BY 1, 2";
+    WHERE t.relnamespace = current_schema()::regnamespace::oid AND t.relkind IN ('r', 'p') ORDER BY 1, 2";
 
 /// Constraints other than keys and NOT NULL, triggers and rules: what it is, its table and its name.
 /// Extensions (Citus) have triggers of the catalog's functions.
 const OTHERS: &str = "SELECT 'constraint'::text, t.relname::text, o.conname::text FROM pg_catalog.pg_constraint o \
-    JOIN pg_catalog.pg_class t ON t.oid = o.conrelid WHERE t.relnamespace = current_schema()::regnamespace \
+    JOIN pg_catalog.pg_class t ON t.oid = o.conrelid WHERE t.relnamespace = current_schema()::regnamespace::oid \
     AND o.contype NOT IN ('p', 'n', 't') AND NOT (o.contype = 'c' AND o.conname::text = t.relname::text || '_id_check') \
     UNION ALL SELECT 'trigger', t.relname::text, g.tgname::text FROM pg_catalog.pg_trigger g \
     JOIN pg_catalog.pg_class t ON t.oid = g.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = g.tgfoid \
-    WHERE t.relnamespace = current_schema()::regnamespace AND NOT g.tgisinternal \
-    AND p.pronamespace <> 'pg_catalog'::regnamespace \
+    WHERE t.relnamespace = current_schema()::regnamespace::oid AND NOT g.tgisinternal \
+    AND p.pronamespace <> 'pg_catalog'::regnamespace::oid \
     UNION ALL SELECT 'rule', t.relname::text, r.rulename::text FROM pg_catalog.pg_rewrite r \
-    JOIN pg_catalog.pg_class t ON t.oid = r.ev_class WHERE t.relnamespace = current_schema()::regnamespace \
+    JOIN pg_catalog.pg_class t ON t.oid = r.ev_class WHERE t.relnamespace = current_schema()::regnamespace::oid \
     AND t.relkind IN ('r', 'p') ORDER BY 1, 2, 3";
 
 /// A table that Weft makes.

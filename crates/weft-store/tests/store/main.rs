@@ -24,6 +24,7 @@ mod postgres_durability;
 mod postgres_lease;
 mod postgres_protected;
 mod postgres_rights;
+mod postgres_trust;
 mod proven;
 mod rot;
 mod salvage;

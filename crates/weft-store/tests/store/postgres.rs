@@ -340,13 +340,14 @@ fn what_a_server_behind_the_server_had_is_asked_for_again() {
         cluster.run(&format!(
             "SET search_path TO {schema};
              CREATE SEQUENCE asked;
-             CREATE FUNCTION bytes_of(bytes bytea) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN
+             CREATE SCHEMA {schema}_odd;
+             CREATE FUNCTION {schema}_odd.bytes_of(bytes bytea) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN
                  IF nextval('{schema}.asked') = 1 THEN RAISE EXCEPTION USING {said}; END IF;
                  RETURN bytes;
              END $$;
              ALTER TABLE blocks RENAME TO whole;
              CREATE VIEW blocks AS SELECT owner, id, refs, length, base, value,
-                 CASE WHEN id = {} THEN bytes_of(bytes) ELSE bytes END AS bytes FROM whole",
+                 CASE WHEN id = {} THEN {schema}_odd.bytes_of(bytes) ELSE bytes END AS bytes FROM whole",
             blocks[1].id.0
         ));
         let mut visited = Vec::new();

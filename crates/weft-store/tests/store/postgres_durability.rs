@@ -132,7 +132,8 @@ fn settings_of_the_role_neither_break_a_volume_nor_weaken_it() {
     server.0.run(&format!(
         "CREATE TABLE {schema}.told (name text, value text);
          GRANT ALL ON {schema}.told TO odd;
-         CREATE FUNCTION {schema}.tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+         CREATE SCHEMA tellers; GRANT USAGE ON SCHEMA tellers TO odd;
+         CREATE FUNCTION tellers.tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              INSERT INTO {schema}.told SELECT lower(name), setting FROM pg_settings; RETURN NULL;
          END $$"
     ));
@@ -143,7 +144,7 @@ fn settings_of_the_role_neither_break_a_volume_nor_weaken_it() {
         }
         let store = open(address);
         for table in ["commits", "intents"] {
-            let tell = format!("CREATE TRIGGER tell AFTER INSERT ON {schema}.{table} EXECUTE FUNCTION {schema}.tell()");
+            let tell = format!("CREATE TRIGGER tell AFTER INSERT ON {schema}.{table} EXECUTE FUNCTION tellers.tell()");
             server.0.run(&tell);
         }
         store

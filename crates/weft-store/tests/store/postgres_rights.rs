@@ -11,15 +11,15 @@ use weft_store::*;
 use weft_testkit::Cluster;
 
 /// A schema whose tables role `owner` makes, and roles of this test alone.
-struct Roles {
-    cluster: &'static Cluster,
-    url: String,
-    schema: String,
+pub(crate) struct Roles {
+    pub(crate) cluster: &'static Cluster,
+    pub(crate) url: String,
+    pub(crate) schema: String,
     number: u32,
 }
 
 impl Roles {
-    fn new() -> Roles {
+    pub(crate) fn new() -> Roles {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cluster = Cluster::shared();
@@ -27,33 +27,37 @@ impl Roles {
         let schema = url.rsplit_once('=').expect("a schema").1.to_owned();
         let roles = Roles { cluster, url, schema, number };
         let owner = roles.role("owner");
-        // The tests share a database, and the server refuses two grants on one at the same moment.
-        cluster.run(&format!("SELECT pg_advisory_xact_lock(0); GRANT CREATE ON DATABASE postgres TO {owner}"));
+        roles.let_make_schemas(&owner);
         roles
     }
 
+    pub(crate) fn let_make_schemas(&self, role: &str) {
+        // The tests share a database, and the server refuses two grants on one at the same moment.
+        self.cluster.run(&format!("SELECT pg_advisory_xact_lock(0); GRANT CREATE ON DATABASE postgres TO {role}"));
+    }
+
     /// Makes the role `name`, which may connect and no more.
-    fn role(&self, name: &str) -> String {
+    pub(crate) fn role(&self, name: &str) -> String {
         let role = format!("{name}_{}", self.number);
         self.cluster.run(&format!("CREATE ROLE {role} LOGIN"));
         role
     }
 
     /// The volume's address for role `name`.
-    fn address(&self, name: &str) -> Address {
+    pub(crate) fn address(&self, name: &str) -> Address {
         let role = format!("postgres://{name}_{}@", self.number);
         Address::parse(&self.url.replace("postgres://postgres@", &role)).expect("an address")
     }
 
-    fn create(&self, options: &VolumeOptions) {
+    pub(crate) fn create(&self, options: &VolumeOptions) {
         postgres::create(&self.address("owner"), options, (0, 0), Timestamp(0)).expect("made");
     }
 
-    fn open(&self, name: &str) -> Result<Arc<PostgresStore>> {
+    pub(crate) fn open(&self, name: &str) -> Result<Arc<PostgresStore>> {
         postgres::open(&self.address(name), OpenOptions::default())
     }
 
-    fn grant(&self, what: &str, name: &str) {
+    pub(crate) fn grant(&self, what: &str, name: &str) {
         let schema = &self.schema;
         let on = if what == "USAGE" { "" } else { "ALL TABLES IN " };
         self.cluster.run(&format!("GRANT {what} ON {on}SCHEMA {schema} TO {name}_{}", self.number));

@@ -121,8 +121,8 @@ const IN_POSTGRES: &[Case] = &[
     ),
     case("CREATE INDEX mine ON fileatt (uid)", "the index mine on fileatt is none of Weft's"),
     case(
-        "CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
-         CREATE TRIGGER evil BEFORE INSERT ON xattr FOR EACH ROW EXECUTE FUNCTION evil()",
+        "CREATE FUNCTION public.evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+         CREATE TRIGGER evil BEFORE INSERT ON xattr FOR EACH ROW EXECUTE FUNCTION public.evil()",
         "the trigger evil on xattr is none of Weft's",
     ),
     case("CREATE RULE lost AS ON DELETE TO xattr DO INSTEAD NOTHING", "the rule lost on xattr is none of Weft's"),
