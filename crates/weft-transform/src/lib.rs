@@ -29,8 +29,8 @@ mod temporary;
 mod threaded;
 
 pub use account::{Bounds, Charge};
-pub use exported::workers::worker;
 pub use exported::refuse_to_daemon;
+pub use exported::workers::worker;
 pub use keys::read_key;
 pub use language::NetworkError;
 pub use network::{Described, Network, NoFiles};

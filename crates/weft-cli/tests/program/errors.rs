@@ -77,7 +77,9 @@ fn places_in_the_wrong_order_are_told() {
     let said = place.weft(&["mount", "--nfs", "v", "m"]);
     assert!(said.code == 2 && said.err.contains("'v' is not an address and a port"), "{said:?}");
     place.weft(&["mount", "v", "m"]).well();
-    for command in [&["check", "m"][..], &["check", "m", "--salvage", "w"], &["convert", "m", "w", "--blocks", "database"]] {
+    for command in
+        [&["check", "m"][..], &["check", "m", "--salvage", "w"], &["convert", "m", "w", "--blocks", "database"]]
+    {
         cannot(&place, command, &["/v is mounted at m", "weft umount m"]);
     }
     place.umount();

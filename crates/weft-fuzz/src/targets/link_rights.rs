@@ -146,7 +146,7 @@ impl Link {
             direct: bit(2),
             fuse: bit(3),
             view,
-            ..LinkDefinition::new(self.targets.iter().take(4).map(path).collect(), &self.network.network())
+            ..LinkDefinition::new(self.targets.iter().take(4).map(path).collect(), self.network.network())
         }
     }
 }
@@ -186,7 +186,7 @@ fn look(vfs: &Vfs, directory: Ino, depth: u32, seen: &mut Vec<String>) {
                 continue;
             }
         };
-        seen.push(format!("{name}: {}", told(attributes.clone())));
+        seen.push(format!("{name}: {}", told(attributes)));
         for attribute in [DIGEST, MEMO] {
             seen.push(format!("{:?}", vfs.xattr(entry.ino, attribute).map_err(|error| error.kind())));
         }
