@@ -599,6 +599,10 @@ fn of_another_turn(
     };
     let (files, other) = (turn(&ours, &|_| ()), turn(&theirs, &logged));
     fs::copy(other.log(), files.log()).expect("copied");
+    // The epochs of two mounts are never the same.
+    let epoch = sqlite::header(&other.path()).expect("readable").counters.epoch;
+    sqlite::edit(&files.path(), &format!("UPDATE volume SET epoch = {epoch}")).expect("edited");
+    sqlite::seal(&files.path()).expect("sealed");
     files
 }
 
