@@ -8,6 +8,7 @@ mod attributes;
 mod content;
 mod finish;
 mod unfinished;
+mod ways;
 
 use super::transfer::{Directory, Place, Transfer, What, Words, exit_code, find, in_parallel, os, sync_parent};
 use crate::arguments::Export;
@@ -22,6 +23,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use ways::Ways;
 use weft_vfs::{Attributes, Caller, Cookie, DirEntry, Ino, Kind, Vfs};
 
 /// Entries listed at once.
@@ -134,9 +136,11 @@ type Sender<'a> = super::transfer::Sender<'a, Item>;
 
 impl Exporter<'_> {
     fn walk(&self, from: Attributes, files: &Sender<'_>, found: &mut Found) -> Result<()> {
-        let mut waiting = vec![(PathBuf::new(), from.ino, from.computed.is_some())];
+        let mut ways = Ways::default();
+        let way = ways.below(None, &from).context("a first directory was met before")?;
+        let mut waiting = vec![(PathBuf::new(), from.ino, from.computed.is_some(), way)];
         found.directories.push((PathBuf::new(), from));
-        while let Some((relative, ino, is_view)) = waiting.pop() {
+        while let Some((relative, ino, is_view, way)) = waiting.pop() {
             let directory = match self.root.below(&relative) {
                 Ok(directory) => Arc::new(directory),
                 Err(error) => {
@@ -164,10 +168,14 @@ impl Exporter<'_> {
                     };
                     match attributes.kind {
                         Kind::Directory => {
+                            let Some(way) = ways.below(Some(&way), &attributes) else {
+                                self.met_before(&directory, name, attributes.ino);
+                                continue;
+                            };
                             if self.directory(&directory, name) {
                                 let below = relative.join(os(name));
                                 found.directories.push((below.clone(), attributes));
-                                waiting.push((below, attributes.ino, attributes.computed.is_some()));
+                                waiting.push((below, attributes.ino, attributes.computed.is_some(), way));
                             }
                         }
                         _ if attributes.nlink > 1 && !found.met.insert(attributes.ino) => {
@@ -186,6 +194,13 @@ impl Exporter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Names a directory that was met on the way to itself, or by another name.
+    fn met_before(&self, parent: &Directory, name: &[u8], ino: Ino) {
+        let error = weft_vfs::Error::new(weft_vfs::ErrorKind::Corrupt, ino);
+        let before = "not exported: this directory lies in itself, or has two names";
+        self.transfer.fail_with(What::Directory, &parent.path_of(name), before, &error.into());
     }
 
     /// Removes what an export that was killed left in `directory`.

@@ -1,7 +1,9 @@
 //! `weft stats`.
 
+use super::mounted;
 use crate::arguments::Stats;
 use crate::output;
+use crate::shown;
 use crate::size::show;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
@@ -57,7 +59,19 @@ pub fn read(directory: &Path) -> Result<Value> {
         }
         Err(error) => bail!("cannot ask the daemon of {}: {error}", directory.display()),
     };
+    // Anybody may give a directory such an attribute.
+    let device = rustix::fs::stat(directory).map(|stat| stat.st_dev);
+    if !device.is_ok_and(|device| mounted::devices().contains(&device)) {
+        bail!("{} is not the mount point of a Weft volume", shown::path(directory));
+    }
     serde_json::from_slice(&buffer[..len]).context("the daemon's answer cannot be read")
+}
+
+/// Prints a line for a terminal, whatever the daemon's words hold.
+macro_rules! told {
+    ($($argument:tt)*) => {
+        outln!("{}", shown::message(&format!($($argument)*)))
+    };
 }
 
 fn print(stats: &Value) {
@@ -65,41 +79,41 @@ fn print(stats: &Value) {
     let number = |name: &str| volume[name].as_u64().unwrap_or(0);
     let rate = |name: &str| {
         let (hits, misses) = (number(&format!("{name}_hits")), number(&format!("{name}_misses")));
-        match hits + misses {
+        match hits.saturating_add(misses) {
             0 => format!("{name:<12}not used"),
-            all => format!("{name:<12}{} of {all} found in memory ({} %)", hits, hits * 100 / all),
+            all => format!("{name:<12}{} of {all} found in memory ({} %)", hits, hits.saturating_mul(100) / all),
         }
     };
-    outln!("daemon      process {}, transport {}", stats["pid"], stats["transport"].as_str().unwrap_or("?"));
-    outln!("content     {} inodes, {}", number("inodes_used"), show(number("bytes_used")));
-    outln!(
+    told!("daemon      process {}, transport {}", stats["pid"], stats["transport"].as_str().unwrap_or("?"));
+    told!("content     {} inodes, {}", number("inodes_used"), show(number("bytes_used")));
+    told!(
         "operations  {} changes, {} read, {} written",
         number("operations"),
         show(number("bytes_read")),
         show(number("bytes_written"))
     );
-    outln!(
+    told!(
         "copies      {} from memory to memory, {} given to the kernel",
         show(number("bytes_copied")),
         show(stats["bytes_given"].as_u64().unwrap_or(0))
     );
-    outln!(
+    told!(
         "commits     {} made, {} failed, {} syncs by the log alone",
         number("commits"),
         number("commits_failed"),
         number("log_appends")
     );
     if let Some(error) = volume["commit_error"].as_str() {
-        outln!("            the newest failed: {error}");
+        told!("            the newest failed: {error}");
     }
-    outln!(
+    told!(
         "memory      {} changed, {} metadata, {} blocks, {} shared with programs",
         show(number("dirty_bytes")),
         show(number("metadata_bytes")),
         show(number("block_bytes")),
         show(number("shared_bytes"))
     );
-    outln!(
+    told!(
         "links       {} kept of what they give, {} results computed, {} found again, {} computed ahead",
         show(number("memo_bytes")),
         number("results_computed"),
@@ -111,33 +125,37 @@ fn print(stats: &Value) {
     print_by_user(volume);
     print_nfs(&volume["nfs"]);
     for name in ["inode", "name", "block"] {
-        outln!("{}", rate(name));
+        told!("{}", rate(name));
     }
-    outln!("read ahead  {} blocks", number("blocks_read_ahead"));
-    if let Some(cache) = volume["disk_cache"].as_object() {
-        let count = |name: &str| cache[name].as_u64().unwrap_or_default();
-        let rate = format!("{} of {} blocks found", count("hits"), count("hits") + count("misses"));
-        outln!("disk cache  {rate}, {} of {} in it", count("blocks"), count("blocks_max"));
-        if let Some(failure) = cache["failure"].as_str() {
-            outln!("            nothing more is written to it: {failure}");
-        }
-    }
+    told!("read ahead  {} blocks", number("blocks_read_ahead"));
+    print_disk_cache(&volume["disk_cache"]);
     let trips = volume["round_trips"].as_object().into_iter().flatten();
     let trips = trips.filter(|(_, count)| **count != 0).map(|(name, count)| format!("{name} {count}"));
     let trips = trips.collect::<Vec<_>>();
     if !trips.is_empty() {
-        outln!("round trips {}", trips.join(", "));
+        told!("round trips {}", trips.join(", "));
     }
     if let Some(requests) = stats["requests"].as_object() {
         let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        outln!("requests    {}", list.join(", "));
+        told!("requests    {}", list.join(", "));
+    }
+}
+
+/// Tells what a disk cache gave.
+fn print_disk_cache(cache: &Value) {
+    let Some(cache) = cache.as_object() else { return };
+    let count = |name: &str| cache.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let rate = format!("{} of {} blocks found", count("hits"), count("hits").saturating_add(count("misses")));
+    told!("disk cache  {rate}, {} of {} in it", count("blocks"), count("blocks_max"));
+    if let Some(failure) = cache.get("failure").and_then(Value::as_str) {
+        told!("            nothing more is written to it: {failure}");
     }
 }
 
 /// Tells of entries of views that are held, and of networks that are pushed onto files.
 fn print_held(volume: &Value, number: impl Fn(&str) -> u64) {
-    outln!("views       {} entries in memory, {} of metadata", number("virtual_inodes"), show(number("virtual_bytes")));
-    outln!(
+    told!("views       {} entries in memory, {} of metadata", number("virtual_inodes"), show(number("virtual_bytes")));
+    told!(
         "pushed      {} networks in {}, {} refused",
         number("networks_pushed"),
         show(number("pushed_bytes")),
@@ -145,13 +163,13 @@ fn print_held(volume: &Value, number: impl Fn(&str) -> u64) {
     );
     let users = counts(&volume["pushed_bytes_by_user"]);
     if !users.is_empty() {
-        outln!("            bytes by user: {users}");
+        told!("            bytes by user: {users}");
     }
 }
 
 /// Tells of requests that wait for networks.
 fn print_computing(number: impl Fn(&str) -> u64) {
-    outln!(
+    told!(
         "computing   {} requests of {} users wait for networks, {} were ended, {} refused",
         number("requests_computing"),
         number("users_computing"),
@@ -164,7 +182,7 @@ fn print_computing(number: impl Fn(&str) -> u64) {
 fn print_by_user(volume: &Value) {
     let users = counts(&volume["requests_computing_by_user"]);
     if !users.is_empty() {
-        outln!("            by user: {users}");
+        told!("            by user: {users}");
     }
 }
 
@@ -174,15 +192,29 @@ fn print_nfs(nfs: &Value) {
         return;
     }
     let (connections, waiting) = (&nfs["connections"], show(nfs["bytes_waiting"].as_u64().unwrap_or(0)));
-    outln!("nfs         at {}, {connections} connections, {waiting} waiting", nfs["address"].as_str().unwrap_or("?"));
+    told!("nfs         at {}, {connections} connections, {waiting} waiting", nfs["address"].as_str().unwrap_or("?"));
     let addresses = counts(&nfs["connections_by_address"]);
     if !addresses.is_empty() {
-        outln!("            by address: {addresses}");
+        told!("            by address: {addresses}");
     }
-    outln!("            refused: {}", counts(&nfs["refused"]));
+    told!("            refused: {}", counts(&nfs["refused"]));
 }
 
 fn counts(counts: &Value) -> String {
     let counts = counts.as_object().into_iter().flatten();
     counts.map(|(of, count)| format!("{of} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::print;
+    use serde_json::json;
+
+    #[test]
+    fn an_answer_that_lacks_anything_is_printed() {
+        for volume in [json!({"disk_cache": {}}), json!({"inode_hits": u64::MAX, "inode_misses": 1}), json!(null)] {
+            print(&json!({"pid": 1, "volume": volume}));
+        }
+        print(&json!([]));
+    }
 }

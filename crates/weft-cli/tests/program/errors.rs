@@ -174,6 +174,15 @@ fn unmounting_what_is_no_mount_is_refused() {
         fails(&place, &[command, "plain"], &["plain is not the mount point of a Weft volume"]);
         fails(&place, &[command, "nowhere"], &["there is no directory", "nowhere"]);
     }
+    // Nor is one that says so itself, with words for the terminal and the number of any process.
+    let said = serde_json::json!({"pid": 1, "transport": "\u{1b}[2J", "volume": {"disk_cache": {}}}).to_string();
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(place.path("plain"), "user.weft.stats", said.as_bytes(), flags).is_err() {
+        return eprintln!("SKIPPED: the file system has no extended attributes of users");
+    }
+    for command in ["umount", "stats"] {
+        fails(&place, &[command, "plain"], &["plain is not the mount point of a Weft volume"]);
+    }
 }
 
 #[test]

@@ -265,3 +265,40 @@ fn names_that_cannot_be_printed_are_escaped_in_messages_and_told_exactly_in_json
     assert!(said.err.starts_with("weft: out/a\\n\\x1b[2J\\xff: not exported"), "{}", said.err);
     assert_eq!(said.partly()["failures"][0]["path_hex"], "6f75742f610a1b5b324aff");
 }
+
+/// Rows of a damaged volume, each of them whole, may say so.
+#[test]
+fn a_directory_that_lies_in_itself_is_named_and_the_rest_is_there() {
+    let place = Place::new();
+    let from = place.directory("from");
+    std::fs::create_dir_all(from.join("a/b/c")).unwrap();
+    std::fs::create_dir(from.join("second")).unwrap();
+    std::fs::write(from.join("a/b/file"), "in it").unwrap();
+    std::fs::write(from.join("z"), "behind it").unwrap();
+    volume_of(&place);
+    let named = |name: &str| format!("(SELECT ino FROM naming WHERE name = CAST('{name}' AS BLOB))");
+    let volume = place.path("v");
+    weft_store::sqlite::edit(
+        &volume,
+        &format!(
+            "UPDATE naming SET ino = {} WHERE name = CAST('c' AS BLOB); \
+             UPDATE naming SET ino = {} WHERE name = CAST('second' AS BLOB)",
+            named("a"),
+            named("b")
+        ),
+    )
+    .unwrap();
+    weft_store::sqlite::seal(&volume).unwrap();
+    let said = place.weft(&["export", "--json", "v", "out"]);
+    let (errors, summary) = (said.err.clone(), said.partly());
+    for path in ["out/a/b", "out/second/c"] {
+        assert!(errors.contains(&format!("{path}: not exported: this directory lies in itself")), "{errors}");
+    }
+    assert_eq!((&summary["damaged"], &summary["failed"]["directories"]), (&2.into(), &2.into()), "{summary}");
+    assert_eq!(std::fs::read(place.path("out/z")).unwrap(), b"behind it");
+    assert_eq!(std::fs::read(place.path("out/second/file")).unwrap(), b"in it");
+    place.weft(&["digest", "--read", "v:"]).failed(&["lies in itself, or has two names: the volume is damaged"]);
+    place.weft(&["digest", "--read", "v:a"]).failed(&["lies in itself, or has two names: the volume is damaged"]);
+    place.weft(&["diff", "--read", "v:", "out"]).could_not(&["lies in itself"]);
+    place.weft(&["prove", "--read", "v:", "a/b/file"]).failed(&["lies in itself"]);
+}

@@ -146,7 +146,7 @@ fn a_database_is_accepted_wherever_the_copying_of_its_log_was_ended() {
                     0 => false,
                     1 => true,
                     2..6 => page < pages * (seed - 1) / 5,
-                    _ => (page * 7 + seed) % 3 == 0,
+                    _ => (page * 7 + seed).is_multiple_of(3),
                 };
                 fs::write(database(&crashed), half_copied(&before, &after, is_written)).expect("written");
                 assert_eq!(written(&crashed), expected, "life {life}, {seed}");

@@ -433,3 +433,20 @@ fn a_root_that_counts_no_names_is_no_orphan() {
     }
     assert_eq!(store.inodes(Ino::ROOT, 1).expect("readable")[0].ino, Ino::ROOT);
 }
+
+/// Rows of a damaged volume, each of them whole, may say so.
+#[test]
+fn directories_that_lie_in_each_other_hold_up_no_rename() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    let there = volume(&path);
+    let (small, large) = (there.small.0, there.large.0);
+    for (ino, parent) in [(small, large), (large, small)] {
+        sqlite::edit(&path, &format!("UPDATE fileatt SET parent = {parent} WHERE ino = {ino}")).expect("edited");
+    }
+    sqlite::seal(&path).expect("sealed");
+    let vfs = mount(sqlite::open(&path).expect("opened").store).expect("opens");
+    vfs.make(Caller::ROOT, Ino::ROOT, b"third", DIRECTORY).expect("made");
+    let renamed = vfs.rename((Ino::ROOT, b"third"), (there.small, b"third"), weft_vfs::RenameMode::Replace);
+    assert_eq!(renamed.map(drop).expect_err("it has no place").kind(), ErrorKind::Corrupt);
+}

@@ -3,6 +3,8 @@
 use super::super::transfer::Progress;
 use super::tree::{Listed, Tree, Whole, kept_or_computed};
 use anyhow::{Context, Result};
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 use weft_digest::{Digest, Entry, Kind, Proof, Step};
@@ -29,9 +31,19 @@ pub trait Directory<'a> {
 
 /// The directory `node` with its digest: as both are kept or, where they are not or `all` says so, from everything that lies below.
 pub fn of<'a, T: Tree>(tree: &'a T, node: T::Node, all: bool, progress: &'a Progress) -> Result<(Digest, Boxed<'a>)> {
+    of_below(tree, node, all, (progress, &Rc::default()))
+}
+
+/// The same of one below directories that were met.
+fn of_below<'a, T: Tree>(
+    tree: &'a T,
+    node: T::Node,
+    all: bool,
+    (progress, met): (&'a Progress, &Met),
+) -> Result<(Digest, Boxed<'a>)> {
     let kept = if all { None } else { tree.kept(&node)? };
     if let Some(digest) = kept {
-        return Ok((digest, Box::new(Kept { tree, node, progress })));
+        return Ok((digest, Box::new(Kept { tree, node, progress, met: met.clone() })));
     }
     let whole = Whole::of(tree, node, progress)?;
     let (digest, range) = (whole.digest(), whole.top().clone());
@@ -58,18 +70,23 @@ impl<'a> Directory<'a> for Part {
     }
 }
 
+/// Numbers of directories whose entries were looked at.
+type Met = Rc<RefCell<HashSet<u64>>>;
+
 /// One where digests are kept.
 struct Kept<'a, T: Tree> {
     tree: &'a T,
     node: T::Node,
     progress: &'a Progress,
+    met: Met,
 }
 
 impl<'a, T: Tree> Directory<'a> for Kept<'a, T> {
     fn entries(&self) -> Result<Vec<Item<'a>>> {
+        self.tree.refuse_met(&self.node, &mut self.met.borrow_mut())?;
         let item = |listed: Listed<T::Node>| -> Result<Item<'a>> {
             let (digest, below) = if listed.kind == Kind::Directory {
-                let (digest, below) = of(self.tree, listed.node, false, self.progress)?;
+                let (digest, below) = of_below(self.tree, listed.node, false, (self.progress, &self.met))?;
                 (digest, Some(below))
             } else {
                 (kept_or_computed(self.tree, &listed, self.progress)?, None)
@@ -79,10 +96,11 @@ impl<'a, T: Tree> Directory<'a> for Kept<'a, T> {
         let Some(kept) = self.tree.kept_entries(&self.node)? else {
             return self.tree.entries(&self.node)?.into_iter().map(item).collect();
         };
-        let (tree, progress) = (self.tree, self.progress);
+        let (tree, progress, met) = (self.tree, self.progress, &self.met);
         let item = |(entry, node): (ListedEntry, T::Node)| {
             let ListedEntry { name, kind, permissions, digest, .. } = entry;
-            let below = (kind == Kind::Directory).then(|| Box::new(Kept { tree, node, progress }) as Boxed<'a>);
+            let below = (kind == Kind::Directory)
+                .then(|| Box::new(Kept { tree, node, progress, met: met.clone() }) as Boxed<'a>);
             Item { name, kind, permissions, digest, below }
         };
         Ok(kept.into_iter().map(item).collect())

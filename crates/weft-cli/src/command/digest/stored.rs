@@ -100,6 +100,14 @@ impl Tree for Stored {
         }
     }
 
+    fn number(&self, directory: &Node) -> Option<u64> {
+        Some(directory.ino.0)
+    }
+
+    fn shown(&self, node: &Node) -> String {
+        node.shown()
+    }
+
     fn kept_content(&self, node: &Node) -> Result<Option<Digest>> {
         self.0.digest(node.ino).with_context(|| format!("cannot tell the digest of {}", node.shown()))
     }

@@ -1,8 +1,9 @@
 //! Digests of whole trees, wherever they are read from.
 
 use super::super::transfer::{Progress, Sender, in_parallel};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::ops::Range;
 use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory};
 use weft_vfs::ListedEntry;
@@ -31,6 +32,24 @@ pub trait Tree: Sync {
     /// BLAKE3 of the content of file `node`, if that is kept there.
     fn kept_content(&self, _node: &Self::Node) -> Result<Option<Digest>> {
         Ok(None)
+    }
+
+    /// The number of a directory that can have no second name, by which one that lies in itself is
+    /// noticed.
+    fn number(&self, _directory: &Self::Node) -> Option<u64> {
+        None
+    }
+
+    /// Fails if `directory` was `met` before.
+    fn refuse_met(&self, directory: &Self::Node, met: &mut HashSet<u64>) -> Result<()> {
+        let is_new = self.number(directory).is_none_or(|number| met.insert(number));
+        ensure!(is_new, "{} lies in itself, or has two names: the volume is damaged", self.shown(directory));
+        Ok(())
+    }
+
+    /// `node` for messages.
+    fn shown(&self, _node: &Self::Node) -> String {
+        "a directory".into()
     }
 
     /// The target of a symbolic link.
@@ -167,7 +186,9 @@ fn walk<T: Tree>(
     files: &Sender<'_, (usize, T::Node)>,
 ) -> Result<()> {
     let mut waiting: Vec<(Option<usize>, _)> = vec![(None, node)];
+    let mut met = HashSet::new();
     while let Some((of, directory)) = waiting.pop() {
+        tree.refuse_met(&directory, &mut met)?;
         let entries = tree.entries(&directory)?;
         let start = all.len();
         let range = start..start + entries.len();
