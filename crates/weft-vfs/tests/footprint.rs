@@ -11,7 +11,8 @@ use weft_store::VolumeOptions;
 use weft_testkit::CrashStore;
 use weft_transform::Network;
 use weft_vfs::{
-    Caller, Holds, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, Pushed, Scope, Stats, Vfs, ViewKind,
+    Caller, Holds, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, Pushed, Scope, SetAttributes, Stats, Vfs,
+    ViewKind,
 };
 
 /// The system's allocator, with a count of what a thread has of it.
@@ -168,6 +169,13 @@ fn views_that_are_not_committed_yet_keep_within_the_bound() {
     assert!(counted <= BYTES_MAX && held as u64 <= BYTES_MAX, "{counted} counted, {held} held");
 }
 
+/// A file of user `uid`.
+fn file_of(vfs: &Vfs, uid: u32) -> Ino {
+    let file = make(vfs, Ino::ROOT, &format!("of {uid}"), Kind::File);
+    vfs.set_attributes(file, SetAttributes { uid: Some(uid), ..SetAttributes::default() }).expect("set");
+    file
+}
+
 fn push(vfs: &Vfs, ino: Ino, number: u64, network: &str) -> weft_vfs::Result<()> {
     let pushed = Pushed { network: network.into(), code: Vec::new(), may_resize: true };
     vfs.push(Caller { uid: 1000, ..Caller::ROOT }, ino, Scope::Opened(number), &pushed)
@@ -181,7 +189,7 @@ fn told(vfs: &Vfs) -> (u64, u64, u64, u64) {
 #[test]
 fn equal_networks_that_are_pushed_take_memory_once_and_none_when_closed() {
     let vfs = volume(Options::default());
-    let file = make(&vfs, Ino::ROOT, "file", Kind::File);
+    let file = file_of(&vfs, 1000);
     push(&vfs, file, 0, &attack(0)).expect("pushed");
     let ((), bytes) = held(|| (1..1000).for_each(|number| push(&vfs, file, number, &attack(0)).expect("pushed")));
     println!("{} bytes each", bytes / 999);
@@ -195,7 +203,7 @@ fn equal_networks_that_are_pushed_take_memory_once_and_none_when_closed() {
 #[test]
 fn networks_that_a_user_pushes_have_a_bound_and_what_they_take_is_counted() {
     let vfs = volume(Options::default());
-    let file = make(&vfs, Ino::ROOT, "file", Kind::File);
+    let (file, others) = (file_of(&vfs, 1000), file_of(&vfs, 1001));
     let (refused, bytes) =
         held(|| (0..).find_map(|number| push(&vfs, file, number as u64, &attack(number)).err()).expect("it ends"));
     assert_eq!(refused.errno(), 122, "EDQUOT");
@@ -204,7 +212,7 @@ fn networks_that_a_user_pushes_have_a_bound_and_what_they_take_is_counted() {
     assert!(pushed > 100 && refused == 1 && counted <= 16 << 20, "{pushed} pushed, {counted} counted");
     assert!(bytes as u64 <= counted, "{bytes} held, {counted} counted");
     let other = Pushed { network: "rot13".into(), code: Vec::new(), may_resize: true };
-    vfs.push(Caller { uid: 1001, ..Caller::ROOT }, file, Scope::Opened(1 << 32), &other).expect("others have room");
+    vfs.push(Caller { uid: 1001, ..Caller::ROOT }, others, Scope::Opened(1 << 32), &other).expect("others have room");
     vfs.pop_all(file, 0);
     push(&vfs, file, 0, &attack(0)).expect("there is room again");
 }
