@@ -108,9 +108,9 @@ impl Vfs {
 
     /// Copies up to `len` bytes between files, or parts of one that do not overlap (Linux
     /// copy_file_range(2)); whole blocks that line up are shared, not copied, and holes stay holes.
-    /// Tells how many bytes, fewer than `len` where that would take long; 0 at the source's end. Privileges are lost as by a write of one in the file's group. `Invalid`
-    /// (overlap), `TooBig`, `NotSupported`
-    /// (a transformation link), and as `write`.
+    /// Tells how many bytes, fewer than `len` where that would take long; 0 at the source's end.
+    /// Privileges are lost as by a write of one in the file's group. `Invalid` (overlap), `TooBig`,
+    /// `NotSupported` (a transformation link), and as `write`.
     pub fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
         self.copy_range_as(Writer::Member, from, to, len)
     }
@@ -161,7 +161,7 @@ impl Vfs {
             Err(error) => return Err(error),
         };
         if hole > 0 {
-            self.change(|state| state.dig(writer, to, hole, time))?;
+            self.allocate_as(writer, to.0, (to.1, hole), AllocateMode::ZeroRange)?;
             return Ok(Step::Without(hole));
         }
         // Up to where blocks line up, if they ever do.
@@ -182,15 +182,6 @@ enum Step {
 }
 
 impl State {
-    /// Makes `len` bytes of a file zero from an offset on, a hole where whole blocks lie in them.
-    fn dig(&mut self, writer: Writer, to: (Ino, u64), len: u64, time: Timestamp) -> Result<(), Stop> {
-        let (ino, offset) = to;
-        self.room(2 * self.block_size())?;
-        let size = self.file(ino)?.row.size.max(offset + len);
-        let lost = self.lost(ino, writer)?;
-        self.perform(&Mutation::Zero { ino, offset, len, size, lost, time })
-    }
-
     /// As [`Vfs::write`].
     pub(crate) fn write(
         &mut self,
