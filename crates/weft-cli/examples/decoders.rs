@@ -26,7 +26,7 @@ const ROUNDS: usize = 11;
 /// Bytes of a stream of xz.
 const XZ_BYTES: usize = 4 << 20;
 
-/// How well an input compresses.
+/// The compressibility of an input.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Text,

@@ -13,6 +13,7 @@ pub use serving::{Serve, Served};
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// A file system whose files are rows in a SQL database
@@ -596,7 +597,7 @@ pub struct Mount {
     pub shared_memory: Option<u64>,
     /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049", value_parser = serving::served_at)]
-    pub nfs: Option<String>,
+    pub nfs: Option<SocketAddr>,
     #[command(flatten)]
     pub served: Served,
     /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of

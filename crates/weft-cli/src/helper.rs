@@ -40,7 +40,7 @@ pub fn helper(words: &[OsString], caller: Uid) -> Helper {
                 options.extend(words.next().cloned());
             }
             b"-t" | b"-N" => drop(words.next()),
-            letters if is_flags(letters) => {
+            letters if is_flags(letters, b"sfnvrw") => {
                 if letters.contains(&b'f') {
                     return Helper::Fake;
                 }
@@ -75,7 +75,7 @@ fn unmounting(words: &[OsString]) -> Vec<OsString> {
     while let Some(word) = words.next() {
         match word.as_bytes() {
             b"-t" | b"-N" => drop(words.next()),
-            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|letter| b"flnrv".contains(letter)) => {
+            letters if is_flags(letters, b"flnrv") => {
                 if letters.contains(&b'l') {
                     arguments.push("--lazy".into());
                 }
@@ -88,10 +88,11 @@ fn unmounting(words: &[OsString]) -> Vec<OsString> {
     arguments
 }
 
-/// Whether a word is made of sloppy, fake, no mtab, verbose, read-only, read-write.
-fn is_flags(word: &[u8]) -> bool {
+/// True if a word is made of flags of these letters: sloppy, fake or force, lazy, no mtab, verbose,
+/// read-only, read-write.
+fn is_flags(word: &[u8], known: &[u8]) -> bool {
     word.split_first().is_some_and(|(dash, letters)| {
-        *dash == b'-' && !letters.is_empty() && letters.iter().all(|letter| b"sfnvrw".contains(letter))
+        *dash == b'-' && !letters.is_empty() && letters.iter().all(|letter| known.contains(letter))
     })
 }
 

@@ -100,10 +100,7 @@ impl Served {
     }
 
     /// The options of a volume that is served over NFS at `address`.
-    pub fn options(&self, address: &str) -> Result<weft_nfs::Options> {
-        let Ok(address) = address.parse::<SocketAddr>() else {
-            return usage(format!("'{address}' is not an address and a port, such as 127.0.0.1:2049 or [::]:2049"));
-        };
+    pub fn options(&self, address: SocketAddr) -> Result<weft_nfs::Options> {
         let mut lines = self.export.join("\n");
         if let Some(file) = &self.exports {
             let read = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -2,19 +2,19 @@
 
 use super::Open;
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The address and port in `text`.
-pub fn served_at(text: &str) -> Result<String, String> {
-    match text.parse::<std::net::SocketAddr>() {
-        Ok(_) => Ok(text.into()),
-        Err(_) => Err(format!(
+pub fn served_at(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!(
             "'{text}' is not an address and a port, such as 127.0.0.1:2049 or [::]:2049; without one, write --nfs last"
-        )),
-    }
+        )
+    })
 }
 
-/// What of a volume is served over a network.
+/// The part of a volume that is served over a network, and the clients that it is served to.
 #[derive(Args)]
 pub struct Served {
     /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
@@ -31,7 +31,7 @@ pub struct Served {
     /// locks for them (NLM). Then programs on a mount of the same daemon and clients see each other's locks, too
     #[arg(long, requires = "nfs")]
     pub portmap: bool,
-    /// How long clients may claim again what they had locked when the server ended, in seconds; others cannot lock anything
+    /// Seconds in which clients may claim again what they had locked when the server ended; others cannot lock anything
     /// until then
     #[arg(long, value_name = "SECONDS", requires = "portmap", default_value_t = 45)]
     pub grace: u64,
@@ -54,7 +54,7 @@ pub struct Serve {
     pub volume: PathBuf,
     /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049", value_parser = served_at)]
-    pub nfs: String,
+    pub nfs: SocketAddr,
     #[command(flatten)]
     pub served: Served,
     /// Go to the background once clients can connect

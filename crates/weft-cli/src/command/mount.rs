@@ -45,7 +45,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         ..arguments.open.options(BLOCK_CACHE_BYTES)?
     };
     mount.access_times = vfs.atime;
-    let nfs = arguments.nfs.as_deref().map(|address| arguments.served.options(address)).transpose()?;
+    let nfs = arguments.nfs.map(|address| arguments.served.options(address)).transpose()?;
     let plan = Plan { vfs, session: session_options(&arguments)?, mount, nfs };
     // The daemon leaves this directory.
     if location.path().is_some() {

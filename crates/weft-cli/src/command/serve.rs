@@ -24,7 +24,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     if let Some(name) = &arguments.user {
         User::named(name)?.take_process()?;
     }
-    let options = arguments.served.options(&arguments.nfs)?;
+    let options = arguments.served.options(arguments.nfs)?;
     let vfs = Options { keep_written: true, ..arguments.open.options(memory_bytes() / 4)? };
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
