@@ -513,19 +513,26 @@ mod tests {
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
     use std::thread;
 
+    /// A stream to which 1000 bytes were given, and the other side, which has begun it.
+    fn begun() -> (Feed, Shared) {
+        let (mut feed, memory) = Feed::new().unwrap();
+        let other = Shared(Area::mapped(memory, ALL_BYTES).unwrap());
+        feed.begin(Format::Xz, 0, 0);
+        feed.give(&[b'x'; 1000]);
+        let answers = &other.words().answers;
+        answers.stream.store(feed.stream.0, Ordering::SeqCst);
+        answers.state.store(1, Ordering::SeqCst);
+        (feed, other)
+    }
+
     #[test]
     fn positions_that_make_no_sense_are_not_believed() {
         let (put, half) = (1000, u32::MAX / 2);
         for (state, taken, made) in
             [(0, 0, 0), (5, 0, 0), (4, 0, 0), (1, put + 1, 0), (1, 0, 1 + (1 << 20)), (2, half, 0), (1, 0, half)]
         {
-            let (mut feed, memory) = Feed::new().unwrap();
-            let other = Shared(Area::mapped(memory, ALL_BYTES).unwrap());
-            feed.begin(Format::Xz, 0, 0);
-            feed.give(&[b'x'; 1000]);
+            let (mut feed, other) = begun();
             let answers = &other.words().answers;
-            answers.stream.store(feed.stream.0, Ordering::SeqCst);
-            answers.state.store(1, Ordering::SeqCst);
             assert_eq!(feed.progress().unwrap().pending, 1000);
             answers.state.store(state, Ordering::SeqCst);
             answers.taken.store(taken, Ordering::SeqCst);
@@ -538,13 +545,8 @@ mod tests {
 
     #[test]
     fn a_position_may_not_go_back() {
-        let (mut feed, memory) = Feed::new().unwrap();
-        let other = Shared(Area::mapped(memory, ALL_BYTES).unwrap());
-        feed.begin(Format::Xz, 0, 0);
-        feed.give(&[b'x'; 1000]);
+        let (mut feed, other) = begun();
         let answers = &other.words().answers;
-        answers.stream.store(feed.stream.0, Ordering::SeqCst);
-        answers.state.store(1, Ordering::SeqCst);
         answers.taken.store(900, Ordering::SeqCst);
         answers.made.store(10, Ordering::SeqCst);
         assert_eq!(feed.progress().unwrap().made, 10);

@@ -31,27 +31,14 @@ use std::io;
 const LIBRARIES: [&str; 7] =
     ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
-/// System calls that computing takes, and answering.
-const COMPUTING: [c_long; 21] = [
-    libc::SYS_brk,
+/// System calls that computing takes besides those of [`DECODING`], and answering.
+const COMPUTING: [c_long; 8] = [
     libc::SYS_clock_getres,
-    libc::SYS_clock_gettime,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    libc::SYS_futex,
-    libc::SYS_getpid,
-    libc::SYS_getrandom,
-    libc::SYS_gettid,
     libc::SYS_gettimeofday,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,
-    libc::SYS_munmap,
     libc::SYS_read,
-    libc::SYS_restart_syscall,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sched_yield,
     libc::SYS_sigaltstack,
     libc::SYS_write,
 ];
@@ -238,7 +225,7 @@ fn placing() -> Result<(c_long, Vec<SeccompRule>), String> {
 fn computing() -> Result<Vec<(c_long, Vec<SeccompRule>)>, String> {
     // Memory that is shared stays: who finds it gone may not get other memory for it.
     let advice = rule(&[(2, SeccompCmpOp::Ne, libc::MADV_REMOVE.cast_unsigned().into())])?;
-    let calls = COMPUTING.iter().map(|call| (*call, Vec::new()));
+    let calls = DECODING.iter().chain(&COMPUTING).map(|call| (*call, Vec::new()));
     Ok(calls.chain([(libc::SYS_madvise, vec![advice])]).collect())
 }
 
