@@ -40,25 +40,24 @@ const US: &str = "WITH us AS (SELECT n.oid AS schema, n.nspacl AS acl, n.nspowne
     AND v.relkind IN ('r', 'p')) AS maker \
     FROM pg_namespace n JOIN pg_database d ON d.datname = current_database() WHERE n.nspname = '{schema}')";
 
+/// Tells whether role `$role` can become the connected role.
+macro_rules! is_us {
+    ($role:literal) => {
+        concat!("coalesce(pg_has_role(", $role, ", current_user, 'MEMBER'), false)")
+    };
+}
+
 /// Tells whether role `$role` is trusted.
 macro_rules! is_trusted {
     ($role:literal) => {
         concat!(
-            "coalesce(pg_has_role(",
-            $role,
-            ", current_user, 'MEMBER'), false) OR coalesce(pg_has_role(",
+            is_us!($role),
+            " OR coalesce(pg_has_role(",
             $role,
             ", us.maker, 'MEMBER'), false) OR (",
             $role,
             " = us.dba AND NOT us.is_super)"
         )
-    };
-}
-
-/// Tells whether role `$role` can become the connected role.
-macro_rules! is_us {
-    ($role:literal) => {
-        concat!("coalesce(pg_has_role(", $role, ", current_user, 'MEMBER'), false)")
     };
 }
 

@@ -12,7 +12,7 @@
 use super::foreign::Alone;
 use super::layout::Layout;
 use super::salvage;
-use super::wal::Wal;
+use super::wal::{Found, Wal};
 use crate::error::{Error, Result};
 use crate::row::CommitNo;
 use crate::store::Header;
@@ -33,9 +33,13 @@ impl Gap {
     /// The gap between `alone`, the database of `layout` by itself, and its write-ahead log, if
     /// there is one.
     pub(super) fn find(alone: &Alone, layout: &Layout) -> Result<Option<Gap>> {
-        let Some((uuid, last)) = alone.newest() else { return Ok(None) };
-        let first = first_in_log(layout)?.filter(|first| first.uuid == *uuid);
-        Ok(first.and_then(|first| Gap::between(last, first.commit)))
+        Ok(Gap::behind(alone, first_in_log(layout)?))
+    }
+
+    /// The same, if the log begins with the commit of `first`.
+    pub(super) fn behind(alone: &Alone, first: Option<Header>) -> Option<Gap> {
+        let (uuid, last) = alone.newest()?;
+        Gap::between(last, first.filter(|first| first.uuid == *uuid)?.commit)
     }
 
     /// The gap between the last commit of a database and the first one of its log.
@@ -79,7 +83,11 @@ impl Gap {
 /// The row of the volume as of the first commit in the write-ahead log of `layout`, if that can be
 /// told.
 pub(super) fn first_in_log(layout: &Layout) -> Result<Option<Header>> {
-    let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
+    Wal::look(&layout.database)?.map_or(Ok(None), |wal| Ok(scan(&wal)?.1))
+}
+
+/// Looks at all of `wal`; the row of the volume as of the first commit in it, if that can be told.
+pub(super) fn scan(wal: &Wal) -> Result<(Found, Option<Header>)> {
     let mut first = None;
     let found = wal.frames(u64::MAX, &mut |frame| {
         if frame.page == VOLUME_PAGE && first.is_none() {
@@ -87,5 +95,6 @@ pub(super) fn first_in_log(layout: &Layout) -> Result<Option<Header>> {
         }
         Ok(())
     })?;
-    Ok(first.filter(|(number, _)| *number <= found.committed).and_then(|(_, volume)| volume))
+    let first = first.filter(|(number, _)| *number <= found.committed).and_then(|(_, volume)| volume);
+    Ok((found, first))
 }

@@ -2,10 +2,10 @@
 //! it, which SQLite passes over, or commits between the database and it.
 
 use super::foreign::Alone;
-use super::gap::Gap;
+use super::gap::{self, Gap};
 use super::layout::Layout;
 use super::torn::is_torn;
-use super::wal::Wal;
+use super::wal::{Found, Wal};
 use crate::error::{Error, Result};
 
 /// Why the write-ahead log is not gone on from by itself.
@@ -20,7 +20,9 @@ impl LostWal {
     /// Looks at the log of the volume of `layout`, which has `alone` without it. None if all is in
     /// order. No file of the database may be open: closing it drops the locks on it.
     pub(super) fn look(layout: &Layout, alone: &Alone) -> Result<Option<LostWal>> {
-        let lost = LostWal { rot: rot_of_log(layout)?, gap: Gap::find(alone, layout)? };
+        let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
+        let (found, first) = gap::scan(&wal)?;
+        let lost = LostWal { rot: rot_of_log(&found, layout)?, gap: Gap::behind(alone, first) };
         Ok(Some(lost).filter(|lost| lost.rot.is_some() || lost.gap.is_some()))
     }
 
@@ -45,11 +47,9 @@ pub(super) fn refusal(layout: &Layout, read: &Layout) -> Result<Option<Error>> {
     Ok(LostWal::look(read, &Alone::look(read))?.map(|lost| lost.refusal(layout)))
 }
 
-/// Why the write-ahead log is damaged, if it is.
-fn rot_of_log(layout: &Layout) -> Result<Option<String>> {
-    let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
-    let found = wal.scan()?;
-    let Some(rot) = found.rot else { return Ok(None) };
+/// Why the write-ahead log of which all this was `found` is damaged, if it is.
+fn rot_of_log(found: &Found, layout: &Layout) -> Result<Option<String>> {
+    let Some(rot) = &found.rot else { return Ok(None) };
     if !rot.is_certain && is_torn(layout)? {
         return Ok(None);
     }

@@ -238,11 +238,6 @@ impl Wal {
         Ok(self.file.metadata().map_err(self.io("cannot look at"))?.len())
     }
 
-    /// Looks at all of it.
-    pub(super) fn scan(&self) -> Result<Found> {
-        self.frames(u64::MAX, &mut |_| Ok(()))
-    }
-
     /// Has `visit` look at each whole frame up to number `last`, in their order.
     pub(super) fn frames(&self, last: u64, visit: &mut dyn FnMut(Frame<'_>) -> Result<()>) -> Result<Found> {
         let size = self.size()?;
