@@ -258,6 +258,16 @@ mod tests {
         turns.pop(Company::Several).map(|(user, request)| (user, request.unique()))
     }
 
+    /// Has threads taken for all requests that may be served, which wait so; tells whose they are.
+    fn serve_all(turns: &mut Turns, waits: Waits) -> Vec<User> {
+        let next = || {
+            let (user, _) = turns.pop(Company::Several)?;
+            turns.take(user, waits);
+            Some(user)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
     /// Attack: a user's many programs ask all the time, and their requests came first.
     #[test]
     fn users_are_served_by_rotation_and_each_in_the_order_of_its_requests() {
@@ -276,22 +286,12 @@ mod tests {
     fn one_user_takes_all_threads_but_those_for_others() {
         let mut turns = Turns::new(4);
         queue(&mut turns, ALICE, 1, 100);
-        let mut served = 0;
-        while let Some((user, _)) = turns.pop(Company::Several) {
-            turns.take(user, Waits::No);
-            served += 1;
-        }
+        let served = serve_all(&mut turns, Waits::No).len();
         assert_eq!((served, turns.taken()), (THREADS, THREADS.cast_signed()));
         // Others have theirs all the same, and nobody has them all.
         for (user, few) in [(BOB, 2), (CAROL, 2), (User::Kernel, 2), (User::Id(0), 2), (User::Id(9), 0)] {
             queue(&mut turns, user, 1001, 5);
-            let mut served = 0;
-            while let Some((of, _)) = turns.pop(Company::Several) {
-                assert_eq!(of, user);
-                turns.take(of, Waits::Otherwise);
-                served += 1;
-            }
-            assert_eq!(served, few, "of {user:?}");
+            assert_eq!(serve_all(&mut turns, Waits::Otherwise), vec![user; few], "of {user:?}");
         }
         // Those who wait take the next thread that is free by rotation.
         (0..=OTHERS).for_each(|_| turns.give_back(ALICE, Waits::No));
@@ -304,12 +304,7 @@ mod tests {
     fn a_user_who_reads_has_fewer_threads_while_others_ask_and_all_of_them_alone() {
         let mut turns = Turns::new(4);
         queue(&mut turns, ALICE, 1, 100);
-        let mut served = 0;
-        while let Some((user, _)) = turns.pop(Company::Several) {
-            turns.take(user, Waits::Reads);
-            served += 1;
-        }
-        assert_eq!(served, 4);
+        assert_eq!(serve_all(&mut turns, Waits::Reads).len(), 4);
         // One that goes on to compute, for however long, reads no more.
         turns.wait(ALICE, Waits::Reads, Waits::Otherwise);
         assert_eq!(pop(&mut turns), Some((ALICE, 5)));
