@@ -29,6 +29,9 @@ pub struct Batch {
     pub extents: Vec<ExtentChange>,
     /// Changes of `xattr`.
     pub xattrs: Vec<XattrChange>,
+    /// Operations that it could not store ([`crate::OperationLog::carry`]), for a store whose intent
+    /// log has rows.
+    pub carried: Vec<u8>,
 }
 
 impl Batch {

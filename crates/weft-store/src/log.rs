@@ -21,6 +21,7 @@ pub use file::{IntentLog, Loss, Misfit, Sync, behind, misfit};
 pub use judge::needs_log;
 pub use slot::Behind;
 
+use crate::batch::Batch;
 use crate::error::Result;
 use crate::postgres::{IntentSync, Intents};
 use crate::row::{CommitNo, OpNo};
@@ -108,11 +109,12 @@ impl OperationLog {
         }
     }
 
-    /// What the last commit could not store; it comes before the records.
-    pub fn carried(&self) -> Vec<Record> {
+    /// What the last commit, of `epoch`, could not store; it comes before the records. `Lost` if it
+    /// is damaged, unless that is accepted.
+    pub fn carried(&self, epoch: u64) -> Result<Vec<Record>> {
         match self {
-            OperationLog::File(log) => log.carried().to_vec(),
-            OperationLog::Rows(_) => Vec::new(),
+            OperationLog::File(log) => Ok(log.carried().to_vec()),
+            OperationLog::Rows(log) => Ok(log.carried(epoch)?.into_iter().collect()),
         }
     }
 
@@ -197,18 +199,22 @@ impl OperationLog {
         }
     }
 
-    /// Keeps, durably, what commit `commit`, whose last operation is `op`, will lack. False if it
-    /// cannot keep such.
-    pub fn carry(&mut self, commit: CommitNo, op: OpNo, bytes: &[u8]) -> Result<bool> {
+    /// Keeps what the commit that `batch` makes will lack: durably before it, or with it. False if
+    /// there is no place for such.
+    pub fn carry(&mut self, batch: &mut Batch, bytes: Vec<u8>) -> Result<bool> {
         match self {
             OperationLog::File(log) if !log.is_left() => {
                 let sync = log.syncer()?;
-                log.carry(commit, op, bytes)?;
+                log.carry(batch.commit, batch.counters.op, &bytes)?;
                 sync.sync()?;
                 log.keep(sync);
                 Ok(true)
             }
-            OperationLog::File(_) | OperationLog::Rows(_) => Ok(false),
+            OperationLog::File(_) => Ok(false),
+            OperationLog::Rows(_) => {
+                batch.carried = bytes;
+                Ok(true)
+            }
         }
     }
 

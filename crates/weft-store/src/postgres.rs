@@ -89,6 +89,8 @@ pub struct PostgresStore {
     lost: Mutex<Option<Lost>>,
     /// Whether there may be rows of the intent log.
     has_intents: AtomicBool,
+    /// True if a commit may have left what it could not store.
+    has_carried: AtomicBool,
     connector: Connector,
     /// What to do where operations that were synced are lost.
     loss: crate::log::Loss,

@@ -5,6 +5,8 @@
 pub struct Waiting {
     /// Operations that the next mount applies.
     pub operations: u64,
+    /// True if bytes wait that were written over damaged blocks, which no commit could store.
+    pub is_carried: bool,
     /// What is lost of those that were synced, and what to do about it.
     pub lost: Option<String>,
 }
@@ -22,7 +24,7 @@ impl Waiting {
 
     fn wait(&self) -> Option<String> {
         match self.operations {
-            0 => None,
+            0 => self.is_carried.then(|| "bytes that were written over a damaged block wait".to_owned()),
             1 => Some("1 operation waits".to_owned()),
             count => Some(format!("{count} operations wait")),
         }
@@ -39,12 +41,17 @@ mod tests {
 
     #[test]
     fn operations_that_wait_are_counted_in_words() {
-        let note = |operations| Waiting { operations, lost: None }.note();
+        let note = |operations| Waiting { operations, ..Waiting::default() }.note();
         assert_eq!(note(0), None);
         assert_eq!(note(1).as_deref(), Some("1 operation waits in the intent log; a mount applies it"));
         assert_eq!(note(7).as_deref(), Some("7 operations wait in the intent log; a mount applies them"));
-        let clause = |operations| Waiting { operations, lost: None }.clause();
+        let clause = |operations| Waiting { operations, ..Waiting::default() }.clause();
         assert_eq!(clause(0), None);
+        let carried = Waiting { is_carried: true, ..Waiting::default() }.note();
+        assert_eq!(
+            carried.as_deref(),
+            Some("bytes that were written over a damaged block wait in the intent log; a mount applies them")
+        );
         assert_eq!(clause(2).as_deref(), Some("2 operations wait in the intent log, and a mount applies them first"));
     }
 }

@@ -303,7 +303,7 @@ impl Vfs {
         let was_doubtful = turn.doubtful.is_some();
         let (mut snapshot, durability) = turn.doubtful.take().unwrap_or_else(|| self.snapshot(durability));
         let stored = self.store_snapshot(&mut snapshot, durability);
-        let released = stored.is_ok() && (snapshot.damaged.is_empty() || snapshot.is_carried);
+        let is_stored = stored.is_ok();
         let (number, epoch) = (snapshot.batch.commit, snapshot.batch.counters.epoch);
         let space = self.store.space();
         let mut state = self.state.lock();
@@ -349,7 +349,7 @@ impl Vfs {
         drop(state);
         replaced.into_iter().for_each(|id| self.blocks.forget(id));
         if durability == Durability::Durable
-            && released
+            && is_stored
             && let Some(log) = &self.log
         {
             log.lock().release(number, epoch)?;

@@ -210,16 +210,21 @@ impl Walk<'_> {
             ));
             return 0;
         }
-        let mut next = op.next();
         let mut needed: Vec<(u64, u64)> = Vec::new();
+        // No operation has to lie before them: what is bad on the way hides none.
+        for item in items {
+            if let Item::Record { at, end, head, bytes } = item
+                && (head.kind, head.last) == (Kind::Carried, op)
+                && head.commit <= commit
+            {
+                found.carried.push(Record { first: head.first, last: head.last, bytes: bytes.clone() });
+                needed.push((*at, *end));
+            }
+        }
+        let mut next = op.next();
         for (index, item) in items.iter().enumerate() {
             match item {
-                Item::Record { at, end, head, bytes } if head.kind == Kind::Carried => {
-                    if head.last == op && head.commit <= commit {
-                        found.carried.push(Record { first: head.first, last: head.last, bytes: bytes.clone() });
-                        needed.push((*at, *end));
-                    }
-                }
+                Item::Record { head, .. } if head.kind == Kind::Carried => {}
                 Item::Record { head, .. } if head.last < next => {}
                 Item::Record { at, head, .. } if head.first > next => {
                     found.lost = Some(self.damage(*at, next, seen));
@@ -246,6 +251,7 @@ impl Walk<'_> {
                 }
             }
         }
+        needed.sort_unstable();
         let start = self.room_beside(&needed);
         let half = |at: u64| at / self.slot.half_bytes % 2;
         found.is_full =

@@ -9,6 +9,7 @@ use super::read::{get, int};
 use super::settings;
 use super::statements as sql;
 use super::waiting::Order;
+use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::log::{Loss, Record, needs_log};
 use crate::round_trips::Class;
@@ -17,7 +18,7 @@ use crate::store::Header;
 use crate::sums;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const WHAT: &str = "cannot write the intent log";
 
@@ -124,6 +125,18 @@ impl Intents {
                 self.refuse(lost)?;
             }
             Ok(records)
+        })
+    }
+
+    /// What the last commit, of `epoch`, could not store. `Lost` if it is damaged, unless that is
+    /// accepted.
+    pub fn carried(&self, epoch: u64) -> Result<Option<Record>> {
+        self.shared.store.read(Class::Commits, |connection| {
+            let order = Order::of(&self.shared.store.header.lock(), epoch);
+            match order.carried(connection)? {
+                Ok(carried) => Ok(carried),
+                Err(lost) => self.refuse(lost).map(|()| None),
+            }
         })
     }
 
@@ -237,10 +250,31 @@ pub(super) fn begin_epoch(header: &Header, epoch: u64) -> Vec<Call> {
     calls
 }
 
+/// Has the commit of `batch` keep what it could not store, and forget what those before it could
+/// not. `has_carried` tells whether there may be such.
+pub(super) fn carry(header: &Header, batch: &Batch, has_carried: &AtomicBool) -> Vec<Call> {
+    let mut calls = Vec::new();
+    let is_needed = !batch.carried.is_empty();
+    if has_carried.load(Ordering::Relaxed) || is_needed {
+        calls.push(Call::new(sql::FORGET_CARRIED, Vec::new()));
+    }
+    if is_needed {
+        has_carried.store(true, Ordering::Relaxed);
+        let (epoch, op) = (batch.counters.epoch, batch.counters.op);
+        let record = Record { first: NO_OPERATION, last: op, bytes: batch.carried.clone() };
+        let bytes = summed(&header.uuid, epoch, record);
+        calls.push(Call::new(sql::CARRY, vec![Box::new(int(epoch)), Box::new(int(op.0)), Box::new(bytes)]));
+    }
+    calls
+}
+
 /// The bytes of the row without operations.
 pub(super) fn marker(uuid: &[u8; 16], epoch: u64) -> [u8; 8] {
     sums::intents(uuid, epoch, (0, 0), &[]).to_le_bytes()
 }
+
+/// In sums, the first operation of what a commit could not store: no record has it.
+pub(super) const NO_OPERATION: OpNo = OpNo(0);
 
 /// Operations as their row holds them: with their sum.
 fn summed(uuid: &[u8; 16], epoch: u64, record: Record) -> Vec<u8> {

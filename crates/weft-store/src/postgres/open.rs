@@ -287,6 +287,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
         disk_cache,
         lost: Mutex::default(),
         has_intents: AtomicBool::new(true),
+        has_carried: AtomicBool::new(true),
         connector,
         loss: options.loss,
         patience: options.patience,

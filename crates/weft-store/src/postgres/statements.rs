@@ -223,6 +223,8 @@ statements! {
     INTENTS_SIZES = "SELECT first, octet_length(bytes)::bigint FROM intents WHERE epoch = $1 AND first > $2 ORDER BY first LIMIT $3";
     /// The row that says that the log of an epoch is there, without operations.
     MARKER = "SELECT last, bytes FROM intents WHERE epoch = $1 AND first = 0";
+    /// The row of what the last commit could not store.
+    CARRIED = "SELECT last, bytes FROM intents WHERE epoch = $1 AND first = -1";
     INTENTS_UP_TO = "SELECT max(last) FROM intents WHERE epoch = $1 AND first <= $2";
     LATER_INTENT = "SELECT first FROM intents WHERE epoch > $1 AND first > 0 ORDER BY epoch, first LIMIT 1";
     /// Puts nothing unless this daemon holds the lease of volume $7, which cannot change hands
@@ -250,11 +252,13 @@ statements! {
         ")) FOR UPDATE RETURNING first"
     );
     FORGET_INTENTS = "DELETE FROM intents WHERE last <= $1 AND first > 0 AND epoch >= 0";
+    FORGET_CARRIED = "DELETE FROM intents WHERE first = -1 AND epoch >= 0";
+    CARRY = "INSERT INTO intents (epoch, first, last, bytes) VALUES ($1, -1, $2, $3)";
     FORGET_EPOCHS = "DELETE FROM intents WHERE epoch >= 0";
     MARK = "INSERT INTO intents (epoch, first, last, bytes) VALUES ($1, 0, 0, $2)";
     /// Rows of negative epochs are nobody's: only a person removes them.
     SET_ASIDE = "INSERT INTO intents (epoch, first, last, bytes) SELECT -epoch, first, last, bytes FROM intents \
-                 WHERE epoch > 0 AND first > 0 ON CONFLICT (epoch, first) DO NOTHING";
+                 WHERE epoch > 0 AND first <> 0 ON CONFLICT (epoch, first) DO NOTHING";
 
     LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now(), expires IS NOT NULL FROM lease WHERE id = 1";
     /// Puts the row where there is none, or one with an epoch that no holder had. The new epoch is above all that

@@ -442,6 +442,7 @@ impl<'a> PostgresTransaction<'a> {
         }
         let header = self.store.header.lock().clone();
         calls.extend(intents::begin_epoch(&header, batch.counters.epoch));
+        calls.extend(intents::carry(&header, batch, &self.store.has_carried));
         let connection = self.writer.connection();
         calls.push(settings::refuse_weak_call(connection, &self.store.connector.address, &header.uuid));
         calls.extend(settings::refuse_emptied_call(connection, &self.store.connector.address));
@@ -451,6 +452,9 @@ impl<'a> PostgresTransaction<'a> {
         match connection.query_all(WHAT, &calls) {
             Ok(_) => {
                 self.is_over = true;
+                if batch.carried.is_empty() {
+                    self.store.has_carried.store(false, Ordering::Relaxed);
+                }
                 if connection.take_warning() {
                     self.store.confirm(connection)?;
                 }

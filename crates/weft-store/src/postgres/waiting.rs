@@ -3,7 +3,7 @@
 
 use super::address::Address;
 use super::connection::{Connection, Parameter};
-use super::intents::marker;
+use super::intents::{NO_OPERATION, marker};
 use super::lease;
 use super::open::look;
 use super::read::{self, get, int, unsigned};
@@ -78,12 +78,33 @@ impl Order {
         if first > self.next {
             return Ok(Err(lost(self.next, "is missing")));
         }
-        let sum = bytes.len().checked_sub(SUM).map(|at| bytes.split_off(at));
-        if sum != Some(sums::intents(&self.uuid, self.epoch, (first, last), &bytes).to_le_bytes().to_vec()) {
+        if !self.is_summed((first, last), &mut bytes) {
             return Ok(Err(lost(first, "is damaged")));
         }
         self.pass(last);
         Ok(Ok(Record { first: OpNo(first), last: OpNo(last), bytes }))
+    }
+
+    /// What the last commit could not store, or what is lost of it.
+    pub(super) fn carried(&self, connection: &mut Connection) -> Result<std::result::Result<Option<Record>, String>> {
+        let rows = connection.query(WHAT, sql::CARRIED, vec![Box::new(int(self.epoch))])?;
+        let Some(row) = rows.first() else { return Ok(Ok(None)) };
+        let (last, mut bytes): (i64, Vec<u8>) = (get(row, 0)?, get(row, 1)?);
+        let (last, first) = (OpNo(last.unsigned_abs()), NO_OPERATION);
+        let is_last = last.0 + 1 == self.next;
+        Ok(if is_last && self.is_summed((first.0, last.0), &mut bytes) {
+            Ok(Some(Record { first: last, last, bytes }))
+        } else {
+            Err("the row of the table intents that has what was synced over damaged blocks is damaged: that is lost; \
+                 restore the table, or mount with --accept-loss, which goes on without"
+                .to_owned())
+        })
+    }
+
+    /// True if `bytes` end with their sum, which is taken off.
+    fn is_summed(&self, operations: (u64, u64), bytes: &mut Vec<u8>) -> bool {
+        let sum = bytes.len().checked_sub(SUM).map(|at| bytes.split_off(at));
+        sum.is_some_and(|sum| sum == sums::intents(&self.uuid, self.epoch, operations, bytes).to_le_bytes())
     }
 
     /// What is lost if the log as a whole is gone. Epochs of older programs, which are even, have
@@ -131,7 +152,11 @@ fn lost(op: u64, how: &str) -> String {
 /// was read.
 pub(super) fn verify(connection: &mut Connection, header: &Header) -> Result<Waiting> {
     let mut order = Order::of(header, header.counters.epoch);
-    let mut found = Waiting { operations: 0, lost: order.gone(connection)?.or(order.later(connection)?) };
+    let mut found = Waiting { lost: order.gone(connection)?.or(order.later(connection)?), ..Waiting::default() };
+    match order.carried(connection)? {
+        Ok(carried) => found.is_carried = carried.is_some(),
+        Err(lost) => found.lost = found.lost.or(Some(lost)),
+    }
     let mut after = 0;
     loop {
         let (records, lost) = order.page(connection, after)?;

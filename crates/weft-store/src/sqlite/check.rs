@@ -300,7 +300,7 @@ impl Checker<'_> {
             None => self.logged(header)?,
         };
         let Some(last) = last.filter(|last| *last > header.counters.op) else { return Ok(()) };
-        let waiting = Waiting { operations: last.0 - header.counters.op.0, lost: None };
+        let waiting = Waiting { operations: last.0 - header.counters.op.0, ..Waiting::default() };
         waiting.note().into_iter().for_each(|note| self.note(note));
         let statement = "UPDATE volume SET next_id = next_id + ?1";
         self.connection.execute(statement, (super::read::sql(LOG_IDS),)).map_err(failed)?;

@@ -35,18 +35,19 @@ pub(super) fn look(volume: &Beside) -> Result<Waiting> {
         // A mount may have come meanwhile, and gone.
         let is_sure = !is_held(layout) && lost_wal::refusal(layout, layout)?.is_some();
         let lost = is_sure.then(|| refusal.to_string()).filter(|_| !is_held(layout));
-        return Ok(Waiting { operations: 0, lost });
+        return Ok(Waiting { lost, ..Waiting::default() });
     }
     let connection = volume.connect()?;
     let before = read_header(&connection)?;
     let found = match IntentLog::read(&layout.log)? {
-        None => Waiting { operations: 0, lost: misfit(&layout.log, &before)?.map(|misfit| misfit.why) },
+        None => Waiting { lost: misfit(&layout.log, &before)?.map(|misfit| misfit.why), ..Waiting::default() },
         Some(log) => {
             // A mount that accepts the loss applies what is left.
             let mut log = log.with(Loss::Accept);
             let lost = log.check(&before)?;
             let last = log.records().last().map_or(0, |record| record.last.0);
-            Waiting { operations: last.saturating_sub(before.counters.op.0), lost }
+            let is_carried = !log.carried().is_empty();
+            Waiting { operations: last.saturating_sub(before.counters.op.0), is_carried, lost }
         }
     };
     let beyond = match found.lost {

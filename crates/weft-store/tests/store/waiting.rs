@@ -37,7 +37,7 @@ fn check(address: &Address, repair: Repair) -> Vec<(Outcome, String)> {
 fn operations_that_wait_are_told_and_are_no_damage() {
     let (address, _) = logged();
     let waiting = postgres::waiting(&address).expect("told");
-    assert_eq!(waiting, Waiting { operations: 4, lost: None });
+    assert_eq!(waiting, Waiting { operations: 4, ..Waiting::default() });
     let note = "4 operations wait in the intent log; a mount applies them".to_owned();
     assert_eq!(check(&address, Repair::No), [(Outcome::Note, note)]);
     let location = Location::Postgres(Box::new(address));

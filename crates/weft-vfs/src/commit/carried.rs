@@ -9,15 +9,16 @@ use crate::mutation::{Lost, Mutation};
 use crate::volume::Vfs;
 use std::borrow::Cow;
 
-/// Why a volume cannot be opened.
-const NOT_KEPT: &str = "bytes that were synced belong over a part of a damaged block, and there is no place to keep them; restore that block's \
-                        file ('weft check --read-data' names it)";
+/// Why a commit fails.
+const NOT_KEPT: &str = "bytes that were written belong over a part of a damaged block, and there is no place to keep \
+                        them; restore that block ('weft check --read-data' names its file), or remove the file";
 
 impl Vfs {
-    /// Has the log keep what the commit of `snapshot` will lack, durably, before it is made. Where
-    /// there is no log in a file they are in memory alone.
+    /// Has the log keep what the commit of `snapshot` will lack, durably, before it is made or with
+    /// it: operations count as committed with the commit, and what they wrote must not be lost by
+    /// that. `Corrupt` where the log has no place for it. Without a log it is in memory alone.
     pub(super) fn carry(&self, snapshot: &mut Snapshot) -> Result<()> {
-        snapshot.is_carried = false;
+        snapshot.batch.carried.clear();
         let Some(log) = self.log.as_ref().filter(|_| !snapshot.damaged.is_empty()) else { return Ok(()) };
         let mut bytes = Vec::new();
         for job in &snapshot.damaged {
@@ -28,12 +29,7 @@ impl Vfs {
                 journal::put(&Mutation::Write { ino: job.ino, offset, data, lost: Lost::default(), time }, &mut bytes);
             }
         }
-        let (commit, op) = (snapshot.batch.commit, snapshot.batch.counters.op);
-        let mut log = log.lock();
-        snapshot.is_carried = log.file.carry(commit, op, &bytes)?;
-        // Operations that are applied again count as committed with this: what they wrote must not
-        // be lost by that.
-        let is_lost = !snapshot.is_carried && !log.is_begun;
-        if is_lost { Err(weft_store::Error::Corrupt(NOT_KEPT.into()).into()) } else { Ok(()) }
+        let is_kept = log.lock().file.carry(&mut snapshot.batch, bytes)?;
+        if is_kept { Ok(()) } else { Err(weft_store::Error::Corrupt(NOT_KEPT.into()).into()) }
     }
 }

@@ -21,8 +21,6 @@ pub(crate) struct Snapshot {
     pub(crate) damaged: Vec<Job>,
     /// Whether the store was told to commit it, so that it may have, whatever it said.
     pub(crate) is_sent: bool,
-    /// True if the log keeps what the damaged ones lack.
-    pub(crate) is_carried: bool,
     /// How many changes of extents do not come from `jobs`.
     own_extents: usize,
     generation: Changed,
@@ -77,7 +75,6 @@ impl State {
             jobs: Vec::new(),
             damaged: Vec::new(),
             is_sent: false,
-            is_carried: false,
             own_extents: 0,
             generation: self.generation,
             inodes: std::mem::take(&mut self.dirty_inodes),

@@ -37,7 +37,7 @@ impl Vfs {
             say(format_args!("going on without what is lost, as asked for: {lost}"));
         }
         let mut replay = Replay::new(purpose);
-        let carried = log.lock().file.carried();
+        let carried = log.lock().file.carried(header.counters.epoch)?;
         carried.iter().try_for_each(|record| self.replay_carried(record, &mut replay))?;
         let mut after = OpNo(0);
         loop {

@@ -462,6 +462,50 @@ fn what_was_synced_over_a_damaged_block_is_kept_until_it_can_be_stored() {
     assert_eq!(files.mount().get("file"), Ok([&b"synced"[..], &[1; BLOCK - 6]].concat()));
 }
 
+/// The same of a block that is damaged below the mount: whatever a crash leaves behind the commit
+/// that could not store it, and of whatever later one.
+#[test]
+fn what_was_synced_over_a_block_is_kept_by_commits_alone_that_cannot_store_it() {
+    let files = Files::new(BlockHome::Segments);
+    let mounted = files.mount();
+    mounted.put_and_sync("file", &[1; BLOCK]);
+    mounted.vfs.commit().expect("committed");
+    flip_block(&files, &mounted, "file");
+    mounted.put_and_sync("file", b"synced");
+    for round in 0..3u8 {
+        mounted.vfs.commit().expect_err("a part cannot be stored");
+        let crashed = files.crashed();
+        flip_block(&crashed, &mounted, "file");
+        let remounted = crashed.mount();
+        let expected = [&b"synced"[..], &[1; BLOCK - 6]].concat();
+        assert_eq!(remounted.get("file"), Ok(expected), "after {round} more that were synced");
+        mounted.put_and_sync("other", &[round; 10]);
+    }
+}
+
+/// Where there is no log nothing is acknowledged that only memory has, however often it is asked
+/// for.
+#[test]
+fn what_no_place_keeps_is_no_more_durable_the_second_time() {
+    let files = Files::new(BlockHome::Segments);
+    let mounted = files.mount();
+    mounted.put("file", &[1; BLOCK]);
+    mounted.vfs.commit().expect("committed");
+    fs::remove_file(files.log()).expect("removed");
+    flip_block(&files, &mounted, "file");
+    mounted.put("file", b"in memory");
+    for _ in 0..3 {
+        let error = mounted.vfs.sync().expect_err("no place keeps it");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+    // Nor does a commit take it for stored: the log that is gone is missed after a crash.
+    let crashed = files.crashed();
+    crashed.assert_refused("the intent log");
+    flip_block(&files, &mounted, "file");
+    mounted.vfs.sync().expect("it can be stored");
+    assert_eq!(files.crashed().mount().get("file"), Ok([&b"in memory"[..], &[1; BLOCK - 9]].concat()));
+}
+
 #[test]
 fn where_the_log_is_removed_or_replaced_each_fsync_becomes_a_commit() {
     for is_replaced in [false, true] {

@@ -165,6 +165,45 @@ fn an_operation_in_rows_that_cannot_be_applied_is_named_and_given_up_alone() {
     }
 }
 
+/// The same in PostgreSQL as in files: the commit that cannot store what was synced over a damaged
+/// block keeps it in the log, and so do those after it, until it can be stored.
+#[test]
+fn what_was_synced_over_a_damaged_block_in_rows_is_kept_until_it_can_be_stored() {
+    const FLIP: &str = "UPDATE blocks SET bytes = set_byte(bytes, 2000, get_byte(bytes, 2000) # 1)";
+    let rows = Rows::new();
+    let mounted = rows.mount();
+    mounted.put("file", &[1; 4096]);
+    mounted.vfs.commit().expect("committed");
+    rows.run(FLIP);
+    mounted.put_and_sync("file", b"synced");
+    let at_once = rows.crashed();
+    mounted.vfs.commit().expect_err("a part cannot be stored");
+    let by_the_commit = rows.crashed();
+    mounted.put_and_sync("other", b"small");
+    mounted.vfs.commit().expect_err("a part cannot be stored");
+    let expected = [&b"synced"[..], &[1; 4090]].concat();
+    for crashed in [at_once, by_the_commit, rows.crashed()] {
+        // Mounts of the damaged volume keep it, too.
+        for _ in 0..2 {
+            let damaged = crashed.mount();
+            assert_eq!(damaged.get("file"), Err(ErrorKind::Corrupt), "its rest is damaged");
+            damaged.put_and_sync("second", b"small");
+            drop(damaged);
+            crashed.run("UPDATE lease SET expires = NULL");
+        }
+        assert!(postgres::waiting(&crashed.address).expect("told").is_carried);
+        let altered = crashed.crashed();
+        altered.run("UPDATE intents SET bytes = set_byte(bytes, 0, get_byte(bytes, 0) # 1) WHERE first < 0");
+        altered.assert_refused("what was synced over damaged blocks is damaged");
+        crashed.run(FLIP);
+        let mended = crashed.mount();
+        assert_eq!(mended.get("file").as_ref(), Ok(&expected));
+        mended.close();
+        assert_eq!(crashed.mount().get("file").as_ref(), Ok(&expected));
+        assert_eq!(crashed.intents("first < 0"), "", "nothing is left to be kept");
+    }
+}
+
 /// All rows of the log that are gone are missed after a crash, and not after a clean unmount.
 #[test]
 fn a_log_in_rows_that_is_gone_after_a_crash_is_refused_until_the_loss_is_accepted() {
