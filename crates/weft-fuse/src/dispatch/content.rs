@@ -121,16 +121,46 @@ impl Server {
         let to = self.node(body.u64()?).map_or(Ino(0), |node| node.ino);
         let opened_to = Opened(body.u64()?);
         let (to, len) = ((to, body.u64()?), body.u64()?);
-        if self.seen(ino, opened, true) != ino || self.seen(to.0, opened_to, true) != to.0 {
-            // Whoever asked copies what is seen, by reading and writing.
-            return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
-        }
         // The older reply holds 32 bits.
         let len = if opcode == Opcode::CopyFileRange { len.min(1 << 30) } else { len };
-        let writer = self.writer(header, to.0, header.uid != 0);
-        Some(self.vfs.copy_range_as(writer, from, to, len).map_err(Failure::from).map(|copied| {
+        let is_as_stored = self.seen(ino, opened, true) == ino && self.seen(to.0, opened_to, true) == to.0;
+        let copied = if is_as_stored {
+            let writer = self.writer(header, to.0, header.uid != 0);
+            self.vfs.copy_range_as(writer, from, to, len)
+        } else {
+            Err(ErrorKind::NotSupported.into())
+        };
+        let copied = match copied {
+            // The kernel would copy from its cache of pages, which has none of what is not for all.
+            Err(error) if error.kind() == ErrorKind::NotSupported && opened.has_opener() => {
+                self.copy_by_hand(header, (from, opened), (to, opened_to), len)
+            }
+            // It copies what is seen, by reading and writing.
+            copied => copied,
+        };
+        Some(copied.map_err(Failure::from).map(|copied| {
             self.attributes_changed(to.0);
             reply.u64(copied);
         }))
+    }
+
+    /// Copies up to `len` bytes of what the program sees `from` there `to` there; as many as one
+    /// read gives.
+    fn copy_by_hand(
+        &self,
+        header: &Header,
+        ((from, at), opened): ((Ino, u64), Opened),
+        ((to, start), opened_to): ((Ino, u64), Opened),
+        len: u64,
+    ) -> weft_vfs::Result<u64> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(DATA_BYTES_MAX);
+        let data = {
+            let _asking = self.reader(header, opened, READ_LOCKOWNER).asks();
+            self.vfs.read_some(self.seen(from, opened, true), at, len)?
+        };
+        let _asking = self.write_asker(header, opened_to, 0).asks();
+        let seen = self.seen(to, opened_to, true);
+        self.vfs.write(seen, start, &data.contiguous(), self.writer(header, seen, header.uid != 0))?;
+        Ok(data.len() as u64)
     }
 }

@@ -290,6 +290,25 @@ fn looking_at_a_closed_link_changes_nothing_for_those_who_read_it() {
     looks.wait().expect("ended");
 }
 
+/// Where the kernel has no pages to copy from.
+#[test]
+fn a_link_that_is_not_for_everybody_is_copied_within_the_mount_by_those_who_may_read_it() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with_secret(true);
+    fs::write(mounted.path("hers/own"), "dear diary\n").expect("written");
+    fs::set_permissions(mounted.path("hers/own"), fs::Permissions::from_mode(0o600)).expect("set");
+    chown(mounted.path("hers/own"), Some(ALICE), Some(ALICE)).expect("given");
+    mounted.link_by(ALICE, "loud", &definition("/hers/own", "upper"));
+    assert_eq!(mounted.says(ALICE, "cp loud copy && cat copy"), "DEAR DIARY\n");
+    assert!(!mounted.run(MALLORY, "cp loud /dev/stdout").status.success());
+    let (from, to) = (fs::File::open(mounted.path("hers/loud")), fs::File::create(mounted.path("hers/part")));
+    let copied = rustix::fs::copy_file_range(from.expect("root's"), Some(&mut 5), to.expect("made"), None, 100);
+    assert_eq!(copied, Ok(6));
+    assert_eq!(fs::read(mounted.path("hers/part")).expect("read"), b"DIARY\n");
+}
+
 #[test]
 fn closed_links_are_listed_packed_renamed_and_removed() {
     if !can_mount() {
