@@ -172,6 +172,18 @@ impl FileLocks {
         Change { user, count, freed: frees.then_some(id) }
     }
 
+    /// The user that all ranges of `owner` count for, if it holds any.
+    pub(super) fn user_of(&self, owner: &LockOwner) -> Option<u32> {
+        self.held.get(owner).map(|holder| holder.user)
+    }
+
+    /// The user that one more range counts for, if giving up `range` leaves `owner` two of one.
+    pub(super) fn splits(&self, owner: &LockOwner, kind: LockKind, range: LockRange) -> Option<u32> {
+        let holder = self.held.get(owner)?;
+        let (met, _) = holder.ranges[kind as usize].meeting(range).next()?;
+        (met.first() < range.first() && met.last() > range.last()).then_some(holder.user)
+    }
+
     /// What the owner of `request` holds of its range since `grant`, not having asked for it again.
     pub(super) fn granted(&self, request: &LockRequest, grant: Grant) -> Vec<(LockRange, Held)> {
         let holder = self.held.get(&request.owner);
