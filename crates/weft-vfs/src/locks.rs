@@ -21,8 +21,8 @@ use file::{Change, FileLocks, Share, Waiting};
 use parking_lot::Mutex;
 use ranges::Held;
 use room::Room;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use weft_store::Ino;
@@ -209,7 +209,7 @@ pub struct Locks(Mutex<Table>);
 struct Table {
     files: FxHashMap<Ino, FileLocks>,
     /// Files that owners wait for something of, with the numbers of their requests.
-    waits: FxHashMap<LockOwner, BTreeSet<(Ino, u64)>>,
+    waits: HashMap<LockOwner, BTreeSet<(Ino, u64)>>,
     /// Ranges, reservations and waits.
     room: Room,
     /// Requests that waited so far.
@@ -338,14 +338,11 @@ impl Locks {
             table.room.may_add(owner.client, user)?;
         }
         let file = table.files.entry(ino).or_default();
-        let is_held = file
-            .shares
-            .iter()
-            .any(|(other, theirs)| other != owner && (theirs.access.meets(deny) || theirs.deny.meets(access)));
-        let result = if is_held {
+        let share = Share { user, access, deny };
+        let result = if file.shares.deny(owner, share) {
             Err(LockError::Held)
         } else {
-            let before = file.shares.insert(owner.clone(), Share { user, access, deny });
+            let before = file.shares.insert(owner, share);
             table.room.count(owner.client, user, isize::from(before.is_none()));
             Ok(())
         };
@@ -461,7 +458,7 @@ impl Table {
             found
         };
         let mut next = in_the_way(ino, request);
-        let mut seen = FxHashSet::default();
+        let mut seen = HashSet::new();
         while let Some(owner) = next.pop() {
             if owner == request.owner {
                 return true;

@@ -332,6 +332,39 @@ fn reservations_deny_others_what_they_say() {
 }
 
 #[test]
+fn reservations_do_what_a_list_of_them_does() {
+    let bits = |of: usize| ShareBits { read: of & 1 != 0, write: of & 2 != 0 };
+    let locks = Locks::default();
+    let mut model: Vec<(u8, ShareBits, ShareBits)> = Vec::new();
+    for step in 0..4000usize {
+        // Owners come by turns, each with other wishes every time.
+        let (name, access, deny) = (u8::try_from(step % 5).unwrap(), bits(step / 5), bits(step / 23));
+        let own = owner(1 + u64::from(name % 2), name);
+        if step % 7 == 0 {
+            locks.unshare(INO, &own);
+            model.retain(|(theirs, ..)| *theirs != name);
+            continue;
+        }
+        let is_denied = model.iter().any(|(theirs, theirs_access, denied)| {
+            *theirs != name && (theirs_access.meets(deny) || denied.meets(access))
+        });
+        let shared = locks.share(INO, (&own, 0), Claim::New, access, deny);
+        assert_eq!(shared, if is_denied { Err(LockError::Held) } else { Ok(()) }, "{step}");
+        if !is_denied {
+            model.retain(|(theirs, ..)| *theirs != name);
+            model.push((name, access, deny));
+        }
+        if step % 97 == 0 {
+            locks.release(mount(2));
+            model.retain(|(theirs, ..)| theirs % 2 == 0);
+        }
+    }
+    (1..3).for_each(|client| locks.release(mount(client)));
+    let table = locks.0.lock();
+    assert!(table.files.is_empty() && table.room.is_empty());
+}
+
+#[test]
 fn ranges_are_read_as_protocols_say_them() {
     let end = i64::MAX.cast_unsigned();
     assert_eq!(LockRange::of_length(0, 0), Some(LockRange::ALL));
