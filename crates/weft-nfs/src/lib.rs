@@ -10,6 +10,7 @@ pub mod export;
 pub mod fuzzing;
 mod handle;
 mod locking;
+mod machine;
 mod mount;
 mod portmap;
 mod refusals;

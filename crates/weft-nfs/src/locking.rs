@@ -7,6 +7,7 @@ mod arguments;
 mod clients;
 pub(crate) mod nlm;
 pub(crate) mod nsm;
+mod refused;
 mod room;
 
 pub(crate) use clients::{Earlier, Locking};
@@ -44,6 +45,8 @@ pub(crate) enum Message {
         ino: Ino,
         request: LockRequest,
         grant: Grant,
+        /// Its place among those that wait.
+        place: room::Place,
     },
     /// What has come of a call whose reply says nothing.
     Result {

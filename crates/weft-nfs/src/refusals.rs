@@ -16,6 +16,7 @@ pub(crate) struct Refusals {
     credentials: AtomicU64,
     handles: AtomicU64,
     malformed: AtomicU64,
+    bounds: AtomicU64,
 }
 
 impl Refusals {
@@ -54,6 +55,11 @@ impl Refusals {
         }
     }
 
+    /// Counts a lock that is refused since there are too many.
+    pub(crate) fn bound_reached(&self) {
+        self.bounds.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// All of them, with `bounds` that others count.
     pub(crate) fn counts(&self, bounds: u64) -> NfsRefused {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -62,7 +68,7 @@ impl Refusals {
             credentials: count(&self.credentials),
             handles: count(&self.handles),
             malformed: count(&self.malformed),
-            bounds,
+            bounds: bounds + count(&self.bounds),
         }
     }
 }

@@ -19,6 +19,7 @@ mod serving;
 mod stable;
 mod stream;
 mod tls;
+mod turns;
 pub(crate) mod waits;
 
 pub use tls::{TlsError, TlsFiles};

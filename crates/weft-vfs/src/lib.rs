@@ -33,6 +33,7 @@ mod operations;
 mod options;
 mod permission;
 mod read_ahead;
+pub mod shares;
 mod state;
 mod stats;
 mod stop;

@@ -21,8 +21,9 @@ use file::{Change, FileLocks, Share, Waiting};
 use parking_lot::Mutex;
 use ranges::Held;
 use room::Room;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use weft_store::Ino;
 
@@ -31,8 +32,19 @@ use weft_store::Ino;
 const DEADLOCK_LOOKS_MAX: usize = 1024;
 
 /// Where locks come from: a mount, or a client of a protocol. What fails as a whole takes all its locks along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LockClient(u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LockClient {
+    number: u64,
+    /// The machine of a network that it calls from; none for a mount.
+    machine: Option<IpAddr>,
+}
+
+impl LockClient {
+    /// True for a client of a network, and false for a mount.
+    pub fn is_remote(self) -> bool {
+        self.machine.is_some()
+    }
+}
 
 /// Who holds or wants a lock. What one owner holds is never in its own way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +80,8 @@ pub enum LockKind {
 pub struct LockRequest {
     /// Who.
     pub owner: LockOwner,
-    /// The user whose share of locks it counts against; the super-user's is all of the client's.
+    /// The user whose share of locks it counts against; the super-user's is all of the mount's or
+    /// machine's.
     pub user: u32,
     /// By which call.
     pub kind: LockKind,
@@ -196,7 +209,7 @@ pub struct Locks(Mutex<Table>);
 struct Table {
     files: FxHashMap<Ino, FileLocks>,
     /// Files that owners wait for something of, with the numbers of their requests.
-    waits: FxHashMap<LockOwner, BTreeSet<(Ino, u64)>>,
+    waits: HashMap<LockOwner, BTreeSet<(Ino, u64)>>,
     /// Ranges, reservations and waits.
     room: Room,
     /// Requests that waited so far.
@@ -207,11 +220,20 @@ struct Table {
 }
 
 impl Locks {
-    /// A client that nobody was before.
+    /// A mount that nobody was before.
     pub fn client(&self) -> LockClient {
+        self.new_client(None)
+    }
+
+    /// A client of a network that nobody was before. All of one `machine` share its room for locks.
+    pub fn remote_client(&self, machine: IpAddr) -> LockClient {
+        self.new_client(Some(machine))
+    }
+
+    fn new_client(&self, machine: Option<IpAddr>) -> LockClient {
         let mut table = self.0.lock();
         table.clients += 1;
-        LockClient(table.clients)
+        LockClient { number: table.clients, machine }
     }
 
     /// A lock on `ino` that is in the way of `request`: of those, the one that begins first.
@@ -231,7 +253,8 @@ impl Locks {
             }
         };
         if is_free {
-            table.room.may_add(request.owner.client, request.user)?;
+            let user = table.user_of(ino, &request);
+            table.room.may_add(request.owner.client, user)?;
             let granted = table.hold(ino, &request);
             drop(table);
             granted.into_iter().for_each(|then| then());
@@ -262,15 +285,26 @@ impl Locks {
         granted.into_iter().for_each(|then| then());
     }
 
-    /// Gives up what `owner` holds of `range` of `ino` by `kind`.
-    pub fn unlock(&self, ino: Ino, owner: &LockOwner, kind: LockKind, range: LockRange) {
+    /// Gives up what `owner` holds of `range` of `ino` by `kind`. `TooMany` if that leaves two ranges
+    /// of one, and there is no room for another (POSIX fcntl()).
+    pub fn unlock(&self, ino: Ino, owner: &LockOwner, kind: LockKind, range: LockRange) -> Result<(), LockError> {
         let granted = {
             let mut table = self.0.lock();
-            let Some(file) = table.files.get_mut(&ino) else { return };
+            let Table { files, room, .. } = &mut *table;
+            let Some(file) = files.get_mut(&ino) else { return Ok(()) };
+            if let Some(user) = file.splits(owner, kind, range) {
+                room.may_add(owner.client, user)?;
+            }
             let change = file.set((owner, 0), kind, range, None);
             table.changed(ino, owner.client, range, change)
         };
         granted.into_iter().for_each(|then| then());
+        Ok(())
+    }
+
+    /// True if `request` holds something by `grant`, and has not said whether it still wants it.
+    pub fn is_unanswered(&self, ino: Ino, request: &LockRequest, grant: Grant) -> bool {
+        self.0.lock().files.get(&ino).is_some_and(|file| !file.granted(request, grant).is_empty())
     }
 
     /// Whether `request` waited for `ino`, which it no longer does.
@@ -297,18 +331,18 @@ impl Locks {
         if table.is_grace != (claim == Claim::Again) {
             return Err(LockError::Grace);
         }
-        table.room.may_add(owner.client, user)?;
+        // One that has reserved something stays the same user's.
+        let before = table.files.get(&ino).and_then(|file| file.shares.get(owner));
+        let user = before.map_or(user, |before| before.user);
+        if before.is_none() {
+            table.room.may_add(owner.client, user)?;
+        }
         let file = table.files.entry(ino).or_default();
-        let is_held = file
-            .shares
-            .iter()
-            .any(|(other, theirs)| other != owner && (theirs.access.meets(deny) || theirs.deny.meets(access)));
-        let result = if is_held {
+        let share = Share { user, access, deny };
+        let result = if file.shares.deny(owner, share) {
             Err(LockError::Held)
         } else {
-            // One that has reserved something stays the same user's.
-            let user = file.shares.get(owner).map_or(user, |before| before.user);
-            let before = file.shares.insert(owner.clone(), Share { user, access, deny });
+            let before = file.shares.insert(owner, share);
             table.room.count(owner.client, user, isize::from(before.is_none()));
             Ok(())
         };
@@ -367,6 +401,11 @@ impl Locks {
 }
 
 impl Table {
+    /// The user that ranges of the owner of `request` count for: who locked something of the file first.
+    fn user_of(&self, ino: Ino, request: &LockRequest) -> u32 {
+        self.files.get(&ino).and_then(|file| file.user_of(&request.owner)).unwrap_or(request.user)
+    }
+
     /// Has `request` hold its range, and gives whom to tell that they hold theirs now.
     fn hold(&mut self, ino: Ino, request: &LockRequest) -> Telling {
         let held = Held { mode: request.mode, pid: request.pid, grant: None };
@@ -419,7 +458,7 @@ impl Table {
             found
         };
         let mut next = in_the_way(ino, request);
-        let mut seen = FxHashSet::default();
+        let mut seen = HashSet::new();
         while let Some(owner) = next.pop() {
             if owner == request.owner {
                 return true;

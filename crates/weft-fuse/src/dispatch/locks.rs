@@ -102,8 +102,8 @@ impl Server {
         };
         let ino = Ino(header.nodeid);
         if matches!(wanted, Wanted::Nothing) {
-            self.vfs.locks().unlock(ino, &request.owner, request.kind, request.range);
-            return Some(Ok(()));
+            let unlocked = self.vfs.locks().unlock(ino, &request.owner, request.kind, request.range);
+            return Some(unlocked.map_err(|error| self.lock_failure(error, header.uid, ino)));
         }
         let if_held = match patience {
             Patience::Fail => IfHeld::Fail,
@@ -119,16 +119,19 @@ impl Server {
             return Some(Ok(()));
         }
         locks.waiting.lock().remove(&header.unique);
-        if locked == Err(LockError::TooMany) {
-            self.log_too_many(header.uid, ino);
-        }
-        Some(locked.map(|_| ()).map_err(|error| {
-            Failure::Errno(match error {
-                LockError::Held | LockError::Grace => libc::EAGAIN,
-                LockError::Deadlock => libc::EDEADLK,
-                LockError::TooMany => libc::ENOLCK,
-            })
-        }))
+        Some(locked.map(|_| ()).map_err(|error| self.lock_failure(error, header.uid, ino)))
+    }
+
+    /// Returns the errno of `error`, which `user` gets for a lock of `ino`.
+    fn lock_failure(&self, error: LockError, user: u32, ino: Ino) -> Failure {
+        Failure::Errno(match error {
+            LockError::Held | LockError::Grace => libc::EAGAIN,
+            LockError::Deadlock => libc::EDEADLK,
+            LockError::TooMany => {
+                self.log_too_many(user, ino);
+                libc::ENOLCK
+            }
+        })
     }
 
     /// Says that `user` cannot lock `ino`, as there are too many locks.

@@ -123,7 +123,8 @@ impl Server {
         body.skip(8)?;
         if let Some(locks) = &self.locks {
             let owner = locks.owner(body.u64()?);
-            self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
+            // To give up all takes no room.
+            let _ = self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
         }
         let _asking = self.write_asker(header, opened, 0).asks();
         Some(self.draft(opened).map_or(Ok(()), |draft| self.vfs.flush_written(draft).map_err(Failure::from)))
@@ -137,7 +138,7 @@ impl Server {
             && body.u32()? & RELEASE_FLOCK_UNLOCK != 0
         {
             let owner = locks.owner(body.u64()?);
-            self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
+            let _ = self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
         }
         // Those who closed it may not do so themselves any more.
         let _asking = self.opener(opened).unwrap_or_default().asks();

@@ -40,7 +40,7 @@ impl Shared {
     }
 
     fn unlock(&self) {
-        self.mounted.vfs.locks().unlock(self.ino, &self.other, LockKind::Either, LockRange::ALL);
+        self.mounted.vfs.locks().unlock(self.ino, &self.other, LockKind::Either, LockRange::ALL).expect("unlocked");
     }
 }
 

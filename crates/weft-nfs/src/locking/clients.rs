@@ -2,24 +2,31 @@
 //!
 //! Before a client gets its first lock, the volume remembers it. After a restart those remembered are told, and have a
 //! period of grace to claim again what they held; then they are forgotten, unless they have come back. A client
-//! without locks is forgotten when serving ends, or when its place is needed.
+//! without locks is forgotten when serving ends, or when its place is needed: those unused for
+//! longest go first.
+//!
+//! A client says itself what it is called, so places are counted by machine, and by the user who
+//! asked first.
 
 use super::Message;
+use super::refused::Refused;
 use super::room::{Place, Room};
 use crate::dispatch::Failure;
 use crate::export::Client;
+use crate::machine::machine;
 use crate::status::Status;
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::mpsc::UnboundedSender;
 use weft_vfs::locks::{LockClient, LockOwner};
+use weft_vfs::shares::{Bounds, Full, Shares};
 use weft_vfs::{ErrorKind, Vfs};
 
-/// Clients that may have locks at the same time.
-const CLIENTS_MAX: usize = 4096;
+/// Clients that may have locks at the same time: of one machine, and in all.
+const CLIENTS: Bounds = Bounds { of_holder: 256, all: 4096 };
 /// What the volume keeps: each client by a name of its own, and how often clients were told of restarts.
 const CLIENT: &str = "lock-client.";
 const STATE: &str = "lock-state";
@@ -38,17 +45,70 @@ pub(crate) struct Earlier {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) number: LockClient,
+    /// Who asked first. It counts for this user.
+    user: u32,
+    /// The call that used it last.
+    used: AtomicU64,
     kept: String,
-    /// Whether the volume remembers it for sure.
+    /// Whether the volume may remember it, and whether it does for sure.
+    is_kept: AtomicBool,
     is_remembered: AtomicBool,
 }
 
-#[derive(Default)]
+/// By address, and what they call themselves.
+type Names = FxHashMap<(IpAddr, Vec<u8>), Arc<Known>>;
+
 struct Clients {
-    /// By address, and what they call themselves.
-    known: FxHashMap<(IpAddr, Vec<u8>), Arc<Known>>,
-    numbers: FxHashSet<LockClient>,
+    /// By machine.
+    known: FxHashMap<IpAddr, Names>,
+    shares: Shares<IpAddr>,
+    /// Clients so far, and calls in their names.
     count: u64,
+    used: u64,
+    /// Names by which the volume keeps clients that it is to forget.
+    forgotten: Vec<String>,
+}
+
+impl Clients {
+    fn new() -> Clients {
+        let (known, shares) = (FxHashMap::default(), Shares::new(CLIENTS));
+        Clients { known, shares, count: 0, used: 0, forgotten: Vec::new() }
+    }
+
+    fn find(&mut self, client: &Client, name: &[u8]) -> Option<Arc<Known>> {
+        let known = self.known.get(&machine(client.address))?.get(&(client.address, name.to_vec()))?;
+        self.used += 1;
+        known.used.store(self.used, Ordering::Relaxed);
+        Some(known.clone())
+    }
+
+    /// Has those go that hold nothing, of whoever has filled a share: a quarter of them, unused for
+    /// longest, so that looking for them is rare. False if there are none.
+    fn evict(&mut self, full: Full, (of, user): (IpAddr, u32), is_idle: impl Fn(&Arc<Known>) -> bool) -> bool {
+        let machines = self.known.iter().filter(|(machine, _)| full == Full::All || **machine == of);
+        let all = machines.flat_map(|(machine, names)| names.iter().map(|(id, known)| (*machine, id, known)));
+        let theirs = all.filter(|(.., known)| full != Full::User || known.user == user);
+        let mut idle: Vec<_> = theirs
+            .filter(|(.., known)| is_idle(known))
+            .map(|(machine, id, known)| (known.used.load(Ordering::Relaxed), machine, id.clone()))
+            .collect();
+        idle.sort_unstable();
+        idle.truncate(idle.len().div_ceil(4));
+        idle.iter().for_each(|(_, machine, id)| self.remove(*machine, id));
+        !idle.is_empty()
+    }
+
+    fn remove(&mut self, machine: IpAddr, id: &(IpAddr, Vec<u8>)) {
+        let Some(names) = self.known.get_mut(&machine) else { return };
+        let Some(known) = names.remove(id) else { return };
+        if names.is_empty() {
+            self.known.remove(&machine);
+        }
+        self.shares.count(machine, known.user, -1);
+        if known.is_kept.load(Ordering::Acquire) {
+            self.forgotten.push(known.kept.clone());
+        }
+    }
 }
 
 /// Clients and their locks.
@@ -56,7 +116,9 @@ pub(crate) struct Locking {
     vfs: Arc<Vfs>,
     clients: Mutex<Clients>,
     outbox: UnboundedSender<Message>,
-    room: Room,
+    results: Room,
+    grants: Room,
+    pub(super) refused: Refused,
     /// An odd number that grows with each restart that clients are told of (XNFS 11.2).
     state: u32,
 }
@@ -74,38 +136,88 @@ impl Locking {
             unless_read_only(vfs.keep(STATE, Some(&state.to_be_bytes())).and_then(|()| vfs.sync()))?;
             vfs.locks().begin_grace();
         }
-        Ok((Locking { vfs, clients: Mutex::default(), outbox, room: Room::default(), state }, earlier))
+        let (clients, refused) = (Mutex::new(Clients::new()), Refused::default());
+        let (results, grants) = (Room::for_results(), Room::for_grants());
+        Ok((Locking { vfs, clients, outbox, results, grants, refused, state }, earlier))
     }
 
-    /// Who has locks in the name of `client`, which calls itself `name`. `NoSpc`: there are too many.
-    pub(super) fn client(&self, client: &Client, name: &[u8]) -> Result<Arc<Known>, Failure> {
-        let id = (client.address, name.to_vec());
-        let mut clients = self.clients.lock();
-        if let Some(known) = clients.known.get(&id) {
-            return Ok(known.clone());
+    /// Finds who has locks in the name of `client`, which calls itself `name`, if anybody may.
+    pub(super) fn find(&self, client: &Client, name: &[u8]) -> Option<Arc<Known>> {
+        self.clients.lock().find(client, name)
+    }
+
+    /// Makes a client that has no locks, and is nobody's.
+    pub(super) fn nobody(&self, client: &Client) -> LockClient {
+        self.vfs.locks().remote_client(machine(client.address))
+    }
+
+    /// Finds or adds who has locks in the name of `client`, which calls itself `name`; `user` asks.
+    /// `NoSpc`: there are too many.
+    pub(super) fn client(&self, client: &Client, user: u32, name: &[u8]) -> Result<Arc<Known>, Failure> {
+        let machine = machine(client.address);
+        loop {
+            let mut clients = self.clients.lock();
+            if let Some(known) = clients.find(client, name) {
+                return Ok(known);
+            }
+            if !clients.forgotten.is_empty() {
+                drop(clients);
+                self.forget()?;
+                continue;
+            }
+            let Err(full) = clients.shares.may_add(machine, user) else {
+                return Ok(self.add(&mut clients, client, user, name));
+            };
+            if !clients.evict(full, (machine, user), |known| self.is_idle(known)) {
+                drop(clients);
+                let most = CLIENTS.of_holder;
+                let why = format_args!(
+                    "too many names of clients hold locks; an address has {most} at most, and one user a \
+                     quarter of them: end programs that hold some"
+                );
+                self.refused.log(client.address, user, why);
+                return Err(Status::NoSpc.into());
+            }
         }
-        if clients.known.len() >= CLIENTS_MAX {
-            drop(clients);
-            self.forget_idle()?;
-            clients = self.clients.lock();
-        }
-        if clients.known.len() >= CLIENTS_MAX {
-            return Err(Status::NoSpc.into());
-        }
+    }
+
+    fn add(&self, clients: &mut Clients, client: &Client, user: u32, name: &[u8]) -> Arc<Known> {
+        let (id, machine) = ((client.address, name.to_vec()), machine(client.address));
         clients.count += 1;
+        clients.used += 1;
         // With the state, since numbers begin again with each restart.
         let kept = format!("{CLIENT}{}.{}", self.state, clients.count);
-        let number = self.vfs.locks().client();
-        let known = Arc::new(Known { number, kept, is_remembered: AtomicBool::new(false) });
-        clients.numbers.insert(number);
-        clients.known.insert(id, known.clone());
-        Ok(known)
+        let (number, used) = (self.vfs.locks().remote_client(machine), AtomicU64::new(clients.used));
+        let (is_kept, is_remembered) = (AtomicBool::new(false), AtomicBool::new(false));
+        let known = Arc::new(Known { number, user, used, kept, is_kept, is_remembered });
+        clients.known.entry(machine).or_default().insert(id, known.clone());
+        clients.shares.count(machine, user, 1);
+        known
+    }
+
+    /// True if `known` holds nothing, and nobody asks for anything in its name.
+    fn is_idle(&self, known: &Arc<Known>) -> bool {
+        Arc::strong_count(known) == 1 && !self.vfs.locks().has_any(known.number)
+    }
+
+    /// Has the volume forget those that had to go.
+    fn forget(&self) -> weft_vfs::Result<()> {
+        let mut forgotten = std::mem::take(&mut self.clients.lock().forgotten);
+        while let Some(kept) = forgotten.last() {
+            if let Err(error) = unless_read_only(self.vfs.keep(kept, None)) {
+                self.clients.lock().forgotten.append(&mut forgotten);
+                return Err(error);
+            }
+            forgotten.pop();
+        }
+        Ok(())
     }
 
     /// Sees that the volume remembers `known`, which is `client`.
     pub(super) fn remember(&self, client: &Client, known: &Known) -> Result<(), Failure> {
         if !known.is_remembered.load(Ordering::Acquire) {
             let value = format!("{} {}", client.address, client.local);
+            known.is_kept.store(true, Ordering::Release);
             // One that is only read is not changed by those who have locks on it.
             unless_read_only(self.vfs.keep(&known.kept, Some(value.as_bytes())).and_then(|()| self.vfs.sync()))?;
             known.is_remembered.store(true, Ordering::Release);
@@ -119,17 +231,18 @@ impl Locking {
             let clients = self.clients.lock();
             let is_it =
                 |of: IpAddr, called: &[u8]| of == address && (is_same_host(called, name) || is_address(name, address));
-            let gone = clients.known.iter().filter(|((of, called), _)| is_it(*of, called));
+            let names = clients.known.get(&machine(address)).into_iter().flatten();
+            let gone = names.filter(|((of, called), _)| is_it(*of, called));
             gone.map(|(_, known)| known.number).collect()
         };
-        gone.into_iter().for_each(|client| self.vfs.locks().release(client));
+        let locks = self.vfs.locks();
+        gone.into_iter().filter(|client| locks.has_any(*client)).for_each(|client| locks.release(client));
     }
 
     /// How an owner is told of: as which process, and by what name.
-    pub(super) fn name_of<'a>(&self, owner: &'a LockOwner) -> (u32, &'a [u8]) {
-        let is_ours = self.clients.lock().numbers.contains(&owner.client);
+    pub(super) fn name_of(owner: &LockOwner) -> (u32, &[u8]) {
         match owner.name.split_first_chunk() {
-            Some((process, name)) if is_ours => (u32::from_be_bytes(*process), name),
+            Some((process, name)) if owner.client.is_remote() => (u32::from_be_bytes(*process), name),
             _ => (0, &[]),
         }
     }
@@ -144,8 +257,13 @@ impl Locking {
     }
 
     /// A place for a result that `client` is told by a call, if there is room.
-    pub(super) fn place(&self, client: IpAddr) -> Option<Place> {
-        self.room.place(client)
+    pub(super) fn place(&self, client: &Client) -> Option<Place> {
+        self.results.result(client)
+    }
+
+    /// Room for telling clients that locks are theirs.
+    pub(super) fn grants(&self) -> Room {
+        self.grants.clone()
     }
 
     pub(crate) fn state(&self) -> u32 {
@@ -160,21 +278,14 @@ impl Locking {
 
     /// Forgets clients that have no locks, and that nobody asks for some for.
     pub(crate) fn forget_idle(&self) -> weft_vfs::Result<()> {
-        let mut forgotten = Vec::new();
         {
             let mut clients = self.clients.lock();
-            let Clients { known, numbers, .. } = &mut *clients;
-            known.retain(|_, client| {
-                let is_idle = Arc::strong_count(client) == 1 && !self.vfs.locks().has_any(client.number);
-                if is_idle {
-                    numbers.remove(&client.number);
-                    forgotten.push(client.clone());
-                }
-                !is_idle
-            });
+            let all = clients.known.iter().flat_map(|(machine, names)| names.iter().map(|known| (*machine, known)));
+            let idle = all.filter(|(_, (_, known))| self.is_idle(known));
+            let idle: Vec<_> = idle.map(|(machine, (id, _))| (machine, id.clone())).collect();
+            idle.into_iter().for_each(|(machine, id)| clients.remove(machine, &id));
         }
-        let remembered = forgotten.iter().filter(|client| client.is_remembered.load(Ordering::Acquire));
-        remembered.into_iter().try_for_each(|client| unless_read_only(self.vfs.keep(&client.kept, None)))
+        self.forget()
     }
 }
 
@@ -202,6 +313,47 @@ impl Earlier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::Transport;
+    use tokio::sync::mpsc::unbounded_channel;
+    use weft_store::VolumeOptions;
+    use weft_store::memory::MemoryStore;
+    use weft_vfs::locks::{Claim, IfHeld, LockKind, LockMode, LockRange, LockRequest};
+    use weft_vfs::{Ino, ManualClock};
+
+    /// Has `user` at `address` hold a lock by so many names; gives how many get one.
+    fn take(locking: &Locking, address: [u8; 4], user: u32, names: usize) -> usize {
+        let (address, local) = (IpAddr::from(address), [10, 9, 9, 9].into());
+        let client = Client { address, port: 700, local, transport: Transport::Tcp, tls: false };
+        let one = |n: &usize| {
+            let name = format!("{user} {n}");
+            let Ok(known) = locking.client(&client, user, name.as_bytes()) else { return false };
+            let owner = LockOwner { client: known.number, name: [1].as_slice().into() };
+            let (kind, range, mode) = (LockKind::Either, LockRange::ALL, LockMode::Shared);
+            let request = LockRequest { owner, user, kind, range, mode, pid: 0, tag: 0 };
+            locking.vfs.locks().lock(Ino(9), request, Claim::New, IfHeld::Fail).is_ok()
+        };
+        (0..names).take_while(one).count()
+    }
+
+    #[test]
+    fn machines_that_invent_names_leave_others_and_the_super_user_places() {
+        let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
+        let options = weft_vfs::Options { background: false, ..weft_vfs::Options::default() };
+        let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
+        let locking = Locking::start(vfs, unbounded_channel().0).expect("starts").0;
+        assert_eq!(take(&locking, [127, 0, 0, 1], 7, 5000), CLIENTS.of_user());
+        assert_eq!(take(&locking, [127, 0, 0, 2], 7, 1), 0, "another address of the same machine");
+        assert_eq!(take(&locking, [127, 0, 0, 2], 8, 5), 5);
+        assert_eq!(take(&locking, [127, 0, 0, 2], 0, 5), 5);
+        locking.restarted([127, 0, 0, 1].into(), b"127.0.0.1");
+        assert_eq!(take(&locking, [127, 0, 0, 2], 7, 5), 5, "names that hold nothing make room");
+        for n in 0..100 {
+            (1..8).for_each(|user| _ = take(&locking, [10, 0, 0, n], user, 5000));
+        }
+        assert_eq!((take(&locking, [10, 0, 1, 0], 7, 2), take(&locking, [10, 0, 1, 0], 0, 2)), (2, 2));
+        let known: usize = locking.clients.lock().known.values().map(Names::len).sum();
+        assert!(known < CLIENTS.all, "{known}");
+    }
 
     #[test]
     fn what_is_kept_of_a_client_reads_back_or_is_left_out() {

@@ -3,7 +3,6 @@
 //! Of each procedure there are two: one whose reply tells the result, and one (`_MSG`) whose result is told by a call of its own.
 
 use super::arguments::{Lock, OBJECT_BYTES_MAX, bool, cookie, name, owner, u32};
-use super::clients::Known;
 use super::{Locking, Message, Peer};
 use crate::dispatch::{Failure, Outcome, Request, Service};
 use crate::export::Client;
@@ -11,9 +10,9 @@ use crate::rpc::{self, Call, Refusal};
 use crate::status::Status;
 use crate::xdr::{Reader, Writer};
 use weft_vfs::locks::{
-    Claim, Conflict, IfHeld, LockError, LockKind, LockMode, LockOwner, LockRequest, Locked, ShareBits,
+    Claim, Conflict, IfHeld, LockClient, LockError, LockKind, LockMode, LockOwner, LockRequest, Locked, ShareBits,
 };
-use weft_vfs::{Access, FileId, Kind, say_of};
+use weft_vfs::{Access, FileId, Kind};
 
 /// NLM's number.
 pub(crate) const PROGRAM: u32 = 100_021;
@@ -107,7 +106,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
             Some(body)
         }),
         6..=9 if !service.lets_in(client) => Ok(None),
-        6..=9 => match locking.place(client.address) {
+        6..=9 => match locking.place(client) {
             // It asks again.
             None => Ok(None),
             Some(place) => result(locking, client, number - MESSAGE, &mut request).map(|result| {
@@ -150,10 +149,13 @@ fn result(locking: &Locking, client: &Client, number: u32, request: &mut Request
         Err(Failure::Status(status)) => Told::Status(status.into()),
         told => told?,
     };
+    if matches!(told, Told::Status(LockStatus::NoLocks)) {
+        request.service.refusals.bound_reached();
+    }
     match &told {
         Told::Status(status) => body.u32(*status as u32),
         Told::Conflict(conflict) => {
-            let (process, owner) = locking.name_of(&conflict.owner);
+            let (process, owner) = Locking::name_of(&conflict.owner);
             body.u32(LockStatus::Denied as u32);
             body.bool(conflict.mode == LockMode::Exclusive);
             body.u32(process);
@@ -197,8 +199,8 @@ fn mode(exclusive: bool) -> LockMode {
 }
 
 /// What `lock` asks for in the name of `user` of `client`; none if that lies past 2^63-1.
-fn request_of((client, user): (&Known, u32), lock: &Lock<'_>, exclusive: bool) -> Option<LockRequest> {
-    let owner = LockOwner { client: client.number, name: lock.owner().into() };
+fn request_of((client, user): (LockClient, u32), lock: &Lock<'_>, exclusive: bool) -> Option<LockRequest> {
+    let owner = LockOwner { client, name: lock.owner().into() };
     let range = lock.range()?;
     Some(LockRequest { owner, user, kind: LockKind::Either, range, mode: mode(exclusive), pid: 0, tag: 0 })
 }
@@ -208,8 +210,9 @@ fn test(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result
     let exclusive = bool(request)?;
     let lock = Lock::read(request)?;
     may_lock(request, lock.file)?;
-    let who = locking.client(client, lock.caller)?;
-    let Some(wanted) = request_of((&who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
+    // To ask takes no place of a client.
+    let who = locking.find(client, lock.caller).map_or_else(|| locking.nobody(client), |known| known.number);
+    let Some(wanted) = request_of((who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
     match request.service.vfs.locks().test(lock.file.ino, &wanted) {
         None => told(LockStatus::Granted),
         Some(conflict) => Ok(Told::Conflict(conflict)),
@@ -231,8 +234,8 @@ fn lock(
         request.may_change()?;
     }
     may_lock(request, lock.file)?;
-    let who = locking.client(client, lock.caller)?;
-    let Some(wanted) = request_of((&who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
+    let (who, user) = (locking.client(client, request.uid(), lock.caller)?, request.uid());
+    let Some(wanted) = request_of((who.number, user), &lock, exclusive) else { return told(LockStatus::TooBig) };
     if monitored == Monitored::Yes {
         // Who is told of a restart must be known after it.
         locking.remember(client, &who)?;
@@ -242,10 +245,13 @@ fn lock(
     let if_held = if block && monitored == Monitored::Yes {
         let to = Peer::from(client);
         let (ino, request) = (lock.file.ino, wanted.clone());
-        let (arguments, outbox) = (granted.into_bytes(), locking.outbox());
+        let (arguments, outbox, room) = (granted.into_bytes(), locking.outbox(), locking.grants());
         IfHeld::WaitAndAnswer(Box::new(move |grant| {
-            // Nobody takes it only when all ends.
-            let _ = outbox.send(Message::Granted { to, arguments, ino, request, grant });
+            // A client that is not told asks again, and hears that it has the lock.
+            if let Some(place) = room.place(to.address, user) {
+                // Nobody takes it only when all ends.
+                let _ = outbox.send(Message::Granted { to, arguments, ino, request, grant, place });
+            }
         }))
     } else {
         IfHeld::Fail
@@ -258,15 +264,15 @@ fn lock(
     match request.service.vfs.locks().lock(lock.file.ino, wanted, claim, if_held) {
         Ok(Locked::Now) => told(LockStatus::Granted),
         Ok(Locked::Waiting) => told(LockStatus::Blocked),
-        Err(error) => told(refused(client, request.uid(), error)),
+        Err(error) => told(refused(locking, client, user, error)),
     }
 }
 
-/// What a client is told of `error`. Says so if `user` has too many locks there.
-fn refused(client: &Client, user: u32, error: LockError) -> LockStatus {
+/// Returns the status that a client is told of `error`. Logs it if there are too many locks.
+fn refused(locking: &Locking, client: &Client, user: u32, error: LockError) -> LockStatus {
     if error == LockError::TooMany {
-        let why = "too many locks; one user has a quarter of a client's at most: end programs that hold some";
-        say_of(user, format_args!("user {user} of {} cannot lock a file: {why}", client.address));
+        let why = "too many locks; one user has a quarter of an address's at most: end programs that hold some";
+        locking.refused.log(client.address, user, format_args!("{why}"));
     }
     error.into()
 }
@@ -275,8 +281,9 @@ fn refused(client: &Client, user: u32, error: LockError) -> LockStatus {
 fn cancel(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<Told, Failure> {
     let (_block, exclusive) = (bool(request)?, bool(request)?);
     let lock = Lock::read(request)?;
-    let who = locking.client(client, lock.caller)?;
-    let Some(wanted) = request_of((&who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
+    let Some(who) = locking.find(client, lock.caller) else { return told(LockStatus::Denied) };
+    let asker = (who.number, request.uid());
+    let Some(wanted) = request_of(asker, &lock, exclusive) else { return told(LockStatus::TooBig) };
     let waited = request.service.vfs.locks().cancel(lock.file.ino, &wanted);
     told(if waited { LockStatus::Granted } else { LockStatus::Denied })
 }
@@ -284,10 +291,13 @@ fn cancel(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Resu
 /// `NLMPROC4_UNLOCK`.
 fn unlock(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<Told, Failure> {
     let lock = Lock::read(request)?;
-    let who = locking.client(client, lock.caller)?;
-    let Some(held) = request_of((&who, request.uid()), &lock, true) else { return told(LockStatus::TooBig) };
-    request.service.vfs.locks().unlock(lock.file.ino, &held.owner, held.kind, held.range);
-    told(LockStatus::Granted)
+    // One that holds nothing has nothing to give up.
+    let Some(who) = locking.find(client, lock.caller) else { return told(LockStatus::Granted) };
+    let Some(held) = request_of((who.number, request.uid()), &lock, true) else { return told(LockStatus::TooBig) };
+    match request.service.vfs.locks().unlock(lock.file.ino, &held.owner, held.kind, held.range) {
+        Ok(()) => told(LockStatus::Granted),
+        Err(error) => told(refused(locking, client, request.uid(), error)),
+    }
 }
 
 /// `NLMPROC4_SHARE`, `NLMPROC4_UNSHARE`.
@@ -297,19 +307,22 @@ fn share(locking: &Locking, client: &Client, number: u32, request: &mut Request<
     let owner = owner(request)?;
     let (deny, access) = (u32(request)?, u32(request)?);
     let reclaim = bool(request)?;
-    let who = locking.client(client, caller)?;
     // Beside those who lock ranges.
-    let owner = LockOwner { client: who.number, name: [b"shr:", owner].concat().into() };
+    let owner_of = |client: LockClient| LockOwner { client, name: [b"shr:", owner].concat().into() };
     let locks = request.service.vfs.locks();
     if number == UNSHARE {
-        locks.unshare(file.ino, &owner);
+        if let Some(who) = locking.find(client, caller) {
+            locks.unshare(file.ino, &owner_of(who.number));
+        }
         return told(LockStatus::Granted);
     }
     may_lock(request, file)?;
+    let who = locking.client(client, request.uid(), caller)?;
+    let owner = owner_of(who.number);
     let bits = |bits: u32| ShareBits { read: bits & 1 != 0, write: bits & 2 != 0 };
     let claim = if reclaim { Claim::Again } else { Claim::New };
     match locks.share(file.ino, (&owner, request.uid()), claim, bits(access), bits(deny)) {
         Ok(()) => told(LockStatus::Granted),
-        Err(error) => told(refused(client, request.uid(), error)),
+        Err(error) => told(refused(locking, client, request.uid(), error)),
     }
 }

@@ -1,59 +1,69 @@
-//! Room for results that are told by calls: so many for each client, and so many in all.
+//! Room for what clients are told by calls: so much for each machine and each of its users, and so
+//! much in all.
 //!
-//! Anybody who may call can ask for such, faster than they can be sent, and need not listen. What finds
-//! no room is dropped; a client that misses a result asks again.
+//! Anybody who may call can ask for such, faster than it can be sent, and need not listen. What finds
+//! no room is dropped; a client that misses it asks again.
 
+use crate::export::Client;
+use crate::machine::machine;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use weft_vfs::shares::{Bounds, Shares};
 
-/// Results that wait for one client, and for all.
-const OF_CLIENT_MAX: usize = 16;
-const ALL_MAX: usize = 1024;
+/// Results that wait to be told: a quarter of these for one machine, since none is known by its user
+/// before it is read.
+const RESULTS: Bounds = Bounds { of_holder: 64, all: 1024 };
+/// Locks that were waited for and granted, of which clients have not heard yet.
+const GRANTS: Bounds = Bounds { of_holder: 1024, all: 16_384 };
 
-#[derive(Debug, Default)]
-struct Taken {
-    all: usize,
-    of: FxHashMap<IpAddr, usize>,
-}
+/// The user that results count for.
+const ANY_USER: u32 = u32::MAX;
 
 /// The room that there is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Room(Arc<Mutex<Taken>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Room(Arc<Mutex<Shares<IpAddr>>>);
 
 /// A place in it, free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     room: Room,
-    client: IpAddr,
+    machine: IpAddr,
+    user: u32,
 }
 
 impl Room {
-    /// A place for a result for `client`, if there is one.
-    pub(super) fn place(&self, client: IpAddr) -> Option<Place> {
+    fn new(bounds: Bounds) -> Room {
+        Room(Arc::new(Mutex::new(Shares::new(bounds))))
+    }
+
+    pub(super) fn for_results() -> Room {
+        Room::new(RESULTS)
+    }
+
+    pub(super) fn for_grants() -> Room {
+        Room::new(GRANTS)
+    }
+
+    /// Takes a place for a result that `client` is told, if there is one.
+    pub(super) fn result(&self, client: &Client) -> Option<Place> {
+        self.place(client.address, ANY_USER)
+    }
+
+    /// Takes a place for what is told to `user` at `address`, if there is one.
+    pub(super) fn place(&self, address: IpAddr, user: u32) -> Option<Place> {
+        let machine = machine(address);
         let mut taken = self.0.lock();
-        let own = taken.of.get(&client).copied().unwrap_or(0);
-        if own >= OF_CLIENT_MAX || taken.all >= ALL_MAX {
-            return None;
-        }
-        taken.all += 1;
-        taken.of.insert(client, own + 1);
+        taken.may_add(machine, user).ok()?;
+        taken.count(machine, user, 1);
         drop(taken);
-        Some(Place { room: self.clone(), client })
+        Some(Place { room: self.clone(), machine, user })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.room.0.lock();
-        taken.all -= 1;
-        if let Some(own) = taken.of.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                taken.of.remove(&self.client);
-            }
-        }
+        self.room.0.lock().count(self.machine, self.user, -1);
     }
 }
 
@@ -63,20 +73,29 @@ mod tests {
 
     fn address(n: usize) -> IpAddr {
         let [.., a, b] = n.to_be_bytes();
-        [127, 0, a, b].into()
+        [10, 0, a, b].into()
     }
 
     #[test]
-    fn one_client_has_its_share_and_all_have_a_bound() {
-        let room = Room::default();
-        let own: Vec<_> = (0..OF_CLIENT_MAX).map(|_| room.place(address(1)).expect("its share")).collect();
-        assert!(room.place(address(1)).is_none());
-        let others: Vec<_> = (0..10 * ALL_MAX).filter_map(|n| room.place(address(2 + n / 4))).collect();
-        assert_eq!(own.len() + others.len(), ALL_MAX);
-        assert!(room.place(address(60_000)).is_none());
-        drop(own);
-        assert!(room.place(address(60_000)).is_some());
+    fn one_machine_has_its_share_and_all_have_a_bound() {
+        let room = Room::for_results();
+        let here = |n| room.place([127, 0, 0, n].into(), ANY_USER);
+        let own: Vec<_> = (1..=16).map(|n| here(n).expect("its share")).collect();
+        assert!(here(99).is_none(), "another address of the same machine");
+        let others: Vec<_> = (0..10 * RESULTS.all).filter_map(|n| room.place(address(n / 4), ANY_USER)).collect();
+        assert!(own.len() + others.len() < RESULTS.all);
+        assert!(room.place(address(60_000), ANY_USER).is_none());
         drop(others);
-        assert!(room.0.lock().of.is_empty());
+        assert!(room.place(address(60_000), ANY_USER).is_some());
+        drop(own);
+        assert!(room.0.lock().is_empty());
+    }
+
+    #[test]
+    fn grants_of_one_user_leave_room_for_those_of_others() {
+        let room = Room::for_grants();
+        let greedy: Vec<_> = (0..GRANTS.all).map_while(|_| room.place(address(1), 7)).collect();
+        assert_eq!(greedy.len(), GRANTS.of_user());
+        assert!(room.place(address(1), 8).is_some() && room.place(address(2), 7).is_some());
     }
 }

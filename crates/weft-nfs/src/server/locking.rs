@@ -1,6 +1,7 @@
 //! What locks take beside connections: a portmapper, datagrams, and somebody who tells clients what they wait for.
 
 use super::portmapper::{Portmapper, Registered};
+use super::turns::Turns;
 use super::{LockOptions, ServerError, Shared, accept, datagrams, notices};
 use crate::dispatch::Service;
 use crate::locking::{Earlier, Locking, Message};
@@ -64,9 +65,10 @@ impl LockService {
             }
         };
         let vfs = shared.service.vfs.clone();
-        tokio::spawn(notices::send(self.messages, self.options.portmapper, vfs));
+        let turns = Arc::new(Turns::default());
+        tokio::spawn(notices::send(self.messages, self.options.portmapper, vfs, turns.clone()));
         if !self.earlier.is_empty() {
-            notices::restarted(self.earlier, &self.options, shared);
+            notices::restarted(self.earlier, &self.options, shared, &turns);
         }
         Ok(registered)
     }

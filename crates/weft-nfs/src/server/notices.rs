@@ -1,23 +1,23 @@
 //! What is said to clients about locks, while others are served: that one they waited for is theirs, that this server has restarted.
 
 use super::calling::{call, call_program, port_of};
+use super::turns::Turns;
 use super::{LockOptions, May, Shared, waiting};
 use crate::export::Transport;
 use crate::locking::nlm::{self, LockStatus};
 use crate::locking::{Earlier, Message, Peer, nsm};
 use crate::rpc::Procedure;
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
+
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
 use weft_vfs::locks::Wanted;
 use weft_vfs::{Vfs, say};
 
-/// Clients that are being told something at the same time.
-const CALLS_MAX: usize = 64;
 /// After how long a client that does not answer is called again: at first, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(16);
@@ -46,31 +46,32 @@ impl Tries {
     }
 }
 
-/// Sends what `messages` has until all ends.
-pub(super) async fn send(mut messages: UnboundedReceiver<Message>, portmapper: u16, vfs: Arc<Vfs>) {
-    let calls = Arc::new(Semaphore::new(CALLS_MAX));
+/// Sends what `messages` has until all ends. Each message has a place among those that wait, so there
+/// are not too many.
+pub(super) async fn send(mut messages: UnboundedReceiver<Message>, portmapper: u16, vfs: Arc<Vfs>, turns: Arc<Turns>) {
     while let Some(message) = messages.recv().await {
-        let Ok(permit) = calls.clone().acquire_owned().await else { return };
-        let vfs = vfs.clone();
-        tokio::spawn(async move {
-            send_one(message, portmapper, &vfs).await;
-            drop(permit);
-        });
+        let (vfs, turns) = (vfs.clone(), turns.clone());
+        tokio::spawn(async move { send_one(message, portmapper, &vfs, &turns).await });
     }
 }
 
-async fn send_one(message: Message, portmapper: u16, vfs: &Vfs) {
+async fn send_one(message: Message, portmapper: u16, vfs: &Vfs, turns: &Turns) {
     match message {
         Message::Result { to, procedure, arguments, place: _place } => {
             let procedure = Procedure { program: nlm::PROGRAM, version: 4, number: procedure };
             // If it is lost, the client asks again.
-            let _ = call_program(&to, portmapper, procedure, &arguments).await;
+            let _ = turns.call(to.address, call_program(&to, portmapper, procedure, &arguments)).await;
         }
-        Message::Granted { to, arguments, ino, request, grant } => {
+        Message::Granted { to, arguments, ino, request, grant, place: _place } => {
             let procedure = Procedure { program: nlm::PROGRAM, version: 4, number: nlm::GRANTED };
             let mut tries = Tries::during(GRANT_PATIENCE);
             loop {
-                let results = call_program(&to, portmapper, procedure, &arguments).await;
+                let call = async {
+                    // Who has asked again knows it, and who has given it up does not care.
+                    let is_news = vfs.locks().is_unanswered(ino, &request, grant);
+                    if is_news { Some(call_program(&to, portmapper, procedure, &arguments).await) } else { None }
+                };
+                let Some(results) = turns.call(to.address, call).await else { return };
                 let wanted = match results.ok().and_then(|results| nlm::answer(&results)) {
                     // It has just started, or does not answer.
                     Some(LockStatus::GRACE) | None => None,
@@ -90,16 +91,18 @@ async fn send_one(message: Message, portmapper: u16, vfs: &Vfs) {
 }
 
 /// Tells `earlier` clients that this server has restarted, and ends the period of `grace` in which they claim what they held.
-pub(super) fn restarted(earlier: Vec<Earlier>, options: &LockOptions, shared: &Arc<Shared>) {
+pub(super) fn restarted(earlier: Vec<Earlier>, options: &LockOptions, shared: &Arc<Shared>, turns: &Arc<Turns>) {
     let LockOptions { portmapper, grace } = *options;
     let Some(state) = shared.service.locking.as_ref().map(|locking| locking.state()) else { return };
-    for client in &earlier {
-        let (to, shared) =
-            (Peer { address: client.address, local: client.local, transport: Transport::Udp }, shared.clone());
+    // One host may have been many clients, and is told once.
+    let addresses: HashSet<_> = earlier.iter().map(|client| (client.address, client.local)).collect();
+    for (address, local) in addresses {
+        let to = Peer { address, local, transport: Transport::Udp };
+        let (shared, turns) = (shared.clone(), turns.clone());
         tokio::spawn(async move {
             let mut stop = shared.stop.clone();
             tokio::select! {
-                () = tell(&to, portmapper, state) => {}
+                () = tell(&to, portmapper, state, &turns) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         });
@@ -119,9 +122,9 @@ pub(super) fn restarted(earlier: Vec<Earlier>, options: &LockOptions, shared: &A
 }
 
 /// Tells a host that this one has restarted, until it has heard of it.
-async fn tell(to: &Peer, portmapper: u16, state: u32) {
+async fn tell(to: &Peer, portmapper: u16, state: u32, turns: &Turns) {
     let mut tries = Tries::during(NOTICE_PATIENCE);
-    while let Err(error) = notify(to, portmapper, state).await {
+    while let Err(error) = turns.call(to.address, notify(to, portmapper, state)).await {
         if !tries.again().await {
             let what = "cannot be told to claim its locks again";
             return say(format_args!("{} {what}: {error}", to.address));

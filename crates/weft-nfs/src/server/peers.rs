@@ -8,7 +8,7 @@ use super::outsiders::{Evicted, Outsiders};
 use crate::refusals::Refusals;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use weft_vfs::{NfsStats, largest};
 
@@ -50,16 +50,6 @@ pub(super) struct Guest {
     bytes: usize,
     /// Its number among outsiders, if it is one.
     outsider: Option<u64>,
-}
-
-/// The address that stands for the machine at `address` where shares are counted: one machine may
-/// have many, of a network for this machine itself and of a /64 for IPv6 (RFC 6177).
-pub(super) fn machine(address: IpAddr) -> IpAddr {
-    match address {
-        address if address.is_loopback() => IpAddr::from([127, 0, 0, 1]),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
-        address @ IpAddr::V4(_) => address,
-    }
 }
 
 impl Peers {
@@ -159,14 +149,6 @@ mod tests {
         drop(guests);
         let all = peers.0.lock();
         assert_eq!((all.bytes, all.of.len()), (0, 0));
-    }
-
-    #[test]
-    fn a_machine_is_counted_once_however_many_addresses_it_has() {
-        let same = |one: &str, other: &str| machine(one.parse().unwrap()) == machine(other.parse().unwrap());
-        assert!(same("127.0.0.1", "127.3.4.5") && same("127.0.0.1", "::1"));
-        assert!(same("2001:db8::1", "2001:db8::ffff:1") && !same("2001:db8::1", "2001:db8:0:1::1"));
-        assert!(!same("10.0.0.1", "10.0.0.2"));
     }
 
     #[test]

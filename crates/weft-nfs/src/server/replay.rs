@@ -8,9 +8,9 @@
 //! address has so many entries of its own, those from reserved ports apart. Where there are too many
 //! addresses one of the machine that has most of them makes room: nobody pushes out others' calls.
 
-use super::peers::machine;
 use super::replies::Ready;
 use crate::export::{Client, RESERVED_PORTS_END};
+use crate::machine::machine;
 use crate::rpc::{Call, Procedure, Reply};
 use crate::status::Status;
 use crate::v3;

@@ -1,12 +1,12 @@
 //! A call from the wire to its reply: served at once, or by whoever may wait, and made durable where that is asked for.
 
-use super::peers::machine;
 use super::replay::{Found, Key, must_not_be_repeated};
 use super::replies::Ready;
 use super::waits::{Alike, Asker, Begun};
 use super::{May, Shared, waiting};
 use crate::dispatch::Outcome;
 use crate::export::{Client, NOBODY};
+use crate::machine::machine;
 use crate::rpc::{self, Auth, Call, NoCall, Refusal, Reply};
 use crate::v3;
 use std::sync::{Arc, Weak};

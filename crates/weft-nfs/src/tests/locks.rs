@@ -1,5 +1,7 @@
 //! Locks over NLM, restarts over NSM, and where to find both: a server, and a host that is called back.
 
+mod bounds;
+
 use super::client::{Client, Handle, arguments};
 use crate::locking::{nlm, nsm};
 use crate::rpc::tests::call;

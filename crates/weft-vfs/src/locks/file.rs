@@ -7,7 +7,7 @@ use super::ranges::{Edit, Held, LockRange, Ranges};
 use super::spans::{HolderId, Spans};
 use super::{Conflict, Grant, LockClient, LockKind, LockMode, LockOwner, LockRequest, ShareBits, Then};
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 /// A request that waits.
@@ -28,10 +28,70 @@ struct Holder {
 }
 
 /// What is reserved for an owner, and what denied to others.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) user: u32,
     pub(super) access: ShareBits,
     pub(super) deny: ShareBits,
+}
+
+impl Share {
+    /// Every way to reserve and deny, with its place in [`Reservations::counts`].
+    fn all() -> impl Iterator<Item = (usize, Share)> {
+        let bits = |of: usize| ShareBits { read: of & 1 != 0, write: of & 2 != 0 };
+        (0..16).map(move |at| (at, Share { user: 0, access: bits(at), deny: bits(at >> 2) }))
+    }
+
+    fn place(self) -> usize {
+        let bits = |bits: ShareBits| usize::from(bits.read) | usize::from(bits.write) << 1;
+        bits(self.access) | bits(self.deny) << 2
+    }
+}
+
+/// What is reserved of the file. To look who is in the way costs the same however many they are.
+#[derive(Default)]
+pub(super) struct Reservations {
+    owners: HashMap<LockOwner, Share>,
+    /// Owners who have reserved and denied the same.
+    counts: [usize; 16],
+}
+
+impl Reservations {
+    pub(super) fn get(&self, owner: &LockOwner) -> Option<Share> {
+        self.owners.get(owner).copied()
+    }
+
+    /// True if another than `owner` is in the way of `wanted`.
+    pub(super) fn deny(&self, owner: &LockOwner, wanted: Share) -> bool {
+        let own = self.get(owner).map(Share::place);
+        Share::all().any(|(at, theirs)| {
+            let others = self.counts[at] - usize::from(own == Some(at));
+            others > 0 && (theirs.access.meets(wanted.deny) || theirs.deny.meets(wanted.access))
+        })
+    }
+
+    /// Has `owner` have reserved this; gives what it had.
+    pub(super) fn insert(&mut self, owner: &LockOwner, share: Share) -> Option<Share> {
+        let before = self.remove(owner);
+        self.owners.insert(owner.clone(), share);
+        self.counts[share.place()] += 1;
+        before
+    }
+
+    pub(super) fn remove(&mut self, owner: &LockOwner) -> Option<Share> {
+        let share = self.owners.remove(owner)?;
+        self.counts[share.place()] -= 1;
+        Some(share)
+    }
+
+    fn forget(&mut self, client: LockClient) {
+        let counts = &mut self.counts;
+        self.owners.retain(|owner, share| {
+            let stays = owner.client != client;
+            counts[share.place()] -= usize::from(!stays);
+            stays
+        });
+    }
 }
 
 /// What came of a change of what an owner holds.
@@ -45,9 +105,10 @@ pub(super) struct Change {
     pub(super) freed: Option<HolderId>,
 }
 
+/// Clients choose the names of owners, so maps by these have a hash that nobody foresees.
 #[derive(Default)]
 pub(super) struct FileLocks {
-    held: FxHashMap<LockOwner, Holder>,
+    held: HashMap<LockOwner, Holder>,
     owners: FxHashMap<HolderId, LockOwner>,
     /// Holders so far.
     numbered: u64,
@@ -56,10 +117,10 @@ pub(super) struct FileLocks {
     /// By numbers, which ascend in the order in which they were asked for.
     waiting: BTreeMap<u64, Waiting>,
     /// The number of each request that waits.
-    asked: FxHashMap<LockRequest, u64>,
+    asked: HashMap<LockRequest, u64>,
     /// Requests that watch a holder.
     watched: FxHashMap<HolderId, BTreeSet<u64>>,
-    pub(super) shares: FxHashMap<LockOwner, Share>,
+    pub(super) shares: Reservations,
 }
 
 impl LockKind {
@@ -172,6 +233,18 @@ impl FileLocks {
         Change { user, count, freed: frees.then_some(id) }
     }
 
+    /// The user that all ranges of `owner` count for, if it holds any.
+    pub(super) fn user_of(&self, owner: &LockOwner) -> Option<u32> {
+        self.held.get(owner).map(|holder| holder.user)
+    }
+
+    /// The user that one more range counts for, if giving up `range` leaves `owner` two of one.
+    pub(super) fn splits(&self, owner: &LockOwner, kind: LockKind, range: LockRange) -> Option<u32> {
+        let holder = self.held.get(owner)?;
+        let (met, _) = holder.ranges[kind as usize].meeting(range).next()?;
+        (met.first() < range.first() && met.last() > range.last()).then_some(holder.user)
+    }
+
     /// What the owner of `request` holds of its range since `grant`, not having asked for it again.
     pub(super) fn granted(&self, request: &LockRequest, grant: Grant) -> Vec<(LockRange, Held)> {
         let holder = self.held.get(&request.owner);
@@ -260,7 +333,7 @@ impl FileLocks {
             .map(|(number, _)| *number)
             .collect();
         gone.into_iter().for_each(|number| drop(self.leave(number)));
-        self.shares.retain(|owner, _| owner.client != client);
+        self.shares.forget(client);
         let owners: Vec<_> = self.held.keys().filter(|owner| owner.client == client).cloned().collect();
         let mut candidates = BTreeSet::new();
         for owner in owners {
@@ -273,6 +346,6 @@ impl FileLocks {
     }
 
     pub(super) fn is_unused(&self) -> bool {
-        self.held.is_empty() && self.waiting.is_empty() && self.shares.is_empty()
+        self.held.is_empty() && self.waiting.is_empty() && self.shares.owners.is_empty()
     }
 }

@@ -1,53 +1,42 @@
-//! Room for locks: so many for each client, of which one user gets a share.
+//! Room for locks: shares for each mount, and for each machine whose programs lock over a network.
 //!
-//! A mount is one client for all users of its machine, and so is another machine. One user gets a
-//! quarter at most. When three quarters are taken, a user who has few gets more, others do not; the
-//! last eighth is the super-user's.
+//! A machine's share is counted by its address, whatever names of clients it invents. What comes over
+//! a network has a bound in all, beside which mounts keep theirs.
 
 use super::{LockClient, LockError};
+use crate::shares::{Bounds, Shares};
 use rustc_hash::FxHashMap;
+use std::net::IpAddr;
 
-/// Ranges, reservations and waits that one client may have, and that all may have together.
-pub(super) const OF_CLIENT_MAX: usize = 1 << 16;
-const ALL_MAX: usize = 1 << 20;
-/// Those of one user of a client, and of all of its users but the super-user.
-pub(super) const OF_USER_MAX: usize = OF_CLIENT_MAX / 4;
-pub(super) const OF_USERS_MAX: usize = OF_CLIENT_MAX / 8 * 7;
-/// When so many are taken by users of a client, one who has as many as this gets no more.
-pub(super) const CROWDED: usize = OF_CLIENT_MAX / 4 * 3;
-pub(super) const FEW: usize = 256;
-
-#[derive(Debug, Default)]
-struct OfClient {
-    all: usize,
-    /// Those of the super-user are not among these.
-    of_users: usize,
-    users: FxHashMap<u32, usize>,
-}
-
-impl OfClient {
-    fn has_room(&self, user: u32) -> bool {
-        if user == 0 {
-            return self.all < OF_CLIENT_MAX;
-        }
-        let own = self.users.get(&user).copied().unwrap_or(0);
-        let share = if self.of_users < CROWDED { OF_USER_MAX } else { FEW };
-        own < share && self.of_users < OF_USERS_MAX && self.all < OF_CLIENT_MAX
-    }
-}
+/// Ranges, reservations and waits of one mount.
+pub(super) const OF_MOUNT: Bounds = Bounds { of_holder: 1 << 16, all: usize::MAX };
+/// Those of one machine, and of all machines.
+pub(super) const OF_MACHINE: Bounds = Bounds { of_holder: 1 << 16, all: 1 << 20 };
 
 /// Ranges, reservations and waits that there are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Room {
-    clients: FxHashMap<LockClient, OfClient>,
-    all: usize,
+    /// Those of each client, by user.
+    clients: FxHashMap<LockClient, FxHashMap<u32, usize>>,
+    mounts: Shares<LockClient>,
+    machines: Shares<IpAddr>,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        let (mounts, machines) = (Shares::new(OF_MOUNT), Shares::new(OF_MACHINE));
+        Room { clients: FxHashMap::default(), mounts, machines }
+    }
 }
 
 impl Room {
     /// `TooMany` if there is no room for one more of `user` of `client`.
     pub(super) fn may_add(&self, client: LockClient, user: u32) -> Result<(), LockError> {
-        let has_room = self.clients.get(&client).is_none_or(|of_client| of_client.has_room(user));
-        if has_room && self.all < ALL_MAX { Ok(()) } else { Err(LockError::TooMany) }
+        let room = match client.machine {
+            None => self.mounts.may_add(client, user),
+            Some(machine) => self.machines.may_add(machine, user),
+        };
+        room.map_err(|_| LockError::TooMany)
     }
 
     /// Counts so many more, or fewer, of `user` of `client`.
@@ -55,26 +44,30 @@ impl Room {
         if change == 0 {
             return;
         }
-        let add = |count: &mut usize| {
-            *count = count.checked_add_signed(change).expect("what is given up was counted");
-            *count == 0
-        };
-        add(&mut self.all);
-        let of_client = self.clients.entry(client).or_default();
-        if user != 0 {
-            add(&mut of_client.of_users);
+        self.share(client, user, change);
+        let users = self.clients.entry(client).or_default();
+        let own = users.entry(user).or_default();
+        *own = own.checked_add_signed(change).expect("what is given up was counted");
+        if *own == 0 {
+            users.remove(&user);
         }
-        if add(of_client.users.entry(user).or_default()) {
-            of_client.users.remove(&user);
-        }
-        if add(&mut of_client.all) {
+        if users.is_empty() {
             self.clients.remove(&client);
+        }
+    }
+
+    fn share(&mut self, client: LockClient, user: u32, change: isize) {
+        match client.machine {
+            None => self.mounts.count(client, user, change),
+            Some(machine) => self.machines.count(machine, user, change),
         }
     }
 
     /// Forgets all of `client`.
     pub(super) fn release(&mut self, client: LockClient) {
-        self.all -= self.clients.remove(&client).map_or(0, |of_client| of_client.all);
+        for (user, own) in self.clients.remove(&client).unwrap_or_default() {
+            self.share(client, user, -own.cast_signed());
+        }
     }
 
     pub(super) fn has_any(&self, client: LockClient) -> bool {
@@ -83,6 +76,6 @@ impl Room {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.all == 0 && self.clients.is_empty()
+        self.clients.is_empty() && self.mounts.is_empty() && self.machines.is_empty()
     }
 }

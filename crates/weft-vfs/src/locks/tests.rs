@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use room::{CROWDED, FEW, OF_CLIENT_MAX, OF_USER_MAX, OF_USERS_MAX};
+use room::{OF_MACHINE, OF_MOUNT};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,8 +16,18 @@ thread_local! {
     pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
 }
 
+const OF_CLIENT_MAX: usize = OF_MOUNT.of_holder;
+const OF_USER_MAX: usize = OF_MOUNT.of_user();
+const OF_USERS_MAX: usize = OF_MOUNT.of_users();
+const CROWDED: usize = OF_MOUNT.crowded();
+const FEW: usize = OF_MOUNT.few_of_user();
+
+fn mount(number: u64) -> LockClient {
+    LockClient { number, machine: None }
+}
+
 fn owner(client: u64, name: u8) -> LockOwner {
-    LockOwner { client: LockClient(client), name: Arc::new([name]) }
+    LockOwner { client: mount(client), name: Arc::new([name]) }
 }
 
 fn request(owner: LockOwner, first: u64, last: u64, mode: LockMode) -> LockRequest {
@@ -43,14 +53,14 @@ fn who_waits_is_granted_in_order_once_there_is_room() {
     assert_eq!(lock(wanted.clone(), IfHeld::Fail), Err(LockError::Held));
     assert_eq!(lock(wanted.clone(), waits(&first)), Ok(Locked::Waiting));
     assert_eq!(lock(request(c.clone(), 5, 6, LockMode::Shared), waits(&second)), Ok(Locked::Waiting));
-    locks.unlock(INO, &a, LockKind::Range, LockRange::new(5, 6).unwrap());
+    locks.unlock(INO, &a, LockKind::Range, LockRange::new(5, 6).unwrap()).unwrap();
     assert_eq!((first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)), (1, 0));
     let found = locks.test(INO, &request(c, 0, 9, LockMode::Shared)).unwrap();
     assert_eq!((found.owner, found.range), (a.clone(), LockRange::new(0, 4).unwrap()));
-    locks.unlock(INO, &b, LockKind::Range, LockRange::ALL);
+    locks.unlock(INO, &b, LockKind::Range, LockRange::ALL).unwrap();
     assert_eq!(second.load(Ordering::Relaxed), 1);
     assert!(!locks.cancel(INO, &wanted), "it was granted");
-    locks.release(LockClient(2));
+    locks.release(mount(2));
     locks.release(a.client);
     let table = locks.0.lock();
     assert!(table.files.is_empty() && table.room.is_empty() && table.waits.is_empty());
@@ -85,9 +95,9 @@ fn fcntl_and_flock_do_not_see_each_other_and_nfs_sees_both() {
     assert_eq!(lock(LockKind::Range, 1), Ok(Locked::Now));
     assert_eq!(lock(LockKind::File, 2), Ok(Locked::Now));
     assert_eq!(lock(LockKind::Either, 3), Err(LockError::Held));
-    locks.unlock(INO, &owner(1, 1), LockKind::Range, LockRange::ALL);
+    locks.unlock(INO, &owner(1, 1), LockKind::Range, LockRange::ALL).unwrap();
     assert_eq!(lock(LockKind::Either, 3), Err(LockError::Held));
-    locks.unlock(INO, &owner(1, 2), LockKind::File, LockRange::ALL);
+    locks.unlock(INO, &owner(1, 2), LockKind::File, LockRange::ALL).unwrap();
     assert_eq!(lock(LockKind::Either, 3), Ok(Locked::Now));
     assert_eq!(lock(LockKind::Range, 1), Err(LockError::Held));
     assert_eq!(lock(LockKind::File, 2), Err(LockError::Held));
@@ -104,7 +114,7 @@ fn what_was_granted_and_is_not_wanted_is_given_up_but_not_what_was_asked_for_sin
         let grants = grants.clone();
         lock(request(holder.clone(), 0, 9, LockMode::Exclusive), IfHeld::Fail);
         lock(wanted.clone(), IfHeld::WaitAndAnswer(Box::new(move |grant| grants.lock().push(grant))));
-        locks.unlock(INO, &holder, LockKind::Range, LockRange::ALL);
+        locks.unlock(INO, &holder, LockKind::Range, LockRange::ALL).unwrap();
     };
     let first_held = || {
         let all = request(holder.clone(), 0, u64::MAX, LockMode::Shared);
@@ -118,7 +128,7 @@ fn what_was_granted_and_is_not_wanted_is_given_up_but_not_what_was_asked_for_sin
     assert_eq!(first_held(), Some((4, 5)));
     locks.answer(INO, &wanted, first, Wanted::No);
     assert_eq!(first_held(), Some((4, 5)));
-    locks.unlock(INO, &waiter, LockKind::Range, LockRange::ALL);
+    locks.unlock(INO, &waiter, LockKind::Range, LockRange::ALL).unwrap();
     wait();
     locks.answer(INO, &wanted, first, Wanted::No);
     assert_eq!(first_held(), Some((0, 9)), "that was another one");
@@ -140,7 +150,7 @@ fn during_grace_only_old_locks_are_granted_and_new_ones_wait() {
     assert_eq!(locks.lock(INO, wanted(1), Claim::New, IfHeld::Fail), Err(LockError::Grace));
     assert_eq!(locks.lock(INO, wanted(2), Claim::New, waits(&granted)), Ok(Locked::Waiting));
     assert_eq!(locks.lock(INO, wanted(3), Claim::Again, IfHeld::Fail), Ok(Locked::Now));
-    locks.unlock(INO, &owner(1, 3), LockKind::Range, LockRange::ALL);
+    locks.unlock(INO, &owner(1, 3), LockKind::Range, LockRange::ALL).unwrap();
     assert_eq!(granted.load(Ordering::Relaxed), 0);
     locks.end_grace();
     assert_eq!(granted.load(Ordering::Relaxed), 1);
@@ -165,7 +175,7 @@ fn a_user_has_a_share_of_a_clients_locks_and_leaves_others_and_the_super_user_th
     let mut take = |user: u32, max: usize| {
         let mut one = || {
             at += 2;
-            let owner = LockOwner { client: LockClient(1), name: Arc::new(user.to_be_bytes()) };
+            let owner = LockOwner { client: mount(1), name: Arc::new(user.to_be_bytes()) };
             let request = LockRequest { user, ..request(owner, at, at, LockMode::Shared) };
             locks.lock(INO, request, Claim::New, IfHeld::Fail)
         };
@@ -180,18 +190,80 @@ fn a_user_has_a_share_of_a_clients_locks_and_leaves_others_and_the_super_user_th
     assert_eq!(crowd, OF_USERS_MAX - CROWDED);
     assert_eq!((take(2000, 1), take(0, OF_CLIENT_MAX)), (0, OF_CLIENT_MAX - OF_USERS_MAX));
     // What is given up is the user's own again.
-    let first = LockOwner { client: LockClient(1), name: Arc::new(1u32.to_be_bytes()) };
-    locks.unlock(INO, &first, LockKind::Range, LockRange::ALL);
+    let first = LockOwner { client: mount(1), name: Arc::new(1u32.to_be_bytes()) };
+    locks.unlock(INO, &first, LockKind::Range, LockRange::ALL).unwrap();
     assert_eq!(take(2000, OF_CLIENT_MAX), CROWDED - (OF_USERS_MAX - OF_USER_MAX));
-    locks.release(LockClient(1));
+    locks.release(mount(1));
     assert!(locks.0.lock().room.is_empty());
+}
+
+/// One user of a machine took the locks of all machines and mounts by inventing names of clients.
+#[test]
+fn a_machine_has_its_share_whatever_its_clients_call_themselves_and_leaves_mounts_and_others_theirs() {
+    let locks = Locks::default();
+    let machine = |n: usize| IpAddr::from([10, 0, u8::try_from(n / 256).unwrap(), u8::try_from(n % 256).unwrap()]);
+    let mut at = 0;
+    let mut take = |client: LockClient, user: u32, max: usize| {
+        let mut one = || {
+            at += 2;
+            let owner = LockOwner { client, name: Arc::new([]) };
+            let request = LockRequest { user, ..request(owner, at, at, LockMode::Shared) };
+            locks.lock(INO, request, Claim::New, IfHeld::Fail)
+        };
+        (0..max).take_while(|_| one().is_ok()).count()
+    };
+    let greedy: Vec<_> = (0..64).map(|_| locks.remote_client(machine(1))).collect();
+    let taken: usize = greedy.iter().map(|client| take(*client, 7, OF_MACHINE.of_holder)).sum();
+    assert_eq!(taken, OF_MACHINE.of_user(), "many names are one user of one machine");
+    let other = locks.remote_client(machine(1));
+    assert_eq!((take(other, 8, 100), take(other, 0, 100)), (100, 100), "others of it have theirs");
+    // Many machines, all of whose users are greedy.
+    for n in 2..40 {
+        let client = locks.remote_client(machine(n));
+        (0..8).for_each(|user| _ = take(client, user, OF_MACHINE.of_holder));
+    }
+    let (late, mount) = (locks.remote_client(machine(1000)), locks.client());
+    assert_eq!((take(late, 7, 100), take(late, 0, 100)), (100, 100), "another machine gets some");
+    assert_eq!((take(mount, 7, 1000), take(mount, 0, 1000)), (1000, 1000), "a mount has all of its own");
+    let first = greedy[0];
+    locks.release(first);
+    assert!(!locks.has_any(first));
+    assert_eq!(take(greedy[1], 7, 100), 100, "what is given up is its own again");
+}
+
+#[test]
+fn all_that_one_owner_holds_of_a_file_counts_for_one_user() {
+    let locks = Locks::default();
+    let of = |user: u32, at: usize| {
+        let at = 2 * at as u64;
+        LockRequest { user, ..request(owner(1, 1), at, at, LockMode::Shared) }
+    };
+    for at in 0..OF_USER_MAX {
+        locks.lock(INO, of(7, at), Claim::New, IfHeld::Fail).unwrap();
+    }
+    assert_eq!(locks.lock(INO, of(8, OF_USER_MAX), Claim::New, IfHeld::Fail), Err(LockError::TooMany));
+}
+
+/// Unlocking made ranges without a bound: of one, any number.
+#[test]
+fn unlocking_in_the_middle_takes_room_and_the_rest_none() {
+    let locks = Locks::default();
+    let of_user = || LockRequest { user: 7, ..request(owner(1, 1), 0, u64::MAX, LockMode::Shared) };
+    locks.lock(INO, of_user(), Claim::New, IfHeld::Fail).unwrap();
+    let unlock = |first, last| locks.unlock(INO, &owner(1, 1), LockKind::Range, LockRange::new(first, last).unwrap());
+    let split = (0..).take_while(|n: &u64| unlock(2 * n + 1, 2 * n + 1).is_ok()).count();
+    assert_eq!(split, OF_USER_MAX - 1);
+    assert_eq!((unlock(0, 0), unlock(1 << 40, u64::MAX)), (Ok(()), Ok(())));
+    assert_eq!(unlock(0, u64::MAX), Ok(()));
+    let table = locks.0.lock();
+    assert!(table.files.is_empty() && table.room.is_empty());
 }
 
 /// Each unlock cost waiters times owners, on the thread that serves all.
 #[test]
 fn locking_and_unlocking_look_at_few_of_those_who_hold_and_wait() {
     let locks = Locks::default();
-    let of = |number: u32| LockOwner { client: LockClient(1), name: Arc::new(number.to_be_bytes()) };
+    let of = |number: u32| LockOwner { client: mount(1), name: Arc::new(number.to_be_bytes()) };
     let whole = |number, kind, mode| LockRequest {
         kind,
         mode,
@@ -214,14 +286,14 @@ fn locking_and_unlocking_look_at_few_of_those_who_hold_and_wait() {
     VISITED.set(0);
     LOOKED.set(0);
     for number in (1..sharers).rev().take(1000) {
-        locks.unlock(INO, &of(number), LockKind::File, LockRange::ALL);
+        locks.unlock(INO, &of(number), LockKind::File, LockRange::ALL).unwrap();
         lock(whole(number, LockKind::File, LockMode::Shared), IfHeld::Fail);
     }
     assert!(VISITED.get() < 1000 * 200 && LOOKED.get() == 0, "{} {}", VISITED.get(), LOOKED.get());
     // One of those who wait comes next, and is what the others wait for then.
-    locks.unlock(INO, &of(10_000), LockKind::Range, LockRange::ALL);
+    locks.unlock(INO, &of(10_000), LockKind::Range, LockRange::ALL).unwrap();
     assert_eq!((granted.load(Ordering::Relaxed), LOOKED.get()), (1, 2500));
-    locks.release(LockClient(1));
+    locks.release(mount(1));
     let table = locks.0.lock();
     assert!(table.files.is_empty() && table.room.is_empty() && table.waits.is_empty());
 }
@@ -255,8 +327,41 @@ fn reservations_deny_others_what_they_say() {
     assert_eq!(share(1, read, read), Err(LockError::Held));
     locks.unshare(INO, &owner(1, 2));
     assert_eq!(share(1, read, read), Ok(()));
-    locks.release(LockClient(1));
-    assert!(!locks.has_any(LockClient(1)) && locks.0.lock().files.is_empty());
+    locks.release(mount(1));
+    assert!(!locks.has_any(mount(1)) && locks.0.lock().files.is_empty());
+}
+
+#[test]
+fn reservations_do_what_a_list_of_them_does() {
+    let bits = |of: usize| ShareBits { read: of & 1 != 0, write: of & 2 != 0 };
+    let locks = Locks::default();
+    let mut model: Vec<(u8, ShareBits, ShareBits)> = Vec::new();
+    for step in 0..4000usize {
+        // Owners come by turns, each with other wishes every time.
+        let (name, access, deny) = (u8::try_from(step % 5).unwrap(), bits(step / 5), bits(step / 23));
+        let own = owner(1 + u64::from(name % 2), name);
+        if step % 7 == 0 {
+            locks.unshare(INO, &own);
+            model.retain(|(theirs, ..)| *theirs != name);
+            continue;
+        }
+        let is_denied = model.iter().any(|(theirs, theirs_access, denied)| {
+            *theirs != name && (theirs_access.meets(deny) || denied.meets(access))
+        });
+        let shared = locks.share(INO, (&own, 0), Claim::New, access, deny);
+        assert_eq!(shared, if is_denied { Err(LockError::Held) } else { Ok(()) }, "{step}");
+        if !is_denied {
+            model.retain(|(theirs, ..)| *theirs != name);
+            model.push((name, access, deny));
+        }
+        if step % 97 == 0 {
+            locks.release(mount(2));
+            model.retain(|(theirs, ..)| theirs % 2 == 0);
+        }
+    }
+    (1..3).for_each(|client| locks.release(mount(client)));
+    let table = locks.0.lock();
+    assert!(table.files.is_empty() && table.room.is_empty());
 }
 
 #[test]
@@ -388,7 +493,7 @@ proptest! {
                 Step::Unlock { request } => {
                     model.unlock(&request);
                     model.grant();
-                    locks.unlock(INO, &request.owner, request.kind, request.range);
+                    locks.unlock(INO, &request.owner, request.kind, request.range).unwrap();
                 }
                 Step::Cancel { request } => {
                     let at = model.waiting.iter().position(|waiting| *waiting == request);
@@ -401,15 +506,15 @@ proptest! {
                     prop_assert_eq!(found, expected);
                 }
                 Step::Release { client } => {
-                    model.held.retain(|(_, owner, ..)| owner.client != LockClient(client));
-                    model.waiting.retain(|request| request.owner.client != LockClient(client));
+                    model.held.retain(|(_, owner, ..)| owner.client != mount(client));
+                    model.waiting.retain(|request| request.owner.client != mount(client));
                     model.grant();
-                    locks.release(LockClient(client));
+                    locks.release(mount(client));
                 }
             }
             prop_assert_eq!(&*granted.lock(), &model.granted);
             for client in 1..4 {
-                let client = LockClient(client);
+                let client = mount(client);
                 let expected = model.held.iter().any(|(_, owner, ..)| owner.client == client)
                     || model.waiting.iter().any(|request| request.owner.client == client);
                 prop_assert_eq!(locks.has_any(client), expected);
