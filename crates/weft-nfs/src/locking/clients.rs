@@ -45,13 +45,14 @@ pub(crate) struct Earlier {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) number: LockClient,
-    /// Who asked first. It counts for this user.
+    /// The user who asked first, for whom it counts.
     user: u32,
     /// The call that used it last.
     used: AtomicU64,
     kept: String,
-    /// Whether the volume may remember it, and whether it does for sure.
+    /// True if the volume may remember it.
     is_kept: AtomicBool,
+    /// True if the volume remembers it for sure.
     is_remembered: AtomicBool,
 }
 
@@ -82,7 +83,7 @@ impl Clients {
         Some(known.clone())
     }
 
-    /// Has those go that hold nothing, of whoever has filled a share: a quarter of them, unused for
+    /// Evicts clients that hold nothing from the share that is full: the quarter of them unused for
     /// longest, so that looking for them is rare. False if there are none.
     fn evict(&mut self, full: Full, (of, user): (IpAddr, u32), is_idle: impl Fn(&Arc<Known>) -> bool) -> bool {
         let machines = self.known.iter().filter(|(machine, _)| full == Full::All || **machine == of);
@@ -200,7 +201,7 @@ impl Locking {
         Arc::strong_count(known) == 1 && !self.vfs.locks().has_any(known.number)
     }
 
-    /// Has the volume forget those that had to go.
+    /// Removes evicted clients from the volume.
     fn forget(&self) -> weft_vfs::Result<()> {
         let mut forgotten = std::mem::take(&mut self.clients.lock().forgotten);
         while let Some(kept) = forgotten.last() {

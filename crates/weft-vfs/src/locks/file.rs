@@ -48,7 +48,7 @@ impl Share {
     }
 }
 
-/// What is reserved of the file. To look who is in the way costs the same however many they are.
+/// Reservations of the file. Looking for a conflict costs the same however many there are.
 #[derive(Default)]
 pub(super) struct Reservations {
     owners: HashMap<LockOwner, Share>,

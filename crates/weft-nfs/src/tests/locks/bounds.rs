@@ -37,7 +37,7 @@ impl Locked {
         nlm(client, number, to)
     }
 
-    /// How many names get a lock of one byte each, and keep it.
+    /// Locks one byte in each of so many names, and counts those that get it.
     fn names(&self, client: &mut Client, prefix: &str, max: u64) -> u64 {
         let lock = |n: &u64| self.as_caller(client, LOCK_UNMONITORED, &format!("{prefix}{n}"), (2 * n, 1)) == GRANTED;
         (0..max).take_while(lock).count() as u64
