@@ -142,23 +142,28 @@ impl Importer<'_> {
         for name in path {
             let node = MakeNode { kind: Kind::Directory, permissions: 0o755, umask: 0, rdev: 0 };
             let made = self.directory(at, name, node).context("cannot make the directory in the volume")?;
-            at =
-                made.with_context(|| format!("{} is in the way and not a directory", String::from_utf8_lossy(name)))?;
+            at = match made {
+                Made::New(ino) | Made::Same(ino) => ino,
+                Made::No(_) => bail!("{} is in the way and not a directory", String::from_utf8_lossy(name)),
+            };
         }
         Ok(at)
     }
 
-    /// The directory `name` in `parent`, made if it is not there. None: something else is.
-    fn directory(&self, parent: Ino, name: &[u8], node: MakeNode) -> Result<Option<Ino>> {
+    /// The directory `name` in `parent`, made if it is not there.
+    fn directory(&self, parent: Ino, name: &[u8], node: MakeNode) -> Result<Made> {
         match self.vfs.make(Caller::ROOT, parent, name, node) {
             Err(error) if error.kind() == ErrorKind::Exists => {
                 let there = self.vfs.lookup(Caller::ROOT, parent, name)?;
-                Ok((there.kind == Kind::Directory).then_some(there.ino))
+                Ok(match there.kind {
+                    Kind::Directory => Made::Same(there.ino),
+                    _ => Made::No("cannot import it: something that is no directory has its name in the volume"),
+                })
             }
             made => {
                 let made = made?;
                 self.transfer.progress.directory();
-                Ok(Some(made.ino))
+                Ok(Made::New(made.ino))
             }
         }
     }
@@ -224,11 +229,12 @@ impl Importer<'_> {
     fn below(&self, directory: &Directory, name: &[u8], parent: Ino, stat: &Stat) -> Option<Ino> {
         let node = MakeNode { kind: Kind::Directory, permissions: stat.st_mode & 0o7777, umask: 0, rdev: 0 };
         match self.directory(parent, name, node) {
-            Ok(Some(ino)) => return Some(ino),
-            Ok(None) => {
-                let why = "cannot import it: something that is no directory has its name in the volume";
-                self.transfer.fail(What::Directory, &directory.path_of(name), why);
+            Ok(Made::New(ino)) => return Some(ino),
+            Ok(Made::Same(ino)) => {
+                self.transfer.keep();
+                return Some(ino);
             }
+            Ok(Made::No(why)) => self.transfer.fail(What::Directory, &directory.path_of(name), why),
             Err(error) => {
                 self.transfer.fail_with(What::Directory, &directory.path_of(name), "cannot import it", &error);
             }
