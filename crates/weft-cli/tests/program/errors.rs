@@ -212,17 +212,31 @@ fn wrong_usage_has_exit_code_2_and_touches_nothing() {
         (&["mount", "v", "m", "--commit-interval", "0"], "commit interval 0"),
         (&["mount", "v", "m", "--placement", "there"], "placement 'there'"),
         (&["mount", "v", "m", "-o", "transport=pigeon"], "transport 'pigeon'"),
+        (&["mount", "v", "m", "-o", "ro=no"], "option ro takes no value"),
+        (&["mount", "v", "m", "-o", "exported-stages=foo"], "'foo' is none of nobody, root, everybody"),
         (&["init", "w", "--inline", "5G"], "is too large"),
-    ] {
-        place.weft(arguments).misused(&[word]);
         (&["init", "w", "--inline", "1M"], "inline threshold"),
         (&["init", "w", "--block-size", "5000"], "5000 is not a power of two"),
+    ] {
+        place.weft(arguments).misused(&[word]);
     }
     for arguments in [&["mount", "v"][..], &["nonsense"], &["init", "w", "--block-size", "64X"], &["convert", "v", "w"]]
     {
         assert_eq!(place.weft(arguments).code, 2, "{arguments:?}");
     }
     assert!(all_below(&place.path("")) == before);
+}
+
+#[test]
+fn a_disk_cache_that_is_not_there_is_told_of() {
+    let place = Place::new();
+    place.directory("there");
+    let serve = |cache: &str| {
+        let arguments = ["serve", "postgres://127.0.0.1:1/none", "--nfs", "127.0.0.1:0", "--disk-cache", cache];
+        place.weft(&arguments).err
+    };
+    assert!(serve("typo").contains("typo was not there; it is made"));
+    assert!(!serve("there").contains("was not there"));
 }
 
 #[test]
