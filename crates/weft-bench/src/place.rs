@@ -2,6 +2,7 @@
 
 use crate::arguments::of_name;
 use anyhow::{Context, Result, bail};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -74,17 +75,15 @@ impl Place {
         serde_json::from_slice(&stats[..len]).ok()
     }
 
-    /// Kind of the file system, from the mount that holds it.
+    /// Kind of the file system, from the mount that holds it (proc_pid_mountinfo(5)).
     pub(crate) fn file_system(&self) -> String {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let work = self.work.to_string_lossy().into_owned();
-        let holds = |at: &str| at == "/" || work == at || work.starts_with(&format!("{at}/"));
-        let of = |line: &str| {
-            let mut fields = line.split(' ').skip(1);
-            Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
-        };
-        let best = mounts.lines().filter_map(of).filter(|(at, _)| holds(at)).max_by_key(|(at, _)| at.len());
-        best.map(|(_, kind)| kind).unwrap_or_default()
+        let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = String::from_utf8_lossy(&mounts);
+        let found = statx(CWD, &self.work, AtFlags::empty(), StatxFlags::MNT_ID);
+        let number = found.map(|found| found.stx_mnt_id.to_string()).unwrap_or_default();
+        let line = mounts.lines().find(|line| line.split(' ').next() == Some(&number));
+        let kind = line.and_then(|line| line.split_once(" - ")?.1.split(' ').next());
+        kind.unwrap_or_default().into()
     }
 }
 
@@ -92,5 +91,23 @@ impl Drop for Place {
     fn drop(&mut self) {
         // Best effort: what is left is named after this program.
         let _ = std::fs::remove_dir_all(&self.work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_system_of_a_relative_path_is_that_of_the_mount_that_holds_it() {
+        const TMPFS_MAGIC: i64 = 0x0102_1994;
+        if !rustix::fs::statfs("/dev/shm").is_ok_and(|stat| stat.f_type == TMPFS_MAGIC) {
+            return eprintln!("SKIPPED the_file_system_of_a_relative_path_...: /dev/shm is no tmpfs");
+        }
+        let up = "../".repeat(std::env::current_dir().expect("there is one").components().count() - 1);
+        for directory in ["/dev/shm".to_owned(), format!("{up}dev/shm")] {
+            let place = Place::prepare(&format!("a={directory}"), &[], &[]).expect("it can be written");
+            assert_eq!(place.file_system(), "tmpfs", "{directory}");
+        }
     }
 }

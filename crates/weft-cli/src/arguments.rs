@@ -129,7 +129,7 @@ pub enum Command {
     /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise. 2: the network is wrong.
     #[command(after_long_help = examples::RUN)]
     Run(Run),
-    /// Join stages of networks and ordinary commands, such as 'permute "$text" | wc'
+    /// Join stages of networks and ordinary commands, such as 'permute "mountainsunlight" | wc'
     ///
     /// Stages run in this process and hand bytes on by reference; commands that are no stages can stand before and after them, and run in a shell. 'cat FILE...' at
     /// the beginning names files to read. Exit code 0: all went well. 1: something failed, which is told.

@@ -207,6 +207,11 @@ pub fn is_advised(finding: &Finding) -> bool {
     words.iter().any(|word| finding.what.contains(word))
 }
 
+/// Counts the places that `findings` tell of.
+pub fn places<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> usize {
+    findings.into_iter().map(Finding::places).sum()
+}
+
 /// So much damage, in words.
 pub fn damages(count: usize) -> String {
     if count == 1 { "1 damaged place".into() } else { format!("{count} damaged places") }

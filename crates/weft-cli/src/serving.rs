@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
-use weft_store::DiskCacheOptions;
 use weft_store::log::Loss;
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::is_anothers;
+use weft_store::{DiskCacheOptions, Location};
 use weft_transform::Bounds;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs, say};
 
@@ -76,6 +76,15 @@ impl Open {
         let files = if volume.is_some() { Files::Named(&all) } else { Files::Any };
         let makes = if volume.is_some_and(is_anothers) { Makes::ForOwner } else { Makes::ForItself };
         confinement::confine(serves, files, makes)
+    }
+
+    /// Says that the disk cache's directory is not there, in case that is a slip of the pen: it is
+    /// made then.
+    pub fn say_if_cache_is_new(&self, volume: &Path) {
+        let cache = self.disk_cache.as_ref().filter(|cache| !cache.exists());
+        if let (Some(cache), Ok(Location::Postgres(_))) = (cache, Location::parse(volume)) {
+            say(format_args!("{} was not there; it is made, for the disk cache", cache.display()));
+        }
     }
 
     /// Options by which it is held, for `purpose`, where several daemons may want it.

@@ -60,7 +60,26 @@ impl Finding {
     /// True if bytes of a file are damaged: only a copy of them can make that good. As the checks
     /// word it.
     pub fn is_of_bytes(&self) -> bool {
-        self.what.starts_with("bytes ") && self.what.contains(" are damaged: block ")
+        self.what.starts_with("bytes ") && self.what.contains(" are damaged")
+    }
+
+    /// Stands for `count` findings beyond those of the same kind that are told.
+    pub(crate) fn more(count: usize, outcome: Outcome) -> Finding {
+        Finding { path: None, what: format!("and {count} more of the same kind"), outcome }
+    }
+
+    /// Stands for `count` damaged ranges of a file, up to byte `end`, beyond those that are told.
+    pub(crate) fn more_bytes(count: usize, end: i64) -> Finding {
+        let last = end - 1;
+        let what = format!("bytes in {count} more places are damaged, the last of them byte {last}");
+        Finding { path: None, what, outcome: Outcome::Damaged }
+    }
+
+    /// Counts the places that it tells of: more than one if it stands for others.
+    pub fn places(&self) -> usize {
+        let rest = self.what.strip_prefix("and ").or_else(|| self.what.strip_prefix("bytes in "));
+        let count = rest.and_then(|rest| rest.split_once(" more ")).and_then(|(count, _)| count.parse().ok());
+        count.unwrap_or(1)
     }
 }
 

@@ -14,6 +14,7 @@ mod commits;
 mod connection;
 mod convert;
 mod copy;
+mod damaged_bytes;
 mod digests;
 mod extents;
 mod foreign;

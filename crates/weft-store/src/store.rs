@@ -308,8 +308,8 @@ pub struct VolumeOptions {
 }
 
 impl VolumeOptions {
-    /// Whether a volume can be made so: [`Error::Unusable`] if not.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Refuses options that no volume can be made with: [`Error::Unusable`].
+    pub fn check(&self) -> Result<()> {
         let size = self.block_size;
         if !size.is_power_of_two() || !(4 << 10..=4 << 20).contains(&size) {
             return Err(Error::Unusable(format!("block size {size} is not a power of two from 4 KiB to 4 MiB")));

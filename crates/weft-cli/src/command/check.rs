@@ -4,7 +4,7 @@ mod rehearsal;
 mod salvage;
 
 use super::transfer::steps;
-use super::{damages, is_advised};
+use super::{damages, is_advised, places};
 use crate::advice::filled;
 use crate::arguments::Check;
 use crate::shown;
@@ -37,7 +37,7 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     let mut findings = findings.with_context(|| format!("cannot check volume {location}"))?;
     findings.extend(rehearsal::rehearse(&location, &waiting));
     findings.extend(permissions(&location, options.repair));
-    let count = |outcome| findings.iter().filter(|finding| finding.outcome == outcome).count();
+    let count = |outcome| places(findings.iter().filter(|finding| finding.outcome == outcome));
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {
         outln!("{:#}", as_json(&findings, arguments.read_data, damaged, repaired));
@@ -69,7 +69,7 @@ const CLEAN_UNREAD: &str = "clean; content was not read, which 'weft check --rea
 
 /// The last line on `findings`, all of which are damage that nothing was done about.
 pub(super) fn verdict_unchanged(findings: &[Finding]) -> String {
-    verdict(findings.len().max(1), 0, false, advice(findings))
+    verdict(places(findings).max(1), 0, false, advice(findings))
 }
 
 /// Advice on damage that is left.

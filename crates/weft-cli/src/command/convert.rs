@@ -5,7 +5,7 @@
 
 use super::check::verdict_unchanged;
 use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
-use super::{damages, usage};
+use super::{damages, places, usage};
 use crate::advice::{filled, is_malformed};
 use crate::arguments::Convert;
 use crate::shown;
@@ -105,7 +105,7 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         // What ends the conversion of a database that SQLite cannot read gives the advice.
         if is_malformed(error) {
-            outln!("{location}: {} found; follow the advice above", damages(findings.len().max(1)));
+            outln!("{location}: {} found; follow the advice above", damages(places(&findings).max(1)));
         } else {
             outln!("{location}: {}", filled(&verdict_unchanged(&findings)));
         }
@@ -123,7 +123,7 @@ fn summary(location: &Location, new: Option<&Path>, blocks: u64, findings: &[Fin
         "volume": location.to_string(),
         "new": new.map(|new| new.to_string_lossy()),
         "blocks": blocks,
-        "damaged": findings.len(),
+        "damaged": places(findings),
         "findings": findings.iter().map(one).collect::<Vec<_>>(),
     })
 }

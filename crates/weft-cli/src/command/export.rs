@@ -8,9 +8,11 @@ mod attributes;
 mod content;
 mod finish;
 mod unfinished;
-mod ways;
+mod views;
 
-use super::transfer::{Directory, Place, Transfer, What, Words, exit_code, find, in_parallel, os, sync_parent};
+use super::transfer::{
+    Directories, Directory, Place, Transfer, Way, What, Words, exit_code, find, in_parallel, sync_parent,
+};
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
 use attributes::set;
@@ -20,10 +22,10 @@ use rustix::io::Errno;
 use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use ways::Ways;
+use views::Views;
 use weft_vfs::{Attributes, Caller, Cookie, DirEntry, Ino, Kind, Vfs};
 
 /// Entries listed at once.
@@ -81,7 +83,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
 }
 
 /// Makes directory `to`, or finds that it is there and may be used.
-fn make_target(to: &Path, go_on: bool) -> Result<Directory> {
+fn make_target(to: &Path, go_on: bool) -> Result<Directories> {
     // Closed until it has the permissions that it is to have.
     match DirBuilder::new().mode(0o700).create(to) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -95,7 +97,7 @@ fn make_target(to: &Path, go_on: bool) -> Result<Directory> {
         }
         made => made.with_context(|| format!("cannot make {}", to.display()))?,
     }
-    Directory::named(to)
+    Directories::named(to)
 }
 
 /// A file to be copied.
@@ -108,15 +110,15 @@ struct Item {
 /// One of the names of a file: a directory below the target, and the name there.
 #[derive(Clone)]
 struct First {
-    directory: PathBuf,
+    directory: Way,
     name: Vec<u8>,
 }
 
 /// Found on the way, and dealt with when all files are there.
 #[derive(Default)]
 struct Found {
-    /// Directories, by their paths below the target.
-    directories: Vec<(PathBuf, Attributes)>,
+    /// Directories of the target.
+    directories: Vec<(Way, Attributes)>,
     /// Inodes of several names, of which one was met.
     met: HashSet<Ino>,
     /// Their other names.
@@ -127,7 +129,7 @@ struct Exporter<'a> {
     vfs: &'a Vfs,
     transfer: &'a Transfer,
     finish: Finish<'a>,
-    root: Directory,
+    root: Directories,
     /// Set if a part of it may be there already.
     go_on: bool,
 }
@@ -136,16 +138,16 @@ type Sender<'a> = super::transfer::Sender<'a, Item>;
 
 impl Exporter<'_> {
     fn walk(&self, from: Attributes, files: &Sender<'_>, found: &mut Found) -> Result<()> {
-        let mut ways = Ways::default();
-        let way = ways.below(None, &from).context("a first directory was met before")?;
-        let mut waiting = vec![(PathBuf::new(), from.ino, from.computed.is_some(), way)];
-        found.directories.push((PathBuf::new(), from));
-        while let Some((relative, ino, is_view, way)) = waiting.pop() {
-            let directory = match self.root.below(&relative) {
+        let mut views = Views::default();
+        let view = views.below(None, &from).context("a first directory was met before")?;
+        let top = self.root.top().way();
+        let mut waiting = vec![(top.clone(), from.ino, from.computed.is_some(), view)];
+        found.directories.push((top.clone(), from));
+        while let Some((way, ino, is_view, view)) = waiting.pop() {
+            let directory = match self.root.open(&way) {
                 Ok(directory) => Arc::new(directory),
                 Err(error) => {
-                    let path = self.root.path().join(&relative);
-                    self.transfer.fail_with(What::Directory, &path, "not exported", &error.into());
+                    self.transfer.fail_with(What::Directory, &way.path(), "not exported", &error.into());
                     continue;
                 }
             };
@@ -168,18 +170,18 @@ impl Exporter<'_> {
                     };
                     match attributes.kind {
                         Kind::Directory => {
-                            let Some(way) = ways.below(Some(&way), &attributes) else {
+                            let Some(view) = views.below(Some(&view), &attributes) else {
                                 self.met_before(&directory, name, attributes.ino);
                                 continue;
                             };
                             if self.directory(&directory, name) {
-                                let below = relative.join(os(name));
+                                let below = way.below(name);
                                 found.directories.push((below.clone(), attributes));
-                                waiting.push((below, attributes.ino, attributes.computed.is_some(), way));
+                                waiting.push((below, attributes.ino, attributes.computed.is_some(), view));
                             }
                         }
                         _ if attributes.nlink > 1 && !found.met.insert(attributes.ino) => {
-                            let first = First { directory: relative.clone(), name: name.to_vec() };
+                            let first = First { directory: way.clone(), name: name.to_vec() };
                             found.names.push((first, attributes));
                         }
                         Kind::File | Kind::Transformation => {
@@ -208,7 +210,7 @@ impl Exporter<'_> {
         let is_known = |name: &[u8]| self.vfs.named(ino, name).is_ok();
         if let Err(error) = unfinished::remove_left(directory, is_known) {
             let before = "cannot remove what an earlier export left there";
-            self.transfer.fail_with(What::Directory, directory.path(), before, &error.into());
+            self.transfer.fail_with(What::Directory, &directory.path(), before, &error.into());
         }
     }
 
@@ -231,7 +233,7 @@ impl Exporter<'_> {
                 true => (What::Link, "not exported: the view shows nothing more"),
                 false => (What::Directory, "not all was exported"),
             };
-            self.transfer.fail_with(what, directory.path(), before, &error.into());
+            self.transfer.fail_with(what, &directory.path(), before, &error.into());
         };
         listed.map_err(failed).ok()
     }
@@ -285,14 +287,14 @@ impl Exporter<'_> {
 
     /// Makes what is no file and no directory.
     fn special(&self, directory: &Directory, name: &[u8], attributes: &Attributes) {
-        let path = directory.path_of(name);
+        let path = || directory.path_of(name);
         let what = of_kind(attributes.kind);
-        let failed = |error| self.transfer.fail_with(what, &path, "not exported", &error);
+        let failed = |error| self.transfer.fail_with(what, &path(), "not exported", &error);
         match self.make_special(directory, name, attributes) {
             Ok(true) => self.transfer.progress.other(),
             Ok(false) => self.transfer.keep(),
             Err(error) if error.downcast_ref() == Some(&Errno::EXIST) => {
-                return self.transfer.fail(what, &path, IN_THE_WAY);
+                return self.transfer.fail(what, &path(), IN_THE_WAY);
             }
             Err(error) => return failed(error),
         }
@@ -302,7 +304,7 @@ impl Exporter<'_> {
             Err(error) => return failed(error.into()),
         }
         if attributes.nlink > 1 {
-            self.finish.name(attributes.ino, First { directory: directory.relative().into(), name: name.to_vec() });
+            self.finish.name(attributes.ino, First { directory: directory.way().clone(), name: name.to_vec() });
         }
     }
 
@@ -340,11 +342,11 @@ impl Exporter<'_> {
             if !self.transfer.goes_on() {
                 return;
             }
-            let path = self.root.path().join(&other.directory).join(os(&other.name));
-            let directory = match self.root.below(&other.directory) {
+            let path = || other.directory.below(&other.name).path();
+            let directory = match self.root.open(&other.directory) {
                 Ok(directory) => Arc::new(directory),
                 Err(error) => {
-                    self.transfer.fail_with(What::HardLink, &path, "not exported", &error.into());
+                    self.transfer.fail_with(What::HardLink, &path(), "not exported", &error.into());
                     continue;
                 }
             };
@@ -355,13 +357,13 @@ impl Exporter<'_> {
             };
             match self.link(&first, &directory, &other.name) {
                 Ok(()) => {}
-                Err(Errno::EXIST) => self.transfer.fail(What::HardLink, &path, IN_THE_WAY),
+                Err(Errno::EXIST) => self.transfer.fail(What::HardLink, &path(), IN_THE_WAY),
                 Err(error @ (Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::XDEV)) => {
                     let why = format!("exported as a file of its own, as no hard link can be made there: {error}");
-                    self.transfer.fail(What::HardLink, &path, &why);
+                    self.transfer.fail(What::HardLink, &path(), &why);
                     self.copy_again(directory, other, attributes);
                 }
-                Err(error) => self.transfer.fail_with(What::HardLink, &path, "not exported", &error.into()),
+                Err(error) => self.transfer.fail_with(What::HardLink, &path(), "not exported", &error.into()),
             }
         }
     }
@@ -378,7 +380,7 @@ impl Exporter<'_> {
 
     /// `EXIST`: something else has the name.
     fn link(&self, first: &First, directory: &Directory, name: &[u8]) -> Result<(), Errno> {
-        let from = self.root.below(&first.directory)?;
+        let from = self.root.open(&first.directory)?;
         match rustix::fs::linkat(&from, &first.name[..], directory, name, AtFlags::empty()) {
             Err(Errno::EXIST) if self.go_on => {
                 let stat =
@@ -396,24 +398,23 @@ impl Exporter<'_> {
 
     /// Sets the attributes of directories, the deepest first, since what is made in a directory
     /// moves its times; then all names are on the disk.
-    fn directories(&self, directories: &[(PathBuf, Attributes)]) {
+    fn directories(&self, directories: &[(Way, Attributes)]) {
         let many = directories.len() > DIRECTORIES_MANY;
-        for (relative, attributes) in directories.iter().rev() {
-            let path = self.root.path().join(relative);
+        for (way, attributes) in directories.iter().rev() {
             let sync = |directory: &Directory| {
                 // What stays unfinished keeps what was set, so that it can be gone on with.
                 if self.transfer.goes_on() {
-                    set(self, directory, &path, attributes);
+                    set(self, directory, &|| way.path(), attributes);
                 }
                 if many { Ok(()) } else { rustix::fs::fsync(directory) }
             };
-            if let Err(error) = self.root.below(relative).and_then(|directory| sync(&directory)) {
-                self.transfer.fail_with(What::Directory, &path, "cannot finish the directory", &error.into());
+            if let Err(error) = self.root.open(way).and_then(|directory| sync(&directory)) {
+                self.transfer.fail_with(What::Directory, &way.path(), "cannot finish the directory", &error.into());
             }
         }
-        let synced = if many { rustix::fs::syncfs(&self.root) } else { sync_parent(self.root.path()) };
+        let synced = if many { rustix::fs::syncfs(self.root.top()) } else { sync_parent(&self.root.top().path()) };
         if let Err(error) = synced {
-            self.transfer.fail_with(What::Directory, self.root.path(), "cannot sync it", &error.into());
+            self.transfer.fail_with(What::Directory, &self.root.top().path(), "cannot sync it", &error.into());
         }
     }
 }

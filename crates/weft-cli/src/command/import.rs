@@ -6,13 +6,13 @@
 mod attributes;
 mod content;
 
-use super::transfer::{Directory, Place, Transfer, What, Words, exit_code, in_parallel, os};
+use super::transfer::{Directories, Directory, Place, Transfer, Way, What, Words, exit_code, in_parallel};
 use crate::arguments::Import;
 use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode, Vfs};
@@ -38,7 +38,7 @@ fn import(arguments: &Import) -> Result<ExitCode> {
         bail!("{} is not a directory", arguments.directory.display());
     }
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
-    let root = Directory::named(&arguments.directory)?;
+    let root = Directories::named(&arguments.directory)?;
     let place = Place::open(&arguments.target, false)?;
     transfer.stops(&place.opened.vfs);
     if let Err(error) = place.refuse_own_source(&arguments.directory) {
@@ -77,7 +77,7 @@ type Key = (u64, u64);
 /// there.
 struct Other {
     key: Key,
-    directory: PathBuf,
+    directory: Way,
     parent: Ino,
     name: Vec<u8>,
     kind: Kind,
@@ -86,8 +86,8 @@ struct Other {
 /// Found on the way, and dealt with when all files are there.
 #[derive(Default)]
 struct Found {
-    /// Directories, by their paths below the one that is imported.
-    directories: Vec<(PathBuf, Ino)>,
+    /// Directories, and their copies.
+    directories: Vec<(Way, Ino)>,
     /// Files of several names, of which one was met.
     met: HashSet<Key>,
     /// Their other names.
@@ -97,7 +97,7 @@ struct Found {
 struct Importer<'a> {
     vfs: &'a Vfs,
     transfer: &'a Transfer,
-    root: Directory,
+    root: Directories,
     overwrite: bool,
     /// Files with more than one name that are in the volume.
     named: Mutex<HashMap<Key, Ino>>,
@@ -118,19 +118,18 @@ impl Importer<'_> {
         )?;
         self.other_names(&found.names);
         // Last, and the deepest first: what is made in a directory moves its times.
-        for (relative, ino) in found.directories.iter().rev() {
+        for (way, ino) in found.directories.iter().rev() {
             if !self.transfer.goes_on() {
                 break;
             }
-            let path = self.root.path().join(relative);
             let set = |directory: Directory| {
                 let stat = rustix::fs::fstat(&directory)?;
-                self.attributes(&directory, &path, *ino, &stat);
+                self.attributes(&directory, &|| way.path(), *ino, &stat);
                 Ok(())
             };
-            if let Err(error) = self.root.below(relative).and_then(set) {
+            if let Err(error) = self.root.open(way).and_then(set) {
                 let before = "cannot import its attributes";
-                self.transfer.fail_with(What::Attribute, &path, before, &error.into());
+                self.transfer.fail_with(What::Attribute, &way.path(), before, &error.into());
             }
         }
         Ok(())
@@ -142,41 +141,46 @@ impl Importer<'_> {
         for name in path {
             let node = MakeNode { kind: Kind::Directory, permissions: 0o755, umask: 0, rdev: 0 };
             let made = self.directory(at, name, node).context("cannot make the directory in the volume")?;
-            at =
-                made.with_context(|| format!("{} is in the way and not a directory", String::from_utf8_lossy(name)))?;
+            at = match made {
+                Made::New(ino) | Made::Same(ino) => ino,
+                Made::No(_) => bail!("{} is in the way and not a directory", String::from_utf8_lossy(name)),
+            };
         }
         Ok(at)
     }
 
-    /// The directory `name` in `parent`, made if it is not there. None: something else is.
-    fn directory(&self, parent: Ino, name: &[u8], node: MakeNode) -> Result<Option<Ino>> {
+    /// The directory `name` in `parent`, made if it is not there.
+    fn directory(&self, parent: Ino, name: &[u8], node: MakeNode) -> Result<Made> {
         match self.vfs.make(Caller::ROOT, parent, name, node) {
             Err(error) if error.kind() == ErrorKind::Exists => {
                 let there = self.vfs.lookup(Caller::ROOT, parent, name)?;
-                Ok((there.kind == Kind::Directory).then_some(there.ino))
+                Ok(match there.kind {
+                    Kind::Directory => Made::Same(there.ino),
+                    _ => Made::No("cannot import it: something that is no directory has its name in the volume"),
+                })
             }
             made => {
                 let made = made?;
                 self.transfer.progress.directory();
-                Ok(Some(made.ino))
+                Ok(Made::New(made.ino))
             }
         }
     }
 
     fn walk(&self, target: Ino, files: &Sender<'_>, found: &mut Found) -> Result<()> {
-        let mut waiting = vec![(PathBuf::new(), target)];
+        let top = self.root.top().way();
+        let mut waiting = vec![(top.clone(), target)];
         if target != Ino::ROOT {
-            found.directories.push((PathBuf::new(), target));
+            found.directories.push((top.clone(), target));
         }
-        while let Some((relative, parent)) = waiting.pop() {
-            let listed = self.root.below(&relative).and_then(|directory| Ok((directory.names()?, directory)));
+        while let Some((way, parent)) = waiting.pop() {
+            let listed = self.root.open(&way).and_then(|directory| Ok((directory.names()?, directory)));
             let (names, directory) = match listed {
                 Ok((names, directory)) => (names, Arc::new(directory)),
                 Err(error) => {
-                    let path = self.root.path().join(&relative);
-                    self.transfer.fail_with(What::Directory, &path, "cannot import it", &error.into());
+                    self.transfer.fail_with(What::Directory, &way.path(), "cannot import it", &error.into());
                     // That says it all: it need not be tried again for its attributes.
-                    found.directories.retain(|(other, _)| *other != relative);
+                    found.directories.retain(|(other, _)| !other.is(&way));
                     continue;
                 }
             };
@@ -200,13 +204,13 @@ impl Importer<'_> {
                 match kind {
                     Kind::Directory => {
                         if let Some(ino) = self.below(&directory, &name, parent, &stat) {
-                            let below = relative.join(os(&name));
+                            let below = way.below(&name);
                             found.directories.push((below.clone(), ino));
                             waiting.push((below, ino));
                         }
                     }
                     _ if stat.st_nlink > 1 && !found.met.insert(key) => {
-                        found.names.push(Other { key, directory: relative.clone(), parent, name, kind });
+                        found.names.push(Other { key, directory: way.clone(), parent, name, kind });
                     }
                     Kind::File => {
                         if !files.send(Item { directory: directory.clone(), parent, name })? {
@@ -224,11 +228,12 @@ impl Importer<'_> {
     fn below(&self, directory: &Directory, name: &[u8], parent: Ino, stat: &Stat) -> Option<Ino> {
         let node = MakeNode { kind: Kind::Directory, permissions: stat.st_mode & 0o7777, umask: 0, rdev: 0 };
         match self.directory(parent, name, node) {
-            Ok(Some(ino)) => return Some(ino),
-            Ok(None) => {
-                let why = "cannot import it: something that is no directory has its name in the volume";
-                self.transfer.fail(What::Directory, &directory.path_of(name), why);
+            Ok(Made::New(ino)) => return Some(ino),
+            Ok(Made::Same(ino)) => {
+                self.transfer.keep();
+                return Some(ino);
             }
+            Ok(Made::No(why)) => self.transfer.fail(What::Directory, &directory.path_of(name), why),
             Err(error) => {
                 self.transfer.fail_with(What::Directory, &directory.path_of(name), "cannot import it", &error);
             }
@@ -238,13 +243,13 @@ impl Importer<'_> {
 
     /// Imports what is no file and no directory.
     fn special(&self, directory: &Directory, parent: Ino, name: &[u8]) {
-        let path = directory.path_of(name);
+        let path = || directory.path_of(name);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(directory, name, flags, Mode::empty())
             .and_then(|fd| rustix::fs::fstat(&fd).map(|stat| (fd, stat)));
         let (fd, stat) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.transfer.fail_with(What::Special, &path, "cannot import it", &error.into()),
+            Err(error) => return self.transfer.fail_with(What::Special, &path(), "cannot import it", &error.into()),
         };
         let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         let what = if is_link { What::Symlink } else { What::Special };
@@ -259,8 +264,8 @@ impl Importer<'_> {
                 self.name(&stat, ino);
                 self.transfer.keep();
             }
-            Ok(Made::No(why)) => self.transfer.fail(what, &path, why),
-            Err(error) => self.transfer.fail_with(what, &path, "cannot import it", &error),
+            Ok(Made::No(why)) => self.transfer.fail(what, &path(), why),
+            Err(error) => self.transfer.fail_with(what, &path(), "cannot import it", &error),
         }
     }
 
@@ -320,18 +325,18 @@ impl Importer<'_> {
             if !self.transfer.goes_on() {
                 return;
             }
-            let path = self.root.path().join(&other.directory).join(os(&other.name));
+            let path = || other.directory.below(&other.name).path();
             let ino = self.named.lock().get(&other.key).copied();
             let Some(ino) = ino else {
                 // The first name could not be had: perhaps this one can.
-                match self.root.below(&other.directory) {
+                match self.root.open(&other.directory) {
                     Ok(directory) if other.kind == Kind::File => {
                         let (directory, name) = (Arc::new(directory), other.name.clone());
                         self.content(&Item { directory, parent: other.parent, name });
                     }
                     Ok(directory) => self.special(&directory, other.parent, &other.name),
                     Err(error) => {
-                        self.transfer.fail_with(What::HardLink, &path, "cannot import it", &error.into());
+                        self.transfer.fail_with(What::HardLink, &path(), "cannot import it", &error.into());
                     }
                 }
                 continue;
@@ -339,8 +344,8 @@ impl Importer<'_> {
             match self.place(ino, other.parent, &other.name) {
                 Ok(Made::New(_)) => {}
                 Ok(Made::Same(_)) => self.transfer.keep(),
-                Ok(Made::No(why)) => self.transfer.fail(What::HardLink, &path, why),
-                Err(error) => self.transfer.fail_with(What::HardLink, &path, "cannot import it", &error),
+                Ok(Made::No(why)) => self.transfer.fail(What::HardLink, &path(), why),
+                Err(error) => self.transfer.fail_with(What::HardLink, &path(), "cannot import it", &error),
             }
         }
     }

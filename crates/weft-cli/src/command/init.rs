@@ -30,6 +30,7 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         digests: !arguments.no_digests,
         own_table_from: arguments.layout.0,
     };
+    options.check().or_else(|error| usage(error.to_string()))?;
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     location.create(&options, owner, SystemClock.now()).with_context(|| format!("cannot make volume {location}"))?;
     let name = shown::message(&location.to_string());

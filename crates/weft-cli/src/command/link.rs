@@ -218,11 +218,19 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
 fn order_in_mount(link: &Path, device: u64, permissions: u32, definition: LinkDefinition) -> Result<LinkOrder> {
     let directory = link.parent().context("it is the root of the volume")?;
     // What is mounted within the volume would keep the order as it keeps any attribute.
-    ensure!(std::fs::metadata(directory)?.dev() == device, anyhow!(NO_VOLUME));
+    let status = std::fs::metadata(directory)?;
+    ensure!(status.dev() == device, anyhow!(NO_VOLUME));
     // The kernel must never have heard that there is no such name.
     let name = format!("{MADE_AS}{}", std::process::id());
     let order = LinkOrder { name: name.into_bytes(), permissions, definition };
     let set = control::order(directory, LINK, &order.encode());
+    if set == Err(Errno::PERM) && is_sticky_for_this_user(&status) {
+        bail!(
+            "{} has the sticky bit and is not yours, and only its owner can order links there (xattr(7)); make it in a \
+             directory of yours in the volume, and move it there",
+            directory.display()
+        );
+    }
     if set == Err(Errno::PERM) && order.definition.is_exported() {
         bail!("whose links may run commands is for who mounts the volume to say ('weft mount --exported-stages')");
     }
@@ -237,6 +245,12 @@ fn order_in_mount(link: &Path, device: u64, permissions: u32, definition: LinkDe
     }
     set?;
     Ok(order)
+}
+
+/// True if `status` is that of a directory whose `user.` attributes another user alone sets.
+fn is_sticky_for_this_user(status: &std::fs::Metadata) -> bool {
+    let user = rustix::process::geteuid();
+    status.mode() & libc::S_ISVTX != 0 && status.uid() != user.as_raw() && !user.is_root()
 }
 
 /// Makes `link`, which runs code, anew as it is, by whose it is.

@@ -173,6 +173,7 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if lends {
         allow_connections();
     }
+    arguments.open.say_if_cache_is_new(&arguments.volume);
     let purpose = format!("mounted at {}", directory.display());
     let open = || Opened::open(&arguments.volume, plan.vfs.clone(), arguments.open.hold(purpose.clone()));
     let opened = leaving::open_after(&arguments.volume, open)?;

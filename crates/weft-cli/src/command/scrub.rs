@@ -2,6 +2,7 @@
 
 use super::check::verdict_unchanged;
 use super::mounted::volume_at;
+use super::places;
 use super::transfer::steps;
 use crate::advice::filled;
 use crate::arguments::Scrub;
@@ -25,8 +26,9 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
             let path = finding.path.as_ref().map(|path| String::from_utf8_lossy(path));
             json!({ "path": path, "what": finding.what })
         };
+        let damaged = places(&findings);
         let findings = findings.iter().map(one).collect::<Vec<Value>>();
-        outln!("{:#}", json!({ "damaged": findings.len(), "findings": findings }));
+        outln!("{:#}", json!({ "damaged": damaged, "findings": findings }));
     } else {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         match findings.len() {

@@ -51,6 +51,7 @@ struct Serving {
 }
 
 fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &Daemon) -> Result<Serving> {
+    arguments.open.say_if_cache_is_new(&arguments.volume);
     let purpose = format!("served at {}", options.address);
     let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold(purpose))?;
     daemon.hold_signals();

@@ -4,11 +4,13 @@ mod directory;
 mod interrupt;
 mod outcome;
 mod same;
+mod way;
 
-pub use directory::{Directory, proc_path, rename_to_new, sync_parent};
+pub use directory::{Directories, Directory, proc_path, rename_to_new, sync_parent};
 pub use interrupt::Interrupt;
 pub use outcome::{Interrupted, Transfer, What, Words};
 pub use same::is_same;
+pub use way::Way;
 
 use crate::opened::Opened;
 use anyhow::{Context, Result, bail};

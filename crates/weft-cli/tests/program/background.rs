@@ -320,7 +320,7 @@ fn a_remount_has_changes_refused_and_taken_again() {
     };
     let mut file = File::create(directory.join("file")).unwrap();
     std::io::Write::write_all(&mut file, b"kept").unwrap();
-    remount("remount,ro").failed(&["cannot remount", "busy"]);
+    remount("remount,ro").failed(&["have files of it open for writing", "fuser -vm", "try again"]);
     let other = place.weft(&["mount", "another", "m", "-o", "remount,ro"]);
     other.failed(&["v is mounted at", "and not another"]);
     assert!(!is_refused());

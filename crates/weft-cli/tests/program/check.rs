@@ -59,6 +59,27 @@ fn damaged_bytes_are_found_and_named_by_path() {
 }
 
 #[test]
+fn a_missing_segment_is_told_by_one_range_of_each_file_in_it() {
+    let place = Place::new();
+    filled(&place, "segments");
+    std::fs::copy(place.path("from/big"), place.path("from/other")).unwrap();
+    place.weft(&["import", "from", "v"]).well();
+    std::fs::remove_file(first_segment(&place)).unwrap();
+    let said = place.weft(&["check", "v"]);
+    let range = |name: &str| format!("/{name}: bytes 0 to 1199999 are damaged: block ");
+    assert!(said.code == 1 && said.out.lines().count() == 3, "{}", said.out);
+    assert!(said.out.contains(&range("big")) && said.out.contains(&range("other")), "{}", said.out);
+    assert!(said.out.contains("lies in a segment that is gone (and 18 more after it)\n"), "{}", said.out);
+    assert!(said.out.contains("v: 2 damaged places found;"), "{}", said.out);
+    for command in [&["check", "v", "--json"][..], &["scrub", "v", "--json"]] {
+        let summary = place.weft(command).partly();
+        let findings = summary["findings"].as_array().unwrap();
+        let paths: Vec<_> = findings.iter().map(|finding| finding["path"].as_str().unwrap()).collect();
+        assert_eq!((summary["damaged"].as_u64(), paths), (Some(2), vec!["/big", "/other"]));
+    }
+}
+
+#[test]
 fn a_volume_converts_there_and_back_with_all_that_is_in_it() {
     let place = Place::new();
     filled(&place, "segments");

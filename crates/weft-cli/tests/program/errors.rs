@@ -193,8 +193,6 @@ fn a_volume_is_made_only_where_nothing_is() {
     fails(&place, &["init", "full"], &["full already exists"]);
     fails(&place, &["init", "full/file", "--blocks", "database"], &["full/file already exists"]);
     fails(&place, &["init", "no/such/place"], &["no/such/place", "No such file"]);
-    fails(&place, &["init", "odd", "--block-size", "5000"], &["5000 is not a power of two"]);
-    fails(&place, &["init", "odd", "--inline", "1M"], &["inline threshold"]);
     place.weft(&["init", "v"]).well();
     fails(&place, &["init", "v"], &["v already exists"]);
     let before = all_below(&place.path("full"));
@@ -214,7 +212,11 @@ fn wrong_usage_has_exit_code_2_and_touches_nothing() {
         (&["mount", "v", "m", "--commit-interval", "0"], "commit interval 0"),
         (&["mount", "v", "m", "--placement", "there"], "placement 'there'"),
         (&["mount", "v", "m", "-o", "transport=pigeon"], "transport 'pigeon'"),
+        (&["mount", "v", "m", "-o", "ro=no"], "option ro takes no value"),
+        (&["mount", "v", "m", "-o", "exported-stages=foo"], "'foo' is none of nobody, root, everybody"),
         (&["init", "w", "--inline", "5G"], "is too large"),
+        (&["init", "w", "--inline", "1M"], "inline threshold"),
+        (&["init", "w", "--block-size", "5000"], "5000 is not a power of two"),
     ] {
         place.weft(arguments).misused(&[word]);
     }
@@ -223,6 +225,18 @@ fn wrong_usage_has_exit_code_2_and_touches_nothing() {
         assert_eq!(place.weft(arguments).code, 2, "{arguments:?}");
     }
     assert!(all_below(&place.path("")) == before);
+}
+
+#[test]
+fn a_disk_cache_that_is_not_there_is_told_of() {
+    let place = Place::new();
+    place.directory("there");
+    let serve = |cache: &str| {
+        let arguments = ["serve", "postgres://127.0.0.1:1/none", "--nfs", "127.0.0.1:0", "--disk-cache", cache];
+        place.weft(&arguments).err
+    };
+    assert!(serve("typo").contains("typo was not there; it is made"));
+    assert!(!serve("there").contains("was not there"));
 }
 
 #[test]

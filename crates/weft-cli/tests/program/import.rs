@@ -142,6 +142,24 @@ fn an_interrupted_import_leaves_no_file_short_and_goes_on() {
 }
 
 #[test]
+fn what_was_there_already_is_counted_alike_by_import_and_export() {
+    let place = Place::new();
+    let from = place.directory("from");
+    std::fs::create_dir_all(from.join("a/b")).unwrap();
+    std::fs::write(from.join("a/file"), "file").unwrap();
+    std::fs::hard_link(from.join("a/file"), from.join("a/b/again")).unwrap();
+    std::os::unix::fs::symlink("file", from.join("a/link")).unwrap();
+    place.weft(&["init", "v"]).well();
+    for kept in [0, 5] {
+        let summary = place.weft(&["import", "--json", "from", "v:to"]).json();
+        assert_eq!(summary["kept"], kept, "{summary}");
+    }
+    place.weft(&["export", "v:to", "out"]).well();
+    let summary = place.weft(&["export", "--continue", "--json", "v:to", "out"]).json();
+    assert_eq!(summary["kept"], 5, "{summary}");
+}
+
+#[test]
 fn an_import_that_is_repeated_keeps_what_is_there() {
     let place = Place::new();
     let from = place.directory("from");

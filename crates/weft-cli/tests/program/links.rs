@@ -1,6 +1,9 @@
 //! `weft link`.
 
-use crate::place::Place;
+use crate::place::{Place, is_root};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 #[test]
 fn a_link_to_what_has_no_bytes_is_refused() {
@@ -29,4 +32,27 @@ fn a_link_to_what_has_no_bytes_is_refused() {
     place.weft(&["link", "v:/pipe", "v:/new", "-n", "upper"]).failed(&["/pipe", "nothing can be read of it"]);
     place.weft(&["link", "--dir", "v:/one", "v:/new", "-n", "identity"]).failed(&["/one is no directory"]);
     place.weft(&["link", "v:/one", "v:/new", "-n", "upper"]).well();
+}
+
+#[test]
+fn a_link_in_a_sticky_directory_of_another_user_is_refused_in_words() {
+    let Some(place) = Place::to_mount() else { return };
+    if !is_root() {
+        return eprintln!("SKIPPED: needs root to become another user");
+    }
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("m");
+    place.weft(&["mount", "v", "m", "-o", "allow_other"]).well();
+    std::fs::write(directory.join("file"), "abc").unwrap();
+    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o1777)).unwrap();
+    let said = place.weft_as_stranger(&["link", "m/file", "m/new", "-n", "upper"]);
+    said.failed(&["m has the sticky bit and is not yours", "move it there"]);
+    // The advice works.
+    std::fs::create_dir(directory.join("own")).unwrap();
+    std::os::unix::fs::chown(directory.join("own"), Some(65534), Some(65534)).unwrap();
+    place.weft_as_stranger(&["link", "m/file", "m/own/new", "-n", "upper"]).well();
+    let (from, to) = (directory.join("own/new"), directory.join("new"));
+    assert!(Command::new("mv").arg(from).arg(&to).uid(65534).gid(65534).status().unwrap().success());
+    assert_eq!(std::fs::read_to_string(to).unwrap(), "ABC");
+    place.umount();
 }

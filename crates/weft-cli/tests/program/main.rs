@@ -28,5 +28,6 @@ mod served;
 mod transfer;
 mod tree;
 mod trust;
+mod units;
 mod views;
 mod whereabouts;

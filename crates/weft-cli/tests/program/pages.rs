@@ -31,6 +31,20 @@ fn every_command_is_in_the_help_and_has_help_and_a_manual_page() {
         assert!(place.path(format!("pages/weft-{command}.1")).is_file(), "{command}");
     }
     assert!(place.weft(&["man"]).well().starts_with(".ie"));
+    for page in std::fs::read_dir(place.path("pages")).unwrap() {
+        let page = std::fs::read_to_string(page.unwrap().path()).unwrap();
+        assert!(!page.contains("EXTRA") && !page.contains("Examples:"), "{page}");
+    }
+    assert!(std::fs::read_to_string(place.path("pages/weft-init.1")).unwrap().contains(".SH EXAMPLES\n"));
+}
+
+#[test]
+fn the_example_of_a_pipeline_runs_as_it_stands() {
+    let place = Place::new();
+    let help = place.weft(&["pipe", "--help"]).well();
+    let (_, quoted) = help.split_once(" such as '").unwrap();
+    let (pipeline, _) = quoted.split_once('\'').unwrap();
+    assert_eq!(place.weft(&["pipe", pipeline]).well().split_whitespace().count(), 3, "{pipeline}");
 }
 
 #[test]

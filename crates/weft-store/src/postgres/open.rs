@@ -107,11 +107,17 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
         connection.run(what, &rights::revoke(&format!("SCHEMA {schema}")))?;
     }
     trust::refuse(&mut connection, address, trust::Use::Make)?;
-    let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 LIMIT 1";
+    let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 \
+                  ORDER BY table_name <> 'fileatt' LIMIT 1";
     if let Some(row) = connection.query(what, tables, vec![Box::new(schema.clone())])?.first() {
         let table: String = read::get(row, 0)?;
+        let there = if table == "fileatt" {
+            "a volume is there already, in schema".into()
+        } else {
+            format!("a table '{table}' of something else is there already, in schema")
+        };
         return Err(Error::Unusable(format!(
-            "schema '{schema}' of {address} is not empty, it has a table '{table}'; name another with ?schema=NAME"
+            "{there} '{schema}'; name another schema for a new one, as in 'postgres:///DATABASE?schema=NAME'"
         )));
     }
     connection.run(what, &format!("SET search_path TO {schema}"))?;

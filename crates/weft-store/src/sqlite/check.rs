@@ -378,8 +378,7 @@ impl Checker<'_> {
             self.findings.push(Finding { path, what, outcome });
         }
         if count > FINDINGS_MAX {
-            let what = format!("and {} more of the same kind", count - FINDINGS_MAX);
-            self.findings.push(Finding { path: None, what, outcome });
+            self.findings.push(Finding::more(count - FINDINGS_MAX, outcome));
         }
         if count > 0 {
             for statement in rule.repair {

@@ -7,6 +7,7 @@ mod files;
 
 use super::blocks::{bytes_at_place, run_of};
 use super::check::{path_of, survey};
+use super::damaged_bytes::DamagedBytes;
 use super::digests::Rows;
 use super::open::{Beside, read_header};
 use super::read::{self, sql};
@@ -148,11 +149,12 @@ impl Scrub<'_> {
 
     /// Whose the damaged blocks are.
     fn name(&self, damaged: &BTreeSet<BlockId>) -> Result<Vec<Finding>> {
-        let mut findings = Vec::new();
+        let mut found = DamagedBytes::default();
         if damaged.is_empty() {
-            return Ok(findings);
+            return Ok(Vec::new());
         }
-        let mut statement = self.connection.prepare("SELECT ino, idx, block FROM extents").map_err(failed)?;
+        let all = "SELECT ino, idx, block FROM extents ORDER BY ino, idx";
+        let mut statement = self.connection.prepare(all).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let number = |column| read::unsigned(row, column).map_err(failed);
@@ -160,13 +162,11 @@ impl Scrub<'_> {
             if damaged.contains(&block) {
                 let length = self.block(block).ok().flatten().map_or(self.block_size, |block| u64::from(block.length));
                 let first = index * self.block_size;
-                let last = first + length - 1;
-                let what =
-                    format!("bytes {first} to {last} are damaged: block {} has other bytes than were written", block.0);
-                findings.push(Finding { path: Some(self.path(ino)?), what, outcome: Outcome::Damaged });
+                let why = "has other bytes than were written".into();
+                found.add(sql(ino.0), sql(first)..sql(first + length), sql(block.0), why);
             }
         }
-        Ok(findings)
+        found.findings(|ino| self.path(Ino(ino.unsigned_abs())))
     }
 
     /// A path that leads to `ino`; `#` and its number if none does.

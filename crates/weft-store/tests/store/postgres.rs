@@ -609,3 +609,20 @@ fn nothing_is_logged_behind_records_that_were_lost_until_a_commit_has_them() {
     assert!(lost.to_string().contains("operation 2"), "{lost}");
     postgres::remove(&address).expect("removed");
 }
+
+#[test]
+fn a_schema_that_has_a_volume_or_other_tables_is_refused_in_those_words() {
+    let cluster = Cluster::shared();
+    for (is_volume, words) in [(true, "a volume is there already"), (false, "a table 'other' of something else")] {
+        let url = cluster.url();
+        let (_, schema) = url.rsplit_once('=').expect("a schema");
+        let address = Address::parse(&url).expect("an address");
+        if is_volume {
+            create(&address);
+        } else {
+            cluster.run(&format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.other (x integer)"));
+        }
+        let told = postgres::create(&address, &options(HOME), (0, 0), Timestamp(0)).expect_err("refused").to_string();
+        assert!(told.contains(words) && told.contains(schema) && told.contains("name another schema"), "{told}");
+    }
+}

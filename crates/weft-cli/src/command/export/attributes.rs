@@ -5,13 +5,13 @@ use super::Exporter;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::PathBuf;
 use weft_vfs::{Attributes, Kind, Name};
 
 /// Sets them on what `fd` stands for; what cannot be set is named.
 ///
 /// The owner first, since a new one takes rights away; times last, since all the others move them.
-pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &Path, attributes: &Attributes) {
+pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &dyn Fn() -> PathBuf, attributes: &Attributes) {
     let target = &proc_path(fd);
     let transfer = export.transfer;
     let mut permissions = attributes.permissions;
@@ -27,13 +27,13 @@ pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &Path, attributes: &Attr
         // Only root gives files away; an ordinary user gets what they may have.
         match error == Errno::PERM && !rustix::process::geteuid().is_root() {
             true => transfer.owner_not_kept(),
-            false => transfer.fail(What::Owner, path, &format!("its owner cannot be set there: {error}")),
+            false => transfer.fail(What::Owner, &path(), &format!("its owner cannot be set there: {error}")),
         }
     }
     if attributes.kind != Kind::Symlink
         && let Err(error) = rustix::fs::chmodat(CWD, target, Mode::from_raw_mode(permissions), AtFlags::empty())
     {
-        transfer.fail(What::Attribute, path, &format!("its mode cannot be set there: {error}"));
+        transfer.fail(What::Attribute, &path(), &format!("its mode cannot be set there: {error}"));
     }
     set_xattrs(export, target, path, (attributes, names));
     let time = |time: weft_vfs::Timestamp| {
@@ -42,32 +42,34 @@ pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &Path, attributes: &Attr
     };
     let times = Timestamps { last_access: time(attributes.atime), last_modification: time(attributes.mtime) };
     if let Err(error) = rustix::fs::utimensat(CWD, target, &times, AtFlags::empty()) {
-        transfer.fail(What::Attribute, path, &format!("its times cannot be set there: {error}"));
+        transfer.fail(What::Attribute, &path(), &format!("its times cannot be set there: {error}"));
     }
 }
 
 fn set_xattrs(
     export: &Exporter<'_>,
     target: &str,
-    path: &Path,
+    path: &dyn Fn() -> PathBuf,
     (attributes, names): (&Attributes, weft_vfs::Result<Vec<Name>>),
 ) {
     let transfer = export.transfer;
     let names = match names {
         Ok(names) => names,
-        Err(error) => return transfer.fail(What::Attribute, path, &format!("its attributes cannot be read: {error}")),
+        Err(error) => {
+            return transfer.fail(What::Attribute, &path(), &format!("its attributes cannot be read: {error}"));
+        }
     };
     for name in names {
         let shown = String::from_utf8_lossy(name.as_bytes()).into_owned();
         let value = match export.vfs.xattr(attributes.ino, name.as_bytes()) {
             Ok(value) => value,
             Err(error) => {
-                transfer.fail(What::Attribute, path, &format!("attribute {shown} cannot be read: {error}"));
+                transfer.fail(What::Attribute, &path(), &format!("attribute {shown} cannot be read: {error}"));
                 continue;
             }
         };
         if let Err(error) = rustix::fs::setxattr(target, name.as_bytes(), &value, XattrFlags::empty()) {
-            transfer.fail(What::Attribute, path, &format!("attribute {shown} cannot be set there: {error}"));
+            transfer.fail(What::Attribute, &path(), &format!("attribute {shown} cannot be set there: {error}"));
         }
     }
 }

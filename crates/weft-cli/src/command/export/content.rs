@@ -15,34 +15,34 @@ impl Exporter<'_> {
             return;
         }
         let (directory, attributes) = (&item.directory, &item.attributes);
-        let path = directory.path_of(&item.name);
+        let path = || directory.path_of(&item.name);
         let what = if attributes.computed.is_some() { What::Link } else { What::File };
         let done = match self.there(item) {
             Ok(There::Nothing) => self.copy(item).map(|file| self.finish.add(file)),
             Ok(There::Same) => {
                 self.transfer.keep();
                 if attributes.nlink > 1 {
-                    let directory = directory.relative().into();
+                    let directory = directory.way().clone();
                     self.finish.name(attributes.ino, First { directory, name: item.name.clone() });
                 }
                 Ok(())
             }
-            Ok(There::Other) => return self.transfer.fail(what, &path, IN_THE_WAY),
+            Ok(There::Other) => return self.transfer.fail(what, &path(), IN_THE_WAY),
             Err(error) => Err(error),
         };
-        let Err(error) = done else { return self.tell_contradiction(item, what, &path) };
+        let Err(error) = done else { return self.tell_contradiction(item, what) };
         let before = match (what, error.is::<weft_vfs::Error>()) {
             (What::Link, true) => "not exported: the transformation link gives nothing",
             _ => "not exported",
         };
-        self.transfer.fail_with(what, &path, before, &error);
+        self.transfer.fail_with(what, &path(), before, &error);
     }
 
     /// Tells of content that is not what its digest says. It was exported all the same.
-    fn tell_contradiction(&self, item: &Item, what: What, path: &std::path::Path) {
+    fn tell_contradiction(&self, item: &Item, what: What) {
         if what == What::File && self.vfs.contradicts_digest(item.attributes.ino).unwrap_or(false) {
             let why = "exported, but its content is not what its digest says: it is of another moment, or damaged";
-            self.transfer.fail(what, path, why);
+            self.transfer.fail(what, &item.directory.path_of(&item.name), why);
         }
     }
 
@@ -67,7 +67,7 @@ impl Exporter<'_> {
         {
             return Ok(There::Other);
         }
-        set(self, &file, &directory.path_of(name), attributes);
+        set(self, &file, &|| directory.path_of(name), attributes);
         Ok(There::Same)
     }
 
@@ -77,7 +77,7 @@ impl Exporter<'_> {
             Some(_) => self.copy_computed(&file)?,
             None => self.copy_stored(&file)?,
         };
-        set(self, &file, &file.path(), &item.attributes);
+        set(self, &file, &|| file.path(), &item.attributes);
         Ok(file)
     }
 

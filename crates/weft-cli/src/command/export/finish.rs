@@ -62,8 +62,9 @@ impl Finish<'_> {
     fn finish(&self, files: Vec<Unfinished>) {
         let synced = sync(&files);
         for (file, synced) in files.into_iter().zip(synced) {
-            let path = file.path();
-            let first = First { directory: file.directory().relative().into(), name: file.name.clone() };
+            let (directory, name) = (file.directory().way().clone(), file.name.clone());
+            let path = || directory.below(&name).path();
+            let first = First { directory: directory.clone(), name: name.clone() };
             let finished = synced.and_then(|()| file.finish());
             match finished {
                 Ok(attributes) => {
@@ -72,8 +73,8 @@ impl Finish<'_> {
                     }
                     self.transfer.progress.file(attributes.size);
                 }
-                Err(Errno::EXIST) => self.transfer.fail(What::File, &path, IN_THE_WAY),
-                Err(error) => self.transfer.fail_with(What::File, &path, "not exported", &error.into()),
+                Err(Errno::EXIST) => self.transfer.fail(What::File, &path(), IN_THE_WAY),
+                Err(error) => self.transfer.fail_with(What::File, &path(), "not exported", &error.into()),
             }
         }
     }

@@ -5,7 +5,7 @@ use super::Importer;
 use rustix::fd::AsFd;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::PathBuf;
 use weft_vfs::{Ino, SetAttributes, SetTime, SetXattr, Timestamp};
 
 /// Most bytes of an extended attribute, or of all their names (xattr(7)).
@@ -26,10 +26,10 @@ impl Importer<'_> {
     ///
     /// Owner and mode, then extended attributes, since a new owner takes a program's capabilities
     /// away; times last, since all the others move them.
-    pub(super) fn attributes(&self, fd: &impl AsFd, path: &Path, ino: Ino, stat: &Stat) {
+    pub(super) fn attributes(&self, fd: &impl AsFd, path: &dyn Fn() -> PathBuf, ino: Ino, stat: &Stat) {
         let set = |what, changes| {
             if let Err(error) = self.vfs.set_attributes(ino, changes) {
-                self.transfer.fail_with(what, path, "cannot import its attributes", &error.into());
+                self.transfer.fail_with(what, &path(), "cannot import its attributes", &error.into());
             }
         };
         let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
@@ -43,14 +43,14 @@ impl Importer<'_> {
         self.xattrs(&proc_path(fd), path, ino);
         let (atime, mtime) = (atime_kept(stat), mtime_kept(stat));
         if atime.parts().0 != stat.st_atime || mtime.parts().0 != stat.st_mtime {
-            self.transfer.times_not_kept(path);
+            self.transfer.times_not_kept(&path());
         }
         let [atime, mtime] = [atime, mtime].map(|time| Some(SetTime::To(time)));
         set(What::Attribute, SetAttributes { atime, mtime, ..SetAttributes::default() });
     }
 
-    fn xattrs(&self, source: &str, path: &Path, ino: Ino) {
-        let failed = |why: &str| self.transfer.fail(What::Attribute, path, why);
+    fn xattrs(&self, source: &str, path: &dyn Fn() -> PathBuf, ino: Ino) {
+        let failed = |why: &str| self.transfer.fail(What::Attribute, &path(), why);
         let mut names = vec![0; XATTR_BYTES_MAX];
         let len = match rustix::fs::listxattr(source, &mut names[..]) {
             Err(Errno::OPNOTSUPP) => return,

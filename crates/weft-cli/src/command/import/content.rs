@@ -14,18 +14,18 @@ impl Importer<'_> {
         if !self.transfer.goes_on() {
             return;
         }
-        let path = item.directory.path_of(&item.name);
+        let path = || item.directory.path_of(&item.name);
         match self.bring(item) {
             Ok(Brought::New { bytes, changed }) => {
                 self.transfer.progress.file(bytes);
                 if changed {
                     let why = "it changed while it was read; what was read is in the volume";
-                    self.transfer.fail(What::Changed, &path, why);
+                    self.transfer.fail(What::Changed, &path(), why);
                 }
             }
             Ok(Brought::Same) => self.transfer.keep(),
-            Ok(Brought::No(why)) => self.transfer.fail(What::File, &path, why),
-            Err(error) => self.transfer.fail_with(What::File, &path, "cannot import it", &error),
+            Ok(Brought::No(why)) => self.transfer.fail(What::File, &path(), why),
+            Err(error) => self.transfer.fail_with(What::File, &path(), "cannot import it", &error),
         }
     }
 
@@ -39,7 +39,7 @@ impl Importer<'_> {
         }
         if let Some(there) = self.in_the_way(item.parent, &item.name)? {
             if looks_same(&stat, &there) && self.has_bytes_of(&there, &file)? {
-                self.attributes(&file, &item.directory.path_of(&item.name), there.ino, &stat);
+                self.attributes(&file, &|| item.directory.path_of(&item.name), there.ino, &stat);
                 self.name(&stat, there.ino);
                 return Ok(Brought::Same);
             }
@@ -67,7 +67,7 @@ impl Importer<'_> {
         let bytes = self.copy(file, ino, stat)?;
         let after = rustix::fs::fstat(file)?;
         // Reading has moved the time of access.
-        self.attributes(file, &item.directory.path_of(&item.name), ino, stat);
+        self.attributes(file, &|| item.directory.path_of(&item.name), ino, stat);
         match self.place(ino, item.parent, &item.name)? {
             Made::No(why) => return Ok(Brought::No(why)),
             Made::New(_) | Made::Same(_) => self.name(stat, ino),

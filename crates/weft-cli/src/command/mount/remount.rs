@@ -9,7 +9,7 @@ use rustix::ioctl::{NoArg, Opcode, ioctl};
 use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
-use weft_fuse::{MountOptions, REFUSE_CHANGES, TAKE_CHANGES};
+use weft_fuse::{MountError, MountOptions, REFUSE_CHANGES, TAKE_CHANGES};
 use weft_store::Location;
 use weft_vfs::AtimePolicy;
 
@@ -47,7 +47,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let opened = File::open(&directory).with_context(|| format!("cannot open {}", directory.display()))?;
     if wanted.read_only {
         // The kernel first: it knows who has files open to write, and refuses then.
-        weft_fuse::remount(&directory, &wanted)?;
+        remount_read_only(&directory, &wanted)?;
         if let Err(error) = tell::<REFUSE_CHANGES>(&opened, &directory) {
             weft_fuse::remount(&directory, &before)?;
             return Err(error);
@@ -57,6 +57,20 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         weft_fuse::remount(&directory, &wanted)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn remount_read_only(directory: &Path, wanted: &MountOptions) -> Result<()> {
+    let done = weft_fuse::remount(directory, wanted);
+    if let Err(MountError::Refused { source, .. }) = &done
+        && source.raw_os_error() == Some(libc::EBUSY)
+    {
+        bail!(
+            "{0} still takes changes: programs have files of it open for writing, or files that were removed; end them \
+             ('fuser -vm {0}' tells them, those that write with an F) and try again",
+            directory.display()
+        );
+    }
+    Ok(done?)
 }
 
 /// Tells the daemon.

@@ -1,62 +1,53 @@
 //! Directories outside of volumes, by descriptors: whoever renames directories or puts symbolic
 //! links in their place while a copy is at work leads it nowhere else.
 
-use super::os;
+use super::way::{For, Trail, Way};
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An open directory, and its path for people.
 pub struct Directory {
-    fd: OwnedFd,
-    path: PathBuf,
-    relative: PathBuf,
+    fd: Arc<OwnedFd>,
+    way: Way,
+}
+
+/// The directory that the user named, and those below it.
+pub struct Directories {
+    top: Directory,
+    trail: Mutex<Trail<Arc<OwnedFd>>>,
 }
 
 /// Flags that open a directory for listing.
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Flags that open one to come to others below it.
+const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Directory {
     /// The directory that the user named, also by a symbolic link.
     pub fn named(path: &Path) -> Result<Directory> {
         let fd = rustix::fs::openat(CWD, path, LISTED, Mode::empty());
         let fd = fd.with_context(|| format!("cannot open the directory {}", path.display()))?;
-        Ok(Directory { fd, path: path.into(), relative: PathBuf::new() })
-    }
-
-    /// The directory at `relative` in this one, each of whose names must be a directory's and no
-    /// link's.
-    pub fn below(&self, relative: &Path) -> Result<Directory, Errno> {
-        let through = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut names = relative.components().peekable();
-        let mut at: Option<OwnedFd> = None;
-        while let Some(name) = names.next() {
-            let from = at.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
-            let how = if names.peek().is_some() { through } else { LISTED | OFlags::NOFOLLOW };
-            at = Some(rustix::fs::openat(from, name.as_os_str(), how, Mode::empty())?);
-        }
-        let fd = match at {
-            Some(fd) => fd,
-            None => rustix::fs::openat(&self.fd, ".", LISTED, Mode::empty())?,
-        };
-        Ok(Directory { fd, path: self.path.join(relative), relative: relative.into() })
+        Ok(Directory { fd: Arc::new(fd), way: Way::top(path) })
     }
 
     /// The path of `name` in it, for people.
     pub fn path_of(&self, name: &[u8]) -> PathBuf {
-        self.path.join(os(name))
+        self.way.below(name).path()
     }
 
-    /// Its path below the directory that the user named.
-    pub fn relative(&self) -> &Path {
-        &self.relative
+    /// The way to it.
+    pub fn way(&self) -> &Way {
+        &self.way
     }
 
     /// Its own path, for people.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> PathBuf {
+        self.way.path()
     }
 
     /// All names in it, without "." and "..".
@@ -69,6 +60,33 @@ impl Directory {
             }
         }
         Ok(names)
+    }
+}
+
+impl Directories {
+    /// The directory that the user named, also by a symbolic link, and those below it.
+    pub fn named(path: &Path) -> Result<Directories> {
+        let top = Directory::named(path)?;
+        let trail = Mutex::new(Trail::new((top.way.clone(), top.fd.clone())));
+        Ok(Directories { top, trail })
+    }
+
+    /// The directory that the user named.
+    pub fn top(&self) -> &Directory {
+        &self.top
+    }
+
+    /// The directory at `way`, each of whose names must be a directory's and no link's.
+    pub fn open(&self, way: &Way) -> Result<Directory, Errno> {
+        let open = |above: &Arc<OwnedFd>, name: &[u8], how| {
+            let how = if how == For::Use { LISTED } else { PASSED };
+            rustix::fs::openat(above, name, how | OFlags::NOFOLLOW, Mode::empty()).map(Arc::new)
+        };
+        let fd = match way.is_top() {
+            true => Arc::new(rustix::fs::openat(&self.top, ".", LISTED, Mode::empty())?),
+            false => self.trail.lock().go(way, open)?,
+        };
+        Ok(Directory { fd, way: way.clone() })
     }
 }
 

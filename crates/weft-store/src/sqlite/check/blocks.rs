@@ -6,6 +6,7 @@ use crate::Error;
 use crate::error::{ErrorKind, Result};
 use crate::row::{BlockRef, Place};
 use crate::sqlite::blocks::bytes_at_place;
+use crate::sqlite::damaged_bytes::DamagedBytes;
 use crate::sqlite::read::{self, sql, unsigned};
 use crate::sqlite::segments::Segments;
 use crate::store::{BlockHome, Header};
@@ -59,12 +60,10 @@ pub(super) const SEGMENTS: &[Rule] = &[
 ];
 
 /// Files that name a damaged block. One that is gone was told of before.
-const FILES: &[Rule] = &[rule(
-    "SELECT e.ino, NULL, printf('bytes %d to %d are damaged: block %d %s', e.idx * v.block_size, \
-     e.idx * v.block_size + b.length - 1, e.block, bad.why) \
-     FROM volume v CROSS JOIN extents e JOIN blocks b ON b.id = e.block JOIN bad ON bad.block = e.block",
-    &[],
-)];
+const FILES: &str = "SELECT CAST(e.ino AS INTEGER), CAST(e.idx * v.block_size AS INTEGER), \
+    CAST(e.idx * v.block_size + b.length AS INTEGER), CAST(e.block AS INTEGER), bad.why \
+    FROM volume v CROSS JOIN extents e JOIN blocks b ON b.id = e.block JOIN bad ON bad.block = e.block \
+    ORDER BY e.ino, e.idx";
 
 /// How often blocks are named.
 pub(super) const REFS: &str = "INSERT INTO refs_of SELECT block, count(*) FROM \
@@ -86,7 +85,7 @@ impl Checker<'_> {
             for (id, why) in &elsewhere.bad {
                 self.connection.execute("INSERT INTO bad VALUES (?1, ?2)", (sql(id.0), *why)).map_err(failed)?;
             }
-            return self.apply_rules(FILES).map(|_| ());
+            return self.files();
         }
         match header.options.home {
             BlockHome::Segments => {
@@ -98,7 +97,23 @@ impl Checker<'_> {
         if self.options.read_data {
             self.read_data()?;
         }
-        self.apply_rules(FILES).map(|_| ())
+        self.files()
+    }
+
+    /// Names the files with damaged blocks.
+    fn files(&mut self) -> Result<()> {
+        let mut damaged = DamagedBytes::default();
+        {
+            let mut statement = self.connection.prepare(FILES).map_err(failed)?;
+            let mut rows = statement.query(()).map_err(failed)?;
+            while let Some(row) = rows.next().map_err(failed)? {
+                let number = |column| row.get::<_, i64>(column).map_err(failed);
+                damaged.add(number(0)?, number(1)?..number(2)?, number(3)?, row.get(4).map_err(failed)?);
+            }
+        }
+        let findings = damaged.findings(|ino| self.path(ino, None))?;
+        self.findings.extend(findings);
+        Ok(())
     }
 
     /// Blocks past the end of their segment's file, or in one that is not there.

@@ -69,9 +69,8 @@ impl Checker<'_> {
             self.find(sql(ino.0), (*what).into(), outcome)?;
         }
         if wrong.len() > FINDINGS_MAX {
-            let what = format!("and {} more of the same kind", wrong.len() - FINDINGS_MAX);
             let outcome = if stay.is_empty() { self.repaired() } else { Outcome::Damaged };
-            self.findings.push(Finding { path: None, what, outcome });
+            self.findings.push(Finding::more(wrong.len() - FINDINGS_MAX, outcome));
         }
         // The repair's own commit is of the content that is taken as it is.
         let is_given_up = is_repair && stay.is_empty() && wrong.iter().any(|(_, what)| *what == OTHER_CONTENT);

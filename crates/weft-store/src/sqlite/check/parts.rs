@@ -19,7 +19,7 @@ impl Checker<'_> {
         let what = |id| finding(format!("block {id}: what verifies its parts is not of its value"));
         self.findings.extend(wrong.iter().take(FINDINGS_MAX).map(what));
         if wrong.len() > FINDINGS_MAX {
-            self.findings.push(finding(format!("and {} more of the same kind", wrong.len() - FINDINGS_MAX)));
+            self.findings.push(Finding::more(wrong.len() - FINDINGS_MAX, outcome));
         }
         Ok(())
     }

@@ -1,0 +1,187 @@
+//! Ways to directories at any depth, and descriptors that lead there in few steps.
+
+use super::os;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The way to a directory from the one that the user named. Those of entries share it, so that each
+/// takes no more room in a deep tree than in a flat one.
+#[derive(Clone)]
+pub struct Way(Arc<Step>);
+
+struct Step {
+    above: Option<Way>,
+    name: Vec<u8>,
+    depth: usize,
+}
+
+impl Way {
+    /// The way to the directory that the user named `path`.
+    pub fn top(path: &Path) -> Way {
+        let name = path.as_os_str().as_encoded_bytes().to_vec();
+        Way(Arc::new(Step { above: None, name, depth: 0 }))
+    }
+
+    /// The way to `name` in it.
+    pub fn below(&self, name: &[u8]) -> Way {
+        Way(Arc::new(Step { above: Some(self.clone()), name: name.to_vec(), depth: self.0.depth + 1 }))
+    }
+
+    /// The path, for people.
+    pub fn path(&self) -> PathBuf {
+        let mut names = Vec::new();
+        let mut at = Some(self);
+        while let Some(Way(step)) = at {
+            names.push(os(&step.name));
+            at = step.above.as_ref();
+        }
+        names.into_iter().rev().collect()
+    }
+
+    /// True for the directory that the user named.
+    pub fn is_top(&self) -> bool {
+        self.0.above.is_none()
+    }
+
+    /// True if both are the way to one directory of one walk.
+    pub fn is(&self, other: &Way) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Drop for Step {
+    /// Drops one after the other what would be dropped one within the other, deeper than the stack.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(Way(step)) = above {
+            above = Arc::into_inner(step).and_then(|mut step| step.above.take());
+        }
+    }
+}
+
+/// Descriptors of directories on the way to the one that was reached last: of all that are near
+/// above it, and of ever fewer farther up. So a walk that goes down a tree and back opens a few
+/// directories for each that it comes to, however deep that lies.
+pub struct Trail<D> {
+    /// From the top down; the top itself always is one.
+    kept: Vec<(Way, D)>,
+}
+
+/// Directories that are kept of each stretch of as many as lie below it, about.
+const KEPT: usize = 8;
+
+/// How a directory is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// To come to others below it.
+    Passing,
+    /// To be used.
+    Use,
+}
+
+impl<D: Clone> Trail<D> {
+    /// That of `top`, the directory that the user named.
+    pub fn new(top: (Way, D)) -> Trail<D> {
+        Trail { kept: vec![top] }
+    }
+
+    /// Goes to the directory at `way`, which is not the top. `open` opens a name in a directory.
+    pub fn go<E>(&mut self, way: &Way, mut open: impl FnMut(&D, &[u8], For) -> Result<D, E>) -> Result<D, E> {
+        let mut steps = Vec::new();
+        let mut at = way;
+        while let Some(above) = &at.0.above {
+            steps.push(at);
+            at = above;
+            while self.kept.len() > 1 && self.is_off(at) {
+                self.kept.pop();
+            }
+            if self.last().0.is(at) {
+                break;
+            }
+        }
+        while let Some(step) = steps.pop() {
+            let why = if steps.is_empty() { For::Use } else { For::Passing };
+            let opened = open(&self.last().1, &step.0.name, why)?;
+            self.kept.push((step.clone(), opened));
+            self.thin_out(step.0.depth);
+        }
+        Ok(self.last().1.clone())
+    }
+
+    fn last(&self) -> &(Way, D) {
+        self.kept.last().expect("the top is kept")
+    }
+
+    /// True if the last that is kept is not on the way to `at`, as far as depths tell.
+    fn is_off(&self, at: &Way) -> bool {
+        let (last, _) = self.last();
+        last.0.depth > at.0.depth || last.0.depth == at.0.depth && !last.is(at)
+    }
+
+    /// Keeps those whose depth is a multiple of a number that grows with how far above `depth` they
+    /// lie.
+    fn thin_out(&mut self, depth: usize) {
+        self.kept.retain(|(way, _)| way.0.depth % ((depth - way.0.depth) / KEPT).next_power_of_two() == 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goes to `way`, counts what is opened, and looks that each is opened in the one above it.
+    fn go(trail: &mut Trail<usize>, way: &Way) -> usize {
+        let mut count = 0;
+        let reached = trail.go(way, |above, _, _| {
+            count += 1;
+            Ok::<_, ()>(above + 1)
+        });
+        assert_eq!(reached, Ok(way.0.depth));
+        count
+    }
+
+    #[test]
+    fn a_walk_of_a_deep_tree_opens_a_few_directories_for_each() {
+        const DEPTH: usize = 60_000;
+        let top = Way::top(Path::new("/top"));
+        let mut ways = vec![top.clone()];
+        let mut trail = Trail::new((top, 0));
+        let (mut down, mut kept) = (0, 0);
+        for depth in 1..=DEPTH {
+            let way = ways[depth - 1].below(b"d");
+            down += go(&mut trail, &way);
+            kept = kept.max(trail.kept.len());
+            ways.push(way);
+        }
+        assert_eq!(down, DEPTH);
+        let mut up = 0;
+        for way in ways[1..].iter().rev() {
+            up += go(&mut trail, way);
+            kept = kept.max(trail.kept.len());
+        }
+        assert!(up <= 8 * DEPTH, "{up}");
+        assert!(kept <= 256, "{kept}");
+    }
+
+    #[test]
+    fn a_walk_goes_from_one_branch_to_another_by_what_is_above_both() {
+        let top = Way::top(Path::new("top"));
+        let [a, b] = [top.below(b"a"), top.below(b"b")];
+        let [deep, other] = [a.below(b"x").below(b"y"), b.below(b"x")];
+        let mut trail = Trail::new((top.clone(), 0));
+        let counts = [&deep, &a, &deep, &other, &b, &other].map(|way| go(&mut trail, way));
+        assert_eq!(counts, [3, 1, 2, 2, 1, 1]);
+        assert_eq!(deep.path(), Path::new("top/a/x/y"));
+        assert!(top.is_top() && !a.is_top() && a.is(&a.clone()) && !a.is(&b));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_leads_no_other_way_astray() {
+        let top = Way::top(Path::new("top"));
+        let way = top.below(b"a").below(b"b");
+        let mut trail = Trail::new((top, 0));
+        let refuse = |above: &usize, name: &[u8], _| if name == b"b" { Err(*above) } else { Ok(above + 1) };
+        assert_eq!(trail.go(&way, refuse), Err(1));
+        assert_eq!(go(&mut trail, &way), 1);
+    }
+}

@@ -1,0 +1,122 @@
+//! Damaged bytes of files, as findings: blocks that follow one another are one range, and each file
+//! is named, however many ranges others have.
+
+use crate::error::Result;
+use crate::finding::{Finding, Outcome};
+use std::ops::Range;
+
+/// Most ranges of one file that are told; the rest are only counted.
+const RANGES_MAX: usize = 100;
+
+/// Damaged ranges of files, as they are found: file by file, each from its beginning to its end.
+#[derive(Default)]
+pub(super) struct DamagedBytes {
+    files: Vec<File>,
+}
+
+struct File {
+    ino: i64,
+    ranges: Vec<DamagedRange>,
+    /// Ranges after those.
+    more: usize,
+    /// The end of the last of all.
+    end: i64,
+}
+
+struct DamagedRange {
+    bytes: Range<i64>,
+    /// Its first block.
+    block: i64,
+    /// Blocks after that.
+    others: usize,
+    why: String,
+}
+
+impl DamagedBytes {
+    /// Adds `bytes` of file `ino`, which are `block`, and the reason.
+    pub(super) fn add(&mut self, ino: i64, bytes: Range<i64>, block: i64, why: String) {
+        if self.files.last().is_none_or(|file| file.ino != ino) {
+            self.files.push(File { ino, ranges: Vec::new(), more: 0, end: 0 });
+        }
+        let file = self.files.last_mut().expect("there is one");
+        let follows = bytes.start == file.end && file.ranges.last().is_some_and(|last| last.why == why);
+        file.end = bytes.end;
+        let is_told = file.ranges.len() < RANGES_MAX;
+        match file.ranges.last_mut() {
+            Some(last) if follows && file.more == 0 => {
+                last.bytes.end = bytes.end;
+                last.others += 1;
+            }
+            // It belongs to the last of those that are counted.
+            Some(_) if follows => {}
+            _ if is_told => file.ranges.push(DamagedRange { bytes, block, others: 0, why }),
+            _ => file.more += 1,
+        }
+    }
+
+    /// The findings; `path` tells that of an inode.
+    pub(super) fn findings(self, path: impl Fn(i64) -> Result<Vec<u8>>) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for file in self.files {
+            let path = path(file.ino)?;
+            let finding = |what| Finding { path: Some(path.clone()), what, outcome: Outcome::Damaged };
+            findings.extend(file.ranges.iter().map(|range| finding(range.told())));
+            if file.more > 0 {
+                findings.push(Finding { path: Some(path), ..Finding::more_bytes(file.more, file.end) });
+            }
+        }
+        Ok(findings)
+    }
+}
+
+impl DamagedRange {
+    fn told(&self) -> String {
+        let DamagedRange { bytes, block, others, why } = self;
+        let (first, last) = (bytes.start, bytes.end - 1);
+        let others = if *others == 0 { String::new() } else { format!(" (and {others} more after it)") };
+        format!("bytes {first} to {last} are damaged: block {block} {why}{others}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(damaged: DamagedBytes) -> Vec<(String, usize)> {
+        let path = |ino: i64| Ok(format!("/{ino}").into_bytes());
+        let findings = damaged.findings(path).expect("paths are known");
+        assert!(findings.iter().all(Finding::is_of_bytes));
+        findings.iter().map(|finding| (finding.to_string(), finding.places())).collect()
+    }
+
+    #[test]
+    fn ranges_that_follow_one_another_are_one_of_each_file_and_reason() {
+        let mut damaged = DamagedBytes::default();
+        for (ino, start, why) in [(1, 0, "a"), (1, 10, "a"), (1, 20, "b"), (1, 40, "b"), (2, 50, "b")] {
+            damaged.add(ino, start..start + 10, start + 1, why.into());
+        }
+        let expected = [
+            "/1: bytes 0 to 19 are damaged: block 1 a (and 1 more after it)",
+            "/1: bytes 20 to 29 are damaged: block 21 b",
+            "/1: bytes 40 to 49 are damaged: block 41 b",
+            "/2: bytes 50 to 59 are damaged: block 51 b",
+        ];
+        assert_eq!(told(damaged), expected.map(|line| (line.to_owned(), 1)));
+    }
+
+    #[test]
+    fn each_file_is_named_and_each_range_counted() {
+        let mut damaged = DamagedBytes::default();
+        let count = RANGES_MAX + 7;
+        for ino in [1, 2] {
+            for at in 0..i64::try_from(count).expect("few") {
+                damaged.add(ino, at * 20..at * 20 + 5, at, "a".into());
+                damaged.add(ino, at * 20 + 5..at * 20 + 10, at, "a".into());
+            }
+        }
+        let told = told(damaged);
+        assert_eq!(told.len(), 2 * (RANGES_MAX + 1));
+        assert_eq!(told.iter().map(|(_, places)| places).sum::<usize>(), 2 * count);
+        assert_eq!(told[RANGES_MAX].0, "/1: bytes in 7 more places are damaged, the last of them byte 2129");
+    }
+}
