@@ -38,6 +38,7 @@ mod stats;
 mod stop;
 mod user;
 mod volume;
+mod whose;
 
 pub use asker::{Asker, Asking};
 pub use attributes::{
