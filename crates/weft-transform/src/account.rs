@@ -40,6 +40,18 @@ pub struct Bounds {
     pub temporary_bytes: u64,
 }
 
+impl Bounds {
+    /// Bytes in memory of the networks of one owner.
+    pub(crate) fn of_owner(&self) -> u64 {
+        self.memory_bytes / 2
+    }
+
+    /// Bytes in memory of one network.
+    pub(crate) fn of_network(&self) -> u64 {
+        self.memory_bytes / 4
+    }
+}
+
 impl Default for Bounds {
     fn default() -> Bounds {
         let machine = rustix::system::sysinfo();
@@ -104,6 +116,11 @@ impl Account {
         NOW.with_borrow(Account::clone)
     }
 
+    /// Bounds on what the network keeps, if somebody bounds it.
+    pub(crate) fn bounds(&self) -> Option<Bounds> {
+        self.0.as_ref().map(|account| account.bounds)
+    }
+
     /// Begins to run a network, by `begin`, with this account.
     pub(crate) fn during<T>(self, begin: impl FnOnce() -> T) -> T {
         struct Restored(Account);
@@ -153,8 +170,9 @@ impl Account {
     /// Takes `bytes` of memory; false if that is too much.
     fn take_memory(&self, bytes: u64) -> bool {
         let Some(account) = &self.0 else { return true };
-        let all = account.bounds.memory_bytes;
-        let levels = [(&account.of_network, all / 4), (&*account.of_owner, all / 2), (account.all, all)];
+        let Bounds { memory_bytes: all, .. } = account.bounds;
+        let (network, owner) = (account.bounds.of_network(), account.bounds.of_owner());
+        let levels = [(&account.of_network, network), (&*account.of_owner, owner), (account.all, all)];
         for (at, (kept, most)) in levels.into_iter().enumerate() {
             if !take(&kept.memory, bytes, |_| most) {
                 levels[..at].iter().for_each(|(kept, _)| give(&kept.memory, bytes));

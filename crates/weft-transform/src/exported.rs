@@ -3,13 +3,16 @@
 pub use refused_calls::refuse_to_daemon;
 use rustix::thread::gettid;
 
+mod allowance;
 mod code;
 pub(crate) mod command;
 mod confined;
 pub(crate) mod decoding;
 mod file;
+mod groups;
 mod idle;
 pub(crate) mod library;
+mod mounts;
 mod namespaces;
 mod refused_calls;
 mod stream;

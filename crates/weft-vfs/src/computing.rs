@@ -13,6 +13,7 @@
 use crate::error::{ErrorKind, Result};
 use crate::stats::largest;
 use crate::volume::Vfs;
+use crate::whose::whose;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
@@ -86,11 +87,15 @@ pub fn set_lane(lane: Arc<Lane>) {
 }
 
 /// Those of one way in who serve, of whom some must always be left for others than those who
-/// compute.
+/// compute. Of those who may compute some are left for users who have none, and the share of a user
+/// is the smaller the more of them compute. Subordinate users have one share with whom they belong
+/// to.
 #[derive(Debug)]
 pub struct Lane {
     user_max: usize,
     host_max: usize,
+    /// For users who have some already.
+    more_max: usize,
     all_max: usize,
     taken: Mutex<Taken>,
 }
@@ -108,16 +113,25 @@ impl Lane {
     pub fn new(threads: usize) -> Arc<Lane> {
         let all_max = (threads - threads.div_ceil(8).min(threads / 2)).max(1);
         let share = |eighths: usize| (threads * eighths / 8).clamp(1, all_max);
-        Arc::new(Lane { user_max: share(5), host_max: share(6), all_max, taken: Mutex::default() })
+        let more_max = (all_max - threads / 8).max(1);
+        let (user_max, host_max) = (share(5).min(more_max), share(6));
+        Arc::new(Lane { user_max, host_max, more_max, all_max, taken: Mutex::default() })
     }
 
     /// One more for `requester`, if there may be one.
     fn enter(self: &Arc<Lane>, requester: Requester) -> Option<InLane> {
         let Requester { user, host, .. } = requester;
+        let user = whose(user);
         let mut taken = self.taken.lock();
         let of_user = taken.users.get(&user).copied().unwrap_or(0);
         let of_host = host.and_then(|host| taken.hosts.get(&host).copied()).unwrap_or(0);
-        if taken.all >= self.all_max || of_user >= self.user_max || of_host >= self.host_max {
+        let users = taken.users.len() + usize::from(of_user == 0);
+        let user_max = self.user_max.min(self.more_max.div_ceil(users));
+        let is_full = match of_user {
+            0 => taken.all >= self.all_max,
+            _ => taken.all >= self.more_max || of_user >= user_max,
+        };
+        if is_full || of_host >= self.host_max {
             return None;
         }
         taken.all += 1;
@@ -451,15 +465,18 @@ mod tests {
             (0..100).map_while(|_| lane.enter(requester)).collect::<Vec<_>>()
         };
         let first = of(1, None);
-        let second = of(2, None);
-        assert_eq!((first.len(), second.len(), of(3, None).len()), (10, 4, 0));
+        // Those who come later have a smaller share, and each who has none finds a place.
+        let (second, third, fourth) = (of(2, None), of(3, None), of(4, None));
+        assert_eq!([&first, &second, &third, &fourth].map(Vec::len), [10, 2, 1, 1]);
+        assert_eq!(of(5, None).len(), 0);
         drop(first);
+        assert_eq!(of(1, None).len(), 3);
+        drop((second, third, fourth));
         assert_eq!(of(3, None).len(), 10);
-        drop(second);
         // A host says of itself which users it has.
         let one_host: Vec<_> = (0..5).map(|user| of(user, Some(1))).collect();
         assert_eq!(one_host.iter().map(Vec::len).sum::<usize>(), 12);
-        assert_eq!(of(7, Some(2)).len(), 2);
+        assert_eq!(of(7, Some(2)).len(), 1);
         drop(one_host);
         let taken = lane.taken.lock();
         assert!(taken.all == 0 && taken.users.is_empty() && taken.hosts.is_empty());

@@ -39,6 +39,7 @@ mod stats;
 mod stop;
 mod user;
 mod volume;
+mod whose;
 
 pub use asker::{Asker, Asking};
 pub use attributes::{

@@ -132,7 +132,8 @@ fn whoever_asks_again_gets_what_was_computed_meanwhile() {
     let options = Options { exported: Exported::Everybody, ..Options::default() };
     let served = serve_with("/ *(no_root_squash)", options);
     file(&served, "words", 4, b"abc\n");
-    let outside = tempfile::tempdir().expect("a directory");
+    // A command has a /tmp of its own.
+    let outside = tempfile::tempdir_in("/run").expect("a directory");
     std::fs::set_permissions(outside.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
     let go = outside.path().join("go");
     let command = format!("exec 'until test -e {}; do sleep 0.02; done; cat' | upper", go.display());

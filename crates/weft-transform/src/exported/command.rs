@@ -1,6 +1,7 @@
 //! Any command of the shell as a stage: the compatible way, and the slow one, as all goes through pipes.
 
 use super::namespaces::{Ended, Spawned, Terms};
+use crate::account::Account;
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError};
 use crate::run::Sources;
@@ -38,7 +39,8 @@ pub(crate) fn exec(call: &Call) -> Result<Stage, NetworkError> {
     let idle = Duration::from_secs(seconds);
     let has_network = arguments.has('n');
     let start = move |sources: &mut dyn Sources| {
-        let terms = Terms { has_network, owner: sources.owner().unwrap_or_else(|| geteuid().as_raw()) };
+        let owner = sources.owner().unwrap_or_else(|| geteuid().as_raw());
+        let terms = Terms { has_network, owner, bounds: Account::now().bounds() };
         let given = Given { command: command.clone(), idle, terms };
         Ok(Threaded::new(move |reader, writer| run(&given, reader, writer)))
     };
@@ -77,7 +79,9 @@ fn run(given: &Given, reader: Reader, writer: &mut Writer) -> Result<(), StageEr
     };
     let said = String::from_utf8_lossy(&said);
     let last = said.lines().last().map(|line| format!(": {line}")).unwrap_or_default();
-    Err(StageError::data(format!("it ended with {how}{last}")))
+    let exceeded =
+        spawned.exceeded().map(|most| format!(", as its processes had {} MiB of memory together", most >> 20));
+    Err(StageError::data(format!("it ended with {how}{}{last}", exceeded.unwrap_or_default())))
 }
 
 fn bell() -> io::Result<OwnedFd> {

@@ -6,12 +6,14 @@
 //! nor reachable: the new process borrows it until it runs the shell, as after vfork(2), and
 //! meanwhile makes system calls and nothing else.
 //!
-//! The namespaces: processes, mounts (without any of Weft's, so that a command can neither wait for
-//! its own daemon nor keep a volume mounted; with a `/proc` of its own processes), System V IPC
-//! and, unless the network is asked for, network. Without root a user namespace comes first.
+//! The namespaces: processes, mounts ([`mounts`]: without any of Weft's, so that a command can
+//! neither wait for its own daemon nor keep a volume mounted), System V IPC and message queues, and,
+//! unless the network is asked for, network. Without root a user namespace comes first.
 
-use super::confined::{LIMITS, NOBODY};
-use super::refused_calls;
+use super::allowance::Allowance;
+use super::confined::NOBODY;
+use super::{mounts, refused_calls};
+use crate::account::Bounds;
 use crate::stage::StageError;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,9 +42,6 @@ const USERS_FROM: u32 = 0x7000_0000;
 /// Bits of an owner's number that tell the user of its commands.
 const OWNER_BITS: u32 = 0x0fff_ffff;
 
-/// Processes that one owner's commands can have at once.
-const PROCESSES_MAX: u64 = 512;
-
 /// Bytes of stack until the shell runs.
 const STACK_BYTES: usize = 64 << 10;
 
@@ -59,12 +58,15 @@ pub(super) struct Terms {
     pub(super) has_network: bool,
     /// Who owns what runs it.
     pub(super) owner: u32,
+    /// Bounds on what networks keep, if there are some.
+    pub(super) bounds: Option<Bounds>,
 }
 
 /// A command that runs. All that it started is killed when this goes.
 pub(super) struct Spawned {
     process: OwnedFd,
     has_ended: bool,
+    allowance: Allowance,
     pub(super) stdin: Option<OwnedFd>,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
@@ -85,9 +87,10 @@ impl Spawned {
         let (theirs_in, stdin) = ends(true).map_err(failed)?;
         let (theirs_out, stdout) = ends(false).map_err(failed)?;
         let (theirs_err, stderr) = ends(false).map_err(failed)?;
-        let plan = Plan::new(command, terms, [&theirs_in, &theirs_out, &theirs_err])?;
+        let allowance = Allowance::new(terms.owner, terms.bounds)?;
+        let plan = Plan::new(command, terms, &allowance, [&theirs_in, &theirs_out, &theirs_err])?;
         let process = plan.start()?;
-        Ok(Spawned { process, has_ended: false, stdin: Some(stdin), stdout, stderr })
+        Ok(Spawned { process, has_ended: false, allowance, stdin: Some(stdin), stdout, stderr })
     }
 
     /// Readable when the command has ended, with all that it started.
@@ -102,6 +105,11 @@ impl Spawned {
         let signal = |status: &WaitIdStatus| status.terminating_signal().map(Ended::Signal);
         let ended = status.and_then(|status| status.exit_status().map(Ended::Exit).or_else(|| signal(&status)));
         ended.ok_or_else(|| StageError::data("nobody knows how it ended"))
+    }
+
+    /// Bytes of memory that it may have, if the kernel ended a process because it had that much.
+    pub(super) fn exceeded(&self) -> Option<u64> {
+        self.allowance.exceeded()
     }
 
     /// Kills it and all that it started.
@@ -161,15 +169,19 @@ struct Plan {
     user: Option<u32>,
     /// What is written to say which user it is in its namespace.
     maps: Option<[Vec<u8>; 2]>,
-    mounts: Vec<CString>,
+    mounts: mounts::Plan,
+    /// Files by which it joins its group.
+    groups: Vec<RawFd>,
+    limits: Vec<(Resource, u64)>,
     calls: &'static refused_calls::Filters,
     has_network: bool,
+    has_other_memory: bool,
     /// What it was about to do when it failed, and how.
     failed: Cell<Option<(&'static str, i32)>>,
 }
 
 impl Plan {
-    fn new(command: &str, terms: Terms, files: [&OwnedFd; 3]) -> Result<Plan, StageError> {
+    fn new(command: &str, terms: Terms, allowance: &Allowance, files: [&OwnedFd; 3]) -> Result<Plan, StageError> {
         let text = |text: &str| CString::new(text).map_err(|_| StageError::data("a command cannot hold a NUL"));
         let words = ["sh", "-c", FIRST, "sh", command].into_iter().chain(ENVIRONMENT).map(text);
         let words: Vec<CString> = words.collect::<Result<_, _>>()?;
@@ -190,9 +202,12 @@ impl Plan {
             flags: libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | own | by_user,
             user: is_root.then_some(USERS_FROM + (terms.owner & OWNER_BITS)),
             maps: (!is_root).then(|| [map(user.as_raw()), map(group.as_raw())]),
-            mounts: mounts_of_weft(),
+            mounts: mounts::Plan::new(allowance.private_bytes, is_root),
+            groups: allowance.members(),
+            limits: allowance.limits.to_vec(),
             calls: refused_calls::filters()?,
             has_network: terms.has_network,
+            has_other_memory: allowance.has_other_memory,
             failed: Cell::new(None),
         })
     }
@@ -252,11 +267,14 @@ extern "C" fn begin(plan: *mut c_void) -> libc::c_int {
 /// else.
 fn run(plan: &Plan) -> (&'static str, io::Error) {
     let done = own_user(plan)
-        .and_then(|()| own_mounts(plan))
+        .and_then(|()| own_group(plan))
+        .and_then(|()| plan.mounts.make())
         .and_then(|()| own_files(plan))
+        .and_then(|()| bound(plan))
         .and_then(|()| lose_privileges(plan))
-        .and_then(|()| bound())
-        .and_then(|()| plan.calls.apply(plan.has_network).map_err(|error| ("system calls", error)));
+        .and_then(|()| {
+            plan.calls.apply(plan.has_network, plan.has_other_memory).map_err(|error| ("system calls", error))
+        });
     if let Err(failed) = done {
         return failed;
     }
@@ -266,7 +284,7 @@ fn run(plan: &Plan) -> (&'static str, io::Error) {
     ("/bin/sh", io::Error::last_os_error())
 }
 
-type Step = Result<(), (&'static str, io::Error)>;
+pub(super) type Step = Result<(), (&'static str, io::Error)>;
 
 /// That a system call which gives -1 when it fails has not.
 fn check(step: &'static str, result: libc::c_long) -> Step {
@@ -286,22 +304,12 @@ fn own_user(plan: &Plan) -> Step {
     Ok(())
 }
 
-/// Keeps what is mounted here from others, and Weft's mounts from here.
-fn own_mounts(plan: &Plan) -> Step {
-    let none = ptr::null();
-    // SAFETY: all pointers are to text that ends with a NUL, or null.
-    let slave = unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_SLAVE, none.cast()) };
-    if plan.maps.is_none() {
-        check("mounts of its own", slave.into())?;
+/// Joins its group, if it has one: what it takes from now on counts there.
+fn own_group(plan: &Plan) -> Step {
+    for file in &plan.groups {
+        // SAFETY: the kernel reads one byte, of a text.
+        check("a group", unsafe { libc::write(*file, c"0".as_ptr().cast(), 1) } as libc::c_long)?;
     }
-    for mount in &plan.mounts {
-        // SAFETY: the path ends with a NUL. What is gone already, or in a namespace that its user
-        // may not take it out of, stays.
-        unsafe { libc::umount2(mount.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) };
-    }
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: as above. Where it cannot be, the machine's stays, which tells the same to everybody.
-    unsafe { libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, none.cast()) };
     Ok(())
 }
 
@@ -359,12 +367,13 @@ fn become_user(user: u32) -> Step {
     }
 }
 
-/// Bounds what it takes, and leaves it signals as programs expect them.
-fn bound() -> Step {
-    for (resource, limit) in LIMITS.into_iter().chain([(Resource::Nproc, PROCESSES_MAX)]) {
-        let limit = Some(limit);
+/// Bounds what it takes, and leaves it signals as programs expect them. Comes before it becomes its
+/// user: then the kernel looks how many processes that one has.
+fn bound(plan: &Plan) -> Step {
+    for (resource, limit) in &plan.limits {
+        let limit = Some(*limit);
         // One that is lower already stays.
-        if let Err(error) = setrlimit(resource, Rlimit { current: limit, maximum: limit })
+        if let Err(error) = setrlimit(*resource, Rlimit { current: limit, maximum: limit })
             && error != rustix::io::Errno::PERM
         {
             return Err(("bounds", error.into()));
@@ -403,43 +412,5 @@ impl Drop for Blocked {
     fn drop(&mut self) {
         // SAFETY: the set is one that the call before gave.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
-    }
-}
-
-/// Where volumes are mounted (proc_pid_mountinfo(5)), the outer ones first.
-fn mounts_of_weft() -> Vec<CString> {
-    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let lines = mounts.split(|byte| *byte == b'\n');
-    let at = |line: &[u8]| {
-        let is_weft = line.windows(12).any(|words| words == b" - fuse.weft");
-        let path = line.split(|byte| *byte == b' ').nth(4).filter(|_| is_weft)?;
-        CString::new(unescaped(path)).ok()
-    };
-    lines.filter_map(at).collect()
-}
-
-/// A path as it is: four bytes stand for each that would end a word.
-fn unescaped(path: &[u8]) -> Vec<u8> {
-    let mut bytes = path.iter().copied();
-    let mut plain = Vec::new();
-    while let Some(byte) = bytes.next() {
-        if byte != b'\\' {
-            plain.push(byte);
-            continue;
-        }
-        let digits = [bytes.next(), bytes.next(), bytes.next()].into_iter().flatten();
-        plain.push(digits.fold(0u8, |number, digit| number.wrapping_mul(8).wrapping_add(digit.wrapping_sub(b'0'))));
-    }
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_of_mounts_are_found_whatever_is_in_them() {
-        assert_eq!(unescaped(b"/a\\040b\\134c\\011"), b"/a b\\c\t");
-        assert_eq!(unescaped(b"/plain"), b"/plain");
     }
 }

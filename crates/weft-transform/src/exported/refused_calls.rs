@@ -97,6 +97,9 @@ const TYPING: [libc::Ioctl; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 /// Those of a network. A pair of connected sockets is none: it leads nowhere.
 const NETWORK: [c_long; 2] = [libc::SYS_socket, libc::SYS_connect];
 
+/// Memory beside address spaces, which no limit on a process bounds.
+const OTHER_MEMORY: [c_long; 4] = [libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget, libc::SYS_msgget];
+
 /// Flags of clone(2) of which each makes a namespace.
 const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -132,14 +135,16 @@ const UNSEEN: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 pub(super) struct Filters {
     always: [BpfProgram; 2],
     network: BpfProgram,
+    other_memory: BpfProgram,
 }
 
 impl Filters {
     /// From now on these calls are refused to this process and all that it starts. Makes system
     /// calls and nothing else.
-    pub(super) fn apply(&self, has_network: bool) -> io::Result<()> {
+    pub(super) fn apply(&self, has_network: bool, has_other_memory: bool) -> io::Result<()> {
         let network = (!has_network).then_some(&self.network);
-        for program in self.always.iter().chain(network) {
+        let other_memory = (!has_other_memory).then_some(&self.other_memory);
+        for program in self.always.iter().chain(network).chain(other_memory) {
             apply_filter(program).map_err(|error| match error {
                 seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
                 _ => io::ErrorKind::Unsupported.into(),
@@ -203,7 +208,12 @@ fn make() -> Result<Filters, String> {
         }
     }
     rules.refuse_typing()?;
-    Ok(Filters { always: [unknown(&UNSEEN), program(rules.0)?], network: program(Rules::all_of(&NETWORK).0)? })
+    let refusing = |calls: &[c_long]| program(Rules::all_of(calls).0);
+    Ok(Filters {
+        always: [unknown(&UNSEEN), program(rules.0)?],
+        network: refusing(&NETWORK)?,
+        other_memory: refusing(&OTHER_MEMORY)?,
+    })
 }
 
 /// Calls that are refused, those with rules only if one of these holds.

@@ -67,7 +67,7 @@ fn an_interrupted_request_takes_nothing_from_others() {
     let volume = Volume::new();
     let file = volume.file("file");
     volume.write(file, 0, b"abc\n");
-    let outside = tempfile::tempdir().expect("a directory");
+    let outside = crate::seen_by_commands();
     std::fs::set_permissions(outside.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
     let go = outside.path().join("go");
     let command = format!("exec 'until test -e {}; do sleep 0.02; done; cat' | upper", go.display());
@@ -101,4 +101,28 @@ fn an_interrupted_request_takes_nothing_from_others() {
     let stopped = volume.link("stopped", "/file", "wc -c");
     volume.vfs.stop_computing(true);
     assert_eq!(kind(volume.all(stopped)), ErrorKind::Interrupted);
+}
+
+/// A command that hangs is not run again for the next one who reads.
+#[test]
+fn what_hangs_is_not_tried_again_at_once() {
+    use rustix::fs::{CWD, FileType, Mode, OFlags};
+    use std::os::unix::fs::PermissionsExt;
+    let volume = Volume::new();
+    volume.file("file");
+    let outside = crate::seen_by_commands();
+    std::fs::set_permissions(outside.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
+    // A command can write to no file of the machine.
+    let runs = outside.path().join("runs");
+    rustix::fs::mknodat(CWD, &runs, FileType::Fifo, Mode::from_raw_mode(0o666), 0).expect("made");
+    std::fs::set_permissions(&runs, std::fs::Permissions::from_mode(0o666)).expect("set");
+    let told = rustix::fs::open(&runs, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty()).expect("open");
+    let link = volume.link("link", "/file", &format!("exec -t 1 'echo run >{}; sleep 100'", runs.display()));
+    assert_eq!(volume.attributes(link).size, 1);
+    for _ in 0..3 {
+        assert_eq!(kind(volume.all(link)), ErrorKind::TimedOut);
+    }
+    let mut said = [0; 64];
+    let count = rustix::io::read(&told, &mut said).expect("it ran");
+    assert_eq!(&said[..count], b"run\n");
 }

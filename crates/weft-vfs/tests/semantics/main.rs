@@ -117,6 +117,12 @@ impl Volume {
     }
 }
 
+/// A directory that commands of stages can see: they have a `/tmp` of their own.
+fn seen_by_commands() -> tempfile::TempDir {
+    let place = if rustix::process::geteuid().is_root() { "/run" } else { env!("CARGO_TARGET_TMPDIR") };
+    tempfile::tempdir_in(place).expect("a directory")
+}
+
 /// The kind of the error that `result` must be.
 fn kind<T>(result: Result<T>) -> ErrorKind {
     result.err().expect("an error").kind()

@@ -1,0 +1,146 @@
+//! What commands of `exec` leave behind and take, when a daemon runs them for owners of links.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use weft_block::Slice;
+use weft_transform::{Bounds, Network, Run, Source, Sources};
+
+/// Nothing to read, for a network of this owner.
+struct Nothing(u32);
+
+impl Source for Nothing {
+    fn next(&mut self) -> io::Result<Option<Slice>> {
+        Ok(None)
+    }
+}
+
+impl Sources for Nothing {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        Ok(Box::new(Nothing(self.0)))
+    }
+
+    fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
+        self.input()
+    }
+
+    fn owner(&self) -> Option<u32> {
+        Some(self.0)
+    }
+
+    /// Of 512 MiB a network has 128.
+    fn bounds(&self) -> Option<Bounds> {
+        Some(Bounds { memory_bytes: 512 << 20, ..Bounds::default() })
+    }
+}
+
+/// What `command` gives when `owner` has it in a link, or how it fails.
+fn run(command: &str, owner: u32) -> Result<String, String> {
+    let network = Network::parse(&format!("exec '{}'", command.replace('\'', "'\\''"))).expect("a network");
+    let mut given = Vec::new();
+    for rope in Run::start(&network, &mut Nothing(owner)).map_err(|error| error.to_string())? {
+        given.extend(rope.map_err(|error| error.to_string())?.to_vec());
+    }
+    Ok(String::from_utf8_lossy(&given).into_owned())
+}
+
+/// True if a control group bounds commands; else a few small processes are all they can be.
+fn has_group() -> bool {
+    let limits = run("grep \"Max processes\" /proc/self/limits", 4_000_203).expect("it runs");
+    limits.split_whitespace().nth(2).and_then(|most| most.parse::<u64>().ok()).is_some_and(|most| most > 8)
+}
+
+/// True if commands run as other users here.
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("skipped: only root can run commands of others");
+    }
+    is_root
+}
+
+#[test]
+fn a_command_writes_nowhere_but_to_a_directory_of_its_own_that_goes_with_it() {
+    use std::os::unix::fs::PermissionsExt;
+    if !is_root() {
+        return;
+    }
+    let open = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o777)).expect("set");
+    let name = format!("weft-command-{}", std::process::id());
+    let places = format!("/dev/shm /tmp /var/tmp /dev/mqueue /run/lock {}", open.path().display());
+    let command = format!("for at in {places}; do echo x >$at/{name} && echo $at; done 2>/dev/null; true");
+    assert_eq!(run(&command, 4_000_200).unwrap(), "/dev/shm\n/tmp\n/var/tmp\n");
+    let left: Vec<&str> = places.split(' ').filter(|at| Path::new(at).join(&name).exists()).collect();
+    assert_eq!(left, Vec::<&str>::new());
+    // Of what everybody can write to on the machine, all else is read-only.
+    let command = "find / -xdev -type d -writable 2>/dev/null | sort";
+    assert_eq!(run(command, 4_000_200).unwrap(), "/tmp\n/var/tmp\n");
+    // There is room for so much, in all of its places together.
+    let (part, bytes) = if has_group() { ("40M", 40 << 20) } else { ("2500K", 2500 << 10) };
+    let filled = format!("head -c {part} /dev/zero >/tmp/a && head -c {part} /dev/zero >/dev/shm/b");
+    let error = run(&filled, 4_000_200).expect_err("no room");
+    assert!(error.contains("No space left on device"), "{error}");
+    let seen = run(&format!("head -c {part} /dev/zero >/tmp/a; wc -c </var/tmp/a; ls /tmp"), 4_000_200);
+    assert_eq!(seen.unwrap(), format!("{bytes}\na\n"));
+    let devices = "cd /dev; echo *; echo x >null; head -c 2 zero | od -An -tx1; test -r urandom && test -e stdin";
+    let devices = run(devices, 4_000_200).unwrap();
+    assert_eq!(devices, "fd full null random shm stderr stdin stdout urandom zero\n 00 00\n");
+}
+
+#[test]
+fn all_processes_of_a_command_have_so_much_memory_together() {
+    if !is_root() {
+        return;
+    }
+    // Each says so when it has so much.
+    let process = |mib: u32| {
+        let bytes = mib << 20;
+        format!(
+            "awk 'BEGIN {{ s = \"x\"; while (length(s) < {bytes}) s = s s; print 1; fflush(); system(\"sleep 2\") }}'"
+        )
+    };
+    let two = |mib| run(&format!("for i in 1 2; do {} & done | wc -l", process(mib)), 4_000_201);
+    assert_eq!(two(1).unwrap().trim(), "2");
+    let many = two(60);
+    assert!(many.as_ref().map_or_else(|error| error.contains("had 128 MiB"), |said| said.trim() != "2"), "{many:?}");
+    if !has_group() {
+        eprintln!("skipped: no group bounds commands here");
+        return;
+    }
+    assert_eq!(run(&process(60), 4_000_201).unwrap(), "1\n");
+    // A file in memory counts, too.
+    let both = run(&format!("head -c 50M /dev/zero >/tmp/a; {}", process(60)), 4_000_201);
+    assert!(both.is_err(), "{both:?}");
+}
+
+/// Groups of commands of this process.
+fn groups(below: &Path, found: &mut Vec<PathBuf>) {
+    let end = format!("-{}", std::process::id());
+    for entry in fs::read_dir(below).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("weft-") && name.ends_with(&end) {
+                found.push(path);
+            } else {
+                groups(&path, found);
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_of_commands_go_with_them() {
+    let all = || {
+        let mut found = Vec::new();
+        groups(Path::new("/sys/fs/cgroup"), &mut found);
+        let mine = |group: &PathBuf| group.join("4000202").exists();
+        found.into_iter().filter(mine).collect::<Vec<_>>()
+    };
+    assert_eq!(run("echo a; sleep 0.1 & exit 0", 4_000_202).ok(), is_root().then(|| "a\n".to_owned()));
+    run("kill -9 $$", 4_000_202).expect_err("it was killed");
+    // The kernel may take its time.
+    let _ = run("true", 4_000_202);
+    assert_eq!(all(), Vec::<PathBuf>::new());
+}

@@ -1,0 +1,100 @@
+//! The person a user number belongs to: whoever has a range of subordinate numbers by `/etc/subuid`
+//! (subuid(5)) can be any of them in a user namespace, and has one share with all of them.
+//!
+//! The file is read again when it has changed, which is looked at every few seconds at most.
+
+use parking_lot::Mutex;
+use std::fs;
+use std::ops::Range;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long it is not looked whether the files have changed.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Ranges that are remembered at most.
+const RANGES_MAX: usize = 65_536;
+
+/// Bytes of a file that are looked at.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+const SUBORDINATES: &str = "/etc/subuid";
+const USERS: &str = "/etc/passwd";
+
+/// Ranges as the files gave them when they had these times.
+struct Known {
+    looked: Instant,
+    changed: [Option<SystemTime>; 2],
+    /// In the order of their beginnings.
+    ranges: Vec<(Range<u32>, u32)>,
+}
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+/// Returns the user to whom `user` is subordinate, or `user`.
+pub(crate) fn whose(user: u32) -> u32 {
+    // Root's is no range's, and asks most often.
+    if user == 0 {
+        return 0;
+    }
+    let mut known = KNOWN.lock();
+    if known.as_ref().is_none_or(|known| known.looked.elapsed() >= LOOK_AGAIN) {
+        let changed = [SUBORDINATES, USERS].map(|file| fs::metadata(file).and_then(|it| it.modified()).ok());
+        let before = known.take().filter(|known| known.changed == changed);
+        let ranges = before.map_or_else(|| ranges(&read(SUBORDINATES), &read(USERS)), |known| known.ranges);
+        *known = Some(Known { looked: Instant::now(), changed, ranges });
+    }
+    known.as_ref().map_or(user, |known| find(&known.ranges, user))
+}
+
+fn read(file: &str) -> String {
+    let is_short = fs::metadata(file).is_ok_and(|it| it.len() <= FILE_BYTES_MAX);
+    let text = is_short.then(|| fs::read(file).unwrap_or_default()).unwrap_or_default();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn find(ranges: &[(Range<u32>, u32)], user: u32) -> u32 {
+    let after = ranges.partition_point(|(range, _)| range.start <= user);
+    let last = after.checked_sub(1).map(|at| &ranges[at]);
+    last.filter(|(range, _)| range.contains(&user)).map_or(user, |(_, owner)| *owner)
+}
+
+/// Ranges that `subordinates` gives to whom, with the numbers of names in `users`. Lines that make
+/// no sense, and ranges of root, which needs none, are passed over.
+fn ranges(subordinates: &str, users: &str) -> Vec<(Range<u32>, u32)> {
+    let number = |name: &str| {
+        let of = |line: &str| {
+            let mut parts = line.split(':');
+            (parts.next() == Some(name)).then(|| parts.nth(1)?.parse().ok()).flatten()
+        };
+        name.parse().ok().or_else(|| users.lines().find_map(of))
+    };
+    let range = |line: &str| {
+        let mut parts = line.trim().split(':');
+        let (name, first, count) = (parts.next()?, parts.next()?, parts.next()?);
+        let (first, count): (u32, u32) = (first.parse().ok()?, count.parse().ok()?);
+        let owner = number(name).filter(|owner| *owner != 0 && first != 0)?;
+        Some((first..first.checked_add(count)?, owner))
+    };
+    let mut ranges: Vec<_> = subordinates.lines().filter_map(range).take(RANGES_MAX).collect();
+    ranges.sort_by_key(|(range, _)| range.start);
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subordinate_number_is_of_whom_the_file_says() {
+        let users = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nbob:x:1001:1001::/:/bin/sh\n";
+        let text = "bob:165536:65536\n# alice:1:9\nalice:100000:65536\n1002:300000:10\n\nnobody-known:400000:9\n\
+                    root:500000:9\nbob:x:9\nbob:4294967290:65536\nbob:600000\n";
+        let ranges = ranges(text, users);
+        assert_eq!(ranges, [(100_000..165_536, 1000), (165_536..231_072, 1001), (300_000..300_010, 1002)]);
+        let whose = |user| find(&ranges, user);
+        let asked = [0, 1000, 99_999, 100_000, 165_535, 165_536, 231_072, 300_009, 300_010, 400_001, u32::MAX];
+        let expected = [0, 1000, 99_999, 1000, 1000, 1001, 231_072, 1002, 300_010, 400_001, u32::MAX];
+        assert_eq!(asked.map(whose), expected);
+        assert_eq!(find(&[], 5), 5);
+    }
+}
