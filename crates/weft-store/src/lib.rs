@@ -41,7 +41,9 @@ pub use row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OpNo, Place,
     Timestamp,
 };
-pub use store::{Applied, BlockHome, Durability, Header, Patience, Space, Store, Transaction, VolumeOptions, path_to};
+pub use store::{
+    Applied, BlockHome, Durability, Header, Nth, Patience, Space, Store, Transaction, VolumeOptions, path_to,
+};
 pub use upgrade::{Upgrade, Upgraded};
 pub use waiting::Waiting;
 pub use weft_digest::Kind;

@@ -56,7 +56,7 @@ use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
-use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
+use crate::store::{Durability, Header, Nth, Patience, Space, Store, Transaction};
 use ahead::Ahead;
 use connection::{Call, Connection};
 use digests::{Known, Rows};
@@ -290,6 +290,10 @@ impl Store for PostgresStore {
             let ahead = wanted.as_ref().map(|wanted| (&self.ahead, wanted));
             self.read(Class::Extents, |connection| read::extents(connection, ino, &range, ahead))
         })
+    }
+
+    fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
+        self.read(Class::Extents, |connection| read::nth_extent(connection, ino, &range, nth))
     }
 
     fn refuse_missing_names(&self, directory: Ino) -> Result<()> {

@@ -86,7 +86,7 @@ use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
-use crate::store::{Durability, Header, Patience, Space, Store, Transaction};
+use crate::store::{Durability, Header, Nth, Patience, Space, Store, Transaction};
 use names::Names;
 use parking_lot::Mutex;
 use readers::Readers;
@@ -174,6 +174,10 @@ impl Store for SqliteStore {
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.readers.with(|connection| read::extents(connection, ino, &range))
+    }
+
+    fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
+        self.readers.with(|connection| read::nth_extent(connection, ino, &range, nth))
     }
 
     fn refuse_missing_names(&self, directory: Ino) -> Result<()> {

@@ -38,6 +38,17 @@ pub trait Store: Send + Sync {
     /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
 
+    /// The index of a block of `ino` in `range`, counted from an end of it; none if there are not as many.
+    fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
+        let found = self.extents(ino, range)?;
+        let at = match nth {
+            Nth::FromStart(skipped) => Some(skipped),
+            Nth::FromEnd(skipped) => (found.len() as u64).checked_sub(skipped.saturating_add(1)),
+        };
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        Ok(at.and_then(|at| found.get(at)).map(|(index, _)| *index))
+    }
+
     /// Fails with `Corrupt` if entries of `directory` are gone or damaged: whole ones are not as many
     /// as its row says. Takes time in proportion to the directory.
     fn refuse_missing_names(&self, _directory: Ino) -> Result<()> {
@@ -322,6 +333,15 @@ impl VolumeOptions {
         }
         Ok(())
     }
+}
+
+/// A block of a range of a file, by the number of those that are skipped before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nth {
+    /// From the start on.
+    FromStart(u64),
+    /// From the end back.
+    FromEnd(u64),
 }
 
 impl Default for VolumeOptions {

@@ -6,10 +6,12 @@
 mod attributes;
 mod content;
 mod entries;
+mod parts;
 
 pub(crate) use attributes::CAPABILITY;
 pub(crate) use content::taken;
 pub(crate) use entries::{ACCESS_ACL, DEFAULT_ACL};
+pub(crate) use parts::PART_BLOCKS;
 
 use crate::mutation::{Mutation, Replacement};
 use crate::state::State;

@@ -173,9 +173,10 @@ impl Cached for Inode {
                 size_of::<Directory>() + listed * (size_of::<(Cookie, Added)>() + 16)
             })
     }
-    /// What a link is made of is read again of its row.
+    /// What a link is made of is read again of its row, a file's map from the store.
     fn shed(&mut self) -> bool {
-        !is_unstored(self.row.ino) && self.link.take().is_some()
+        let has_link = !is_unstored(self.row.ino) && self.link.take().is_some();
+        self.data.as_mut().is_some_and(|data| data.shed()) || has_link
     }
 }
 

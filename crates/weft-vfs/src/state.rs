@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) holds: FxHashMap<Ino, u64>,
     /// Inodes without a name that live only while held.
     pub(crate) orphans: FxHashSet<Ino>,
+    /// Those of them that are too large to be deleted at once, in the order in which they are.
+    pub(crate) draining: VecDeque<Ino>,
     /// Whether orphans stay without holds (while the log is replayed).
     pub(crate) keep_orphans: bool,
     /// What changes now belongs to this generation.
@@ -49,6 +51,10 @@ pub(crate) struct State {
     pub(crate) dirty_names: Vec<(Ino, Name)>,
     /// Bytes of changes, those of the commit in flight included.
     pub(crate) dirty_bytes: u64,
+    /// The work of commits for which no bytes are dirty, as bytes that would be as much, that of the
+    /// commit in flight included: blocks that are shared are hashed at their new place, extents that
+    /// are dropped are rows to delete.
+    pub(crate) work_bytes: u64,
     pub(crate) dirty_bytes_max: u64,
     pub(crate) counters: Counters,
     pub(crate) journal: Journal,
@@ -115,11 +121,13 @@ impl State {
             names: ClockMap::new(half),
             holds: FxHashMap::default(),
             orphans: FxHashSet::default(),
+            draining: VecDeque::new(),
             keep_orphans: false,
             generation: Changed(1),
             dirty_inodes: Vec::new(),
             dirty_names: Vec::new(),
             dirty_bytes: 0,
+            work_bytes: 0,
             dirty_bytes_max: options.dirty_bytes_max,
             counters,
             journal: Journal::default(),
@@ -317,14 +325,22 @@ impl State {
 
     /// Deletes inode `ino`, which is in memory and which nothing needs any more.
     pub(crate) fn delete_inode(&mut self, ino: Ino) {
-        self.orphans.remove(&ino);
         self.archives.changed(ino);
+        if !self.drain(ino) {
+            self.delete_drained(ino);
+        }
+    }
+
+    /// The same, whatever it holds.
+    pub(crate) fn delete_drained(&mut self, ino: Ino) {
+        self.orphans.remove(&ino);
+        self.work_bytes += self.work_of_removal(ino);
         let inode = self.inodes.get(&ino).expect("a deleted inode is in memory");
         inode.dead = true;
         let data = inode.data.take();
         let (stored, allocated) = (inode.stored, inode.row.allocated);
         inode.row.inline = None;
-        let clean = data.map_or(0, |data| data.dirty.values().map(|dirty| dirty.pieces.bytes() as u64).sum());
+        let clean = data.map_or(0, |data| data.dirty.values().map(|dirty| dirty.pieces.cost()).sum());
         self.dirty_bytes -= clean;
         recount(&mut self.counters.inodes_used, 0, 1);
         recount(&mut self.counters.bytes_used, 0, allocated);
@@ -361,7 +377,8 @@ impl State {
 
     /// Stops until there is room for `bytes` more of changes.
     pub(crate) fn room(&self, bytes: u64) -> Result<(), Stop> {
-        if self.dirty_bytes > 0 && self.dirty_bytes + bytes > self.dirty_bytes_max {
+        let before = self.dirty_bytes + self.work_bytes;
+        if before > 0 && before + bytes > self.dirty_bytes_max {
             return Err(Miss::Room(bytes).into());
         }
         self.leave_room(bytes);

@@ -4,7 +4,8 @@ use crate::error::{Error, ErrorKind};
 use std::ops::Range;
 use weft_store::{Ino, InvalidName, Name};
 
-/// What an operation must have before it can go on. It has changed nothing yet and is tried again.
+/// What an operation must have before it can go on. It has changed nothing yet, or
+/// done a part of its own, and is tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     /// This inode from the store.
@@ -13,12 +14,16 @@ pub(crate) enum Miss {
     Name(Ino, Name),
     /// This part of a file's map from the store.
     Extents(Ino, Range<u64>),
+    /// The end of this part of a file's map from the store.
+    LastExtents(Ino, Range<u64>),
     /// This inode's extended attributes from the store.
     Xattrs(Ino),
     /// How long what this transformation link gives is.
     Length(Ino),
     /// What this name shows in this view, which has to be read for that.
     Shown(Ino, Name),
+    /// Nothing: a part is done, and others get the state before the next.
+    Rest,
     /// A turn of those who resolve links at length.
     Turn,
     /// Room for so many more bytes of changes.

@@ -62,7 +62,10 @@ impl State {
     /// The inode that `file` names. `Stale` if it is gone.
     fn known(&mut self, file: FileId) -> Result<Ino, Stop> {
         let row = &self.inode(file.ino)?.row;
-        let (kind, generation) = (row.kind, row.generation);
+        let (kind, generation, nlink) = (row.kind, row.generation, row.nlink);
+        if nlink == 0 && self.draining.contains(&file.ino) {
+            return Err(ErrorKind::Stale.into());
+        }
         let is_it = file.generation == generation || kind == Kind::Transformation && is_closed(file, generation);
         if is_it { Ok(file.ino) } else { Err(ErrorKind::Stale.into()) }
     }

@@ -127,7 +127,7 @@ impl Vfs {
     /// Runs `operation` on the state, fetching what it lacks until it ends.
     pub(crate) fn run<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
         let mut made_space = false;
-        let (mut gone, mut is_long) = (None, false);
+        let (mut gone, mut is_long, mut has_evicted) = (None, false, false);
         loop {
             let stop = match self.run_once(&mut operation, is_long) {
                 Ok(value) => return Ok(value),
@@ -141,6 +141,12 @@ impl Vfs {
                 Stop::Miss(Miss::Space) if made_space => return Err(ErrorKind::NoSpace.into()),
                 Stop::Miss(miss) => {
                     made_space |= miss == Miss::Space;
+                    let is_map = matches!(miss, Miss::Extents(..) | Miss::LastExtents(..));
+                    if is_map && !std::mem::replace(&mut has_evicted, true) {
+                        self.state.lock().evict();
+                    }
+                    // What comes after a part needs nothing of it.
+                    has_evicted &= miss != Miss::Rest;
                     match self.fetch(&miss) {
                         // If its name went with it, the operation finds none the next time.
                         Err(error) if error.kind() == ErrorKind::Stale && gone.as_ref() != Some(&miss) => {
@@ -239,8 +245,8 @@ impl Vfs {
             Miss::Length(ino) => self.measure_link(*ino),
             Miss::Shown(view, name) => self.look_into(*view, name),
             // Taken where the operation runs.
-            Miss::Turn => Ok(()),
-            Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::Xattrs(_) => {
+            Miss::Rest | Miss::Turn => Ok(()),
+            Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::LastExtents(..) | Miss::Xattrs(_) => {
                 self.may_read_rows()?;
                 self.load(miss)
             }
@@ -317,7 +323,8 @@ impl State {
     /// has and is written to again and again.
     fn wants_commit(&self) -> bool {
         let share = if self.journal.is_short() { 2 } else { 16 };
-        self.dirty_bytes > self.dirty_bytes_max / share || self.dirty_inodes.len() + self.dirty_names.len() > ROWS_EAGER
+        let changed = self.dirty_bytes + self.work_bytes;
+        changed > self.dirty_bytes_max / share || self.dirty_inodes.len() + self.dirty_names.len() > ROWS_EAGER
     }
 
     /// Whether `bytes` more may be stored and `inodes` more made. `NoSpace`, `QuotaExceeded`.

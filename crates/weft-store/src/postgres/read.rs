@@ -10,7 +10,7 @@ use crate::missing::refuse_xattrs;
 use crate::row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
 };
-use crate::store::{BlockHome, Header, VolumeOptions};
+use crate::store::{BlockHome, Header, Nth, VolumeOptions};
 use crate::{missing, sums};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -268,6 +268,17 @@ pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, li
         Ok(ListedRow { name, permissions: permissions.into(), digest })
     };
     rows.iter().map(listed).collect()
+}
+
+/// As [`crate::Store::nth_extent`].
+pub(super) fn nth_extent(connection: &mut Connection, ino: Ino, range: &Range<u64>, nth: Nth) -> Result<Option<u64>> {
+    let (statement, skipped) = match nth {
+        Nth::FromStart(skipped) => (sql::EXTENT_FROM_START, skipped),
+        Nth::FromEnd(skipped) => (sql::EXTENT_FROM_END, skipped),
+    };
+    let numbers = [ino.0, range.start, range.end, skipped].map(|number| Box::new(int(number)) as _);
+    let found = connection.query_all(WHAT, &[Call::new(statement, numbers.into())])?.pop().unwrap_or_default();
+    found.first().map(|row| unsigned(row, 0)).transpose()
 }
 
 /// Asks for extents of files, with the bytes of what is short.

@@ -83,6 +83,8 @@ statements! {
     /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
+    EXTENT_FROM_START = "SELECT idx FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx LIMIT 1 OFFSET $4";
+    EXTENT_FROM_END = "SELECT idx FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx DESC LIMIT 1 OFFSET $4";
     /// Of a file, from the index behind $2 on, with what their sums are made of.
     EXTENT_SUMS = "SELECT idx, owner, block, since, sum FROM extents WHERE ino = $1 AND idx > $2 ORDER BY idx LIMIT $3";
     MISSING_BLOCKS = missing_blocks!("e.owner");

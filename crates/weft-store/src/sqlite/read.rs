@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
 };
+use crate::store::Nth;
 use crate::{missing, sums};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -243,6 +244,18 @@ pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> 
         }
         Ok((index, block))
     })
+}
+
+pub(super) fn nth_extent(connection: &Connection, ino: Ino, range: &Range<u64>, nth: Nth) -> Result<Option<u64>> {
+    let (order, skipped) = match nth {
+        Nth::FromStart(skipped) => ("", skipped),
+        Nth::FromEnd(skipped) => ("DESC", skipped),
+    };
+    let statement = format!(
+        "SELECT idx FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3 ORDER BY idx {order} LIMIT 1 OFFSET ?4"
+    );
+    let parameters = (sql(ino.0), sql(range.start), sql(range.end), sql(skipped));
+    Ok(all(connection, &statement, parameters, |row| unsigned(row, 0))?.pop())
 }
 
 pub(super) fn xattrs(connection: &Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {

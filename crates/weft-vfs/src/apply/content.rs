@@ -4,10 +4,10 @@
 
 use crate::data::Frozen;
 use crate::inode::Inode;
-use crate::state::{State, recount};
+use crate::state::{ROW_BYTES, State, recount};
 use crate::stop::{Miss, Stop};
 use std::ops::Range;
-use weft_store::Ino;
+use weft_store::{BlockRef, Ino};
 
 /// Indices read from the store at once.
 const INDICES_READ: u64 = 512;
@@ -15,11 +15,9 @@ const INDICES_READ: u64 = 512;
 impl State {
     /// Makes sure that the stored blocks of `range` are known for file `ino`, which is in memory.
     pub(crate) fn know_extents(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
-        if range.is_empty() || self.file(ino)?.data().known.covers(range.clone()) {
-            return Ok(());
-        }
-        let start = range.start - range.start % INDICES_READ;
-        let end = range.end.checked_next_multiple_of(INDICES_READ).unwrap_or(u64::MAX);
+        let Some(gap) = self.file(ino)?.data().known.first_gap(range) else { return Ok(()) };
+        let start = gap.start - gap.start % INDICES_READ;
+        let end = gap.end.checked_next_multiple_of(INDICES_READ).unwrap_or(u64::MAX);
         Err(Miss::Extents(ino, start..end).into())
     }
 
@@ -31,11 +29,15 @@ impl State {
         let tail = inode.row.size / block_size;
         let tail = if range.contains(&tail) { tail..tail } else { tail..tail + 1 };
         let before = taken(inode, &range, block_size) + taken(inode, &tail, block_size);
+        let extents = |inode: &Inode| inode.data.as_ref().map_or(0, |data| data.extents.len());
+        let extents_before = extents(inode);
         let dirty = change(inode, block_size);
+        let dropped = extents_before.saturating_sub(extents(inode)) as u64;
         let after = taken(inode, &range, block_size) + taken(inode, &tail, block_size);
         recount(&mut inode.row.allocated, after, before);
         recount(&mut self.counters.bytes_used, after, before);
         self.dirty_bytes = self.dirty_bytes.checked_add_signed(dirty).expect("dirty bytes are counted exactly");
+        self.work_bytes += dropped * ROW_BYTES;
     }
 
     pub(super) fn apply_write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
@@ -51,7 +53,7 @@ impl State {
             while !rest.is_empty() {
                 let start = at % block_size;
                 let (now, later) = rest.split_at(rest.len().min(usize_of(block_size - start)));
-                dirty += i64::try_from(inode.data().write(at / block_size, usize_of(start), now)).expect("one request");
+                dirty += inode.data().write(at / block_size, usize_of(start), now);
                 at += now.len() as u64;
                 rest = later;
             }
@@ -80,13 +82,14 @@ impl State {
         let bytes = inline.len() as u64;
         let data = inode.data.get_or_insert_with(|| Box::new(crate::data::FileData::without_extents()));
         let pieces = &mut data.dirty.entry(0).or_default().pieces;
-        let before = pieces.bytes() as u64;
+        let before = pieces.cost();
         pieces.thaw(&Frozen::at_start(inline));
-        let after = pieces.bytes() as u64;
+        let after = pieces.cost();
         if bytes == 0 && pieces.is_empty() {
             data.dirty.remove(&0);
         }
-        self.dirty_bytes += after - before;
+        self.dirty_bytes += after;
+        self.dirty_bytes -= before;
     }
 
     pub(super) fn apply_zero(&mut self, ino: Ino, range: Range<u64>, size: u64) -> Result<(), Stop> {
@@ -133,6 +136,7 @@ impl State {
 
     /// Makes file `ino`, which is in memory, empty without looking at what it had.
     fn account_empty(&mut self, ino: Ino) {
+        self.work_bytes += self.work_of_removal(ino);
         let inode = self.inodes.get(&ino).expect("a changed file is in memory");
         inode.row.inline = None;
         let clean = inode.data().drop_blocks(0..u64::MAX);
@@ -170,6 +174,7 @@ impl State {
     }
 
     pub(super) fn apply_share(&mut self, from: (Ino, u64), to: (Ino, u64), count: u64, size: u64) -> Result<(), Stop> {
+        let block_size = self.block_size();
         let source = from.1..from.1 + count;
         let target = to.1..to.1 + count;
         self.know_extents(from.0, source.clone())?;
@@ -180,6 +185,7 @@ impl State {
             return Err(Miss::Commit.into());
         }
         let blocks: Vec<_> = data.extents.range(source).map(|(index, block)| (index - from.1 + to.1, *block)).collect();
+        let work = blocks.iter().map(|(index, block)| work_of_sharing(*index, block, block_size)).sum::<u64>();
         self.spill_inline(to.0, u64::MAX);
         self.account(to.0, target.clone(), |inode, _| {
             let clean = inode.data().drop_blocks(target);
@@ -190,9 +196,17 @@ impl State {
             inode.row.size = inode.row.size.max(size);
             -i64::try_from(clean).expect("dirty data is bounded")
         });
+        self.work_bytes += work;
         self.inodes.reweigh(&to.0);
         Ok(())
     }
+}
+
+/// The work of a commit that puts `block` at `index` of another file, as bytes: it is hashed as if it were
+/// written, unless it is a whole one that goes where it came from; then there are rows to change.
+fn work_of_sharing(index: u64, block: &BlockRef, block_size: u64) -> u64 {
+    let is_known = block.base == index * block_size && u64::from(block.length) == block_size;
+    if is_known { block_size / 8 } else { block_size }
 }
 
 fn usize_of(value: u64) -> usize {
@@ -274,9 +288,9 @@ fn cut(inode: &mut Inode, size: u64, block_size: u64) -> i64 {
     let inline = inode.row.inline.clone();
     let data = inode.data();
     if let Some(block) = data.dirty.get_mut(&index) {
-        let before = block.pieces.bytes();
+        let before = block.pieces.cost();
         block.pieces.truncate(offset);
-        dirty -= i64::try_from(before - block.pieces.bytes()).expect("less than a block");
+        dirty -= i64::try_from(before - block.pieces.cost()).expect("less than a block");
         if block.pieces.is_empty() && block.frozen.is_none() {
             data.dirty.remove(&index);
         }

@@ -29,6 +29,8 @@ pub(crate) struct Snapshot {
     shared: Vec<(Ino, u64, BlockId)>,
     /// What it adds to `dirty_bytes`.
     bytes: u64,
+    /// What it adds to [`State::work_bytes`].
+    work: u64,
 }
 
 /// A block to be built from its base and what was written over it.
@@ -81,6 +83,8 @@ impl State {
             names: std::mem::take(&mut self.dirty_names),
             shared: Vec::new(),
             bytes: 0,
+            // There is no other commit in flight.
+            work: self.work_bytes,
         };
         self.generation = Changed(self.generation.0 + 1);
         snapshot.bytes = ROW_BYTES * (snapshot.inodes.len() + snapshot.names.len()) as u64;
@@ -151,6 +155,7 @@ impl State {
         self.finished += 1;
         self.failure = None;
         self.dirty_bytes -= snapshot.bytes;
+        self.work_bytes -= snapshot.work;
         self.leave_room(0);
         self.journal.committed();
         for (job, block) in snapshot.jobs.iter().zip(blocks) {
@@ -179,6 +184,7 @@ impl State {
             }
             if let Some(data) = &mut inode.data {
                 data.clearing = crate::data::Ranges::default();
+                data.is_in_flight = false;
             }
             if inode.changed == snapshot.generation {
                 inode.changed = Changed::CLEAN;
@@ -252,6 +258,7 @@ impl State {
         for ino in &snapshot.inodes {
             let Some(inode) = self.inodes.get(ino) else { continue };
             if let Some(data) = &mut inode.data {
+                data.is_in_flight = false;
                 let clearing = std::mem::take(&mut data.clearing);
                 data.cleared.add_all(&clearing);
             }
@@ -277,9 +284,10 @@ impl State {
         let Some(dirty) = data.dirty.get_mut(&job.index) else { return };
         if dirty.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, &job.pieces)) {
             dirty.frozen = None;
-            let before = dirty.pieces.bytes();
+            let before = dirty.pieces.cost();
             dirty.pieces.thaw(&job.pieces);
-            self.dirty_bytes += (dirty.pieces.bytes() - before) as u64;
+            self.dirty_bytes += dirty.pieces.cost();
+            self.dirty_bytes -= before;
         }
     }
 }
@@ -301,7 +309,7 @@ fn freeze_inline(inode: &mut Inode, inline_max: u64, block_size: u64) -> Inlined
         return Inlined::default();
     }
     let Some(mut dirty) = data.dirty.remove(&0) else { return Inlined::default() };
-    let clean = dirty.pieces.bytes() as u64;
+    let clean = dirty.pieces.cost();
     let end = dirty.pieces.end();
     let size = usize::try_from(size).expect("small");
     let mut bytes = inode.row.inline.take().map(|old| old.to_vec()).unwrap_or_default();
@@ -326,6 +334,7 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, snap
     let ino = inode.row.ino;
     let size = inode.row.size;
     let Some(data) = &mut inode.data else { return };
+    data.is_in_flight = true;
     data.clearing = std::mem::take(&mut data.cleared);
     let clear = |range: Range<u64>| ExtentChange::Clear { ino, range };
     snapshot.batch.extents.extend(data.clearing.iter().map(clear));
@@ -343,7 +352,7 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, snap
         let base = data.extents.get(&index).copied();
         let Some(dirty) = data.dirty.get_mut(&index) else { continue };
         let pieces = Arc::new(dirty.pieces.freeze());
-        snapshot.bytes += pieces.bytes() as u64;
+        snapshot.bytes += pieces.cost();
         if end == 0 {
             data.dirty.remove(&index);
             continue;

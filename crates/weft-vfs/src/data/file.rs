@@ -27,7 +27,17 @@ pub(crate) struct FileData {
     pub(crate) shared: BTreeSet<u64>,
     /// The store was asked whether rows of blocks are gone, and has them all: what is not there is a hole.
     pub(crate) is_whole: bool,
+    /// The commit in flight has changes of the map: until it ends the store tells what was before.
+    pub(crate) is_in_flight: bool,
 }
+
+/// Extents of a file that stay however much memory all take, so that an operation finds all that it
+/// loaded.
+const EXTENTS_MIN: usize = 4096;
+
+/// Memory that an extent takes, about: a map is a tree whose leaves are half full if it grew at its
+/// end.
+const EXTENT_BYTES: usize = 2 * size_of::<(u64, BlockRef)>();
 
 /// What was written to one block.
 #[derive(Debug, Default)]
@@ -104,12 +114,12 @@ impl FileData {
         self.known.add(range);
     }
 
-    /// Writes to block `index`; tells how many more bytes are dirty.
-    pub(crate) fn write(&mut self, index: u64, start: usize, data: &[u8]) -> u64 {
+    /// Writes to block `index`; tells how many more bytes are dirty (fewer: negative).
+    pub(crate) fn write(&mut self, index: u64, start: usize, data: &[u8]) -> i64 {
         let pieces = &mut self.dirty.entry(index).or_default().pieces;
-        let before = pieces.bytes();
+        let before = pieces.cost();
         pieces.write(start, data);
-        (pieces.bytes() - before) as u64
+        pieces.cost().cast_signed() - before.cast_signed()
     }
 
     /// Makes blocks `range` holes; tells how many fewer bytes are dirty.
@@ -122,13 +132,13 @@ impl FileData {
         }
         for index in stored {
             self.extents.remove(&index);
+            self.shared.remove(&index);
         }
         for index in self.dirty.range(range.clone()).map(|(index, _)| *index).collect::<Vec<_>>() {
-            clean += self.dirty.remove(&index).map_or(0, |dirty| dirty.pieces.bytes());
+            clean += self.dirty.remove(&index).map_or(0, |dirty| dirty.pieces.cost());
         }
-        self.shared.retain(|index| !range.contains(index));
         self.known.add(range);
-        clean as u64
+        clean
     }
 
     /// Makes bytes `range` of block `index` read as zeros, `end` being where its bytes end; tells how
@@ -139,11 +149,29 @@ impl FileData {
             return 0;
         }
         let zeros = vec![0; range.len()];
-        i64::try_from(self.write(index, range.start, &zeros)).expect("less than a block")
+        self.write(index, range.start, &zeros)
+    }
+
+    /// Lets go of extents that the store can tell again, if there are many; false if there are few.
+    /// What lies under dirty blocks stays, as do those that are not committed.
+    pub(crate) fn shed(&mut self) -> bool {
+        if self.is_in_flight || self.extents.len() <= EXTENTS_MIN + self.shared.len() + self.dirty.len() {
+            return false;
+        }
+        let extents = std::mem::take(&mut self.extents);
+        let kept = self.shared.iter().chain(self.dirty.keys());
+        self.extents = kept.filter_map(|index| Some((*index, *extents.get(index)?))).collect();
+        self.known = Ranges::default();
+        true
     }
 
     /// Memory taken, about, without the dirty bytes.
     pub(crate) fn weight(&self) -> usize {
-        size_of::<FileData>() + self.extents.len() * (size_of::<BlockRef>() + 24) + self.dirty.len() * 96
+        let ranges = self.known.weight() + self.cleared.weight() + self.clearing.weight();
+        size_of::<FileData>()
+            + self.extents.len() * EXTENT_BYTES
+            + self.shared.len() * 2 * size_of::<u64>()
+            + self.dirty.len() * 96
+            + ranges
     }
 }

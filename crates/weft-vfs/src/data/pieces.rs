@@ -1,5 +1,6 @@
 //! What was written to one block since the last commit, without reading what was there before.
 
+use crate::state::ROW_BYTES;
 use std::ops::Range;
 use weft_block::{Buffer, Slice};
 
@@ -15,6 +16,14 @@ impl Piece {
     }
 }
 
+/// Memory that a piece takes beside its bytes, about.
+const PIECE_BYTES: usize = size_of::<Piece>() + 64;
+
+/// The cost of so many bytes in so many pieces of a block.
+fn cost(bytes: usize, pieces: usize) -> u64 {
+    if pieces == 0 { 0 } else { ROW_BYTES + (bytes + pieces * PIECE_BYTES) as u64 }
+}
+
 /// Bytes at places of a block. Invariant: pieces are ascending, not empty and do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pieces {
@@ -25,6 +34,11 @@ impl Pieces {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.list.iter().map(|piece| piece.bytes.len()).sum()
+    }
+
+    /// Bytes that count as dirty: however few are held, there is a block to make of them.
+    pub(crate) fn cost(&self) -> u64 {
+        cost(self.bytes(), self.list.len())
     }
 
     /// Whether nothing is held.
@@ -128,6 +142,11 @@ impl Frozen {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.list.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    /// As [`Pieces::cost`].
+    pub(crate) fn cost(&self) -> u64 {
+        cost(self.bytes(), self.list.len())
     }
 
     /// Where the last piece ends; 0 without any.

@@ -28,7 +28,30 @@ impl Ranges {
 
     /// Whether all of `range` is in the set.
     pub(crate) fn covers(&self, range: Range<u64>) -> bool {
-        range.is_empty() || self.list.iter().any(|own| own.start <= range.start && range.end <= own.end)
+        self.first_gap(range).is_none()
+    }
+
+    /// The first part of `range` that is not in the set.
+    pub(crate) fn first_gap(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let at = self.list.partition_point(|own| own.end <= range.start);
+        let (start, next) = match self.list.get(at) {
+            Some(own) if own.start <= range.start => (own.end, self.list.get(at + 1)),
+            next => (range.start, next),
+        };
+        let end = next.map_or(range.end, |next| next.start.min(range.end));
+        (start < end).then_some(start..end)
+    }
+
+    /// Where the part of the set begins that ends with `range`, or its end if none does.
+    pub(crate) fn tail_of(&self, range: Range<u64>) -> u64 {
+        let at = self.list.partition_point(|own| own.end < range.end);
+        let own = self.list.get(at).filter(|own| own.start < range.end);
+        own.map_or(range.end, |own| own.start.max(range.start))
+    }
+
+    /// Memory that it takes, about.
+    pub(crate) fn weight(&self) -> usize {
+        self.list.capacity() * size_of::<Range<u64>>()
     }
 
     /// Adds all of `range`.
@@ -68,6 +91,15 @@ mod tests {
             }
             for number in 0..80 {
                 prop_assert_eq!(ranges.contains(number), plain.contains(&number));
+            }
+            for (start, end) in [(0, 80), (20, 40), (30, 31), (5, 60)] {
+                let gap = ranges.first_gap(start..end);
+                let first = (start..end).find(|number| !plain.contains(number));
+                prop_assert_eq!(gap.clone().map(|gap| gap.start), first);
+                prop_assert!(gap.is_none_or(|gap| gap.clone().all(|number| !plain.contains(&number))
+                    && (gap.end == end || plain.contains(&gap.end))));
+                let tail = (start..end).rev().take_while(|number| plain.contains(number)).count() as u64;
+                prop_assert_eq!(ranges.tail_of(start..end), end - tail);
             }
             let list: Vec<_> = ranges.iter().collect();
             prop_assert!(list.windows(2).all(|pair| pair[0].end < pair[1].start));

@@ -90,6 +90,9 @@ impl State {
         }
         self.ready_for_attributes_after(ino)?;
         let set = self.decide(ino, changes, time)?;
+        if let Some(size) = changes.size {
+            self.shorten(ino, size)?;
+        }
         self.perform(&Mutation::Attributes { ino, set, time })?;
         self.attributes_after(ino)
     }

@@ -9,6 +9,7 @@ use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
+use std::ops::Range;
 use weft_store::{Ino, Kind, Timestamp};
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
@@ -20,8 +21,12 @@ const CALL_BYTES: u64 = 1 << 30;
 /// Most of them that are read and written, not shared.
 const CALL_BYTES_MOVED: u64 = 64 << 20;
 
-/// Most blocks shared by one mutation, so that the lock is not held for long.
-const SHARE_BLOCKS: u64 = 4096;
+/// Most blocks shared by one mutation, so that the lock is not held for long, and what is loaded for
+/// it stays until it is done.
+const SHARE_BLOCKS: u64 = 1024;
+
+/// Most blocks among which a hole is sought while the lock is held.
+const SOUGHT_BLOCKS: u64 = 1 << 16;
 
 impl Vfs {
     /// Writes all of `data` at `offset` of file `ino` (POSIX pwrite()), which loses privileges as
@@ -65,6 +70,7 @@ impl Vfs {
                 }
                 AllocateMode::PunchHole | AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize => len,
             };
+            state.punch(ino, offset..offset + len, time)?;
             let lost = state.lost(ino, writer)?;
             state.perform(&Mutation::Zero { ino, offset, len, size: new_size, lost, time })
         })
@@ -72,38 +78,14 @@ impl Vfs {
 
     /// Where the next data or hole begins (Linux lseek(2)). `NoData` at or past the end, or when no data follows.
     pub fn seek(&self, ino: Ino, offset: u64, whence: Whence) -> Result<u64> {
-        self.run(|state| {
-            if state.inode(ino)?.row.kind == Kind::Transformation {
-                // It has no holes.
-                let size = state.attributes(ino)?.size;
-                let found = if whence == Whence::Data { offset } else { size };
-                return if offset < size { Ok(found) } else { Err(ErrorKind::NoData.into()) };
+        // What was looked at is not looked at again, and need not stay in memory.
+        let mut from = offset / u64::from(self.block_size);
+        loop {
+            match self.run(|state| state.seek_part(ino, offset, whence, from))? {
+                Sought::At(position) => return Ok(position),
+                Sought::Behind(index) => from = index,
             }
-            let block_size = state.block_size();
-            let inode = state.file(ino)?;
-            let size = inode.row.size;
-            if offset >= size {
-                return Err(ErrorKind::NoData.into());
-            }
-            let dense = inode.row.allocated >= size;
-            if !dense {
-                state.know_extents(ino, offset / block_size..size.div_ceil(block_size))?;
-            }
-            let inode = state.file(ino)?;
-            let inline = inode.row.inline.is_some();
-            let first = offset / block_size;
-            let found = match whence {
-                Whence::Data if dense => Some(offset),
-                Whence::Data => next_data(inode.data(), inline, first, size.div_ceil(block_size)),
-                Whence::Hole if dense => Some(size),
-                Whence::Hole => Some(next_hole(inode.data(), inline, first)),
-            };
-            match (found, dense) {
-                (Some(position), true) => Ok(position),
-                (Some(index), false) => Ok(index.saturating_mul(block_size).clamp(offset, size)),
-                (None, _) => Err(ErrorKind::NoData.into()),
-            }
-        })
+        }
     }
 
     /// Copies up to `len` bytes between files, or parts of one that do not overlap (Linux
@@ -173,6 +155,14 @@ impl Vfs {
     }
 }
 
+/// Where a part of a search has come to.
+enum Sought {
+    /// It has found this position.
+    At(u64),
+    /// It is to go on at this index.
+    Behind(u64),
+}
+
 /// Bytes that one step of a copy has copied.
 enum Step {
     /// Without reading or writing one: their blocks are shared, or they are a hole.
@@ -182,6 +172,49 @@ enum Step {
 }
 
 impl State {
+    /// Looks from index `first` on for what [`Vfs::seek`] seeks, as far as it is known.
+    fn seek_part(&mut self, ino: Ino, offset: u64, whence: Whence, first: u64) -> Result<Sought, Stop> {
+        let is_link = self.inode(ino)?.row.kind == Kind::Transformation;
+        let block_size = self.block_size();
+        // A link has no holes.
+        let (size, dense) = if is_link {
+            (self.attributes(ino)?.size, true)
+        } else {
+            let row = &self.file(ino)?.row;
+            (row.size, row.allocated >= row.size)
+        };
+        if offset >= size {
+            return Err(ErrorKind::NoData.into());
+        }
+        if dense {
+            return Ok(Sought::At(if whence == Whence::Data { offset } else { size }));
+        }
+        let end = size.div_ceil(block_size);
+        // The file may have been cut meanwhile.
+        let first = first.min(end);
+        let inode = self.file(ino)?;
+        let inline = inode.row.inline.is_some();
+        let data = inode.data();
+        let known = data.known.first_gap(first..end).map_or(end, |gap| gap.start);
+        let (found, seen) = match whence {
+            Whence::Data => (next_data(data, inline, first, known), known),
+            Whence::Hole => {
+                let seen = known.min(first.saturating_add(SOUGHT_BLOCKS));
+                (next_hole(data, inline, first..seen), seen)
+            }
+        };
+        let found = found.or((seen == end && whence == Whence::Hole).then_some(end));
+        match found {
+            Some(index) => Ok(Sought::At(index.saturating_mul(block_size).clamp(offset, size))),
+            None if seen == end => Err(ErrorKind::NoData.into()),
+            None if seen > first => Ok(Sought::Behind(seen)),
+            None => {
+                self.know_extents(ino, first..end)?;
+                Ok(Sought::Behind(first))
+            }
+        }
+    }
+
     /// As [`Vfs::write`].
     pub(crate) fn write(
         &mut self,
@@ -198,7 +231,7 @@ impl State {
         if data.is_empty() {
             return Ok(Privileges::Kept);
         }
-        self.room(len + ROW_BYTES)?;
+        self.room(len + ROW_BYTES * (3 + len / self.block_size()))?;
         self.may_grow(len, 0)?;
         self.file(ino)?;
         let lost = self.lost(ino, writer)?;
@@ -214,7 +247,7 @@ impl State {
             Replacement::ContentOf(from) => {
                 let row = &self.file(*from)?.row;
                 // Its blocks take no more room for being shared.
-                (0, ROW_BYTES * row.size.div_ceil(self.block_size()))
+                (0, row.size)
             }
         };
         self.file(ino)?;
@@ -238,14 +271,15 @@ impl State {
         let source = &self.file(from.0)?.row;
         let (source_size, inline) = (source.size, source.inline.is_some());
         let target_size = self.file(to.0)?.row.size;
-        let whole = (len / block_size).min(SHARE_BLOCKS);
+        let most = SHARE_BLOCKS.min(self.dirty_bytes_max / 4 / block_size).max(1);
+        let whole = (len / block_size).min(most);
         let at_end = from.1 + len == source_size && to.1 + len >= target_size && from.0 != to.0;
-        let count = if at_end && whole < SHARE_BLOCKS { len.div_ceil(block_size) } else { whole };
+        let count = if at_end && whole < most { len.div_ceil(block_size) } else { whole };
         if count == 0 || inline {
             return Ok(0);
         }
         let bytes = len.min(count * block_size);
-        self.room(ROW_BYTES * count)?;
+        self.room(block_size * count)?;
         self.may_grow(bytes, 0)?;
         let size = target_size.max(to.1 + bytes);
         let (from, to) = ((from.0, from.1 / block_size), (to.0, to.1 / block_size));
@@ -265,8 +299,12 @@ fn next_data(data: &FileData, inline: bool, first: u64, end: u64) -> Option<u64>
     stored.into_iter().chain(dirty).min()
 }
 
-/// The first index from `first` on that holds no data.
-fn next_hole(data: &FileData, inline: bool, first: u64) -> u64 {
-    let holds = |index| data.extents.contains_key(&index) || data.dirty.contains_key(&index) || inline && index == 0;
-    (first..).find(|index| !holds(*index)).expect("a file has fewer blocks than numbers")
+/// The first index of `range` that holds no data.
+fn next_hole(data: &FileData, inline: bool, range: Range<u64>) -> Option<u64> {
+    let mut stored = data.extents.range(range.clone()).map(|(index, _)| *index).peekable();
+    let mut range = range;
+    range.find(|index| {
+        let is_stored = stored.next_if_eq(index).is_some();
+        !(is_stored || data.dirty.contains_key(index) || inline && *index == 0)
+    })
 }

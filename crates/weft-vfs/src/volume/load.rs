@@ -4,13 +4,14 @@
 //! away and the operation asks again. Otherwise what changed meanwhile is still in memory, and wins.
 
 use super::Vfs;
+use crate::apply::PART_BLOCKS;
 use crate::error::{ErrorKind, Result};
 use crate::inode::{Changed, Inode, Xattrs};
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::state::State;
 use crate::stop::Miss;
 use std::ops::Range;
-use weft_store::{BlockRef, Cookie, Ino, InodeRow, Kind, Name, NameRow};
+use weft_store::{BlockRef, Cookie, Ino, InodeRow, Kind, Name, NameRow, Nth};
 
 /// Inodes read at once: numbers near each other were made together and are used together.
 const INODES_READ: usize = 128;
@@ -70,22 +71,49 @@ impl Vfs {
             Miss::Inode(ino) => self.load_inodes(*ino),
             Miss::Name(parent, name) => self.load_name(*parent, name),
             Miss::Extents(ino, range) => {
-                self.reading(
-                    || self.extents(*ino, range.clone()),
-                    |state, rows| {
-                        state.learn_extents(*ino, range.clone(), rows);
-                    },
-                )?;
+                self.load_extents(*ino, &self.first_extents(*ino, range)?)?;
                 if let Some(ahead) = self.read_ahead.as_ref().filter(|_| self.store.wants_more()) {
                     ahead.bring_more();
                 }
                 Ok(())
             }
+            Miss::LastExtents(ino, range) => self.load_extents(*ino, &self.last_extents(*ino, range)?),
             Miss::Xattrs(ino) => {
                 self.reading(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.learn_xattrs(*ino, rows))
             }
-            Miss::Turn | Miss::Room(_) | Miss::Commit | Miss::Space | Miss::Length(_) | Miss::Shown(..) => Ok(()),
+            Miss::Rest
+            | Miss::Turn
+            | Miss::Room(_)
+            | Miss::Commit
+            | Miss::Space
+            | Miss::Length(_)
+            | Miss::Shown(..) => Ok(()),
         }
+    }
+
+    /// The part of `range` of a file that is read at once.
+    fn first_extents(&self, ino: Ino, range: &Range<u64>) -> Result<Range<u64>> {
+        if range.end - range.start <= PART_BLOCKS {
+            return Ok(range.clone());
+        }
+        let next = self.store.nth_extent(ino, range.clone(), Nth::FromStart(PART_BLOCKS))?;
+        Ok(range.start..next.unwrap_or(range.end))
+    }
+
+    /// The same at its end.
+    fn last_extents(&self, ino: Ino, range: &Range<u64>) -> Result<Range<u64>> {
+        let first = self.store.nth_extent(ino, range.clone(), Nth::FromEnd(PART_BLOCKS - 1))?;
+        Ok(first.unwrap_or(range.start)..range.end)
+    }
+
+    /// Nothing is forgotten for it: the operation may need what it loaded before.
+    fn load_extents(&self, ino: Ino, range: &Range<u64>) -> Result<()> {
+        self.learning(
+            || self.extents(ino, range.clone()),
+            |state, rows| {
+                state.learn_extents(ino, range.clone(), rows);
+            },
+        )
     }
 
     /// The stored blocks of `ino` in `range`. Before one that is not there counts as a hole, the store is asked
@@ -220,12 +248,18 @@ impl Vfs {
     }
 
     fn reading<T>(&self, read: impl FnOnce() -> Result<T>, learn: impl FnOnce(&mut State, T)) -> Result<()> {
+        self.learning(read, |state, rows| {
+            learn(state, rows);
+            state.evict();
+        })
+    }
+
+    fn learning<T>(&self, read: impl FnOnce() -> Result<T>, learn: impl FnOnce(&mut State, T)) -> Result<()> {
         let finished = self.state.lock().finished;
         let rows = read()?;
         let mut state = self.state.lock();
         if state.finished == finished {
             learn(&mut state, rows);
-            state.evict();
         }
         Ok(())
     }

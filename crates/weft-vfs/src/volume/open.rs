@@ -2,6 +2,7 @@
 
 use super::unapplied::Purpose;
 use super::{Committer, Log, Vfs};
+use crate::apply::PART_BLOCKS;
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::Turn;
@@ -14,7 +15,7 @@ use crate::observe::Observers;
 use crate::operations::CountsCache;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
-use crate::state::State;
+use crate::state::{ROW_BYTES, State};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -27,6 +28,9 @@ use weft_store::{Durability, Store};
 /// Bytes read ahead of each reader if nobody says how many: where each run of blocks waits for a server there must be more of them on their way.
 const AHEAD: u64 = 8 << 20;
 const AHEAD_REMOTE: u64 = 16 << 20;
+
+/// Parts of files that are gone that one commit deletes, so that others do not wait for long.
+const DRAINED_PARTS: u32 = 16;
 
 impl Vfs {
     /// Opens the volume in `store`: applies again what `log` has beyond the last commit, deletes inodes
@@ -218,6 +222,28 @@ impl Drop for Vfs {
     }
 }
 
+impl Vfs {
+    /// Drains what is gone and too large to be deleted at once, as far as there is room for it in the
+    /// next commit, which then follows.
+    fn drain(&self) {
+        for _ in 0..DRAINED_PARTS {
+            let drained = self.run(|state| {
+                let has_room = state.room(PART_BLOCKS * ROW_BYTES).is_ok();
+                if has_room { state.drain_part() } else { Ok(true) }
+            });
+            match drained {
+                Ok(true) => self.kick(),
+                Ok(false) => return,
+                Err(error) => {
+                    self.report("cannot delete an unlinked inode; it will go at the next mount", &error);
+                    self.state.lock().draining.pop_front();
+                    return;
+                }
+            }
+        }
+    }
+}
+
 fn start_committer(vfs: &Arc<Vfs>) -> Result<()> {
     let weak = Arc::downgrade(vfs);
     let (tell, told) = sync_channel(1);
@@ -246,7 +272,11 @@ fn commit_loop(vfs: &Weak<Vfs>) {
             return;
         }
         let is_kicked = vfs.kicked.swap(false, Ordering::Relaxed);
-        if vfs.state.lock().dirty_bytes == 0 {
+        let is_idle = {
+            let state = vfs.state.lock();
+            state.dirty_bytes == 0 && state.draining.is_empty()
+        };
+        if is_idle {
             // Nobody writes: others have more use for the memory.
             pool::release();
             intervals = 1;
@@ -260,6 +290,9 @@ fn commit_loop(vfs: &Weak<Vfs>) {
         intervals = 1;
         // What failed was reported, stays dirty and is tried again.
         let failed = vfs.commit_in_background().is_err();
+        if !failed {
+            vfs.drain();
+        }
         if failed {
             let mut state = vfs.state.lock();
             if !vfs.closing.load(Ordering::Relaxed) {

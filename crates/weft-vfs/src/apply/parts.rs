@@ -1,0 +1,113 @@
+//! Changes that drop very many blocks, a part at a time.
+//!
+//! A part drops what one commit deletes in little time, and needs as much of a file's map in memory.
+//! It is a change of its own, from the end back: of a file that is cut, a crash leaves one that is
+//! longer than it was to be.
+
+use crate::mutation::{Lost, Mutation, SetRow};
+use crate::state::{ROW_BYTES, State};
+use crate::stop::{Miss, Stop};
+use std::ops::Range;
+use weft_store::{Ino, Timestamp};
+
+/// Most blocks of a part.
+pub(crate) const PART_BLOCKS: u64 = 4096;
+
+/// Most blocks that a file drops at once when it becomes empty or is deleted: none of them has to be
+/// known for that.
+const EMPTIED_BLOCKS: u64 = 1 << 18;
+
+impl State {
+    /// Cuts a part off the end of file `ino`, which is to be `size` bytes long, and stops with
+    /// [`Miss::Rest`], as long as there is more to drop than fits one part. Times stay.
+    pub(crate) fn shorten(&mut self, ino: Ino, size: u64) -> Result<(), Stop> {
+        let block_size = self.block_size();
+        let row = &self.file(ino)?.row;
+        let (indices, time) = (size.div_ceil(block_size)..row.size.div_ceil(block_size), row.ctime);
+        if size == 0 && indices.end <= EMPTIED_BLOCKS {
+            return Ok(());
+        }
+        let Some(from) = self.last_part(ino, indices)? else { return Ok(()) };
+        self.room(PART_BLOCKS * ROW_BYTES)?;
+        let set = SetRow { size: Some(from * block_size), ..SetRow::default() };
+        self.perform(&Mutation::Attributes { ino, set, time })?;
+        Err(Miss::Rest.into())
+    }
+
+    /// Makes the last part of `range` of file `ino` a hole, and stops, as [`State::shorten`] does.
+    pub(crate) fn punch(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Result<(), Stop> {
+        let block_size = self.block_size();
+        let size = self.file(ino)?.row.size;
+        let indices = range.start.div_ceil(block_size)..range.end.min(size) / block_size;
+        let end = indices.end;
+        let Some(from) = self.last_part(ino, indices)? else { return Ok(()) };
+        self.room(PART_BLOCKS * ROW_BYTES)?;
+        let (offset, len) = (from * block_size, (end - from) * block_size);
+        self.perform(&Mutation::Zero { ino, offset, len, size, lost: Lost::default(), time })?;
+        Err(Miss::Rest.into())
+    }
+
+    /// Where a part begins that is to be dropped before the rest of `range`. None if there is no
+    /// more than a part in all.
+    fn last_part(&mut self, ino: Ino, range: Range<u64>) -> Result<Option<u64>, Stop> {
+        if range.end.saturating_sub(range.start) <= PART_BLOCKS {
+            return Ok(None);
+        }
+        let data = self.file(ino)?.data();
+        let known = data.known.tail_of(range.clone());
+        let last = data.extents.range(known..range.end).rev().take(PART_BLOCKS as usize);
+        let from = match (last.clone().count() as u64, last.last()) {
+            (PART_BLOCKS, Some((index, _))) => *index,
+            (1.., _) => known,
+            _ if known > range.start => return Err(Miss::LastExtents(ino, range.start..known).into()),
+            _ => return Ok(None),
+        };
+        Ok(Some(from).filter(|from| *from > range.start))
+    }
+
+    /// The work of a commit that drops all blocks of file `ino`, which is in memory, as bytes.
+    pub(crate) fn work_of_removal(&self, ino: Ino) -> u64 {
+        self.blocks_stored(ino) * ROW_BYTES
+    }
+
+    /// Blocks that file `ino`, which is in memory, has in the store, at most.
+    fn blocks_stored(&self, ino: Ino) -> u64 {
+        let inode = self.inodes.peek(&ino).filter(|inode| inode.stored && inode.row.inline.is_none());
+        inode.map_or(0, |inode| inode.row.size.div_ceil(self.block_size()).min(inode.row.allocated))
+    }
+
+    /// Has inode `ino`, which is in memory and which nothing needs any more, drained before it is
+    /// deleted, if it has too many blocks to be deleted at once. Tells whether it has.
+    pub(crate) fn drain(&mut self, ino: Ino) -> bool {
+        if self.blocks_stored(ino) <= EMPTIED_BLOCKS {
+            return false;
+        }
+        self.orphans.insert(ino);
+        if !self.draining.contains(&ino) {
+            self.draining.push_back(ino);
+        }
+        self.touch(ino);
+        true
+    }
+
+    /// Cuts a part off the first of the files that are drained, or deletes it; tells whether there
+    /// are others. It is no operation: nobody sees it, and the next mount goes on with it.
+    pub(crate) fn drain_part(&mut self) -> Result<bool, Stop> {
+        let Some(ino) = self.draining.front().copied() else { return Ok(false) };
+        let is_needless = self.orphans.contains(&ino) && !self.holds.contains_key(&ino);
+        if is_needless && self.inode(ino)?.row.nlink == 0 {
+            let block_size = self.block_size();
+            let blocks = self.file(ino)?.row.size.div_ceil(block_size);
+            if blocks > EMPTIED_BLOCKS
+                && let Some(from) = self.last_part(ino, 0..blocks)?
+            {
+                self.apply_size(ino, from * block_size)?;
+                self.touch(ino);
+                return Ok(true);
+            }
+            self.delete_drained(ino);
+        }
+        self.draining.pop_front();
+        Ok(!self.draining.is_empty())
+    }
+}
