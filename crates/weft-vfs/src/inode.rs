@@ -59,7 +59,15 @@ impl Xattrs {
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.map.len()).unwrap_or(u32::MAX)
     }
+
+    /// Bytes they take, about.
+    fn weight(&self) -> usize {
+        self.map.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum()
+    }
 }
+
+/// Bytes of attributes that an inode keeps however many others there are.
+const XATTRS_KEPT_BYTES: usize = 4 << 10;
 
 /// Entries that a directory in memory lists by itself; of one with more only those are kept that the store may not list.
 pub(crate) const LISTED_MAX: usize = 1024;
@@ -164,19 +172,20 @@ impl Cached for Inode {
             + self.link.as_ref().map_or(0, |link| if self.is_pushed() { link.own_bytes() } else { link.bytes() })
             + self.shows.as_ref().map_or(0, |shows| shows.bytes())
             + self.data.as_ref().map_or(0, |data| data.weight())
-            + self.xattrs.as_ref().map_or(0, |xattrs| {
-                xattrs.map.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum()
-            })
+            + self.xattrs.as_ref().map_or(0, |xattrs| xattrs.weight())
             + self.directory.as_ref().map_or(0, |directory| {
                 // What a commit will not take away.
                 let listed = if directory.listed { directory.added.len() } else { 0 };
                 size_of::<Directory>() + listed * (size_of::<(Cookie, Added)>() + 16)
             })
     }
-    /// What a link is made of is read again of its row, a file's map from the store.
+    /// What a link is made of is read again of its row, a file's map and attributes from the store.
     fn shed(&mut self) -> bool {
         let has_link = !is_unstored(self.row.ino) && self.link.take().is_some();
-        self.data.as_mut().is_some_and(|data| data.shed()) || has_link
+        // Those of one that changed may be on their way to the store.
+        let has_xattrs = !self.is_pinned()
+            && self.xattrs.take_if(|xattrs| xattrs.changed.is_empty() && xattrs.weight() > XATTRS_KEPT_BYTES).is_some();
+        self.data.as_mut().is_some_and(|data| data.shed()) || has_link || has_xattrs
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct State {
     pub(crate) dirty_bytes: u64,
     /// The work of commits for which no bytes are dirty, as bytes that would be as much, that of the
     /// commit in flight included: blocks that are shared are hashed at their new place, extents that
-    /// are dropped are rows to delete.
+    /// are dropped are rows to delete, extended attributes rows to write.
     pub(crate) work_bytes: u64,
     pub(crate) dirty_bytes_max: u64,
     pub(crate) counters: Counters,

@@ -141,8 +141,9 @@ impl Vfs {
                 Stop::Miss(Miss::Space) if made_space => return Err(ErrorKind::NoSpace.into()),
                 Stop::Miss(miss) => {
                     made_space |= miss == Miss::Space;
-                    let is_map = matches!(miss, Miss::Extents(..) | Miss::LastExtents(..));
-                    if is_map && !std::mem::replace(&mut has_evicted, true) {
+                    // Once, so that what it fetches is there when it begins again, however small
+                    // the bound is.
+                    if !std::mem::replace(&mut has_evicted, true) {
                         self.state.lock().evict();
                     }
                     // What comes after a part needs nothing of it.

@@ -12,8 +12,8 @@ use weft_store::{Timestamp, VolumeOptions, sqlite};
 use weft_testkit::CrashStore;
 use weft_transform::Network;
 use weft_vfs::{
-    AllocateMode, Caller, Holds, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, Pushed, Scope,
-    SetAttributes, Stats, Vfs, ViewKind, Whence,
+    AllocateMode, Caller, Holds, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, Pushed, RenameMode, Scope,
+    SetAttributes, SetXattr, Stats, Vfs, ViewKind, Whence,
 };
 
 /// The system's allocator, with a count of what a thread has of it.
@@ -377,5 +377,61 @@ fn bytes_in_very_many_blocks_count_with_what_they_take() {
     }
     println!("{most} bytes at most, {} commits", vfs.stats().commits);
     assert!(most <= HELD_MAX + (16 << 20) && vfs.stats().commits >= 2, "{most} bytes, {}", vfs.stats().commits);
+    vfs.close().expect("closed");
+}
+
+/// An inode kept all values that were ever set or read, whatever they weighed.
+#[test]
+fn extended_attributes_wait_for_commits_and_go_from_memory() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let vfs = in_file(directory.path(), Options { background: false, ..small() });
+    let value = vec![7; 60_000];
+    let files: Vec<Ino> = (0..40).map(|number| make(&vfs, Ino::ROOT, &format!("file {number}"), Kind::File)).collect();
+    let mut most = 0;
+    let ((), _) = held(|| {
+        let start = HELD.get();
+        let mut step = |work: &dyn Fn()| {
+            work();
+            most = most.max(usize::try_from(HELD.get() - start).unwrap_or(0));
+        };
+        for (file, number) in files.iter().flat_map(|file| (0..100).map(move |number| (*file, number))) {
+            let name = format!("user.{number}");
+            step(&|| vfs.set_xattr(file, name.as_bytes(), &value, SetXattr::Any, false).expect("set"));
+        }
+        for file in &files {
+            step(&|| assert_eq!(vfs.xattr(*file, b"user.99").expect("there"), value));
+        }
+    });
+    println!("{most} bytes at most, {} commits", vfs.stats().commits);
+    // Those that wait for a commit count as changes.
+    assert!(most <= HELD_MAX + (64 << 20), "{most} bytes");
+    vfs.close().expect("closed");
+}
+
+/// Each row that an operation fetched pushed another one out that it needed, too.
+#[test]
+fn operations_end_however_small_the_bound_of_metadata_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = Options { background: false, metadata_cache_bytes: 0, ..Options::default() };
+    let vfs = in_file(directory.path(), options);
+    let directories: Vec<Ino> =
+        (0..40).map(|number| make(&vfs, Ino::ROOT, &format!("d{number}"), Kind::Directory)).collect();
+    for directory in &directories {
+        for number in 0..20 {
+            make(&vfs, *directory, &format!("f{number}"), Kind::File);
+        }
+    }
+    vfs.commit().expect("committed");
+    // More than are kept whatever they weigh, and none of them can go.
+    for number in 0..600 {
+        make(&vfs, Ino::ROOT, &format!("new{number}"), Kind::File);
+    }
+    for (from, to) in directories.iter().zip(directories.iter().rev()) {
+        for number in 0..20 {
+            let name = format!("f{number}");
+            vfs.rename((*from, name.as_bytes()), (*to, format!("from {}", from.0).as_bytes()), RenameMode::Replace)
+                .expect("renamed");
+        }
+    }
     vfs.close().expect("closed");
 }

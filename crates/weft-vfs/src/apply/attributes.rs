@@ -58,6 +58,7 @@ impl State {
         time: Timestamp,
     ) -> Result<(), Stop> {
         self.xattrs(ino)?;
+        self.work_bytes += value.map_or(0, |value| value.len() as u64);
         let inode = self.inode(ino)?;
         set_xattr(inode, name.clone(), value);
         inode.row.permissions = permissions.unwrap_or(inode.row.permissions);

@@ -79,7 +79,7 @@ impl Vfs {
             }
             Miss::LastExtents(ino, range) => self.load_extents(*ino, &self.last_extents(*ino, range)?),
             Miss::Xattrs(ino) => {
-                self.reading(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.learn_xattrs(*ino, rows))
+                self.learning(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.learn_xattrs(*ino, rows))
             }
             Miss::Rest
             | Miss::Turn
@@ -106,7 +106,6 @@ impl Vfs {
         Ok(first.unwrap_or(range.start)..range.end)
     }
 
-    /// Nothing is forgotten for it: the operation may need what it loaded before.
     fn load_extents(&self, ino: Ino, range: &Range<u64>) -> Result<()> {
         self.learning(
             || self.extents(ino, range.clone()),
@@ -146,7 +145,7 @@ impl Vfs {
         let mut may_lack_some = false;
         if is_small {
             let mut is_whole = false;
-            self.reading(
+            self.learning(
                 || {
                     let rows = match self.store.names(parent, Cookie(0), NAMES_READ + 1) {
                         // One damaged entry must not hide the others: this one is looked for alone.
@@ -168,7 +167,7 @@ impl Vfs {
                 return Ok(());
             }
         }
-        self.reading(
+        self.learning(
             || match self.store.name(parent, name)? {
                 // It may be the entry that is gone, or damaged.
                 None => self.refuse_missing_names(parent, COUNTED_MAX).map(|()| None),
@@ -200,7 +199,7 @@ impl Vfs {
     fn load_inodes(&self, ino: Ino) -> Result<()> {
         let mut found = false;
         let count = self.state.lock().missing.miss(ino, self.store.is_remote());
-        self.reading(
+        self.learning(
             || {
                 let rows = self.store.inodes(ino, count)?;
                 found = rows.first().is_some_and(|row| row.ino == ino);
@@ -247,13 +246,8 @@ impl Vfs {
         Err(weft_store::Error::Corrupt(what.into()).into())
     }
 
-    fn reading<T>(&self, read: impl FnOnce() -> Result<T>, learn: impl FnOnce(&mut State, T)) -> Result<()> {
-        self.learning(read, |state, rows| {
-            learn(state, rows);
-            state.evict();
-        })
-    }
-
+    /// Reads rows and takes them in, unless a commit has ended meanwhile. Nothing is forgotten for
+    /// them: the operation may need what it loaded before.
     fn learning<T>(&self, read: impl FnOnce() -> Result<T>, learn: impl FnOnce(&mut State, T)) -> Result<()> {
         let finished = self.state.lock().finished;
         let rows = read()?;
