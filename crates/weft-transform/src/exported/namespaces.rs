@@ -12,7 +12,8 @@
 
 use super::allowance::Allowance;
 use super::confined::NOBODY;
-use super::{mounts, refused_calls};
+use super::mounts;
+use super::refused_calls::{self, Allowed};
 use crate::account::Bounds;
 use crate::stage::StageError;
 use parking_lot::Mutex;
@@ -174,8 +175,7 @@ struct Plan {
     groups: Vec<RawFd>,
     limits: Vec<(Resource, u64)>,
     calls: &'static refused_calls::Filters,
-    has_network: bool,
-    has_other_memory: bool,
+    allowed: Allowed,
     /// What it was about to do when it failed, and how.
     failed: Cell<Option<(&'static str, i32)>>,
 }
@@ -206,8 +206,7 @@ impl Plan {
             groups: allowance.members(),
             limits: allowance.limits.to_vec(),
             calls: refused_calls::filters()?,
-            has_network: terms.has_network,
-            has_other_memory: allowance.has_other_memory,
+            allowed: Allowed { network: terms.has_network, other_memory: allowance.has_other_memory },
             failed: Cell::new(None),
         })
     }
@@ -272,9 +271,7 @@ fn run(plan: &Plan) -> (&'static str, io::Error) {
         .and_then(|()| own_files(plan))
         .and_then(|()| bound(plan))
         .and_then(|()| lose_privileges(plan))
-        .and_then(|()| {
-            plan.calls.apply(plan.has_network, plan.has_other_memory).map_err(|error| ("system calls", error))
-        });
+        .and_then(|()| plan.calls.apply(plan.allowed).map_err(|error| ("system calls", error)));
     if let Err(failed) = done {
         return failed;
     }

@@ -131,6 +131,14 @@ const SETTING_BITS: &[(c_long, u8)] = &[
 /// Calls whose arguments no filter sees. As if they were not there programs use older ones.
 const UNSEEN: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
+/// Things that a command may have or not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed {
+    pub(super) network: bool,
+    /// Memory that is in no address space.
+    pub(super) other_memory: bool,
+}
+
 /// The filters, ready for a process that can allocate nothing.
 pub(super) struct Filters {
     always: [BpfProgram; 2],
@@ -141,9 +149,9 @@ pub(super) struct Filters {
 impl Filters {
     /// From now on these calls are refused to this process and all that it starts. Makes system
     /// calls and nothing else.
-    pub(super) fn apply(&self, has_network: bool, has_other_memory: bool) -> io::Result<()> {
-        let network = (!has_network).then_some(&self.network);
-        let other_memory = (!has_other_memory).then_some(&self.other_memory);
+    pub(super) fn apply(&self, allowed: Allowed) -> io::Result<()> {
+        let network = (!allowed.network).then_some(&self.network);
+        let other_memory = (!allowed.other_memory).then_some(&self.other_memory);
         for program in self.always.iter().chain(network).chain(other_memory) {
             apply_filter(program).map_err(|error| match error {
                 seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
@@ -325,7 +333,7 @@ mod tests {
         let mut command = Command::new("/bin/true");
         let filters = filters().unwrap();
         let confine = move || {
-            filters.apply(true)?;
+            filters.apply(Allowed { network: true, other_memory: true })?;
             let special = [0o4755, 0o2755, 0o6000].map(refusals);
             let plain = refusals(0o1755);
             let refused = |errors: &[i32; 7]| errors[..5].iter().all(|error| *error == libc::EPERM);
