@@ -195,10 +195,11 @@ impl Server {
             number: Some(header.unique),
             host: None,
         });
-        let outcome = match self.refuse_left(opcode) {
+        let (outcome, outdated) = links::outdating(|| match self.refuse_left(opcode) {
             Some(refused) => Some(refused),
             None => self.dispatch(opcode, &header, request.body, reply),
-        };
+        });
+        self.links.settle_soon(&self.vfs, Ino(header.nodeid), &outdated);
         let errno = match outcome {
             None => libc::EINVAL,
             Some(Ok(())) => 0,

@@ -1,6 +1,7 @@
 //! Notices to the kernel about changes that its caches would miss, and replies that come late.
 
 use crate::protocol::Reply;
+use rustix::io::Errno;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,9 +36,10 @@ impl Notifier {
         self.inode_changed(ino, ATTRIBUTES);
     }
 
-    /// The kernel must ask for the attributes of `ino` again, and for all of its content. Returns when reads of that which are in flight have ended.
-    pub(crate) fn content_changed(&self, ino: Ino) {
-        self.inode_changed(ino, ALL);
+    /// The kernel must ask for the attributes of `ino` again, and for all of its content. Returns
+    /// when reads of that which are in flight have ended: false if the kernel does not know `ino`.
+    pub(crate) fn content_changed(&self, ino: Ino) -> bool {
+        self.inode_changed(ino, ALL)
     }
 
     /// The same of the content in `range`.
@@ -46,12 +48,12 @@ impl Notifier {
     }
 
     /// The kernel must ask for the attributes of `ino` again, and for its content from a byte on, so many of them.
-    fn inode_changed(&self, ino: Ino, (offset, len): (i64, i64)) {
+    fn inode_changed(&self, ino: Ino, (offset, len): (i64, i64)) -> bool {
         let mut notice = Vec::with_capacity(24);
         notice.extend_from_slice(&ino.0.to_ne_bytes());
         notice.extend_from_slice(&offset.to_ne_bytes());
         notice.extend_from_slice(&len.to_ne_bytes());
-        self.send(INVALIDATE_INODE, &notice);
+        self.send(INVALIDATE_INODE, &notice)
     }
 
     /// The kernel must ask again what `name` names.
@@ -80,14 +82,15 @@ impl Notifier {
         let _ = rustix::io::write(&self.device, reply.head());
     }
 
-    fn send(&self, code: i32, body: &[u8]) {
+    /// Sends a notice. False if the kernel does not know what it is about.
+    fn send(&self, code: i32, body: &[u8]) -> bool {
         let mut notice = Vec::with_capacity(16 + body.len());
         notice.extend_from_slice(&u32::try_from(16 + body.len()).expect("a notice is short").to_ne_bytes());
         notice.extend_from_slice(&code.to_ne_bytes());
         notice.extend_from_slice(&0u64.to_ne_bytes());
         notice.extend_from_slice(body);
         // The kernel may have forgotten what it is about meanwhile: then there is nothing to tell.
-        let _ = rustix::io::write(&self.device, &notice);
+        rustix::io::write(&self.device, &notice) != Err(Errno::NOENT)
     }
 }
 
@@ -101,7 +104,7 @@ impl Observer for Notifier {
     fn changed(&self, change: &Change) {
         match change {
             Change::Content { range, .. } if range.is_empty() => {}
-            Change::Content { ino, range } => self.inode_changed(*ino, signed(range)),
+            Change::Content { ino, range } => self.range_changed(*ino, range),
             Change::Attributes { ino } => self.attributes_changed(*ino),
             // See `dispatch::links`.
             Change::Link { .. } | Change::Target { .. } => {}

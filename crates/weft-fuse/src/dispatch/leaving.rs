@@ -53,7 +53,9 @@ impl Server {
             let held = || self.vfs.held().into_iter().chain([Ino::ROOT]);
             // First what nobody has to be waited for.
             held().for_each(|ino| notifier.attributes_changed(ino));
-            held().for_each(|ino| notifier.content_changed(ino));
+            held().for_each(|ino| {
+                notifier.content_changed(ino);
+            });
         }
     }
 }

@@ -3,10 +3,16 @@
 //! It keeps their attributes and content as those of files, and is told when a link gives something else. Forgetting attributes takes no lock, so whoever made
 //! the change tells that. Forgetting content waits for reads in flight, which this daemon serves, so threads of their own tell that, several, as a read of one link may
 //! take long; and who asks for attributes meanwhile, as everybody does who opens the link, is answered when it is done.
+//!
+//! The kernel drops attributes for which it asked before it was told to forget content. `fstat`
+//! shows them, but a mapping of a link that has grown would end where it ended before. And a
+//! program that has the link open reads on without asking. So a request that changes what a link
+//! gives is answered when the content is forgotten, if that is soon ([`SOON`]).
 
 use super::Failure;
 use crate::notify::Notifier;
 use parking_lot::{Condvar, Mutex};
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,11 +31,27 @@ const VIEW_VALID: Duration = Duration::from_secs(1);
 /// Who waits longer for the kernel to forget something is answered all the same: whatever is in its way may be waiting for the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long the answer to a change waits for the kernel to forget what links gave before. Somebody
+/// may be reading what takes long to compute.
+const SOON: Duration = Duration::from_millis(20);
+
 /// After this long nobody is on the way any more who was told of a link just before it changed, of which the kernel did not know then.
 const ON_THE_WAY: Duration = Duration::from_millis(10);
 
 /// Threads that tell the kernel to forget content.
 const THREADS: usize = 4;
+
+thread_local! {
+    /// Links that the request which this thread serves has outdated, if it serves one.
+    static OUTDATED: RefCell<Option<Vec<Ino>>> = const { RefCell::new(None) };
+}
+
+/// Serves a request by `serve`. Returns the links that it has outdated, too.
+pub(super) fn outdating<T>(serve: impl FnOnce() -> T) -> (T, Vec<Ino>) {
+    OUTDATED.set(Some(Vec::new()));
+    let served = serve();
+    (served, OUTDATED.take().unwrap_or_default())
+}
 
 /// The links, and the files that were written by way of links, of which the kernel is about to forget content.
 #[derive(Default)]
@@ -123,14 +145,24 @@ impl Forgetting {
     pub(super) fn settle(&self, vfs: &Vfs, ino: Ino) -> Result<()> {
         if self.pending.lock().contains_key(&ino) {
             vfs.may_wait(Wait::Commit)?;
-            self.wait(|pending| !pending.contains_key(&ino));
+            self.wait(PATIENCE, |pending| !pending.contains_key(&ino));
         }
         Ok(())
     }
 
-    /// Waits until it `is_done`, but not for ever.
-    fn wait(&self, is_done: impl Fn(&HashMap<Ino, usize>) -> bool) {
-        let until = Instant::now() + PATIENCE;
+    /// Waits until the kernel has forgotten what `links` gave before, if that is soon and this
+    /// thread may wait. A program that uses `node` may have its pages in hand until it is answered.
+    pub(super) fn settle_soon(&self, vfs: &Vfs, node: Ino, links: &[Ino]) {
+        let is_done =
+            |pending: &HashMap<Ino, usize>| links.iter().all(|ino| *ino == node || !pending.contains_key(ino));
+        if !links.is_empty() && !is_done(&self.pending.lock()) && vfs.may_wait(Wait::Commit).is_ok() {
+            self.wait(SOON, is_done);
+        }
+    }
+
+    /// Waits until it `is_done`, but no longer than `most`.
+    fn wait(&self, most: Duration, is_done: impl Fn(&HashMap<Ino, usize>) -> bool) {
+        let until = Instant::now() + most;
         let mut pending = self.pending.lock();
         while !is_done(&pending) && !self.done.wait_until(&mut pending, until).timed_out() {}
     }
@@ -176,13 +208,22 @@ impl Observer for Forgetting {
         };
         let waits = matches!(job, Job::Target(..));
         let Some((notifier, jobs)) = self.notices.get() else { return };
-        *self.pending.lock().entry(ino).or_default() += 1;
+        let is_first = {
+            let mut pending = self.pending.lock();
+            let count = pending.entry(ino).or_default();
+            *count += 1;
+            *count == 1
+        };
+        // Who is behind another one has the same in the way, which takes long.
+        if is_first && !waits {
+            OUTDATED.with_borrow_mut(|outdated| outdated.iter_mut().for_each(|links| links.push(ino)));
+        }
         notifier.attributes_changed(ino);
         jobs.queue.lock().now.push_back(job);
         jobs.more.notify_one();
         // Whoever wrote by way of a link may read what it led to at once, without asking for attributes before.
         if waits {
-            self.wait(|_| told.load(Ordering::Relaxed));
+            self.wait(PATIENCE, |_| told.load(Ordering::Relaxed));
         }
     }
 }
@@ -207,13 +248,18 @@ fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier) {
                 links.told(ino);
             }
             Job::Link(ino) => {
-                notifier.content_changed(ino);
+                let is_known = notifier.content_changed(ino);
                 let Some(links) = links.upgrade() else { return };
                 links.told(ino);
-                jobs.queue.lock().later.push_back((Instant::now() + ON_THE_WAY, ino));
-                jobs.more.notify_one();
+                // What is on the way about a link that it knew the kernel drops.
+                if !is_known {
+                    jobs.queue.lock().later.push_back((Instant::now() + ON_THE_WAY, ino));
+                    jobs.more.notify_one();
+                }
             }
-            Job::Again(ino) => notifier.content_changed(ino),
+            Job::Again(ino) => {
+                notifier.content_changed(ino);
+            }
         }
     }
 }
