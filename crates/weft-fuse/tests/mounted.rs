@@ -13,6 +13,8 @@ mod computing;
 mod control;
 #[path = "mounted/files.rs"]
 mod files;
+#[path = "mounted/links.rs"]
+mod links;
 #[path = "mounted/load.rs"]
 mod load;
 #[path = "mounted/locks.rs"]

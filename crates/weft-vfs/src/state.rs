@@ -162,8 +162,7 @@ impl State {
         if is_unstored(mutation.ino()) {
             return Err(ErrorKind::ReadOnly.into());
         }
-        self.apply(mutation)?;
-        self.watches.applied(mutation);
+        self.apply_watched(mutation)?;
         if !self.archives.are_none() {
             self.archive_changed(mutation.ino());
         }

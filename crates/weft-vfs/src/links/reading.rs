@@ -96,6 +96,7 @@ impl Vfs {
                 let resolved = state.resolve(ino)?;
                 if matches!(wanted, Wanted::Bytes { .. }) {
                     state.refuse_failed(&resolved.version)?;
+                    state.watch_read(ino, &resolved);
                 }
                 Ok(resolved)
             })?;

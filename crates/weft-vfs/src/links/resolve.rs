@@ -312,6 +312,15 @@ impl State {
         Ok(Attributes { size, allocated: size, permissions, mtime, ctime, computed, ..own })
     }
 
+    /// Has those told when that changes who keep what they read of link `ino`, which leads to
+    /// `resolved`.
+    pub(super) fn watch_read(&mut self, ino: Ino, resolved: &Resolved) {
+        // Of one that is watched nothing has changed.
+        if self.watches.is_wanted && !self.watches.is_watched(ino) {
+            self.watches.watch(ino, &resolved.causes.all());
+        }
+    }
+
     /// What link `ino` leads to. `AccessDenied` if it is closed to whoever asks ([`super::reach`]),
     /// `NotFound`, `Loop`, `IsDirectory`, `Invalid` (it leads to what is no file), `Corrupt`.
     pub(crate) fn resolve(&mut self, ino: Ino) -> Result<Resolved, Stop> {

@@ -1,10 +1,15 @@
 //! Which links may give something else once something in the volume changes: for protocols whose clients keep what they were told.
 //!
-//! A link is watched from when its attributes are told until something changes that they, or its content, follow from: a file that it reads, a name on
-//! the way there, or rights. Then it is outdated, once, until it is told again. As long as nobody has asked to be told, nothing is watched.
+//! A link is watched from when its attributes are told, or its content is read, until something
+//! changes that they follow from: a file that it reads, a name on the way there, or rights. Then it
+//! is outdated, once, until it is told or read again: a program that has it open reads on without
+//! asking for attributes. As long as nobody has asked to be told, nothing is watched.
 
 use crate::mutation::Mutation;
+use crate::names::NameKey;
 use crate::observe::Change;
+use crate::state::State;
+use crate::stop::Stop;
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weft_store::{Ino, Name};
@@ -73,11 +78,13 @@ impl Watches {
         }
     }
 
+    /// True if nobody is to be told of any link.
+    pub(crate) fn are_none(&self) -> bool {
+        self.links.is_empty()
+    }
+
     /// Notes that `mutation` was applied.
-    pub(crate) fn applied(&mut self, mutation: &Mutation<'_>) {
-        if self.links.is_empty() {
-            return;
-        }
+    fn applied(&mut self, mutation: &Mutation<'_>) {
         match mutation {
             Mutation::Make { parent, name, .. } => {
                 name.iter().for_each(|(name, _)| self.named(*parent, name));
@@ -110,13 +117,48 @@ impl Watches {
     }
 
     /// Whether somebody will be told when `link` is outdated.
-    fn is_watched(&self, link: Ino) -> bool {
+    pub(super) fn is_watched(&self, link: Ino) -> bool {
         self.links.contains_key(&link)
     }
 
     /// The links that somebody is to be told of, if there are any.
     pub(crate) fn take_outdated(&mut self) -> Vec<Ino> {
         std::mem::take(&mut self.outdated)
+    }
+}
+
+impl State {
+    /// Performs `mutation`, as [`State::apply`], and notes which links follow from what it changes.
+    pub(crate) fn apply_watched(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
+        if self.watches.are_none() {
+            return self.apply(mutation);
+        }
+        let renamed = self.renamed_by(mutation);
+        self.apply(mutation)?;
+        self.watches.applied(mutation);
+        renamed.into_iter().flatten().for_each(|ino| self.watches.changed((ino, Of::Itself)));
+        Ok(())
+    }
+
+    /// The inodes that lose a name by `mutation`, or get another one for it: when their attributes
+    /// changed is an attribute, too.
+    fn renamed_by(&self, mutation: &Mutation<'_>) -> [Option<Ino>; 2] {
+        let named = |parent: Ino, name: &Name| self.names.peek(&NameKey(parent, name.as_bytes()))?.entry;
+        let (one, other) = match mutation {
+            Mutation::Remove { parent, name, .. } => (named(*parent, name), None),
+            Mutation::Rename { from, to, .. } | Mutation::Whiteout { from, to, .. } => {
+                (named(from.0, &from.1), named(to.0, &to.1))
+            }
+            Mutation::Make { .. }
+            | Mutation::Link { .. }
+            | Mutation::Attributes { .. }
+            | Mutation::Write { .. }
+            | Mutation::Zero { .. }
+            | Mutation::Share { .. }
+            | Mutation::Replace { .. }
+            | Mutation::Xattr { .. } => (None, None),
+        };
+        [one, other].map(|entry| entry.map(|entry| entry.ino))
     }
 }
 
