@@ -86,6 +86,24 @@ impl Connector {
     }
 }
 
+/// `Unusable` if the schema has tables already, of a volume or of something else.
+fn refuse_taken(connection: &mut Connection, schema: &str) -> Result<()> {
+    let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 \
+                  ORDER BY table_name <> 'fileatt' LIMIT 1";
+    if let Some(row) = connection.query("cannot make the volume", tables, vec![Box::new(schema.to_owned())])?.first() {
+        let table: String = read::get(row, 0)?;
+        let there = if table == "fileatt" {
+            "a volume is there already, in schema".into()
+        } else {
+            format!("a table '{table}' of something else is there already, in schema")
+        };
+        return Err(Error::Unusable(format!(
+            "{there} '{schema}'; name another schema for a new one, as in 'postgres:///DATABASE?schema=NAME'"
+        )));
+    }
+    Ok(())
+}
+
 /// Makes a volume at `address`: its schema may be there, empty. It has a root directory owned by `owner` (user, group) with permissions
 /// 0755, made by commit 1 at `time`. Leaves nothing behind if it fails.
 pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
@@ -107,19 +125,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
         connection.run(what, &rights::revoke(&format!("SCHEMA {schema}")))?;
     }
     trust::refuse(&mut connection, address, trust::Use::Make)?;
-    let tables = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1 \
-                  ORDER BY table_name <> 'fileatt' LIMIT 1";
-    if let Some(row) = connection.query(what, tables, vec![Box::new(schema.clone())])?.first() {
-        let table: String = read::get(row, 0)?;
-        let there = if table == "fileatt" {
-            "a volume is there already, in schema".into()
-        } else {
-            format!("a table '{table}' of something else is there already, in schema")
-        };
-        return Err(Error::Unusable(format!(
-            "{there} '{schema}'; name another schema for a new one, as in 'postgres:///DATABASE?schema=NAME'"
-        )));
-    }
+    refuse_taken(&mut connection, schema)?;
     connection.run(what, &format!("SET search_path TO {schema}"))?;
     connection.run(what, &TABLES.join(";\n"))?;
     connection.run(what, &rights::revoke_all(schema))?;
