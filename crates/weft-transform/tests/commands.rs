@@ -144,3 +144,43 @@ fn groups_of_commands_go_with_them() {
     let _ = run("true", 4_000_202);
     assert_eq!(all(), Vec::<PathBuf>::new());
 }
+
+/// A source with one line, and then nothing.
+struct Line(Option<Slice>);
+
+impl Source for Line {
+    fn next(&mut self) -> io::Result<Option<Slice>> {
+        Ok(self.0.take())
+    }
+}
+
+impl Sources for Line {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        Ok(Box::new(Line(Some(Slice::from(b"a line\n".to_vec())))))
+    }
+
+    fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
+        self.input()
+    }
+}
+
+/// What it took first counted as taken when the time was over, so that twice the time passed.
+#[test]
+fn a_command_is_idle_from_the_moment_on_at_which_it_took_its_last_input() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    for seconds in [2, 3] {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            let network = Network::parse(&format!("exec -t {seconds} 'sleep 30'")).expect("a network");
+            // Only the first has input.
+            let mut sources: Box<dyn Sources> = if seconds == 2 { Box::new(Line(None)) } else { Box::new(Nothing(0)) };
+            let error = Run::start(&network, &mut *sources).expect("it begins").find_map(Result::err);
+            sender.send((seconds, error.map(|error| error.to_string()))).expect("waited for");
+        });
+    }
+    for seconds in [2, 3] {
+        let (first, error) = receiver.recv().expect("told");
+        assert_eq!(first, seconds, "{error:?}");
+        assert!(error.is_some_and(|error| error.contains(&format!("for {seconds} seconds"))));
+    }
+}

@@ -7,13 +7,13 @@ use crate::language::{Call, NetworkError};
 use crate::run::Sources;
 use crate::stage::{Stage, StageError};
 use crate::threaded::{Reader, Threaded, Writer};
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ struct Given {
 fn run(given: &Given, reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
     let mut spawned = Spawned::start(&given.command, given.terms)?;
     let stdin = spawned.stdin.take().expect("it was not taken before");
-    let (taken, stop) = (AtomicU64::new(0), reader.stop());
+    let (taken, stop) = (Mutex::new(Instant::now()), reader.stop());
     let enough = Arc::new(bell()?);
     reader.ring(&enough);
     let (ended, said) = thread::scope(|scope| {
@@ -88,15 +88,16 @@ fn bell() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// Gives the command all there is, as long as it takes any, until `enough` rings.
-fn feed(mut reader: Reader, stdin: OwnedFd, taken: &AtomicU64, enough: &OwnedFd) {
+/// Gives the command all there is, as long as it takes any, until `enough` rings. `taken` is when it
+/// last took something.
+fn feed(mut reader: Reader, stdin: OwnedFd, taken: &Mutex<Instant>, enough: &OwnedFd) {
     // A command may end before it has read all, and whoever wanted its results may be gone.
     while let Ok(bytes) = reader.fill_buf()
         && !bytes.is_empty()
     {
         match rustix::io::write(&stdin, bytes) {
             Ok(count) => {
-                taken.fetch_add(count as u64, Ordering::Relaxed);
+                *taken.lock() = Instant::now();
                 reader.consume(count);
             }
             Err(Errno::INTR) => {}
@@ -117,7 +118,8 @@ fn feed(mut reader: Reader, stdin: OwnedFd, taken: &AtomicU64, enough: &OwnedFd)
 struct Attended<'a> {
     spawned: &'a mut Spawned,
     idle: Duration,
-    taken: &'a AtomicU64,
+    /// When it last took something.
+    taken: &'a Mutex<Instant>,
     /// What it says of its failure.
     said: Vec<u8>,
 }
@@ -126,9 +128,10 @@ impl Attended<'_> {
     /// Passes on what the command gives, until it has ended: not until nobody has its pipes any
     /// more. `Idle`, and an error if `enough` rings.
     fn attend(&mut self, enough: &OwnedFd, writer: &mut Writer) -> Result<Ended, StageError> {
-        let (mut last, mut before) = (Instant::now(), 0);
+        let mut last = Instant::now();
         let (mut gives, mut says) = (true, true);
         loop {
+            last = last.max(*self.taken.lock());
             let left = self.idle.saturating_sub(last.elapsed());
             let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
             let wanted = |is: bool| if is { PollFlags::IN } else { PollFlags::empty() };
@@ -162,11 +165,7 @@ impl Attended<'_> {
                 while gives && self.pass_on(writer)? {}
                 return self.spawned.ended();
             } else if left.is_zero() {
-                let now = self.taken.load(Ordering::Relaxed);
-                if now == before {
-                    return Err(StageError::Idle(self.idle));
-                }
-                (last, before) = (Instant::now(), now);
+                return Err(StageError::Idle(self.idle));
             }
         }
     }
