@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use weft_digest::Value;
-use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Patience, Result, Store};
+use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Nth, Patience, Result, Store};
 
 /// What can be read of a store. Where blocks lie is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,7 @@ pub fn state(store: &dyn Store) -> Result<State> {
             }
         }
         let own = store.extents(ino, 0..u64::MAX)?;
+        count_extents(store, ino, &own)?;
         let mut together = Vec::new();
         store.read_blocks(&own.iter().map(|(_, block)| *block).collect::<Vec<_>>(), &mut |at, read| {
             assert_eq!(at, together.len(), "visited in their order");
@@ -60,6 +61,20 @@ pub fn state(store: &dyn Store) -> Result<State> {
     // No two volumes have the same id.
     let header = Header { uuid: [0; 16], ..store.header()? };
     Ok(State { header, inodes, names, found, extents, xattrs, orphans: store.orphans()? })
+}
+
+/// Counts the blocks of a file from both ends, all of them and those behind the first.
+fn count_extents(store: &dyn Store, ino: Ino, own: &[(u64, BlockRef)]) -> Result<()> {
+    let after_first = own.first().map_or(0, |(index, _)| index + 1);
+    for (start, own) in [(0, own), (after_first, own.get(1..).unwrap_or_default())] {
+        let index = |at: usize| own.get(at).map(|(index, _)| *index);
+        for (at, skipped) in (0..=own.len()).zip(0..) {
+            let from_end = own.len().checked_sub(at + 1).and_then(index);
+            assert_eq!(store.nth_extent(ino, start..1 << 40, Nth::FromStart(skipped))?, index(at));
+            assert_eq!(store.nth_extent(ino, start..1 << 40, Nth::FromEnd(skipped))?, from_end);
+        }
+    }
+    Ok(())
 }
 
 /// Reads ranges of a block of these bytes, which may give more than was asked for and no other bytes.

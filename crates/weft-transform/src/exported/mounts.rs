@@ -9,11 +9,12 @@ use super::namespaces::Step;
 use rustix::fs::{CWD, Mode, OFlags, mkdir, open, symlink};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind, mount_change,
-    move_mount, open_tree, unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change, move_mount,
+    open_tree, unmount,
 };
 use std::ffi::{CStr, CString};
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// Devices that a command has, and what else programs look for beside them.
 const DEVICES: [&CStr; 5] = [c"/dev/null", c"/dev/zero", c"/dev/full", c"/dev/random", c"/dev/urandom"];
@@ -63,8 +64,7 @@ impl Plan {
         let quiet = MountFlags::NOSUID | MountFlags::NODEV;
         // Where it cannot be, the machine's stays, which tells the same to everybody.
         let _ = mount(c"proc", c"/proc", c"proc", quiet | MountFlags::NOEXEC, None);
-        let devices = DEVICES
-            .map(|device| open_tree(CWD, device, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC));
+        let devices = DEVICES.map(copy);
         let all = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
         set_attributes(c"/", libc::AT_RECURSIVE, all)?;
         check("its /dev", mount(c"dev", c"/dev", c"tmpfs", quiet, Some(c"mode=755,size=64k,nr_inodes=32")))?;
@@ -72,8 +72,7 @@ impl Plan {
             match device {
                 Ok(device) => {
                     check("its /dev", open(path, OFlags::CREATE | OFlags::WRONLY, Mode::empty()))?;
-                    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-                    check("its devices", move_mount(device, c"", CWD, path, flags))?;
+                    check("its devices", put(device, path))?;
                 }
                 // Programs do without what the machine lacks.
                 Err(Errno::NOENT) => {}
@@ -87,13 +86,23 @@ impl Plan {
         set_attributes(c"/dev", 0, libc::MOUNT_ATTR_RDONLY)?;
         check("a directory of its own", mount(c"tmp", PRIVATE, c"tmpfs", quiet, Some(self.private.as_c_str())))?;
         for name in PRIVATE_TOO {
-            match mount_bind(PRIVATE, name) {
+            match copy(PRIVATE).and_then(|private| put(private, name)) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => return Err(("a directory of its own", error.into())),
             }
         }
         Ok(())
     }
+}
+
+/// A mount of what lies at `path`, which is nowhere yet. Daemons are refused mount(2) for this.
+fn copy(path: &CStr) -> rustix::io::Result<OwnedFd> {
+    open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+}
+
+/// Brings such a mount to `path`.
+fn put(mount: OwnedFd, path: &CStr) -> rustix::io::Result<()> {
+    move_mount(mount, c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 fn check<T>(step: &'static str, result: rustix::io::Result<T>) -> Step {

@@ -19,7 +19,7 @@ const OPEN_TREE_ATTR: c_long = 467;
 const FCHMODAT2: c_long = 452;
 
 /// Refused to commands and daemons alike.
-const REFUSED: [c_long; 52] = [
+const REFUSED: [c_long; 49] = [
     // Other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -30,13 +30,10 @@ const REFUSED: [c_long; 52] = [
     // Mounts and namespaces.
     libc::SYS_pivot_root,
     libc::SYS_chroot,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
     libc::SYS_fspick,
-    libc::SYS_mount_setattr,
     STATMOUNT,
     LISTMOUNT,
     OPEN_TREE_ATTR,
@@ -78,11 +75,14 @@ const REFUSED: [c_long; 52] = [
     libc::SYS_move_pages,
 ];
 
-/// Refused to commands: a daemon mounts and unmounts, also for them, and may serve the kernel
-/// through rings.
-const TO_COMMANDS: [c_long; 5] = [
+/// Refused to commands: a daemon mounts and unmounts, also for them in namespaces of theirs
+/// (`mounts`), and may serve the kernel through rings.
+const TO_COMMANDS: [c_long; 8] = [
     libc::SYS_mount,
     libc::SYS_umount2,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
