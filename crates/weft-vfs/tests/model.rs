@@ -55,3 +55,14 @@ fn a_copy_of_which_a_crash_leaves_the_first_step() {
     let steps = [Step::Do(file(0)), Step::Do(content), Step::Sync, Step::Do(file(1)), Step::Do(copy), crash];
     agree(&steps, Means::SCARCE).expect("agrees");
 }
+
+/// A hole ends where a block of the source does, so that is where a step ends.
+#[test]
+fn a_copy_of_which_a_crash_leaves_a_hole() {
+    let file = |name| Operation::Make { directory: 0, name, kind: Kind::File, permissions: 0 };
+    let content = Operation::Write { file: 0, offset: 12268, len: 1, byte: 0, kill_privileges: false };
+    let copy = Operation::Copy { from: (0, 4096), to: (1, 1), len: 16369 };
+    let crash = Step::Crash { survives: 0, torn: None };
+    let steps = [Step::Do(file(0)), Step::Do(content), Step::Sync, Step::Do(file(1)), Step::Do(copy), crash];
+    agree(&steps, Means::SCARCE).expect("agrees");
+}

@@ -79,17 +79,18 @@ impl Driver {
         }
     }
 
-    /// What may be there when only a part of `operation` is: a copy is made in steps, which end where a block does.
+    /// What may be there when only a part of `operation` is: a copy is made in steps, which end where
+    /// a block of either file does.
     fn parts(&self, operation: &Operation) -> Vec<Model> {
         let Operation::Copy { from, to, len } = operation else { return Vec::new() };
         let (Some((a, _)), Some((b, _))) = (self.file(from.0), self.file(to.0)) else { return Vec::new() };
         let block = BLOCK_BYTES as usize;
-        let ends = (to.1 / block + 1..).map(|index| index * block).take_while(|end| *end < to.1 + len);
-        let copied = |end: usize| {
+        let ends = |start: usize| (block - start % block..*len).step_by(block);
+        let copied = |count: usize| {
             let mut model = self.model.clone();
-            model.copy((a, from.1), (b, to.1), end - to.1).ok().map(|_| model)
+            model.copy((a, from.1), (b, to.1), count).ok().map(|_| model)
         };
-        ends.filter_map(copied).collect()
+        ends(from.1).chain(ends(to.1)).filter_map(copied).collect()
     }
 
     /// What the volume and the model say of the operation; none if there is nothing to do it to.
