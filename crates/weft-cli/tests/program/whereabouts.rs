@@ -301,8 +301,10 @@ fn a_limit_of_file_sizes_is_an_error_and_not_the_end() {
         let directory = place.directory("m");
         place.weft(&["init", "v", "--blocks", home]).well();
         let mut shell = Command::new("sh");
-        // Units are 512 bytes, and the intent log is within it.
-        shell.args(["-c", "ulimit -f 80000; exec \"$0\" mount v m", env!("CARGO_BIN_EXE_weft")]);
+        // Units are 512 bytes, and the intent log is within it. One commit has all: several could
+        // have a segment each.
+        let mount = "ulimit -f 80000; exec \"$0\" mount --dirty-max 2G --commit-interval 3600 v m";
+        shell.args(["-c", mount, env!("CARGO_BIN_EXE_weft")]);
         assert!(shell.current_dir(place.path("")).status().unwrap().success());
         let mut file = File::create(directory.join("file")).unwrap();
         let written = (0..60).try_for_each(|_| file.write_all(&[7; 1 << 20])).and_then(|()| file.sync_all());
