@@ -29,7 +29,7 @@ pub struct Batch {
     pub extents: Vec<ExtentChange>,
     /// Changes of `xattr`.
     pub xattrs: Vec<XattrChange>,
-    /// Operations that it could not store ([`crate::OperationLog::carry`]), for a store whose intent
+    /// Operations that it could not store ([`crate::log::OperationLog::carry`]), for a store whose intent
     /// log has rows.
     pub carried: Vec<u8>,
 }
