@@ -10,7 +10,7 @@ TOOLS := target/tools
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
+.PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount bench-users count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -65,6 +65,10 @@ count-builds: cargo
 ## bench-mount time mounts of a volume of a million files (DIR=where to work)
 bench-mount: build
 	tests/bench-mount $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-users measure how much one user's programs delay another's ls, as root (DIR=where to work)
+bench-users: build
+	tests/bench-users $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench      compare a volume with the file system under it (DIR=where to work)
 bench: build
