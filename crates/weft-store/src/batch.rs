@@ -29,8 +29,8 @@ pub struct Batch {
     pub extents: Vec<ExtentChange>,
     /// Changes of `xattr`.
     pub xattrs: Vec<XattrChange>,
-    /// Operations that it could not store ([`crate::log::OperationLog::carry`]), for a store whose intent
-    /// log has rows.
+    /// Operations that it could not store ([`crate::log::OperationLog::carry`]), for a store whose
+    /// intent log has rows.
     pub carried: Vec<u8>,
 }
 

@@ -109,8 +109,8 @@ impl OperationLog {
         }
     }
 
-    /// What the last commit, of `epoch`, could not store; it comes before the records. `Lost` if it
-    /// is damaged, unless that is accepted.
+    /// Reads what the last commit, of `epoch`, could not store; it comes before the records. `Lost`
+    /// if it is damaged, unless that is accepted.
     pub fn carried(&self, epoch: u64) -> Result<Vec<Record>> {
         match self {
             OperationLog::File(log) => Ok(log.carried().to_vec()),

@@ -179,7 +179,8 @@ impl Cached for Inode {
                 size_of::<Directory>() + listed * (size_of::<(Cookie, Added)>() + 16)
             })
     }
-    /// What a link is made of is read again of its row, a file's map and attributes from the store.
+    /// Drops what can be read again: the definition of a link from its row, a file's map and
+    /// attributes from the store.
     fn shed(&mut self) -> bool {
         let has_link = !is_unstored(self.row.ino) && self.link.take().is_some();
         // Those of one that changed may be on their way to the store.

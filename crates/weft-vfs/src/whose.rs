@@ -8,7 +8,7 @@ use std::fs;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long it is not looked whether the files have changed.
+/// Pause between looks at whether the files have changed.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Ranges that are remembered at most.

@@ -31,7 +31,7 @@ const VIEW_VALID: Duration = Duration::from_secs(1);
 /// Who waits longer for the kernel to forget something is answered all the same: whatever is in its way may be waiting for the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the answer to a change waits for the kernel to forget what links gave before. Somebody
+/// Longest wait of the answer to a change for the kernel to forget what links gave before. Somebody
 /// may be reading what takes long to compute.
 const SOON: Duration = Duration::from_millis(20);
 

@@ -128,8 +128,8 @@ impl Intents {
         })
     }
 
-    /// What the last commit, of `epoch`, could not store. `Lost` if it is damaged, unless that is
-    /// accepted.
+    /// Reads what the last commit, of `epoch`, could not store. `Lost` if it is damaged, unless that
+    /// is accepted.
     pub fn carried(&self, epoch: u64) -> Result<Option<Record>> {
         self.shared.store.read(Class::Commits, |connection| {
             let order = Order::of(&self.shared.store.header.lock(), epoch);

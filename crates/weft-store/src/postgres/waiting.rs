@@ -85,7 +85,7 @@ impl Order {
         Ok(Ok(Record { first: OpNo(first), last: OpNo(last), bytes }))
     }
 
-    /// What the last commit could not store, or what is lost of it.
+    /// Reads what the last commit could not store, or tells that it is lost.
     pub(super) fn carried(&self, connection: &mut Connection) -> Result<std::result::Result<Option<Record>, String>> {
         let rows = connection.query(WHAT, sql::CARRIED, vec![Box::new(int(self.epoch))])?;
         let Some(row) = rows.first() else { return Ok(Ok(None)) };

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PROCESSES: [Option<u64>; 3] = [None, Some(super::allowance::PROCESSES_MAX), Some(256)];
 
 /// Groups of commands that have ended, to be removed: the kernel may not have seen all of the end.
-/// Who makes or removes groups holds the lock.
+/// Making and removing groups takes the lock.
 static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Hierarchies that bound memory and processes; or why there are none.
@@ -55,7 +55,7 @@ enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 struct Hierarchy {
     kind: Kind,
-    /// Where the hierarchy is mounted.
+    /// The directory where the hierarchy is mounted.
     top: PathBuf,
     /// The group of this process, then the one that others are made in.
     base: PathBuf,

@@ -34,7 +34,7 @@ const PRIVATE_FILES_MAX: u64 = 16_384;
 
 /// Mounts to be made.
 pub(super) struct Plan {
-    /// Where volumes are mounted.
+    /// Directories where volumes are mounted.
     of_weft: Vec<CString>,
     /// Options of the private directory.
     private: CString,
@@ -126,7 +126,7 @@ fn set_attributes(path: &CStr, flags: libc::c_int, attributes: u64) -> Step {
     if result == 0 { Ok(()) } else { Err(("read-only mounts, by mount_setattr(2)", io::Error::last_os_error())) }
 }
 
-/// Where volumes are mounted (proc_pid_mountinfo(5)), the outer ones first.
+/// Reads where volumes are mounted (proc_pid_mountinfo(5)), the outer ones first.
 fn mounts_of_weft() -> Vec<CString> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let lines = mounts.split(|byte| *byte == b'\n');

@@ -47,7 +47,7 @@ impl State {
         Err(Miss::Rest.into())
     }
 
-    /// Where a part begins that is to be dropped before the rest of `range`. None if there is no
+    /// Finds where a part begins that is to be dropped before the rest of `range`. None if there is no
     /// more than a part in all.
     fn last_part(&mut self, ino: Ino, range: Range<u64>) -> Result<Option<u64>, Stop> {
         if range.end.saturating_sub(range.start) <= PART_BLOCKS {

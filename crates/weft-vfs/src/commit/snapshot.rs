@@ -29,7 +29,7 @@ pub(crate) struct Snapshot {
     shared: Vec<(Ino, u64, BlockId)>,
     /// What it adds to `dirty_bytes`.
     bytes: u64,
-    /// What it adds to [`State::work_bytes`].
+    /// Bytes that it adds to [`State::work_bytes`].
     work: u64,
 }
 

@@ -42,7 +42,7 @@ impl Ranges {
         (start < end).then_some(start..end)
     }
 
-    /// Where the part of the set begins that ends with `range`, or its end if none does.
+    /// Finds where the part of the set begins that ends with `range`, or its end if none does.
     pub(crate) fn tail_of(&self, range: Range<u64>) -> u64 {
         let at = self.list.partition_point(|own| own.end < range.end);
         let own = self.list.get(at).filter(|own| own.start < range.end);

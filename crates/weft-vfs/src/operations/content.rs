@@ -155,7 +155,7 @@ impl Vfs {
     }
 }
 
-/// Where a part of a search has come to.
+/// The place that a part of a search has come to.
 enum Sought {
     /// It has found this position.
     At(u64),

@@ -70,7 +70,7 @@ pub struct Trail<D> {
 /// Directories that are kept of each stretch of as many as lie below it, about.
 const KEPT: usize = 8;
 
-/// How a directory is opened.
+/// The purpose for which a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     /// To come to others below it.
