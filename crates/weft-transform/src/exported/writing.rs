@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 /// The rights to write to a file, to remove, and to make something of any kind (Linux 5.13).
-const WRITE: u64 = 1 << 1 | (1 << 13) - (1 << 4);
+const WRITE: u64 = (1 << 1) | ((1 << 13) - (1 << 4));
 /// The right to move or link something to another directory (Linux 5.19). Without it among the
 /// rights of a rule set, nobody has it.
 const REFER: u64 = 1 << 13;
