@@ -443,8 +443,8 @@ fn who_says_nothing_is_not_waited_for_and_who_has_no_place_gets_one() {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             let uid = Uid::from_raw(4_000_300);
-            // SAFETY: it changes this thread alone, which ends with the scope.
-            unsafe { rustix::thread::set_thread_res_uid(uid, uid, uid) }.expect("root can");
+            // It changes this thread alone, which ends with the scope.
+            rustix::thread::set_thread_res_uid(uid, uid, uid).expect("root can");
             assert_eq!(hello(&mut daemon.connect()), Ok(Reply::Hello));
         });
         other.join().expect("it has a place");
