@@ -99,7 +99,7 @@ needs_citus() {
     local bin
     bin=${WEFT_POSTGRES:-$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)}
     [ -e "$("${bin:-/nowhere}/pg_config" --pkglibdir 2>/dev/null)/citus.so" ] || {
-        skip "$(basename "$0"): Citus is not installed for the newest PostgreSQL here; docs/testing.md says how to build it"
+        skip "$(basename "$0"): Citus is not installed for the newest PostgreSQL here; docs/internals/testing.md says how to build it"
         exit 0
     }
 }
