@@ -3,25 +3,23 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
-SBINDIR ?= /sbin
+# mount(8) and umount(8) look for their helpers in /sbin alone. A PREFIX of a user's own gets a
+# directory of its own instead, so that nothing outside of it is touched.
+SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build libweft run test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount bench-users count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
+.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount bench-users count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
 
-## build      the program, in target/release/weft
+## build      the program and the library for C, in target/release
 build: cargo
-	$(CARGO) build --release --locked -p weft-cli
-
-## libweft    the library for C, in target/release/libweft.so and libweft.a
-libweft: cargo
-	$(CARGO) build --release --locked -p weft-c
+	$(CARGO) build --release --locked -p weft-cli -p weft-c
 
 cargo:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup, then try again" >&2; exit 1; }
@@ -44,6 +42,10 @@ tools: cargo
 ## test       install what the tests need, run them all, end with a summary
 test: packages tools build
 	tests/run
+
+## quick      what to run while working: formats, lints, tests that need no mount and nothing installed
+quick: lint
+	$(CARGO) test --workspace --locked --lib --test basics --test semantics
 
 ## soak       the same for hours: more cases, more rounds (WEFT_SOAK=factor); then loom and tsan
 soak: packages tools build
@@ -164,36 +166,38 @@ $(TOOLS)/bin/cargo-deny: | cargo
 ## check      lint, doc, deny and test
 check: lint doc deny test
 
-## install    the program, manual pages, completions, mount helpers and libweft below PREFIX
-install: build install-libweft
-	install -D -m 755 $(WEFT) $(DESTDIR)$(PREFIX)/bin/weft
-	install -D -m 644 include/weft_stage.h $(DESTDIR)$(PREFIX)/include/weft_stage.h
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR) \
+## install    the program, manual pages, completions, mount helpers and libweft below PREFIX (after make build)
+install:
+	@for file in $(WEFT) target/release/libweft.so target/release/libweft.a; do \
+	    test -f $$file || { echo "$$file is missing: run make build first, as the user who has cargo" >&2; exit 1; }; done
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/debug \
+	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR) \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+# The program without its debug information, which debuggers find beside it.
+	objcopy --only-keep-debug --compress-debug-sections $(WEFT) $(DESTDIR)$(PREFIX)/lib/debug/weft.debug
+	chmod 644 $(DESTDIR)$(PREFIX)/lib/debug/weft.debug
+	strip -o $(DESTDIR)$(PREFIX)/bin/weft.new $(WEFT)
+	objcopy --add-gnu-debuglink=$(DESTDIR)$(PREFIX)/lib/debug/weft.debug $(DESTDIR)$(PREFIX)/bin/weft.new
+	chmod 755 $(DESTDIR)$(PREFIX)/bin/weft.new
+	mv -f $(DESTDIR)$(PREFIX)/bin/weft.new $(DESTDIR)$(PREFIX)/bin/weft
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/weft_stage.h include/weft.h
 	$(WEFT) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	$(WEFT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft
 	$(WEFT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft
 	$(WEFT) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish
 	for helper in $(HELPERS); do ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/$$helper; done
-
-# libweft, its header, and where pkg-config finds them.
-install-libweft: libweft
-	install -D -m 644 target/release/libweft.so $(DESTDIR)$(PREFIX)/lib/libweft.so.0
+	install -m 644 target/release/libweft.so $(DESTDIR)$(PREFIX)/lib/libweft.so.0
+	strip --strip-unneeded $(DESTDIR)$(PREFIX)/lib/libweft.so.0
 	ln -sf libweft.so.0 $(DESTDIR)$(PREFIX)/lib/libweft.so
 	install -m 644 target/release/libweft.a $(DESTDIR)$(PREFIX)/lib/libweft.a
-	install -D -m 644 include/weft.h $(DESTDIR)$(PREFIX)/include/weft.h
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	strip --strip-debug $(DESTDIR)$(PREFIX)/lib/libweft.a
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/weft-c/weft.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/weft.pc
-.PHONY: install-libweft
 
 ## uninstall  what install put there
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/lib/libweft.so $(DESTDIR)$(PREFIX)/lib/libweft.so.0 $(DESTDIR)$(PREFIX)/lib/libweft.a \
-	    $(DESTDIR)$(PREFIX)/include/weft.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/weft.pc
-	rm -f $(DESTDIR)$(PREFIX)/bin/weft $(DESTDIR)$(PREFIX)/include/weft_stage.h $(DESTDIR)$(PREFIX)/share/man/man1/weft*.1 \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft \
-	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft \
-	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/weft lib/debug/weft.debug lib/libweft.so lib/libweft.so.0 lib/libweft.a \
+	    lib/pkgconfig/weft.pc include/weft.h include/weft_stage.h share/man/man1/weft.1 share/man/man1/weft-*.1 \
+	    share/bash-completion/completions/weft share/zsh/site-functions/_weft share/fish/vendor_completions.d/weft.fish) \
 	    $(addprefix $(DESTDIR)$(SBINDIR)/,$(HELPERS))
 
 ## clean      what was built

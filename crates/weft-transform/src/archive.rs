@@ -250,7 +250,8 @@ pub fn zip_members(archive: &mut (impl Read + Seek), room: Room<'_>) -> io::Resu
                 _ => None,
             };
             let is_link = member.is_symlink() && member.compression() == CompressionMethod::Stored;
-            if is_link && member.size() <= TARGET_BYTES_MAX as u64 {
+            // The two lengths need not agree, and as many bytes come as it says that it stores.
+            if is_link && member.size().max(member.compressed_size()) <= TARGET_BYTES_MAX as u64 {
                 let mut target = Vec::new();
                 member.read_to_end(&mut target)?;
                 Kind::Symlink(target)
@@ -378,6 +379,21 @@ mod tests {
         let mut members = Members::new(&mut everything);
         found.into_iter().try_for_each(|member| members.add(member)).expect("there is room");
         assert!(members.bytes > 4095);
+    }
+
+    /// As many bytes were read as the archive said that it stores, whatever the link's length:
+    /// gigabytes, from a sparse file.
+    #[test]
+    fn a_symbolic_link_that_stores_more_than_its_target_is_none() {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        zip.add_symlink("link", "target", options).expect("added");
+        let mut zip = zip.finish().expect("whole").into_inner();
+        let list = |zip: &[u8]| zip_members(&mut Cursor::new(zip), &mut |_| true).expect("it is one").remove(0).kind;
+        assert_eq!(list(&zip), Kind::Symlink(b"target".into()));
+        let central = zip.windows(4).position(|bytes| bytes == b"PK\x01\x02").expect("a directory");
+        zip[central + 20..central + 24].copy_from_slice(&(TARGET_BYTES_MAX as u32 + 1).to_le_bytes());
+        assert!(matches!(list(&zip), Kind::File { .. }));
     }
 
     /// All that were looked into at the same time had no bound in common.

@@ -18,6 +18,7 @@ mod refused_calls;
 mod stream;
 pub(crate) mod wasm;
 pub(crate) mod workers;
+mod writing;
 
 /// Has the calling thread be scheduled as any other, whatever the one was that started it: what that one does for a request is no reason for what goes on after it.
 fn be_ordinary() {

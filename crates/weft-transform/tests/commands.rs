@@ -88,6 +88,41 @@ fn a_command_writes_nowhere_but_to_a_directory_of_its_own_that_goes_with_it() {
     assert_eq!(devices, "fd full null random shm stderr stdin stdout urandom zero\n 00 00\n");
 }
 
+/// Their mounts were read-only; those that were made later came into its namespace as they are.
+#[test]
+fn a_command_does_not_write_to_what_is_mounted_while_it_runs() {
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+    if !is_root() {
+        return;
+    }
+    // SAFETY: this thread alone gets mounts of its own; nothing else of it changes.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.expect("mounts of its own");
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).expect("private");
+    let open = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let place = open.path();
+    mount_bind(place, place).expect("mounted");
+    mount_change(place, MountPropagationFlags::SHARED).expect("shared");
+    let later = place.join("later");
+    fs::create_dir(&later).expect("made");
+    let at = later.display();
+    let waits = format!("n=0; until test -e {at}/old || test $n = 50; do sleep 0.1; n=$((n+1)); done");
+    let writes =
+        format!("echo x >{at}/new; true >{at}/old; mkdir {at}/d; rm {at}/old; cp /bin/true /tmp/a && mv /tmp/a /tmp/b");
+    let command = format!("echo begun; {waits}; {{ {writes}; }} 2>/dev/null && echo ended");
+    let network = Network::parse(&format!("exec '{command}'")).expect("a network");
+    let mut run = Run::start(&network, &mut Nothing(4_000_204)).expect("it runs");
+    let mut given = run.next().expect("it says something").expect("it runs").to_vec();
+    mount("tmpfs", &later, "tmpfs", MountFlags::empty(), Some(c"mode=777")).expect("mounted");
+    fs::write(later.join("old"), "old").expect("written");
+    for rope in run {
+        given.extend(rope.expect("it runs").to_vec());
+    }
+    assert_eq!(String::from_utf8_lossy(&given), "begun\nended\n");
+    let left: Vec<_> = fs::read_dir(&later).expect("listed").map(|entry| entry.expect("one").file_name()).collect();
+    assert_eq!(left, ["old"]);
+    assert_eq!(fs::read(later.join("old")).expect("read"), b"old");
+}
+
 #[test]
 fn all_processes_of_a_command_have_so_much_memory_together() {
     if !is_root() {

@@ -10,6 +10,8 @@ use weft_store::{Ino, InvalidName, Name};
 pub(crate) enum Miss {
     /// This inode from the store.
     Inode(Ino),
+    /// This directory from the store, and those above it.
+    Ancestors(Ino),
     /// This entry from the store.
     Name(Ino, Name),
     /// This part of a file's map from the store.

@@ -247,7 +247,12 @@ impl Vfs {
             Miss::Shown(view, name) => self.look_into(*view, name),
             // Taken where the operation runs.
             Miss::Rest | Miss::Turn => Ok(()),
-            Miss::Inode(_) | Miss::Name(..) | Miss::Extents(..) | Miss::LastExtents(..) | Miss::Xattrs(_) => {
+            Miss::Inode(_)
+            | Miss::Ancestors(_)
+            | Miss::Name(..)
+            | Miss::Extents(..)
+            | Miss::LastExtents(..)
+            | Miss::Xattrs(_) => {
                 self.may_read_rows()?;
                 self.load(miss)
             }

@@ -1,11 +1,13 @@
 //! Mounts of a command: all of the machine's, read-only and without devices, but none of Weft's; a
 //! `/proc` of its own processes; a `/dev` with the few devices that programs expect; and one private
 //! directory of a bounded size, in memory, as `/dev/shm`, `/tmp` and `/var/tmp`. Nothing else can be
-//! written to, so what a command writes goes with it.
+//! written to, so what a command writes goes with it. File systems that are mounted later can come
+//! into its namespace: [`writing`] keeps it from writing there, too.
 //!
 //! A [`Plan`] is made before the process begins, which can allocate nothing.
 
 use super::namespaces::Step;
+use super::writing;
 use rustix::fs::{CWD, Mode, OFlags, mkdir, open, symlink};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -53,7 +55,13 @@ impl Plan {
 
     /// Makes the mounts, in a namespace of this process. Makes system calls and nothing else.
     pub(super) fn make(&self) -> Step {
-        let slave = mount_change(c"/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM);
+        // What is unmounted elsewhere goes here, too: none is kept from being unmounted. Where
+        // nothing but mounts keeps a command from writing, no further ones come.
+        let follows = match writing::can_be_confined() {
+            true => MountPropagationFlags::DOWNSTREAM,
+            false => MountPropagationFlags::PRIVATE,
+        };
+        let slave = mount_change(c"/", MountPropagationFlags::REC | follows);
         if self.is_root {
             check("mounts of its own", slave)?;
         }
@@ -91,7 +99,7 @@ impl Plan {
                 Err(error) => return Err(("a directory of its own", error.into())),
             }
         }
-        Ok(())
+        writing::confine(&[PRIVATE, c"/dev"])
     }
 }
 

@@ -4,7 +4,7 @@ use crate::acl::Acl;
 use crate::apply::DEFAULT_ACL;
 use crate::attributes::{Attributes, RenameMode};
 use crate::caller::{Caller, MakeNode};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::mutation::{Mutation, NewInode};
 use crate::names::Entry;
 use crate::state::{ROW_BYTES, State};
@@ -382,27 +382,6 @@ impl State {
             return Err(ErrorKind::Invalid.into());
         }
         Ok(())
-    }
-
-    /// Whether directory `directory` is `top` or lies below it, at any depth. A view is where it was found: nothing in it leads elsewhere.
-    pub(crate) fn is_within(&mut self, directory: Ino, top: Ino) -> Result<bool, Stop> {
-        if self.inode(directory)?.row.kind == Kind::Transformation {
-            return Ok(true);
-        }
-        // Rows of a damaged volume may lead in a circle: then the way comes back to where it was
-        // marked (R. Brent, "An improved Monte Carlo factorization algorithm", 1980).
-        let (mut at, mut mark, mut steps, mut steps_max) = (directory, directory, 0_u64, 1);
-        while at != top && at != Ino::ROOT {
-            at = self.directory(at)?.row.parent;
-            if at == mark {
-                return Err(Error::new(ErrorKind::Corrupt, at).into());
-            }
-            steps += 1;
-            if steps == steps_max {
-                (mark, steps, steps_max) = (at, 0, steps_max * 2);
-            }
-        }
-        Ok(at == top)
     }
 
     /// Whether `moved` may replace `target` (POSIX rename()).

@@ -28,6 +28,9 @@ const SEVERAL: u32 = 4;
 /// By how much one that is not near the one before lessens how many were: whoever goes through a tree jumps at times and then goes on.
 const DOUBT: u32 = 4;
 
+/// Ancestors of a directory that are read when one of them is missing.
+const ANCESTORS_READ: usize = 1 << 10;
+
 /// Entries of a directory that are read when one of them is looked for, at most.
 const NAMES_READ: usize = 64;
 
@@ -69,6 +72,7 @@ impl Vfs {
     pub(super) fn load(&self, miss: &Miss) -> Result<()> {
         match miss {
             Miss::Inode(ino) => self.load_inodes(*ino),
+            Miss::Ancestors(ino) => self.load_ancestors(*ino),
             Miss::Name(parent, name) => self.load_name(*parent, name),
             Miss::Extents(ino, range) => {
                 self.load_extents(*ino, &self.first_extents(*ino, range)?)?;
@@ -214,6 +218,28 @@ impl Vfs {
         )?;
         let known = found || self.state.lock().inodes.peek(&ino).is_some();
         if known { Ok(()) } else { Err(self.absent(ino)?) }
+    }
+
+    /// Loads a directory and ancestors of it. The operation walks from where it began each time, so
+    /// it would take a time that grows with the square of the depth if it was given one each time.
+    fn load_ancestors(&self, ino: Ino) -> Result<()> {
+        let parent = |ino| self.state.lock().inodes.peek(&ino).map(|inode| inode.row.parent);
+        let mut at = ino;
+        for _ in 0..ANCESTORS_READ {
+            at = match parent(at) {
+                Some(above) => above,
+                None => {
+                    self.load_inodes(at)?;
+                    // A commit has ended meanwhile: the operation asks again.
+                    let Some(above) = parent(at) else { break };
+                    above
+                }
+            };
+            if at == Ino::ROOT {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Tells why `ino` has no row: it was removed, or a name leads to it, and its row is gone.

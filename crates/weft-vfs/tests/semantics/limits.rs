@@ -194,3 +194,26 @@ fn changes_are_taken_as_before_if_they_cannot_be_committed_to_be_refused() {
     volume.store.set_faults(Faults::NONE);
     volume.vfs.refuse_changes().expect("committed");
 }
+
+/// One user's directories, nested half a million deep, kept all others waiting for minutes: the walk
+/// up from there began again for each directory that was not in memory.
+#[test]
+fn a_directory_is_not_moved_to_where_the_way_up_is_too_long() {
+    const LEVELS: usize = 1 << 14;
+    let mut volume = Volume::with(volume_options(), Options { metadata_cache_bytes: 0, ..options() });
+    let mut way = vec![Ino::ROOT];
+    for _ in 0..LEVELS + 2 {
+        way.push(volume.make(way[way.len() - 1], "d", DIRECTORY));
+    }
+    let places = [LEVELS - 2, LEVELS + 1].map(|level| (way[level], volume.make(way[level], "moved", DIRECTORY)));
+    let beside = places.map(|(parent, _)| volume.make(parent, "beside", DIRECTORY));
+    volume.remount();
+    let moved = |number: usize| {
+        let from = (places[number].0, &b"moved"[..]);
+        volume.vfs.rename(from, (beside[number], b"moved"), RenameMode::Replace)
+    };
+    moved(0).expect("its way is short enough");
+    assert_eq!(kind(moved(1)), ErrorKind::NameTooLong);
+    let to_itself = volume.vfs.rename((Ino::ROOT, b"d"), (way[LEVELS / 2], b"x"), RenameMode::Replace);
+    assert_eq!(kind(to_itself), ErrorKind::Invalid);
+}
