@@ -664,22 +664,25 @@ pub struct Open {
     /// Move access times at each read that reaches the daemon
     #[arg(long)]
     pub strictatime: bool,
-    /// In PostgreSQL: how long to wait for another daemon that holds the volume to let go of it
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    pub wait: u64,
-    /// In PostgreSQL: how long after the daemon's last sign of life another may take the volume
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..))]
-    pub lease: u64,
-    /// In PostgreSQL: how long operations wait for a server that has gone before they fail
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub patience: u64,
+    /// In PostgreSQL: how long to wait for another daemon that holds the volume to let go of it; 0
+    /// if not given
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u64>,
+    /// In PostgreSQL: how long after the daemon's last sign of life another may take the volume; 15
+    /// if not given
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub lease: Option<u64>,
+    /// In PostgreSQL: how long operations wait for a server that has gone before they fail; 60 if
+    /// not given
+    #[arg(long, value_name = "SECONDS")]
+    pub patience: Option<u64>,
     /// In PostgreSQL: keep blocks that are read and written in a file of this directory, too, on a disk of this machine, from one mount to the next. What is in
     /// it is not encrypted, and none of it is needed
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<PathBuf>,
-    /// Most bytes that the disk cache takes
-    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "10G")]
-    pub disk_cache_size: u64,
+    /// Most bytes that the disk cache takes; 10G if not given
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub disk_cache_size: Option<u64>,
 }
 
 #[derive(Args)]

@@ -17,6 +17,9 @@ use weft_store::{DiskCacheOptions, Location};
 use weft_transform::Bounds;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs, say};
 
+/// Bytes of the disk cache if nothing else is said.
+const DISK_CACHE_BYTES: u64 = 10 << 30;
+
 /// The keys in a directory, which are whoever's this process is.
 fn keys(directory: &Path) -> Result<Keys> {
     // The daemon works elsewhere.
@@ -65,6 +68,22 @@ impl Open {
         })
     }
 
+    /// Refuses options that say how a volume in PostgreSQL is held, for one that lies in files.
+    pub fn refuse_of_postgres(&self, location: &Location) -> Result<()> {
+        let given = [
+            ("--wait", self.wait.is_some()),
+            ("--lease", self.lease.is_some()),
+            ("--patience", self.patience.is_some()),
+            ("--disk-cache-size", self.disk_cache_size.is_some()),
+        ];
+        match (location, given.iter().find(|(_, is_given)| *is_given)) {
+            (Location::Files(_), Some((option, _))) => {
+                usage(format!("{option} is for volumes in PostgreSQL; {location} lies in files: leave it out"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Gives up privileges that serving the `volume`, if it lies in files, and these other `files`
     /// does not take. Must be called before other threads are started.
     pub fn confine(&self, serves: Serves, volume: Option<&Path>, files: &[Option<&Path>]) -> Result<()> {
@@ -90,14 +109,18 @@ impl Open {
     /// Options by which it is held, for `purpose`, where several daemons may want it.
     pub fn hold(&self, purpose: String) -> OpenOptions {
         let disk_cache = self.disk_cache.clone();
+        let unsaid = OpenOptions::default();
         OpenOptions {
-            lease: Duration::from_secs(self.lease),
+            lease: self.lease.map_or(unsaid.lease, Duration::from_secs),
             // Who had it before has programs that wait for it, too.
-            wait: if is_begun_anew() { Duration::MAX } else { Duration::from_secs(self.wait) },
-            patience: Duration::from_secs(self.patience),
+            wait: if is_begun_anew() { Duration::MAX } else { self.wait.map_or(unsaid.wait, Duration::from_secs) },
+            patience: self.patience.map_or(unsaid.patience, Duration::from_secs),
             purpose,
             loss: if self.accept_loss { Loss::Accept } else { Loss::Refuse },
-            disk_cache: disk_cache.map(|directory| DiskCacheOptions { directory, bytes: self.disk_cache_size }),
+            disk_cache: disk_cache.map(|directory| DiskCacheOptions {
+                directory,
+                bytes: self.disk_cache_size.unwrap_or(DISK_CACHE_BYTES),
+            }),
         }
     }
 }

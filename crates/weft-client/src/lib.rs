@@ -3,6 +3,34 @@
 //! A [`File`] of a mounted volume is read as ropes whose bytes lie in memory that the daemon shares; any other file is read as ever, so that a
 //! program need not care. Ropes go from one process to another over [`channel`]s. This crate knows the blocks' crate, and how daemons are spoken to
 //! ([`protocol`], which daemons use, too); nothing of volumes.
+//!
+//! A file is read as ropes, wherever it lies:
+//!
+//! ```
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("list");
+//! std::fs::write(&path, "one\ntwo\n")?;
+//! let file = weft_client::File::open(&path)?;
+//! let rope = file.read(4, 1 << 20)?;
+//! assert_eq!(rope.to_vec(), b"two\n");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! A channel passes them on; what it carries is filled where the receiver finds it:
+//!
+//! ```
+//! let (mut sender, mut receiver) = weft_client::channel::channel()?;
+//! let sending = std::thread::spawn(move || {
+//!     let mut place = sender.place()?;
+//!     place[..5].copy_from_slice(b"bytes");
+//!     sender.send(place.freeze(5).whole().into())?;
+//!     sender.finish()
+//! });
+//! assert_eq!(receiver.receive()?.expect("one rope").to_vec(), b"bytes");
+//! assert!(receiver.receive()?.is_none());
+//! sending.join().expect("no panic")?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 #[cfg(not(loom))]
 pub mod channel;

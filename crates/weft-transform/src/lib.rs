@@ -3,6 +3,24 @@
 //! A network is written in a small language ([`Network::parse`]), checked when it is made, and run any number of times ([`Run`]). Data goes
 //! from stage to stage as slices of blocks, by reference; a stage edits a slice in place where nobody else can reach its block. This crate
 //! knows `weft-block` and nothing of files.
+//!
+//! ```
+//! use weft_block::Rope;
+//! use weft_transform::{Network, NoFiles};
+//!
+//! let network = Network::parse("grep ERROR | head -1")?;
+//! let log = Rope::from(b"INFO fine\nERROR lost\nERROR late\n".to_vec());
+//! assert_eq!(network.apply(log, &mut NoFiles)?.to_vec(), b"ERROR lost\n");
+//!
+//! // Networks that can be undone tell what undoes them.
+//! let packed = Network::parse("zstd")?.apply(Rope::from(b"bytes".to_vec()), &mut NoFiles)?;
+//! let undo = Network::parse("zstd")?.inverse().expect("zstd -d");
+//! assert_eq!(undo.apply(packed, &mut NoFiles)?.to_vec(), b"bytes");
+//!
+//! let error = Network::parse("grep | nosuch").unwrap_err();
+//! println!("{error}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod account;
 mod ahead;

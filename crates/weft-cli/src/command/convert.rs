@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,13 +42,13 @@ fn convert(arguments: &Convert) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         (Location::Files(_), Some(new), ..) if matches!(Location::parse(new)?, Location::Postgres(_)) => {
-            usage("from files to PostgreSQL a volume goes by 'weft export' and 'weft import'".into())
+            usage("from files to PostgreSQL a volume goes by 'weft export' and 'weft import'; links come as what they give".into())
         }
         (Location::Files(volume), Some(new), Some(blocks), None) => {
             write_anew(&location, volume, new, blocks.into(), arguments.json)
         }
         (Location::Postgres(_), ..) => usage(
-            "a volume in PostgreSQL is converted in place with --layout; to files it goes by 'weft export' and 'weft import'".into(),
+            "a volume in PostgreSQL is converted in place with --layout; to files it goes by 'weft export' and 'weft import'; links come as what they give".into(),
         ),
         (Location::Files(_), Some(_), None, None) => {
             usage("say where the blocks of the new volume are to lie: --blocks segments, or --blocks database".into())
@@ -138,11 +137,20 @@ struct Unfinished {
 impl Unfinished {
     fn of(new: &Path) -> Result<Unfinished> {
         let path = new.with_added_extension("unfinished");
-        if path.symlink_metadata().is_ok() {
-            bail!(
-                "{} exists: it is left from a conversion that was killed, or one is at work; remove it, then try again",
-                path.display()
-            );
+        let left: Vec<String> = with_beside(&path)
+            .iter()
+            .filter(|path| path.symlink_metadata().is_ok())
+            .map(|path| path.display().to_string())
+            .collect();
+        match &left[..] {
+            [] => {}
+            [one] => bail!(
+                "{one} exists: it is left from a conversion that was killed, or one is at work; remove it, then try again"
+            ),
+            several => bail!(
+                "{} exist: they are left from a conversion that was killed, or one is at work; remove them, then try again",
+                several.join(" and ")
+            ),
         }
         Ok(Unfinished { path, is_over: Mutex::new(false) })
     }
@@ -180,11 +188,7 @@ impl Unfinished {
     }
 
     fn clear(&self) {
-        let beside = ["", "-wal", "-shm", "-journal", "-intent"].map(|suffix| {
-            let mut path = OsString::from(&self.path);
-            path.push(suffix);
-            PathBuf::from(path)
-        });
+        let beside = with_beside(&self.path);
         // The thread that converts may make a file in between.
         for _ in 0..TRIES {
             for path in &beside {
@@ -196,6 +200,14 @@ impl Unfinished {
         }
         weft_vfs::say(format_args!("cannot remove {}; remove it", self.path.display()));
     }
+}
+
+/// The volume at `path`, and what lies beside it if it is one file.
+fn with_beside(path: &Path) -> Vec<PathBuf> {
+    let beside = sqlite::Layout::of(path, BlockHome::Database).beside();
+    // Under the name by which the user knows the volume.
+    let beside = beside.iter().filter_map(|file| Some(path.with_file_name(file.file_name()?)));
+    std::iter::once(path.to_path_buf()).chain(beside).collect()
 }
 
 /// Has the names in a volume on the disk; its bytes are.

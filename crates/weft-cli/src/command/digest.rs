@@ -24,6 +24,7 @@ use std::process::ExitCode;
 use stored::Stored;
 use tree::Found;
 use weft_digest::{Digest, Kind, hex};
+use weft_store::Location;
 
 /// Prints digests, or verifies lists of them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -45,7 +46,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Refuses the name of a volume: what is meant is what it holds, and not its files.
 pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
-    if !weft_store::sqlite::is_volume(Path::new(path)) {
+    let path_of = Path::new(path);
+    let is_address = || matches!(Location::parse(path_of), Ok(Location::Postgres(_))) && in_volume(path).is_none();
+    if !weft_store::sqlite::is_volume(path_of) && !is_address() {
         return Ok(());
     }
     let shown = path.display();

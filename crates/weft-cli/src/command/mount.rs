@@ -35,6 +35,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
     let mut mount = MountOptions { source: source(&location), ..MountOptions::default() };
     options::take(&mut arguments, &mut mount)?;
+    arguments.open.refuse_of_postgres(&location)?;
     if (mount.suid || mount.devices) && !rustix::process::geteuid().is_root() {
         return usage("only root may mount with suid or dev".into());
     }

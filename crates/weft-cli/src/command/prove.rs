@@ -20,8 +20,9 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// Prints a proof.
 pub fn prove(arguments: &Prove) -> Result<ExitCode> {
-    let progress = Progress::new();
     let Prove { directory, path, read } = arguments;
+    digest::refuse_volume(directory)?;
+    let progress = Progress::new();
     let names = names(path.as_bytes())?;
     let prove = || -> Result<Proof> {
         let source = Source::open(directory)?;

@@ -21,6 +21,7 @@ use weft_vfs::Options;
 /// Serves a volume until it is told to stop.
 pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
+    arguments.open.refuse_of_postgres(&location)?;
     if let Some(name) = &arguments.user {
         User::named(name)?.take_process()?;
     }

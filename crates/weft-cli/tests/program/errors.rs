@@ -347,3 +347,31 @@ fn a_database_that_cannot_be_read_at_its_root_is_not_mounted() {
     place.weft(&["mount", "v", "m"]).failed(&["malformed", "weft check --salvage"]);
     assert!(!place.is_mounted("m"));
 }
+
+#[test]
+fn options_of_volumes_in_postgres_are_refused_for_others() {
+    let place = Place::new();
+    place.directory("m");
+    place.weft(&["init", "v"]).well();
+    for option in ["--wait", "--lease", "--patience", "--disk-cache-size"] {
+        for command in [&["mount", "v", "m"][..], &["serve", "v", "--nfs", "127.0.0.1:0"]] {
+            let said = place.weft(&[command, &[option, "1"]].concat());
+            assert!(said.code == 2 && said.err.contains(&format!("{option} is for volumes in PostgreSQL")), "{said:?}");
+        }
+    }
+}
+
+/// A proof about the volume's own files is not what anybody wants.
+#[test]
+fn a_colon_too_few_or_too_many_is_pointed_out() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    for volume in ["v", "postgres:///nowhere?schema=v"] {
+        for command in [&["digest", volume][..], &["diff", volume, "."], &["prove", volume, "file"]] {
+            let said = place.weft(command);
+            assert!(said.code == 2 && said.err.contains(&format!("its content is {volume}:")), "{said:?}");
+        }
+    }
+    place.weft(&["check", "v:"]).could_not(&["the volume's own name is v, without a colon"]);
+    place.weft(&["check", "w:"]).could_not(&["make one with 'weft init'"]);
+}

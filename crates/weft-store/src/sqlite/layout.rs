@@ -2,8 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::owner;
+use crate::sqlite::is_volume;
 use crate::store::{BlockHome, Space};
+use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -50,9 +53,14 @@ impl Layout {
     /// here, once, so that all of its files lie together whatever it is called by.
     pub fn find(path: &Path) -> Result<Layout> {
         let failed = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::Unusable(format!("there is no volume at {}; make one with 'weft init'", path.display()))
-            }
+            std::io::ErrorKind::NotFound => Error::Unusable(match without_colon(path).filter(|path| is_volume(path)) {
+                Some(volume) => format!(
+                    "there is no volume at {}; the volume's own name is {}, without a colon",
+                    path.display(),
+                    volume.display()
+                ),
+                None => format!("there is no volume at {}; make one with 'weft init'", path.display()),
+            }),
             _ => Error::Io { what: "cannot open", path: path.into(), source },
         };
         let resolved = path.canonicalize().map_err(failed)?;
@@ -81,12 +89,7 @@ impl Layout {
             };
             return Err(Error::Unusable(format!("{} already exists; {what}", self.volume.display())));
         }
-        if self.segments.is_some() {
-            return Ok(());
-        }
-        let suffixes = ["-wal", "-shm", "-journal", INTENTS];
-        let left = suffixes.map(|suffix| beside(&self.database, suffix));
-        match left.into_iter().find(|left| left.symlink_metadata().is_ok()) {
+        match self.beside().into_iter().find(|left| left.symlink_metadata().is_ok()) {
             None => Ok(()),
             Some(left) => Err(Error::Unusable(format!(
                 "{} exists, and belongs to a volume that was {}: where that is now it may need this file; move the \
@@ -94,6 +97,16 @@ impl Layout {
                 left.display(),
                 self.volume.display()
             ))),
+        }
+    }
+
+    /// Gives the files that lie beside the one of a volume in one file, while it is in use.
+    pub fn beside(&self) -> Vec<PathBuf> {
+        match self.home() {
+            BlockHome::Segments => Vec::new(),
+            BlockHome::Database => {
+                ["-wal", "-shm", "-journal", INTENTS].map(|suffix| beside(&self.database, suffix)).into()
+            }
         }
     }
 
@@ -176,6 +189,11 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The path before a colon at its end, with which commands name the content of a volume.
+fn without_colon(path: &Path) -> Option<PathBuf> {
+    path.as_os_str().as_bytes().strip_suffix(b":").map(|path| OsStr::from_bytes(path).into())
 }
 
 /// The file beside `path` whose name ends with `suffix`, too.

@@ -127,7 +127,7 @@ fn take_value(name: &str, value: &str, arguments: &mut Mount) -> Result<bool> {
         "block-cache" => arguments.open.block_cache = Some(size(name, value)?),
         "shared-memory" => arguments.shared_memory = Some(size(name, value)?),
         "disk-cache" => arguments.open.disk_cache = Some(path(name, value)?),
-        "disk-cache-size" => arguments.open.disk_cache_size = size(name, value)?,
+        "disk-cache-size" => arguments.open.disk_cache_size = Some(size(name, value)?),
         "memo" => arguments.open.memo = size(name, value)?,
         "temporary" => arguments.open.temporary = size(name, value)?,
         "keys" => arguments.open.keys = Some(path(name, value)?),
