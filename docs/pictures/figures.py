@@ -53,13 +53,13 @@ def scale(page, left, width, top, bottom, one):
     """Draws the scale of a panel; `one` says what has the ratio 1."""
     for ratio, label in [(0.02, "1/50"), (0.1, "1/10"), (0.5, "1/2"), (1, "1"), (2, "2"), (5, "5")]:
         x = left + width * position(ratio)
-        page.line(x, top, x, bottom, stroke=INK if ratio == 1 else EDGE, width=1.5 if ratio == 1 else 1)
+        page.line(x, top, x, bottom, stroke=INK if ratio == 1 else EDGE)
         page.text(x, bottom + 16, label, size=11, fill=SOFT, anchor="middle")
     page.text(left + width * position(1), top - 6, one, size=12, anchor="middle", bold=True)
 
 
 def bar(page, left, width, y, height, ratio, colour):
-    """Draws a bar from the left end of the scale to a ratio, which it names, cut off as in the table."""
+    """Draws a bar up to a ratio, which it names, cut off as in the tables."""
     end = width * position(ratio)
     page.box(left, y, end, height, fill=colour, stroke=colour, radius=2)
     page.box(left + end + 3, y + height / 2 - 7, 28, 14, fill=PAPER, stroke=PAPER, radius=2)
@@ -68,7 +68,7 @@ def bar(page, left, width, y, height, ratio, colour):
 
 def main():
     here, there = table("## Defaults, client on any processor"), table("## Other file systems")
-    page = Page(920, 366, "Rates of Weft as multiples of ext4's, and of peers as multiples of Weft's")
+    page = Page(920, 366, "Rates of Weft as multiples of ext4's, of peers as multiples of Weft's")
     page.text(20, 28, "Weft beside ext4", size=16, bold=True)
     page.text(20, 46, "rate as a multiple of ext4's", size=12, fill=SOFT)
     scale(page, 190, 220, 66, 316, "ext4")
@@ -89,8 +89,9 @@ def main():
         weft = rate(there[work]["weft"])
         bar(page, 640, 220, y + 1, 14, rate(there[work]["juicefs"]) / weft, ORANGE)
         bar(page, 640, 220, y + 17, 14, rate(there[work]["s3ql"]) / weft, GREEN)
-    page.text(20, 356, "Right is faster; both scales are logarithmic. Two processors, one run each; "
-              "docs/benchmarks.md has all rows, other runs and the commands.", size=11, fill=GREY)
+    page.text(20, 356, "Right is faster; both scales are logarithmic. Two processors, one run "
+              "each; docs/benchmarks.md has all rows, other runs and the commands.",
+              size=11, fill=GREY)
     page.save(HERE / "figures.svg")
 
 

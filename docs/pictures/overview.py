@@ -10,18 +10,22 @@ from drawing import BLUE, EDGE, GREEN, ORANGE, SOFT, Page
 CARD, GAP, LEFT, TOP = 286, 15, 16, 16
 CARDS = [
     ("A directory", "any program, over FUSE", BLUE,
-     ["$ ls /mnt/photos", "2025  2026  index.txt", "$ grep -r sea /mnt/photos", "2026/index.txt: sea.jpg"]),
+     ["$ ls /mnt/photos", "2025  2026  index.txt",
+      "$ grep -r sea /mnt/photos", "2026/index.txt: sea.jpg"]),
     ("A database", "any SQL tool", GREEN,
-     ["=> SELECT path, size", "   FROM photos.files;", " /2026/sea.jpg   2481034", " /index.txt         1917"]),
+     ["=> SELECT path, size", "   FROM photos.files;",
+      " /2026/sea.jpg   2481034", " /index.txt         1917"]),
     ("A proof", "BLAKE3 of the whole tree, kept", ORANGE,
      ["$ weft digest photos.weft:", "3e4b175c…  photos.weft:/",
       "$ weft verify … --key public.key", "photos.weft holds exactly that"]),
 ]
 LOWER = [
     ("A view", "files computed from files", BLUE,
-     ["$ weft link log.zst errors \\", "    -n 'zstd -d | grep ERROR'", "$ tail -1 errors", "14:02 ERROR disk is hot"]),
+     ["$ weft link log.zst errors \\", "    -n 'zstd -d | grep ERROR'",
+      "$ tail -1 errors", "14:02 ERROR disk is hot"]),
     ("A server", "NFS for other machines", GREEN,
-     ["$ weft serve photos.weft \\", "    --nfs 192.0.2.7:2049 \\", "    --export '/ 192.0.2.0/24'"]),
+     ["$ weft serve photos.weft \\", "    --nfs 192.0.2.7:2049 \\",
+      "    --export '/ 192.0.2.0/24'"]),
     ("A buffer", "libweft: read without copies", ORANGE,
      ["$ weft pipe 'cat list.txt", "    | grep sea | wc -l'", "212"]),
 ]
@@ -37,7 +41,7 @@ def card(page, x, y, title, note, colour, lines):
 
 
 def main():
-    page = Page(920, 408, "One tree of files: a directory, rows, a digest, views, NFS, shared memory")
+    page = Page(920, 408, "One tree: a directory, rows, a digest, views, NFS, shared memory")
     middle = 203
     for column in range(3):
         x = LEFT + column * (CARD + GAP) + CARD / 2

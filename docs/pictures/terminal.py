@@ -31,8 +31,8 @@ def run(command, directory, program):
     """Runs a command of the session and returns the lines that it printed."""
     environment = dict(os.environ, SOURCE=str(Path(__file__).resolve().parents[2] / "examples"))
     environment["PATH"] = f"{program.parent}:{environment['PATH']}"
-    ran = subprocess.run(["sh", "-c", command], cwd=directory, env=environment, text=True, timeout=60,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    ran = subprocess.run(["sh", "-c", command], cwd=directory, env=environment, text=True,
+                         timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if ran.returncode:
         sys.exit(f"'{command}' failed: {ran.stdout}")
     return [line[:COLUMNS] for line in ran.stdout.splitlines()]
@@ -43,9 +43,10 @@ def main():
     lines = []
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "files").mkdir()
-        log = "".join(f"{n // 60:02}:{n % 60:02} {'ERROR disk is hot' if n % 97 == 42 else 'request served'}\n"
-                      for n in range(1440))
-        Path(directory, "server.log").write_text(log, encoding="utf-8")
+        with open(Path(directory, "server.log"), "w", encoding="utf-8") as log:
+            for n in range(1440):
+                said = "ERROR disk is hot" if n % 97 == 42 else "request served"
+                log.write(f"{n // 60:02}:{n % 60:02} {said}\n")
         try:
             for command in SESSION:
                 lines.append(("$ ", command.replace("$SOURCE", "weft/examples")))
@@ -53,12 +54,13 @@ def main():
         finally:
             if os.path.ismount(Path(directory, "files")):
                 subprocess.run([program, "umount", "--lazy", Path(directory, "files")], check=False)
-    page = Page(COLUMNS * 8 + 32, 20 * len(lines) + 36, "A session with Weft", background=BACKGROUND)
+    page = Page(COLUMNS * 8 + 32, 20 * len(lines) + 36, "A session with Weft", BACKGROUND)
     for number, (prompt, line) in enumerate(lines):
         y = 32 + 20 * number
         if prompt:
             page.text(16, y, prompt.strip(), size=13, fill=PROMPT, mono=True, bold=True)
-        page.text(16 + (16 if prompt else 0), y, line, size=13, fill=TYPED if prompt else PRINTED, mono=True)
+        x, fill = (32, TYPED) if prompt else (16, PRINTED)
+        page.text(x, y, line, size=13, fill=fill, mono=True)
     page.save(Path(__file__).with_name("terminal.svg"))
 
 
