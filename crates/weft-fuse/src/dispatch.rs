@@ -190,7 +190,7 @@ impl Server {
             return Served::Done;
         };
         computing::set_requester(computing::Requester {
-            user: header.uid,
+            user: weft_vfs::whose(header.uid),
             thread: (header.pid != 0).then_some(header.pid),
             number: Some(header.unique),
             host: None,

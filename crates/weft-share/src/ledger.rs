@@ -7,9 +7,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use weft_block::shared::Arena;
 
-/// An arena that a user's programs were given.
+/// An arena that a person's programs were given.
 struct Given {
-    uid: u32,
+    person: u32,
     arena: Weak<Arena>,
     /// The arena's file, and thereby its memory.
     file: OwnedFd,
@@ -21,14 +21,14 @@ struct Given {
 pub(crate) struct Ledger(Mutex<Vec<Given>>);
 
 impl Ledger {
-    /// Notes that programs of `uid` were given `arena`.
-    pub(crate) fn given(&self, uid: u32, arena: &Arc<Arena>) -> std::io::Result<()> {
+    /// Notes that programs of `person` were given `arena`.
+    pub(crate) fn given(&self, person: u32, arena: &Arc<Arena>) -> std::io::Result<()> {
         let mut all = self.0.lock();
-        if all.iter().any(|given| given.uid == uid && std::ptr::eq(given.arena.as_ptr(), Arc::as_ptr(arena))) {
+        if all.iter().any(|given| given.person == person && std::ptr::eq(given.arena.as_ptr(), Arc::as_ptr(arena))) {
             return Ok(());
         }
         let file = fcntl_dupfd_cloexec(arena.file(), 0)?;
-        all.push(Given { uid, arena: Arc::downgrade(arena), file, bytes: arena.len() });
+        all.push(Given { person, arena: Arc::downgrade(arena), file, bytes: arena.len() });
         Ok(())
     }
 
@@ -38,11 +38,11 @@ impl Ledger {
         all.retain(|given| given.arena.strong_count() > 0 || is_open_elsewhere(&given.file));
     }
 
-    /// Bytes that programs of `uid` have although the daemon does not.
-    pub(crate) fn lingering(&self, uid: u32) -> usize {
+    /// Bytes that programs of `person` have although the daemon does not.
+    pub(crate) fn lingering(&self, person: u32) -> usize {
         self.sweep();
         let all = self.0.lock();
-        let lingering = all.iter().filter(|given| given.uid == uid && given.arena.strong_count() == 0);
+        let lingering = all.iter().filter(|given| given.person == person && given.arena.strong_count() == 0);
         lingering.map(|given| given.bytes).sum()
     }
 }

@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_client::protocol::{Invitation, Token};
-use weft_vfs::{Ino, Vfs, say};
+use weft_vfs::{Ino, Vfs, say, whose};
 
 /// What programs may take.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at once.
+    /// Connections at once. The last quarter is for people who have none.
     pub connections_max: usize,
-    /// Connections of one user at once.
+    /// Connections of one person at once, whatever user numbers they have ([`whose`]).
     pub connections_of_user_max: usize,
     /// Files that one connection has open.
     pub files_max: usize,
@@ -35,6 +35,8 @@ pub struct Limits {
     pub one_connection_in: usize,
     /// How long somebody may leave answers unread.
     pub unread: Duration,
+    /// How long a program may be connected before it says hello.
+    pub hello: Duration,
     /// How long somebody who says nothing keeps what others wait for.
     pub lease: Duration,
     /// How long somebody waits for memory of which none is left. After that programs read as ever, by copies.
@@ -50,6 +52,7 @@ impl Default for Limits {
             one_user_in: 2,
             one_connection_in: 4,
             unread: Duration::from_secs(10),
+            hello: Duration::from_secs(10),
             lease: Duration::from_secs(30),
             patience: Duration::from_millis(200),
         }
@@ -118,7 +121,8 @@ struct Connections {
 
 /// What others know of a connection.
 struct Connection {
-    uid: u32,
+    /// Whose it is.
+    person: u32,
     socket: Arc<OwnedFd>,
     /// Bytes that it keeps from being used for anything else.
     bytes: usize,
@@ -223,17 +227,20 @@ impl Shared {
         let uid = sockopt::socket_peercred(&socket)?.uid.as_raw();
         // Whoever does not read what is answered does not keep a thread for ever.
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(self.limits.unread))?;
-        let socket = Arc::new(socket);
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(self.limits.hello))?;
+        let (socket, person) = (Arc::new(socket), whose(uid));
         let mut locked = self.connections.lock();
         let connections = &mut *locked;
         connections.threads.retain(|thread| !thread.is_finished());
-        let of_user = connections.open.values().filter(|connection| connection.uid == uid).count();
-        if connections.open.len() >= self.limits.connections_max || of_user >= self.limits.connections_of_user_max {
+        let own = connections.open.values().filter(|connection| connection.person == person).count();
+        let all_max = self.limits.connections_max;
+        let all_max = if own == 0 { all_max } else { all_max - all_max / 4 };
+        if connections.open.len() >= all_max || own >= self.limits.connections_of_user_max {
             return Ok(());
         }
         let number = connections.next;
         connections.next += 1;
-        let connection = Connection { uid, socket: socket.clone(), bytes: 0, spoke: now(), is_revoked: false };
+        let connection = Connection { person, socket: socket.clone(), bytes: 0, spoke: now(), is_revoked: false };
         connections.open.insert(number, connection);
         drop(locked);
         let admitted = Admitted { shared: self.clone(), number };
@@ -260,7 +267,7 @@ impl Shared {
 
     /// Whether programs of `uid` have so much that the daemon let go of that they get no more.
     pub(crate) fn is_lingering(&self, uid: u32) -> bool {
-        self.ledger.lingering(uid) > self.held_by_one_max()
+        self.ledger.lingering(whose(uid)) > self.held_by_one_max()
     }
 }
 
@@ -301,7 +308,8 @@ impl Admitted {
     pub(crate) fn bytes_left(&self) -> usize {
         let connections = self.shared.connections.lock();
         let Some(own) = connections.open.get(&self.number) else { return 0 };
-        let of_user = connections.open.values().filter(|other| other.uid == own.uid).map(|other| other.bytes).sum();
+        let of_user = connections.open.values().filter(|other| other.person == own.person);
+        let of_user = of_user.map(|other| other.bytes).sum();
         let left_of_user = self.shared.held_max().saturating_sub(of_user);
         left_of_user.min(self.shared.held_by_one_max().saturating_sub(own.bytes))
     }

@@ -3,6 +3,7 @@
 use crate::holdings::{Holdings, Lending};
 use crate::server::{Admitted, Shared};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv};
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use weft_block::shared::Pool;
 use weft_client::protocol::{PACKET_BYTES_MAX, PARTS_MAX, Reply, Request, Token, VERSION};
 use weft_client::socket::send;
-use weft_vfs::{Asker, Ino, say_of};
+use weft_vfs::{Asker, Ino, say_of, whose};
 
 /// Most bytes that one request reads.
 const BYTES_MAX: usize = 16 << 20;
@@ -94,6 +95,8 @@ impl Session {
                     return Ok(());
                 }
                 Ok((_, len)) => len,
+                // It has had time enough to say hello.
+                Err(Errno::AGAIN) if !self.is_greeted => return Ok(()),
                 Err(error) => return Err(End::System(error.into())),
             };
             self.admitted.spoke();
@@ -126,6 +129,8 @@ impl Session {
         let answer = match request {
             Request::Hello { version: VERSION } => {
                 self.is_greeted = true;
+                // From now on it may be silent for as long as it likes.
+                set_socket_timeout(&*self.socket, Timeout::Recv, None).map_err(|error| End::System(error.into()))?;
                 Ok(Reply::Hello)
             }
             Request::Hello { .. } => Err(libc::EPROTONOSUPPORT),
@@ -213,7 +218,7 @@ impl Session {
         }
         let mut descriptors = Vec::new();
         for arena in &lending.new {
-            self.shared.ledger.given(self.uid, arena)?;
+            self.shared.ledger.given(whose(self.uid), arena)?;
             descriptors.push(arena.reader()?);
         }
         Ok(descriptors)

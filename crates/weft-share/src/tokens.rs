@@ -1,23 +1,32 @@
-//! Invitations that were not shown yet: a share for each user, so that nobody makes another's
+//! Invitations that were not shown yet: a share for each person, so that nobody makes another's
 //! worthless.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use weft_client::protocol::Token;
-use weft_vfs::Ino;
+use weft_vfs::{Ino, whose};
 
-/// Most of one user's; older ones are worth nothing then.
+/// Most of one person's; older ones are worth nothing then.
 const OF_USER_MAX: usize = 1024;
 
-/// Most of all users'. Then those go of whoever has most.
+/// Most of all people's. Then those go of whoever has most.
 const MAX: usize = 16_384;
+
+/// What an invitation is good for.
+#[derive(Clone, Copy)]
+struct Issued {
+    user: u32,
+    /// Whose share it is of.
+    person: u32,
+    ino: Ino,
+}
 
 /// Invitations, each for the user who asked for it.
 #[derive(Default)]
 pub(crate) struct Tokens {
-    of: HashMap<Token, (u32, Ino)>,
-    /// Each user's, in the order in which they were issued; some were shown since.
-    users: HashMap<u32, VecDeque<Token>>,
+    of: HashMap<Token, Issued>,
+    /// Each person's, in the order in which they were issued; some were shown since.
+    people: HashMap<u32, VecDeque<Token>>,
 }
 
 impl Tokens {
@@ -25,40 +34,41 @@ impl Tokens {
     pub(crate) fn issue(&mut self, user: u32, ino: Ino) -> io::Result<Token> {
         let mut token = Token::default();
         rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())?;
-        let held = self.users.get(&user).map_or(0, VecDeque::len);
+        let person = whose(user);
+        let held = self.people.get(&person).map_or(0, VecDeque::len);
         if held >= OF_USER_MAX {
-            self.drop_oldest(user);
+            self.drop_oldest(person);
         }
         while self.of.len() >= MAX {
-            let most = self.users.iter().max_by_key(|(_, tokens)| tokens.len()).map(|(user, _)| *user);
-            most.into_iter().for_each(|user| self.drop_oldest(user));
+            let most = self.people.iter().max_by_key(|(_, tokens)| tokens.len()).map(|(person, _)| *person);
+            most.into_iter().for_each(|person| self.drop_oldest(person));
         }
-        self.of.insert(token, (user, ino));
-        self.users.entry(user).or_default().push_back(token);
+        self.of.insert(token, Issued { user, person, ino });
+        self.people.entry(person).or_default().push_back(token);
         Ok(token)
     }
 
-    fn drop_oldest(&mut self, user: u32) {
-        let Some(tokens) = self.users.get_mut(&user) else { return };
+    fn drop_oldest(&mut self, person: u32) {
+        let Some(tokens) = self.people.get_mut(&person) else { return };
         if let Some(oldest) = tokens.pop_front() {
             self.of.remove(&oldest);
         }
         if tokens.is_empty() {
-            self.users.remove(&user);
+            self.people.remove(&person);
         }
     }
 
     /// The file that programs of `user` may read by `token`. Once.
     pub(crate) fn take(&mut self, token: &Token, user: u32) -> Option<Ino> {
-        let (owner, ino) = *self.of.get(token)?;
+        let Issued { user: owner, person, ino } = *self.of.get(token)?;
         if owner != user {
             return None;
         }
         self.of.remove(token);
-        if let Some(tokens) = self.users.get_mut(&user) {
+        if let Some(tokens) = self.people.get_mut(&person) {
             tokens.retain(|other| other != token);
             if tokens.is_empty() {
-                self.users.remove(&user);
+                self.people.remove(&person);
             }
         }
         Some(ino)
@@ -91,8 +101,8 @@ mod tests {
         let issued = (0..30_000).map(|number| tokens.issue(number / 1000, Ino(8)).unwrap()).count();
         assert_eq!(issued, 30_000);
         assert!(tokens.of.len() <= MAX);
-        assert_eq!(tokens.users.values().map(VecDeque::len).sum::<usize>(), tokens.of.len());
+        assert_eq!(tokens.people.values().map(VecDeque::len).sum::<usize>(), tokens.of.len());
         // Nobody has none.
-        assert_eq!(tokens.users.len(), 30);
+        assert_eq!(tokens.people.len(), 30);
     }
 }

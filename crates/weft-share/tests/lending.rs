@@ -22,7 +22,7 @@ struct Daemon {
     vfs: Arc<Vfs>,
     name: Vec<u8>,
     server: Option<Server>,
-    invite: Box<dyn Fn(Ino) -> Token>,
+    invite: Box<dyn Fn(Ino) -> Token + Sync>,
 }
 
 impl Daemon {
@@ -422,6 +422,33 @@ fn there_are_no_more_connections_and_files_than_allowed() {
     while connected.ask(&Request::Hello { version: VERSION }) == Err(No::Closed) {
         connected = daemon.connect();
     }
+}
+
+/// Four users could fill all places for good with connections that say nothing.
+#[test]
+fn who_says_nothing_is_not_waited_for_and_who_has_no_place_gets_one() {
+    use rustix::process::Uid;
+    let limits = Limits { connections_max: 4, hello: Duration::from_millis(50), ..Limits::default() };
+    let daemon = Daemon::new(64, limits);
+    let mut greeted = daemon.reader(daemon.file("file", &numbered(1)));
+    assert!(daemon.connect().is_closed());
+    assert_eq!(greeted.read(0, 0, BLOCK).map(|parts| parts.len()), Ok(1), "it was greeted, and may be silent");
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can be others");
+        return;
+    }
+    let hello = |program: &mut Program| program.ask(&Request::Hello { version: VERSION });
+    let _more: Vec<Program> = (0..2).map(|_| daemon.program()).collect();
+    assert_eq!(hello(&mut daemon.connect()), Err(No::Closed), "the last place is for others");
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let uid = Uid::from_raw(4_000_300);
+            // SAFETY: it changes this thread alone, which ends with the scope.
+            unsafe { rustix::thread::set_thread_res_uid(uid, uid, uid) }.expect("root can");
+            assert_eq!(hello(&mut daemon.connect()), Ok(Reply::Hello));
+        });
+        other.join().expect("it has a place");
+    });
 }
 
 /// What a program that means no good does.

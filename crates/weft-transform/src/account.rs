@@ -9,6 +9,7 @@
 //! What does not fit in memory goes to a temporary file; what has to lie in memory, such as a long
 //! line, is an error then. Small things are not counted: they are bounded by their number.
 
+use crate::whose::whose;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -100,7 +101,7 @@ impl Account {
 
     fn among(all: &'static Kept, owner: Option<u32>, bounds: Bounds) -> Account {
         let own = rustix::process::geteuid().as_raw();
-        let uid = owner.unwrap_or(own);
+        let uid = owner.map_or(own, whose);
         let mut owners = OWNERS.lock();
         let of_owner = owners.get(&uid).and_then(Weak::upgrade).unwrap_or_else(|| {
             owners.retain(|_, kept| kept.strong_count() > 0);

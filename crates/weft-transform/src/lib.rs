@@ -45,6 +45,7 @@ mod stage;
 mod stages;
 mod temporary;
 mod threaded;
+mod whose;
 
 pub use account::{Bounds, Charge};
 pub use exported::refuse_to_daemon;
@@ -56,6 +57,7 @@ pub use run::{Reading, Run, RunError, Source, Sources};
 pub use stage::{Keeps, Shape, StageError};
 pub use stages::permuting::Permutations;
 pub use stages::sums::Sum;
+pub use whose::whose;
 
 /// Which stages these are: others may give something else. Its last number is raised whenever a stage gives something else than before.
 pub const VERSION: &str = concat!("weft ", env!("CARGO_PKG_VERSION"), " stages 1");

@@ -14,6 +14,7 @@ use crate::caller::Credentials;
 use crate::computing::requesting_user;
 use std::cell::{OnceCell, RefCell};
 use std::mem::ManuallyDrop;
+use weft_transform::whose;
 
 /// The one on whose behalf something is looked at.
 #[derive(Clone, Debug, Default)]
@@ -53,9 +54,10 @@ impl Drop for Asking {
     }
 }
 
-/// The number of the user who asks now; where the holder does, of the user whose request this is.
+/// The number of the person who asks now ([`whose`]); where the holder does, of the one whose request
+/// this is.
 pub(crate) fn asking_user() -> u32 {
-    Asker::now(Asker::uid).unwrap_or_else(requesting_user)
+    Asker::now(Asker::uid).map_or_else(requesting_user, whose)
 }
 
 impl Asker {

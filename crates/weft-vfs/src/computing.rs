@@ -13,7 +13,6 @@
 use crate::error::{ErrorKind, Result};
 use crate::stats::largest;
 use crate::volume::Vfs;
-use crate::whose::whose;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
@@ -25,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use weft_transform::interrupt::{self, PERIOD};
+use weft_transform::whose;
 
 /// Interruptions that are remembered of requests which nobody knows: they came before them, or
 /// after.

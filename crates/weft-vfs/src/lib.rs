@@ -39,7 +39,6 @@ mod stats;
 mod stop;
 mod user;
 mod volume;
-mod whose;
 
 pub use asker::{Asker, Asking};
 pub use attributes::{
@@ -66,3 +65,4 @@ pub use stats::{NfsRefused, NfsStats, Stats, largest};
 pub use user::{Changed, IfExists, User, verifier_attributes};
 pub use volume::{Unapplied, UnappliedList, Vfs};
 pub use weft_store::{Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
+pub use weft_transform::whose;

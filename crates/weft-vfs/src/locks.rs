@@ -80,7 +80,8 @@ pub enum LockKind {
 pub struct LockRequest {
     /// Who.
     pub owner: LockOwner,
-    /// The user whose share of locks it counts against; the super-user's is all of the mount's or
+    /// The user whose share of locks it counts against, on this machine a person
+    /// ([`crate::whose()`]); the super-user's is all of the mount's or
     /// machine's.
     pub user: u32,
     /// By which call.

@@ -14,6 +14,7 @@ use std::panic::Location;
 use std::sync::LazyLock;
 use std::time::Instant;
 use unwritten::Unwritten;
+use weft_transform::whose;
 
 /// When this process said something first.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -64,7 +65,7 @@ pub fn say_of_asker(message: fmt::Arguments<'_>) {
 
 fn say_limited(message: fmt::Arguments<'_>, user: Option<u32>, place: &'static Location<'static>) {
     let kind = (place.file(), place.line());
-    let Some(left_out) = LIMITER.lock().admit(kind, user, BEGAN.elapsed()) else { return };
+    let Some(left_out) = LIMITER.lock().admit(kind, user.map(whose), BEGAN.elapsed()) else { return };
     let mut line = format!("weft: {}\n", printable(&message.to_string()));
     if left_out > 0 {
         line = format!("weft: {left_out} messages of this kind were left out:\n{line}");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weft_vfs::locks::{
     Claim, Granted, IfHeld, LockClient, LockError, LockKind, LockMode, LockOwner, LockRange, LockRequest, Locked,
 };
-use weft_vfs::{Ino, Vfs};
+use weft_vfs::{Ino, Vfs, whose};
 
 /// The locks of a mount.
 pub(super) struct MountLocks {
@@ -44,7 +44,7 @@ impl MountLocks {
         };
         let Some(range) = LockRange::new(first, last) else { return Some(Err(Failure::Errno(libc::EINVAL))) };
         let kind = if flags & LK_FLOCK == 0 { LockKind::Range } else { LockKind::File };
-        let (owner, user, tag) = (self.owner(owner), header.uid, header.unique);
+        let (owner, user, tag) = (self.owner(owner), whose(header.uid), header.unique);
         Some(Ok((LockRequest { owner, user, kind, range, mode, pid, tag }, wanted)))
     }
 }

@@ -16,6 +16,7 @@
 use super::company::Company;
 use crate::protocol::{Header, REQUEST_BYTES_MAX};
 use std::collections::{HashMap, VecDeque};
+use weft_vfs::whose;
 
 /// Requests that wait, whosever they are. One user may have all of them.
 pub(super) const THREADS: usize = 64;
@@ -43,7 +44,7 @@ const SPARE_MAX: usize = 8;
 pub(super) enum User {
     /// The kernel, which writes back and closes files for everybody.
     Kernel,
-    /// A user, the super-user included.
+    /// A person ([`whose`]), the super-user included.
     Id(u32),
 }
 
@@ -51,7 +52,7 @@ impl User {
     /// The user of a request.
     pub(super) fn of(header: &Header) -> User {
         // The kernel fills in neither for its own.
-        if header.uid == 0 && header.pid == 0 { User::Kernel } else { User::Id(header.uid) }
+        if header.uid == 0 && header.pid == 0 { User::Kernel } else { User::Id(whose(header.uid)) }
     }
 }
 

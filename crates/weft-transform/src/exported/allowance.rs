@@ -7,6 +7,7 @@ use super::confined::LIMITS;
 use super::groups::Group;
 use crate::account::Bounds;
 use crate::stage::StageError;
+use crate::whose::whose;
 use rustix::process::{Resource, geteuid};
 use std::os::fd::RawFd;
 
@@ -38,7 +39,7 @@ impl Allowance {
         let Some(bounds) = bounds else { return Ok(Allowance::free(PRIVATE_BYTES)) };
         let free = Allowance::free(bounds.of_network() / 2);
         let user = geteuid();
-        match Group::new(owner, bounds) {
+        match Group::new(whose(owner), bounds) {
             Ok(group) => Ok(Allowance { group: Some(group), ..free }),
             Err(_) if owner == user.as_raw() => Ok(free),
             Err(_) if user.is_root() => Ok(Allowance::few(bounds)),

@@ -16,6 +16,7 @@ use crate::flow::{Input, Output, filled};
 use crate::language::{Call, NetworkError};
 use crate::run::Sources;
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
+use crate::whose::whose;
 pub(crate) use memory::Room;
 use memory::{Charged, counted};
 use rustix::process::geteuid;
@@ -165,7 +166,7 @@ fn stage<E: Codec + 'static, D: Running + 'static>(
     let name = &call.name.text;
     if arguments.has('d') {
         let inverse = Some(name.clone());
-        let start = move |sources: &mut dyn Sources| decoder(sources.owner().unwrap_or_else(|| geteuid().as_raw()));
+        let start = move |sources: &mut dyn Sources| decoder(sources.owner().map_or_else(|| geteuid().as_raw(), whose));
         return Ok(Stage { inverse, is_heavy: true, ..Stage::reading(start) });
     }
     let level = arguments.value('n', "a level")?.unwrap_or(usual);

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weft_digest::Digest;
+use weft_transform::whose;
 
 /// Bytes that what one user pushed may take, and what all of them did.
 pub(super) const USER_BYTES_MAX: usize = 16 << 20;
@@ -79,9 +80,10 @@ impl Ledger {
             Some(compiled) => compiled,
             None => Arc::new(Compiled::new(definition).ok_or(ErrorKind::Invalid)?),
         };
-        let taken = self.0.lock().take(user, key, compiled);
+        let person = whose(user);
+        let taken = self.0.lock().take(person, key, compiled);
         match taken {
-            Ok(compiled) => Ok(Charge { ledger: self.clone(), user, key, compiled }),
+            Ok(compiled) => Ok(Charge { ledger: self.clone(), user: person, key, compiled }),
             Err(kind) => {
                 let (whose, bytes_max) = match kind {
                     ErrorKind::QuotaExceeded => ("the user's networks", USER_BYTES_MAX),

@@ -1,15 +1,19 @@
 //! The person a user number belongs to: whoever has a range of subordinate numbers by `/etc/subuid`
-//! (subuid(5)) can be any of them in a user namespace, and has one share with all of them.
+//! (subuid(5)) can be any of them in a user namespace, and has one share with all of them. Whatever
+//! counts what users of this machine take asks here first.
 //!
-//! The file is read again when it has changed, which is looked at every few seconds at most.
+//! The file is read again when it has changed, which is looked at every few seconds at most. Numbers
+//! below all ranges, which nearly all requests come from, take no lock.
 
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::ops::Range;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::SystemTime;
 
-/// Pause between looks at whether the files have changed.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Seconds between looks at whether the files have changed.
+const LOOK_AGAIN: i64 = 5;
 
 /// Ranges that are remembered at most.
 const RANGES_MAX: usize = 65_536;
@@ -22,7 +26,6 @@ const USERS: &str = "/etc/passwd";
 
 /// Ranges as the files gave them when they had these times.
 struct Known {
-    looked: Instant,
     changed: [Option<SystemTime>; 2],
     /// In the order of their beginnings.
     ranges: Vec<(Range<u32>, u32)>,
@@ -30,18 +33,30 @@ struct Known {
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
+/// The lowest number in a range, and the second in which the files are looked at again. Whoever
+/// sees one of them outdated counts for a moment as what the files said before.
+static LOWEST: AtomicU32 = AtomicU32::new(0);
+static NEXT_LOOK: AtomicI64 = AtomicI64::new(0);
+
 /// Returns the user to whom `user` is subordinate, or `user`.
-pub(crate) fn whose(user: u32) -> u32 {
+pub fn whose(user: u32) -> u32 {
     // Root's is no range's, and asks most often.
     if user == 0 {
         return 0;
     }
+    let now = clock_gettime(ClockId::MonotonicCoarse).tv_sec;
+    let is_time = now >= NEXT_LOOK.load(Ordering::Relaxed);
+    if !is_time && user < LOWEST.load(Ordering::Relaxed) {
+        return user;
+    }
     let mut known = KNOWN.lock();
-    if known.as_ref().is_none_or(|known| known.looked.elapsed() >= LOOK_AGAIN) {
+    if is_time || known.is_none() {
         let changed = [SUBORDINATES, USERS].map(|file| fs::metadata(file).and_then(|it| it.modified()).ok());
         let before = known.take().filter(|known| known.changed == changed);
         let ranges = before.map_or_else(|| ranges(&read(SUBORDINATES), &read(USERS)), |known| known.ranges);
-        *known = Some(Known { looked: Instant::now(), changed, ranges });
+        LOWEST.store(ranges.first().map_or(u32::MAX, |(range, _)| range.start), Ordering::Relaxed);
+        NEXT_LOOK.store(now + LOOK_AGAIN, Ordering::Relaxed);
+        *known = Some(Known { changed, ranges });
     }
     known.as_ref().map_or(user, |known| find(&known.ranges, user))
 }
