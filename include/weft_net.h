@@ -25,7 +25,7 @@ struct weft_net {
     uint32_t scope;
     /* Bytes of text. */
     uint32_t length;
-    /* PUSH: the network (docs/networks.md), and after NULs the paths of files, from the root of the volume on, with code that it runs: they are $2 and so on.
+    /* PUSH: the network (docs/reference/networks.md), and after NULs the paths of files, from the root of the volume on, with code that it runs: they are $2 and so on.
      * SHOW: each network ended by a NUL, the last pushed first. */
     char text[8184];
 };

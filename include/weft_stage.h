@@ -1,5 +1,5 @@
 /*
- * A stage of a network of Weft, in C: a WebAssembly module, for `wasm` in a network, or a shared library, for `library`, from the same source. docs/networks.md tells
+ * A stage of a network of Weft, in C: a WebAssembly module, for `wasm` in a network, or a shared library, for `library`, from the same source. docs/reference/abi.md tells
  * what the functions must do; a module needs two, weft_input, for which there is WEFT_INPUT, and weft_advance; a library needs weft_advance.
  *
  *     clang --target=wasm32 -O3 -nostdlib -fno-builtin -Wl,--no-entry -I DIRECTORY_OF_THIS -o stage.wasm stage.c

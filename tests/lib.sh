@@ -99,15 +99,15 @@ needs_citus() {
     local bin
     bin=${WEFT_POSTGRES:-$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)}
     [ -e "$("${bin:-/nowhere}/pg_config" --pkglibdir 2>/dev/null)/citus.so" ] || {
-        skip "$(basename "$0"): Citus is not installed for the newest PostgreSQL here; docs/testing.md says how to build it"
+        skip "$(basename "$0"): Citus is not installed for the newest PostgreSQL here; docs/internals/testing.md says how to build it"
         exit 0
     }
 }
 [ "$engine" != citus ] || needs_citus
 
-# distribute_it: runs what docs/operations.md has an operator run on Citus after weft init.
+# distribute_it: runs what docs/guide/citus.md has an operator run on Citus after weft init.
 distribute_it() {
-    sed -n 's/^    \(SELECT create_distributed_table(.*\)$/\1/p' "$root/docs/operations.md" >"$place/distribute.sql"
+    sed -n 's/^    \(SELECT create_distributed_table(.*\)$/\1/p' "$root/docs/guide/citus.md" >"$place/distribute.sql"
     [ -s "$place/distribute.sql" ] || return
     (echo "SET search_path TO ${volume##*=}; SET client_min_messages TO warning;" && cat "$place/distribute.sql") >"$place/distribute-it.sql"
     sql -v ON_ERROR_STOP=1 -f "$place/distribute-it.sql" >/dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Digests of files and directories after docs/digest.md: a second implementation, to compare Weft's with.
+"""Digests of files and directories after docs/reference/digest.md: a second implementation, to compare Weft's with.
 
 digest.py PATH...: prints them as `weft digest` does."""
 import os, stat, struct, sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verifies a proof of `weft prove` on standard input after docs/digest.md: a second implementation.
+"""Verifies a proof of `weft prove` on standard input after docs/reference/digest.md: a second implementation.
 
 Prints the digest of the first directory, that of the last entry, and its path."""
 import re, struct, sys

@@ -108,7 +108,7 @@ impl File {
 
 fn share(file: &std::fs::File) -> Option<Shared> {
     let metadata = file.metadata().ok()?;
-    // What was opened past the page cache may have a network of its own (docs/networks.md), which the daemon does not see here.
+    // What was opened past the page cache may have a network of its own (docs/reference/links.md), which the daemon does not see here.
     let flags = fcntl_getfl(file).ok()?;
     let is_readable = flags & OFlags::RWMODE != OFlags::WRONLY && !flags.contains(OFlags::PATH);
     if !metadata.is_file() || metadata.len() < SHARED_MIN || !is_readable || flags.contains(OFlags::DIRECT) {

@@ -3,7 +3,7 @@
 //! The entries form a binary tree over the bits of their names, so that the digest does not depend on their order, one that
 //! changes concerns only the nodes above it, and the hashes beside that way prove that it is there. Names that are alike lie together, as they do
 //! in what is sorted by name.
-//! docs/digest.md has the definition and the argument that two directories of one digest are the same.
+//! docs/reference/digest.md has the definition and the argument that two directories of one digest are the same.
 
 use crate::proof::{Sibling, Side};
 use crate::{Digest, Kind, digest};
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Those of docs/digest.md.
+    /// Those of docs/reference/digest.md.
     #[test]
     fn the_test_vectors_hold() {
         assert_eq!(hex(&directory([])), "2d5a329df28e5f9ad1d03f9a90ebe66d1f6e072f50aab288841bdcfa04c65725");

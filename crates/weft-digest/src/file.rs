@@ -2,7 +2,7 @@
 //!
 //! The content's digest is BLAKE3 of the bytes. A directory lists a file by the same digest, unless a whole piece of it is zeros:
 //! hashing endless holes would take for ever, so such a file is listed by its sparse digest, a hash over the
-//! same tree in which subtrees of zeros count as zero. docs/digest.md has the definition.
+//! same tree in which subtrees of zeros count as zero. docs/reference/digest.md has the definition.
 
 use crate::Digest;
 use crate::tree::{Value, ZERO, at, merge, merged, root};

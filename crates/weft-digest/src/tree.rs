@@ -1,7 +1,7 @@
 //! BLAKE3's tree above whole subtrees: the values of subtrees, merged.
 //!
 //! A value is BLAKE3's chaining value of a subtree at its place in the file, or [`ZERO`], which stands for a subtree of zeros where
-//! docs/digest.md says so. No chaining value is [`ZERO`], unless preimages of BLAKE3 can be found.
+//! docs/reference/digest.md says so. No chaining value is [`ZERO`], unless preimages of BLAKE3 can be found.
 
 use crate::Digest;
 use blake3::Hasher;

@@ -8,7 +8,7 @@
 //! A file of which a part is damaged has no digest once it changes, nor have its entries and the directories above it: until
 //! the damage is mended, nothing tells what they would be.
 //!
-//! Definition: docs/digest.md. Rows: docs/format.md.
+//! Definition: docs/reference/digest.md. Rows: docs/reference/format.md.
 
 mod commit;
 mod directory;

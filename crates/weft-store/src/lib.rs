@@ -4,7 +4,7 @@
 //! the file system: it could be tested with made-up rows. [`sqlite`] is the embedded
 //! implementation, [`postgres`] the one over the wire; [`log`] is the intent log that makes an fsync cost one append.
 //!
-//! The format (tables, columns, invariants) is `docs/format.md`.
+//! The format (tables, columns, invariants) is `docs/reference/format.md`.
 
 mod batch;
 mod digests;

@@ -7,7 +7,7 @@
 //!
 //! A log and a database belong together: `file` writes, `judge` tells what a mount finds, by
 //! records that `scan` reads sector by sector (`sector`) and a header that names the last mounts
-//! (`slot`). docs/format.md has the layout.
+//! (`slot`). docs/reference/format.md has the layout.
 
 mod file;
 mod judge;

@@ -2,7 +2,7 @@
 //!
 //! One daemon at a time holds a volume, by a lease that is a row (see `lease`). One connection commits; a few read, made when they are needed.
 //! A server that goes away makes whoever needs it wait; what cannot go on after that is told as `Unavailable`. The SQL is the part
-//! that engines of the same protocol share (see `statements`). `docs/format.md` says what lies where.
+//! that engines of the same protocol share (see `statements`). `docs/reference/format.md` says what lies where.
 
 mod address;
 mod ahead;

@@ -1,7 +1,7 @@
 //! The embedded store: metadata in SQLite, blocks in segment files or in the same database.
 //!
 //! One connection writes; a few read, each inside an open read transaction that ends with the next commit
-//! (a transaction for every read would cost more than the read). `docs/format.md` says what lies where.
+//! (a transaction for every read would cost more than the read). `docs/reference/format.md` says what lies where.
 
 mod apply;
 mod aside;

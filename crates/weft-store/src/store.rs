@@ -79,7 +79,7 @@ pub trait Store: Send + Sync {
     }
 
     /// The digest of `ino` as of the last commit: of a file or anything else by what a directory lists it, of a directory its own
-    /// (docs/digest.md). None if there is no such inode, or no digest of it.
+    /// (docs/reference/digest.md). None if there is no such inode, or no digest of it.
     fn digest(&self, _ino: Ino) -> Result<Option<Digest>> {
         Ok(None)
     }

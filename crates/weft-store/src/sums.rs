@@ -2,7 +2,7 @@
 //!
 //! A sum is SipHash-1-3 (Aumasson and Bernstein, 2012) under a key of zeros, of the table's name
 //! and the row's columns, cut to 62 bits so that sums can be added in SQL. The encoding is the same
-//! in both engines, and is part of the format (docs/format.md, "Sums of rows"). Digests, which
+//! in both engines, and is part of the format (docs/reference/format.md, "Sums of rows"). Digests, which
 //! change more often than the rows they stand in, have sums of their own. References to blocks are
 //! counted by the database itself, so what they add to a sum can be added to it: a change that
 //! follows damage keeps it visible.

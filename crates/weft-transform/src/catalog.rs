@@ -172,7 +172,7 @@ pub const STAGES: &[Entry] = &[
         "library",
         "library [-l | -p] [-m MIB] [-t SECONDS] [-u NETWORK] $FILE [ARGUMENT …]",
         "a shared library of yours",
-        "FILE holds a library that exports what docs/networks.md tells of; it runs in a process of its own that can do nothing but compute, and needs a kernel with Landlock and seccomp. -l: it gives as many bytes as it takes. -p: each byte follows from the one at the same place alone. What gives more or fewer bytes then is an error. -u: what undoes it. It has 64 MiB of memory, or as many as -m says, and 10 seconds for a piece of 256 KiB, or as many as -t says. Links with it are for the super-user to make.",
+        "FILE holds a library that exports what docs/reference/abi.md tells of; it runs in a process of its own that can do nothing but compute, and needs a kernel with Landlock and seccomp. -l: it gives as many bytes as it takes. -p: each byte follows from the one at the same place alone. What gives more or fewer bytes then is an error. -u: what undoes it. It has 64 MiB of memory, or as many as -m says, and 10 seconds for a piece of 256 KiB, or as many as -t says. Links with it are for the super-user to make.",
         library::library,
     ),
     entry(
@@ -298,7 +298,7 @@ pub const STAGES: &[Entry] = &[
         "wasm",
         "wasm [-l | -p] [-m MIB] [-t SECONDS] [-u NETWORK] $FILE [ARGUMENT …]",
         "a WebAssembly module of yours",
-        "FILE holds a module that exports what docs/networks.md tells of: it reaches nothing but the bytes that it is given. -l: it gives as many bytes as it takes. -p: each byte follows from the one at the same place alone. What gives more or fewer bytes then is an error. -u: what undoes it. It has 64 MiB of memory, or as many as -m says, and 10 seconds for a piece of 64 KiB, or as many as -t says. Links with it are for the super-user to make.",
+        "FILE holds a module that exports what docs/reference/abi.md tells of: it reaches nothing but the bytes that it is given. -l: it gives as many bytes as it takes. -p: each byte follows from the one at the same place alone. What gives more or fewer bytes then is an error. -u: what undoes it. It has 64 MiB of memory, or as many as -m says, and 10 seconds for a piece of 64 KiB, or as many as -t says. Links with it are for the super-user to make.",
         wasm::wasm,
     ),
     entry(

@@ -13,7 +13,7 @@ pub fn run(arguments: &Stages) -> Result<ExitCode> {
         Some(name) => match catalog::find(name) {
             Some(entry) => vec![entry],
             None if catalog::JOINS.contains(&name.as_str()) => {
-                bail!("'{name}' is no stage: it forks or joins chains of them, as docs/networks.md tells")
+                bail!("'{name}' is no stage: it forks or joins chains of them, as docs/reference/networks.md tells")
             }
             None => bail!("there is no stage '{name}' ('weft stages' lists them)"),
         },

@@ -1,11 +1,11 @@
-//! The units of systemd in `docs/operations.md`.
+//! The units of systemd in `docs/guide/start-at-boot.md`.
 
 use crate::place::Place;
 use std::process::Command;
 
 /// Names and texts of the units.
 fn units() -> Vec<(String, String)> {
-    let page = include_str!("../../../../docs/operations.md");
+    let page = include_str!("../../../../docs/guide/start-at-boot.md");
     let mut units: Vec<(String, String)> = Vec::new();
     let mut is_in_one = false;
     for line in page.lines() {

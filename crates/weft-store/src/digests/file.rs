@@ -128,7 +128,7 @@ pub(super) fn content(
     Ok(tree.content(top, 0, &mut left)?.map(|values| root(&values)))
 }
 
-/// Values of the children of a node; which of them hold zeros as docs/digest.md counts them, a bit for each from the lowest on.
+/// Values of the children of a node; which of them hold zeros as docs/reference/digest.md counts them, a bit for each from the lowest on.
 struct Node {
     with_zeros: u64,
     values: Vec<Value>,

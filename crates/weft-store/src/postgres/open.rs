@@ -190,7 +190,7 @@ fn absent(address: &Address, connection: &mut Connection) -> Error {
     let named = connection.run("cannot look for a volume", &format!("SELECT 1 FROM {schema}.volume"));
     if named.is_err_and(|error| has_code(&error, &SqlState::INSUFFICIENT_PRIVILEGE)) {
         return Error::Unusable(format!(
-            "the role has no rights in schema '{schema}' of {address}; docs/operations.md lists what to grant"
+            "the role has no rights in schema '{schema}' of {address}; docs/guide/postgresql.md lists what to grant"
         ));
     }
     Error::Unusable(format!("there is no volume in schema '{schema}' of {address}; make one with 'weft init'"))

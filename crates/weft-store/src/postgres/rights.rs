@@ -34,7 +34,7 @@ pub(super) fn refuse_lacking(connection: &mut Connection, address: &Address, mak
         };
         return Err(Error::Unusable(format!(
             "the role may not {lacking} the table {table} of {address}, as whoever serves the volume must; \
-             grant that (docs/operations.md lists what), or connect as the role that made the volume"
+             grant that (docs/guide/postgresql.md lists what), or connect as the role that made the volume"
         )));
     }
     Ok(())

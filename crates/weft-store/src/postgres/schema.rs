@@ -1,4 +1,4 @@
-//! The tables, as docs/format.md describes them, in the part of SQL that engines which speak PostgreSQL's protocol share.
+//! The tables, as docs/reference/format.md describes them, in the part of SQL that engines which speak PostgreSQL's protocol share.
 //!
 //! Each primary key begins with the column by which such an engine may distribute the table: what belongs to a file, or to a directory, lies
 //! together. (A file's own table, made like `blocks_of`, is not distributed.) There are no foreign keys, no triggers, no sequences: ids come from the one daemon that holds the volume.

@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn what_operators_distribute_is_what_grows() {
-        let text = include_str!("../../../../docs/operations.md");
+        let text = include_str!("../../../../docs/guide/citus.md");
         let told = text.lines().filter_map(|line| line.trim().strip_prefix("SELECT create_distributed_table("));
         let told = told.map(|call| call.split('\'').skip(1).step_by(2).take(2).collect::<Vec<_>>());
         let made = TABLES.iter().filter_map(|text| text.strip_prefix("CREATE TABLE "));

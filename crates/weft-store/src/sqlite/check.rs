@@ -1,4 +1,4 @@
-//! Checking a volume that nobody has mounted: every invariant of `docs/format.md`, and repair.
+//! Checking a volume that nobody has mounted: every invariant of `docs/reference/format.md`, and repair.
 //!
 //! Nearly all is asked in SQL: a [`rules::Rule`] is a query for what breaks an invariant, with the statements
 //! that put it right. Repair is one transaction and one commit of the volume. It deletes no content: inodes

@@ -1,4 +1,4 @@
-//! The tables, as docs/format.md describes them.
+//! The tables, as docs/reference/format.md describes them.
 
 /// Marks a SQLite database as a Weft volume (`PRAGMA application_id`): "Weft".
 pub(super) const APPLICATION_ID: u32 = 0x5765_6674;

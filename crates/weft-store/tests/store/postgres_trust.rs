@@ -233,7 +233,7 @@ fn no_other_role_puts_a_trigger_on_a_volume() {
     attack.is_harmless();
 }
 
-/// Roles that serve a volume of another role, as docs/operations.md has them.
+/// Roles that serve a volume of another role, as docs/guide/postgresql.md has them.
 #[test]
 fn schemas_of_an_administrator_and_of_the_owners_group_are_trusted() {
     let attack = Attack::new();

@@ -70,7 +70,7 @@ pub fn decode(mut bytes: &[u8]) -> Option<Vec<ListedEntry>> {
 }
 
 impl Vfs {
-    /// BLAKE3 of the content of a file, or the digest of a directory, as a reader would find them now (docs/digest.md). What changed is
+    /// BLAKE3 of the content of a file, or the digest of a directory, as a reader would find them now (docs/reference/digest.md). What changed is
     /// committed first, for digests follow from commits. None of what is neither, if the volume keeps no digests, or if the file is damaged or
     /// has so many zeros that hashing them takes long. `AccessDenied` to those who may not read all
     /// of it, `Stale`, and as [`Vfs::commit`]. `WouldBlock`.
