@@ -218,6 +218,27 @@ impl Vfs {
         self.commit_until(target, Durability::Eventual)
     }
 
+    /// Commits all changes to the store, durably. Returns the last commit then.
+    ///
+    /// Unlike [`Vfs::sync`] it does not leave them to the intent log. Errors as there.
+    pub fn commit_durably(&self) -> Result<CommitNo> {
+        if !self.options.read_only {
+            let target = self.state.lock().counters.op;
+            let mut turn = self.committing.lock();
+            let is_done = {
+                let state = self.state.lock();
+                state.committed.min(state.durable) >= target && state.dirty_bytes == 0
+            };
+            if !is_done {
+                self.commit_once(&mut turn, Durability::Durable)?;
+            }
+            drop(turn);
+            self.name_commit(target)?;
+            self.refuse_lost()?;
+        }
+        Ok(self.last_commit().0)
+    }
+
     /// Commits until operation `target` is committed, or durable.
     pub(crate) fn commit_until(&self, target: OpNo, durability: Durability) -> Result<()> {
         let mut turn = self.committing.lock();
@@ -315,6 +336,7 @@ impl Vfs {
             Ok(blocks) => {
                 state.finish(&snapshot, &blocks);
                 state.committed = snapshot.batch.counters.op;
+                state.last_commit = (number, Some(snapshot.batch.time));
                 if durability == Durability::Durable {
                     state.durable = state.durable.max(state.committed);
                     state.logged = state.logged.max(state.durable);

@@ -65,4 +65,4 @@ pub use permission::Access;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};
 pub use user::{Changed, IfExists, User, verifier_attributes};
 pub use volume::{Unapplied, UnappliedList, Vfs};
-pub use weft_store::{Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
+pub use weft_store::{CommitNo, Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
