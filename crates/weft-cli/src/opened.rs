@@ -12,7 +12,7 @@ use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, needs_log};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner};
-use weft_store::{Cookie, ErrorKind, Ino, Store};
+use weft_store::{Cookie, ErrorKind, Ino, Location, Store};
 use weft_vfs::{Options, SystemClock, Vfs, say};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
@@ -31,7 +31,8 @@ pub struct Opened {
     pub store: Arc<dyn Store>,
     /// Its files, if it lies in files.
     pub layout: Option<Layout>,
-    read_only: bool,
+    pub location: Location,
+    pub read_only: bool,
 }
 
 impl Opened {
@@ -77,7 +78,7 @@ impl Opened {
         let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
         let vfs = Vfs::open(volume.store.clone(), log, options, Arc::new(SystemClock)).with_context(context)?;
         refuse_unreadable_root(&*volume.store).with_context(context)?;
-        Ok(Opened { vfs, store: volume.store, layout: volume.layout, read_only })
+        Ok(Opened { vfs, store: volume.store, layout: volume.layout, location, read_only })
     }
 
     /// Where a daemon in the background writes its messages: to `asked`, or to a file near the volume, or to one that is named for `what` it serves.

@@ -9,6 +9,7 @@ use self::options::Asked;
 use super::usage;
 use crate::arguments::Mount;
 use crate::confinement::Serves;
+use crate::control_socket::ControlSocket;
 use crate::daemon::{self, Daemon, is_begun_anew};
 use crate::leaving;
 use crate::opened::Opened;
@@ -19,6 +20,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use weft_control::Kind;
 use weft_fuse::{Inviter, LockKeeper, MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
 use weft_vfs::{Options, say};
@@ -99,6 +101,7 @@ struct Mounted {
     session: Session,
     nfs: Option<weft_nfs::Server>,
     lender: Option<weft_share::Server>,
+    control: ControlSocket,
     log: PathBuf,
 }
 
@@ -204,7 +207,9 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     }
     say_if_unconfined();
     let log = opened.log(&arguments.volume, log.as_deref(), &directory)?;
-    Ok(Mounted { opened, session, nfs, lender, log })
+    let teller = session.teller();
+    let control = ControlSocket::start(&opened, Kind::Mount, shown::path(&directory), move || teller.stats());
+    Ok(Mounted { opened, session, nfs, lender, control, log })
 }
 
 fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
@@ -214,9 +219,15 @@ fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
             say(format_args!("{error}"));
         }
     });
-    let leaver = mounted.session.leaver();
-    mounted.opened.leave_when_lost(daemon, move || leaver.leave())?;
+    mounted.control.say_if_missing();
+    let (leaver, control) = (mounted.session.leaver(), mounted.control.clone());
+    let leave = move || {
+        leaver.leave();
+        control.stop();
+    };
+    mounted.opened.leave_when_lost(daemon, leave)?;
     let served = mounted.session.run().context("the kernel ended the mount");
+    mounted.control.stop();
     if let Some(lender) = mounted.lender {
         lender.stop();
     }

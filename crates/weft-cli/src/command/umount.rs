@@ -136,7 +136,7 @@ fn unmount_unasked(directory: &Path, lazy: bool, error: &anyhow::Error) -> Resul
 }
 
 /// Does `what` as the `owner` of the mount, if root works for that user.
-fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) -> Result<T> {
+pub(super) fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) -> Result<T> {
     match owner {
         Some(owner) => owner.run(what),
         None => Ok(what()),
@@ -164,7 +164,7 @@ fn sync(directory: &Path) -> Result<()> {
     })
 }
 
-const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
+pub(super) const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
 
 /// Counts of requests that networks compute for, and of those that were interrupted.
 #[derive(Clone, Copy, PartialEq, Eq)]

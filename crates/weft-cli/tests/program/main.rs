@@ -4,6 +4,7 @@ mod advice;
 mod background;
 mod check;
 mod closed;
+mod control;
 mod damage;
 mod decoders;
 mod diff;
