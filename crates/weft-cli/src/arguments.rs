@@ -34,7 +34,8 @@ pub enum Command {
     Mount(Mount),
     /// Serve a volume to other machines, over NFS, without mounting it here
     ///
-    /// Ends, after all is committed, at SIGTERM, SIGINT or SIGHUP.
+    /// Ends, after all is committed, at SIGTERM or SIGINT. SIGHUP has it open its log again, in the
+    /// background; in the foreground of a terminal it ends it, too.
     #[command(after_long_help = examples::SERVE)]
     Serve(Serve),
     /// Unmount a volume, and wait until all of it is committed

@@ -160,7 +160,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
 /// cannot read it.
 fn looked(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        weft_vfs::say(format_args!("{}", crate::shown::message(&one_line(&error))));
+        tracing::error!("{}", crate::shown::message(&one_line(&error)));
         if advice::is_damage(&error) && !advice::is_malformed(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
     })
 }

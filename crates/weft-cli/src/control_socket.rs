@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use weft_control::{Daemon, Kind, Server};
 use weft_store::Location;
-use weft_vfs::say;
 
 /// A control socket, or why there is none: a daemon serves without one, too.
 #[derive(Clone)]
@@ -41,7 +40,7 @@ impl ControlSocket {
     /// Says why there is none, if there is none.
     pub fn say_if_missing(&self) {
         if let Err(why) = &*self.0 {
-            say(format_args!("serving without a control socket: {why}"));
+            tracing::warn!("serving without a control socket: {why}");
         }
     }
 

@@ -54,7 +54,7 @@ impl Drop for Asking {
 }
 
 /// The number of the user who asks now; where the holder does, of the user whose request this is.
-pub(crate) fn asking_user() -> u32 {
+pub fn asking_user() -> u32 {
     Asker::now(Asker::uid).unwrap_or_else(requesting_user)
 }
 

@@ -41,7 +41,7 @@ mod user;
 mod volume;
 mod whose;
 
-pub use asker::{Asker, Asking};
+pub use asker::{Asker, Asking, asking_user};
 pub use attributes::{
     AllocateMode, Attributes, DirEntry, Privileges, Reach, RenameMode, SetAttributes, SetTime, SetXattr, Statfs,
     Whence, Writer,
@@ -53,7 +53,7 @@ pub use kept::Secret;
 pub use links::{
     LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Opening, Pushed, Scope, ViewKind, is_unstored,
 };
-pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, say, say_of, say_of_asker};
+pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};
 pub use operations::{CONTROL, NETWORK, NONCE, Nonce, Nonces};
 pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};

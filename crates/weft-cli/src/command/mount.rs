@@ -23,7 +23,7 @@ use std::sync::Arc;
 use weft_control::Kind;
 use weft_fuse::{Inviter, LockKeeper, MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
-use weft_vfs::{Options, say};
+use weft_vfs::Options;
 
 /// Bytes of cached blocks: the kernel has its own cache above.
 const BLOCK_CACHE_BYTES: u64 = 64 << 20;
@@ -63,10 +63,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     daemon::run(
         arguments.foreground,
         |daemon| start(&arguments, plan, daemon),
-        |mounted| {
-            mounted.opened.make_log(&mounted.log);
-            &mounted.log
-        },
+        |mounted| mounted.opened.log_at(mounted.log.clone()),
         serve,
     )
 }
@@ -203,7 +200,7 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
         }
     };
     if is_again {
-        say(format_args!("{} serves {} again", directory.display(), arguments.volume.display()));
+        tracing::info!("{} serves {} again", directory.display(), arguments.volume.display());
     }
     say_if_unconfined();
     let log = opened.log(&arguments.volume, log.as_deref(), &directory)?;
@@ -216,7 +213,7 @@ fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
     let unmounter = mounted.session.unmounter();
     daemon.on_signal(move || {
         if let Err(error) = unmounter.unmount() {
-            say(format_args!("{error}"));
+            tracing::error!("{error}");
         }
     });
     mounted.control.say_if_missing();

@@ -40,10 +40,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     daemon::run(
         !arguments.background,
         |daemon| start(&arguments, vfs, options, daemon),
-        |serving| {
-            serving.opened.make_log(&serving.log);
-            &serving.log
-        },
+        |serving| serving.opened.log_at(serving.log.clone()),
         Serving::until_told,
     )
 }

@@ -16,6 +16,7 @@ mod helper;
 mod holds;
 mod import;
 mod links;
+mod logs;
 mod lost_pages;
 mod mixtures;
 mod networks;
