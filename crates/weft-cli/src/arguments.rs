@@ -34,7 +34,8 @@ pub enum Command {
     Mount(Mount),
     /// Serve a volume to other machines, over NFS, without mounting it here
     ///
-    /// Ends, after all is committed, at SIGTERM, SIGINT or SIGHUP.
+    /// Ends, after all is committed, at SIGTERM or SIGINT. SIGHUP has it open its log again, in the
+    /// background; in the foreground of a terminal it ends it, too.
     #[command(after_long_help = examples::SERVE)]
     Serve(Serve),
     /// Unmount a volume, and wait until all of it is committed
@@ -115,8 +116,23 @@ pub enum Command {
     Sign(Sign),
     /// Verify what 'weft sign' wrote, and that a volume holds exactly that
     Verify(Verify),
-    /// Tell the counters and cache hit rates of a mounted volume
+    /// Tell the counters and cache hit rates of a volume that is mounted or served
+    ///
+    /// Of a mount they are told to any user, others' parts left out; of a server to the user whose it is.
+    #[command(after_long_help = examples::STATS)]
     Stats(Stats),
+    /// List the volumes that daemons of this user have mounted or serve, a line each
+    ///
+    /// Each daemon is asked over its control socket, and waited for two seconds at most. Exit code 0: all
+    /// answered. 1: one did not, or the control sockets cannot be looked at.
+    #[command(after_long_help = examples::STATUS)]
+    Status(Status),
+    /// Have a volume that is mounted or served commit all changes now
+    ///
+    /// Returns once they are durable. Without the right to ask the daemon for a commit, changes of a mount
+    /// become durable as by fsync. Exit code 0: they are durable. 1: they are not, or nobody can tell.
+    #[command(after_long_help = examples::SYNC)]
+    Sync(Sync),
     /// Make a transformation link: a file whose content is what a network of stages makes of other files
     ///
     /// It follows its targets as they change, and is as readable as they are. It can be written where each stage can be undone: at once if each keeps
@@ -734,12 +750,29 @@ pub struct Check {
 
 #[derive(Args)]
 pub struct Stats {
-    /// Where it is mounted
-    pub directory: PathBuf,
+    /// The directory where it is mounted; or the volume, or the address where it is served, if this
+    /// user's daemon does that
+    #[arg(value_name = "DIRECTORY|VOLUME|ADDRESS")]
+    pub named: PathBuf,
     /// As JSON
     #[arg(long)]
     pub json: bool,
     /// Again every second, until interrupted
     #[arg(long)]
     pub watch: bool,
+}
+
+#[derive(Args)]
+pub struct Status {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Sync {
+    /// A directory of the mounted volume; or the volume, or the address where it is served, if this
+    /// user's daemon does that
+    #[arg(value_name = "DIRECTORY|VOLUME|ADDRESS")]
+    pub named: PathBuf,
 }

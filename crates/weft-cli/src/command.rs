@@ -23,6 +23,8 @@ mod serve;
 mod sign;
 mod stages;
 mod stats;
+mod status;
+mod sync;
 pub mod transfer;
 mod umount;
 mod upgrade;
@@ -58,6 +60,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Verify(arguments) => sign::verify(&arguments),
         Command::Scrub(arguments) => Ok(looked(scrub::run(&arguments))),
         Command::Stats(arguments) => stats::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Sync(arguments) => sync::run(&arguments),
         Command::Link(arguments) => link::run(&arguments),
         Command::Net(arguments) => net::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
@@ -114,6 +118,7 @@ impl Command {
             | Command::Scrub(_)
             | Command::Verify(_)
             | Command::Stats(_)
+            | Command::Status(_)
             | Command::Run(_)
             | Command::Cat(_)
             | Command::Grep(_)
@@ -155,7 +160,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
 /// cannot read it.
 fn looked(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        weft_vfs::say(format_args!("{}", crate::shown::message(&one_line(&error))));
+        tracing::error!("{}", crate::shown::message(&one_line(&error)));
         if advice::is_damage(&error) && !advice::is_malformed(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
     })
 }

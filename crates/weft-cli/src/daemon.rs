@@ -1,20 +1,19 @@
 //! Going to the background, what signals do there, and beginning anew.
 
 mod anew;
+mod log;
 mod signals;
 
 use crate::allocator;
 use anew::Place;
 pub use anew::{is_begun_anew, may_serve};
 use anyhow::{Context, Result, bail};
-use rustix::fs::OFlags;
+pub use log::{Log, find_log};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
-use signals::Signals;
-use std::fs::{File, OpenOptions};
+use signals::{HangUp, Signals};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -43,30 +42,43 @@ struct Starting {
 pub fn run<T>(
     foreground: bool,
     start: impl FnOnce(&Daemon) -> Result<T>,
-    log: impl FnOnce(&T) -> &Path,
+    log: impl FnOnce(&T) -> Log,
     serve: impl FnOnce(T, &Daemon) -> Result<ExitCode>,
 ) -> Result<ExitCode> {
     let place = Place::here();
     if is_begun_anew() {
-        let daemon = Daemon::new(place)?;
+        weft_vfs::write_log();
+        let daemon = Daemon::new(place, foreground)?;
         return match start(&daemon) {
-            Ok(started) => serve(started, &daemon),
+            Ok(started) => {
+                if !foreground {
+                    let log = log(&started);
+                    // It may have been renamed while the volume was waited for.
+                    log.reopen();
+                    daemon.signals.reopen(log);
+                }
+                serve(started, &daemon)
+            }
             Err(error) if anew::may_pass(&error) => Err(daemon.place.begin_anew_later()),
             Err(error) => Err(error),
         };
     }
     if foreground {
-        let daemon = Daemon::new(place)?;
-        return serve(start(&daemon)?, &daemon);
+        let daemon = Daemon::new(place, foreground)?;
+        let started = start(&daemon)?;
+        weft_vfs::write_log();
+        return serve(started, &daemon);
     }
     match split()? {
         Side::Front(code) => Ok(code),
         Side::Daemon(starting) => {
             weft_vfs::keep_messages();
-            let daemon = Daemon::new(place)?;
+            let daemon = Daemon::new(place, foreground)?;
             match start(&daemon) {
                 Ok(started) => {
-                    starting.succeeded(log(&started))?;
+                    let log = log(&started);
+                    starting.succeeded(&log)?;
+                    daemon.signals.reopen(log);
                     serve(started, &daemon)
                 }
                 Err(error) => {
@@ -80,9 +92,10 @@ pub fn run<T>(
 
 impl Daemon {
     /// This process, in which threads may be started from now on.
-    fn new(place: Place) -> Result<Daemon> {
+    fn new(place: Place, foreground: bool) -> Result<Daemon> {
         allocator::start_giving_back().context("cannot have free memory given back")?;
-        Ok(Daemon { signals: Signals::take()?, place })
+        let hang_up = if foreground && signals::has_terminal() { HangUp::Ends } else { HangUp::Nothing };
+        Ok(Daemon { signals: Signals::take(hang_up)?, place })
     }
 
     /// From now on a signal does not end the process any more, but does what [`Daemon::on_signal`] will say.
@@ -122,52 +135,6 @@ fn split() -> Result<Side> {
             Ok(Side::Front(wait(read)))
         }
     }
-}
-
-/// Opens the file that messages go to, for its owner alone. A link that somebody else put there is
-/// not followed.
-fn open_log(path: &Path) -> std::io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags.bits().cast_signed()).open(path)
-}
-
-/// Finds the log that the user asked for, or says why messages cannot go there: before anything is
-/// served, as nobody would hear of it later.
-pub fn find_log(asked: Option<&Path>) -> Result<Option<PathBuf>> {
-    let Some(asked) = asked else { return Ok(None) };
-    let cannot = || format!("cannot write messages to {}", asked.display());
-    let path = follow_own_links(asked).with_context(cannot)?;
-    match open_log(&path) {
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-            bail!("{}: it is a symbolic link in a directory where others can make one; name its target", cannot())
-        }
-        opened => opened.map(|_| Some(path)).with_context(cannot),
-    }
-}
-
-/// Most symbolic links that are followed, as the kernel does (path_resolution(7)).
-const LINKS_MAX: u32 = 40;
-
-/// The path of a file, in a directory without links on the way to it. It is a symbolic link itself
-/// only where somebody else could have made that: it may lead to any file of this user.
-fn follow_own_links(path: &Path) -> std::io::Result<PathBuf> {
-    let mut path = path.to_path_buf();
-    for _ in 0..LINKS_MAX {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let directory = parent.canonicalize()?;
-        let file = directory.join(path.file_name().ok_or(std::io::ErrorKind::InvalidFilename)?);
-        if others_write(&directory.metadata()?) || !file.is_symlink() {
-            return Ok(file);
-        }
-        path = directory.join(file.read_link()?);
-    }
-    Err(std::io::Error::from_raw_os_error(libc::ELOOP))
-}
-
-/// Whether others than this user and root can make files in a directory of these attributes.
-fn others_write(directory: &std::fs::Metadata) -> bool {
-    let owners = [0, rustix::process::geteuid().as_raw()];
-    directory.mode() & 0o022 != 0 || !owners.contains(&directory.uid())
 }
 
 /// Has this process told to end if `front` is ended while it waits: nobody wants what it would serve then.
@@ -210,21 +177,19 @@ fn wait(mut pipe: PipeReader) -> ExitCode {
 
 impl Starting {
     /// The daemon serves: leaves the terminal, and writes messages to `log` from now on.
-    fn succeeded(mut self, log: &Path) -> Result<()> {
-        let opened = open_log(log);
-        if let Err(error) = &opened
-            && !matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
-        {
-            let log = log.display();
-            weft_vfs::say(format_args!("cannot write messages to {log}: {error}; they are lost until the next mount"));
-        }
+    fn succeeded(mut self, log: &Log) -> Result<()> {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
-        // A volume on read-only storage has no log; messages are then lost.
-        let messages = opened.unwrap_or(null.try_clone().context("cannot copy a descriptor")?);
         rustix::process::chdir("/").context("cannot leave the directory")?;
         rustix::stdio::dup2_stdin(&null).context("cannot leave the terminal")?;
-        rustix::stdio::dup2_stdout(&messages).context("cannot leave the terminal")?;
-        rustix::stdio::dup2_stderr(&messages).context("cannot leave the terminal")?;
+        if let Err(error) = log.begin() {
+            if !matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) {
+                let path = log.path.display();
+                tracing::warn!("cannot write messages to {path}: {error}; they are lost until the next mount");
+            }
+            // A volume on read-only storage has no log; messages are then lost.
+            log::write_to(&null).context("cannot leave the terminal")?;
+        }
+        weft_vfs::write_log();
         // What was given up to start, above all, is to be found later.
         weft_vfs::repeat_messages();
         set_parent_process_death_signal(None).context("cannot leave who started the daemon")?;

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use weft_store::Location;
 use weft_store::sqlite::{Holder, Layout};
-use weft_vfs::say;
 
 /// How long such a daemon is waited for.
 const WAIT_MAX: Duration = Duration::from_secs(120);
@@ -50,7 +49,7 @@ pub fn open_after<T>(named: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
         }
         if begun.elapsed() > TELL_AFTER && !std::mem::replace(&mut is_told, true) {
             let volume = named.display();
-            say(format_args!("waiting for process {pid}, which had {volume} mounted, to commit and let go of it"));
+            tracing::info!("waiting for process {pid}, which had {volume} mounted, to commit and let go of it");
         }
         if let Some(daemon) = Watched::new(pid)? {
             daemon.await_end_within(LOOK_AGAIN)?;

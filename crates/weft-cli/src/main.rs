@@ -12,7 +12,9 @@ mod arguments;
 mod command;
 mod confinement;
 mod control;
+mod control_socket;
 mod daemon;
+mod daemons;
 mod helper;
 mod input;
 mod leaving;
@@ -37,6 +39,7 @@ const UNSETTLED_CODE: u8 = 3;
 
 fn main() -> ExitCode {
     secrets::hide();
+    weft_vfs::write_messages();
     let mut words = secrets::words().to_vec();
     if let Some(code) = worker::run_if_asked(&words) {
         return code;
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
     let code = match command::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            weft_vfs::say(format_args!("{}", shown::message(&command::one_line(&error))));
+            tracing::error!("{}", shown::message(&command::one_line(&error)));
             if error.is::<command::Usage>() {
                 ExitCode::from(2)
             } else if error.is::<opened::Unsettled>() {

@@ -2,7 +2,7 @@
 
 use crate::advice::filled;
 use crate::command;
-use crate::daemon::{Daemon, may_serve};
+use crate::daemon::{Daemon, Log, may_serve};
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,8 +12,8 @@ use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, needs_log};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner};
-use weft_store::{Cookie, ErrorKind, Ino, Store};
-use weft_vfs::{Options, SystemClock, Vfs, say};
+use weft_store::{Cookie, ErrorKind, Ino, Location, Store};
+use weft_vfs::{Options, SystemClock, Vfs};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
 const LOG_BYTES: u64 = 32 << 20;
@@ -31,7 +31,8 @@ pub struct Opened {
     pub store: Arc<dyn Store>,
     /// Its files, if it lies in files.
     pub layout: Option<Layout>,
-    read_only: bool,
+    pub location: Location,
+    pub read_only: bool,
 }
 
 impl Opened {
@@ -44,7 +45,7 @@ impl Opened {
             // Before it is held: one who may not open the lock any more cannot hold it next time.
             let closing = if options.read_only { Closing::Look } else { Closing::Close };
             let roots = give_to_owner(path, Giving::Look);
-            close_to_others(path, closing).iter().chain(&roots).for_each(|line| say(format_args!("{}", filled(line))));
+            close_to_others(path, closing).iter().chain(&roots).for_each(|line| tracing::warn!("{}", filled(line)));
         }
         // Looked for before: to close a file of an open volume would drop the locks that SQLite has.
         let note = if options.read_only { location.note(false) } else { None };
@@ -53,10 +54,10 @@ impl Opened {
         // Told once, however often it is tried.
         command::tell(note);
         for lost in &volume.given_up {
-            say(format_args!("going on without what is lost, as asked for: {lost}"));
+            tracing::warn!("going on without what is lost, as asked for: {lost}");
         }
         for copy in &volume.set_aside {
-            say(format_args!("kept a copy of what is given up: {}", copy.display()));
+            tracing::info!("kept a copy of what is given up: {}", copy.display());
         }
         if !may_serve(&volume.store.header()?.uuid) {
             bail!(
@@ -64,7 +65,7 @@ impl Opened {
             );
         }
         if let Some(why) = volume.store.disk_cache().and_then(|cache| cache.failure) {
-            say(format_args!("going on without a disk cache: {why}"));
+            tracing::warn!("going on without a disk cache: {why}");
         }
         let read_only = options.read_only;
         let file = match &volume.layout {
@@ -77,7 +78,7 @@ impl Opened {
         let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
         let vfs = Vfs::open(volume.store.clone(), log, options, Arc::new(SystemClock)).with_context(context)?;
         refuse_unreadable_root(&*volume.store).with_context(context)?;
-        Ok(Opened { vfs, store: volume.store, layout: volume.layout, read_only })
+        Ok(Opened { vfs, store: volume.store, layout: volume.layout, location, read_only })
     }
 
     /// Where a daemon in the background writes its messages: to `asked`, or to a file near the volume, or to one that is named for `what` it serves.
@@ -90,18 +91,22 @@ impl Opened {
         }
     }
 
-    /// Makes the file `log` for messages if it lies among those of the volume, whose owner gets it
-    /// then.
-    pub fn make_log(&self, log: &Path) {
-        let Some(layout) = &self.layout else { return };
-        let directory = log.parent().and_then(|parent| parent.canonicalize().ok());
+    /// The log at `path`. If it lies among the files of the volume, whose owner gets it, it is made
+    /// for them.
+    pub fn log_at(&self, path: PathBuf) -> Log {
+        // The daemon leaves this directory.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
         // Other files of messages are for whoever mounts.
-        if directory.as_deref() == layout.log.parent()
-            && !self.read_only
-            && let Err(error) = layout.make_file(log)
-        {
-            say(format_args!("{error}"));
-        }
+        let layout =
+            self.layout.clone().filter(|layout| directory.as_deref() == layout.log.parent() && !self.read_only);
+        let own = path.clone();
+        let make = move || {
+            if let Some(Err(error)) = layout.as_ref().map(|layout| layout.make_file(&own)) {
+                tracing::warn!("{error}");
+            }
+        };
+        Log { path, make: Box::new(make) }
     }
 
     /// Leaves the volume once it is another daemon's, or not what this one committed any more; first `end` ends what is served. That stays, dead:
@@ -130,11 +135,11 @@ impl Opened {
             let lost = format!("{left} bytes of changes had not been committed here, and are lost");
             let but =
                 if is_taken { ", except those that an fsync acknowledged: whoever has it now has them" } else { "" };
-            say(format_args!("{why}; {lost}{but}"));
+            tracing::error!("{why}; {lost}{but}");
             if is_taken {
-                say(format_args!("waiting to have it again; unmounting or ending this process ends that"));
+                tracing::info!("waiting to have it again; unmounting or ending this process ends that");
                 let error = daemon.begin_anew(&uuid);
-                say(format_args!("{}", command::one_line(&error)));
+                tracing::error!("{}", command::one_line(&error));
             }
             std::process::exit(1);
         };
@@ -172,7 +177,7 @@ fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
     let sizes = [LOG_BYTES, LOG_BYTES / 4, LOG_BYTES / 16];
     let bytes = sizes.into_iter().find(|bytes| fits(*bytes)).unwrap_or(0);
     if bytes == 0 {
-        say(format_args!("there is no room for an intent log: each fsync commits"));
+        tracing::warn!("there is no room for an intent log: each fsync commits");
         if !layout.log.exists() {
             return Ok(None);
         }

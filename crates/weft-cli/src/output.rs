@@ -60,7 +60,7 @@ pub fn note(printed: std::io::Result<()>) {
     if let Err(error) = printed
         && !HAS_FAILED.swap(true, Ordering::Relaxed)
     {
-        weft_vfs::say(format_args!("the report could not be written to the standard output: {error}"));
+        tracing::error!("the report could not be written to the standard output: {error}");
     }
 }
 

@@ -15,7 +15,7 @@ use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::is_anothers;
 use weft_store::{DiskCacheOptions, Location};
 use weft_transform::Bounds;
-use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs, say};
+use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
 
 /// Bytes of the disk cache if nothing else is said.
 const DISK_CACHE_BYTES: u64 = 10 << 30;
@@ -30,7 +30,7 @@ fn keys(directory: &Path) -> Result<Keys> {
 /// Says once, where decoders have no processes of their own, that they have none.
 pub fn say_if_unconfined() {
     if let Some(why) = weft_transform::worker::why_unconfined() {
-        say(format_args!("xz and zstd are decompressed in this process, with its privileges: {why}"));
+        tracing::warn!("xz and zstd are decompressed in this process, with its privileges: {why}");
     }
 }
 
@@ -102,7 +102,7 @@ impl Open {
     pub fn say_if_cache_is_new(&self, volume: &Path) {
         let cache = self.disk_cache.as_ref().filter(|cache| !cache.exists());
         if let (Some(cache), Ok(Location::Postgres(_))) = (cache, Location::parse(volume)) {
-            say(format_args!("{} was not there; it is made, for the disk cache", cache.display()));
+            tracing::info!("{} was not there; it is made, for the disk cache", cache.display());
         }
     }
 

@@ -118,9 +118,9 @@ impl Server {
         wakefulness: Option<Wakefulness>,
         scheduling: Option<Scheduling>,
     ) -> Server {
-        let opens = vfs.wants_opens().inspect_err(|error| {
-            weft_vfs::say(format_args!("cannot tell whether links want to know of opens: {error}"))
-        });
+        let opens = vfs
+            .wants_opens()
+            .inspect_err(|error| tracing::warn!("cannot tell whether links want to know of opens: {error}"));
         let opens = options.opens || opens.unwrap_or(false);
         if opens {
             vfs.tells_of_opens();
@@ -235,7 +235,7 @@ impl Server {
         };
         let path = self.node(header.nodeid).map_or_else(Vec::new, |node| self.vfs.path(node.ino));
         let (name, path) = (opcode.name(), String::from_utf8_lossy(&path));
-        weft_vfs::say_of(header.uid, format_args!("{name}{range} of {path} failed: {error}"));
+        tracing::error!(user = header.uid, "{name}{range} of {path} failed: {error}");
     }
 
     /// None: the arguments are cut short.

@@ -13,7 +13,7 @@ mod wakefulness;
 
 pub use dispatch::{REFUSE_CHANGES, STOP_COMPUTING, TAKE_CHANGES};
 pub use mount::{MountError, MountOptions, check_mount_point, remount, unmount};
-pub use session::{Inviter, Leaver, LockKeeper, Placement, Session, SessionOptions, Transport, Unmounter};
+pub use session::{Inviter, Leaver, LockKeeper, Placement, Session, SessionOptions, Teller, Transport, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.
 pub fn fuzz_request(vfs: &std::sync::Arc<weft_vfs::Vfs>, bytes: &[u8]) {

@@ -168,9 +168,28 @@ impl Session {
         Leaver { server: Arc::downgrade(&self.server) }
     }
 
+    /// What tells the counters of this, from any thread.
+    pub fn teller(&self) -> Teller {
+        Teller { server: Arc::downgrade(&self.server) }
+    }
+
     /// What unmounts this, from any thread.
     pub fn unmounter(&self) -> Unmounter {
         Unmounter { directory: self.directory.clone() }
+    }
+}
+
+/// Tells the counters of a session.
+#[derive(Clone)]
+pub struct Teller {
+    server: Weak<Server>,
+}
+
+impl Teller {
+    /// All counters, as the attribute of the mount point tells them to its owner. None once the
+    /// session has ended.
+    pub fn stats(&self) -> Option<serde_json::Value> {
+        Some(self.server.upgrade()?.stats(rustix::process::geteuid().as_raw()))
     }
 }
 

@@ -18,7 +18,7 @@ struct EndOnPanic;
 impl Drop for EndOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            weft_vfs::say(format_args!("a bug in Weft, told above: the daemon ends, unmount and mount again"));
+            tracing::error!("a bug in Weft, told above: the daemon ends, unmount and mount again");
             std::process::abort();
         }
     }

@@ -12,7 +12,7 @@ use crate::v3;
 use crate::xdr::Reader;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use weft_vfs::{Caller, Credentials, Error, ErrorKind, FileId, Ino, Kind, Secret, User, Vfs, say_of_asker};
+use weft_vfs::{Caller, Credentials, Error, ErrorKind, FileId, Ino, Kind, Secret, User, Vfs};
 
 /// All that calls are answered from.
 pub(crate) struct Service {
@@ -80,7 +80,9 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error.kind() {
             ErrorKind::WouldBlock => return Failure::WouldWait,
-            ErrorKind::Io | ErrorKind::Corrupt => say_of_asker(format_args!("a request over NFS failed: {error}")),
+            ErrorKind::Io | ErrorKind::Corrupt => {
+                tracing::error!(user = weft_vfs::asking_user(), "a request over NFS failed: {error}")
+            }
             _ => {}
         }
         Failure::Status(error.kind().into())

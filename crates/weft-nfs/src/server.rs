@@ -49,7 +49,7 @@ use tokio::sync::{Semaphore, watch};
 use waits::Waits;
 use weft_vfs::blocking::{self, Answer, Wait};
 use weft_vfs::computing::{Lane, set_lane};
-use weft_vfs::{Error, Secret, Vfs, say};
+use weft_vfs::{Error, Secret, Vfs};
 
 /// Most connections at once; more wait in the system's queue.
 const CONNECTIONS_MAX: usize = 8192;
@@ -252,7 +252,7 @@ impl Server {
         runtime.shutdown_timeout(LAST_REPLIES);
         let forgotten = self.shared.service.locking.as_ref().map_or(Ok(()), Locking::forget_idle);
         if let Err(error) = forgotten {
-            say(format_args!("clients without locks cannot be forgotten: {error}"));
+            tracing::warn!("clients without locks cannot be forgotten: {error}");
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_client::protocol::{Invitation, Token};
-use weft_vfs::{Ino, Vfs, say, whose};
+use weft_vfs::{Ino, Vfs, whose};
 
 /// What programs may take.
 #[derive(Clone, Debug)]
@@ -207,14 +207,14 @@ impl Shared {
             match accept_with(&self.listener, SocketFlags::CLOEXEC) {
                 Ok(socket) => {
                     if let Err(error) = self.admit(socket) {
-                        say(format_args!("a program cannot be lent memory: {error}"));
+                        tracing::warn!("a program cannot be lent memory: {error}");
                     }
                 }
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                 Err(_) if self.is_stopped.load(Ordering::Acquire) => return,
                 // There are too many open files, say: those that are there may end.
                 Err(error) => {
-                    say(format_args!("no program can be lent memory for now: {error}"));
+                    tracing::warn!("no program can be lent memory for now: {error}");
                     let mut connections = self.connections.lock();
                     self.freed.wait_for(&mut connections, Duration::from_secs(1));
                 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weft_block::shared::Pool;
 use weft_client::protocol::{PACKET_BYTES_MAX, PARTS_MAX, Reply, Request, Token, VERSION};
 use weft_client::socket::send;
-use weft_vfs::{Asker, Ino, say_of, whose};
+use weft_vfs::{Asker, Ino, whose};
 
 /// Most bytes that one request reads.
 const BYTES_MAX: usize = 16 << 20;
@@ -63,18 +63,19 @@ impl Session {
         match self.serve() {
             Ok(()) => {}
             Err(End::Nonsense) => {
-                say_of(
-                    self.uid,
-                    format_args!("a program of user {} asks what makes no sense; its connection is closed", self.uid),
+                tracing::warn!(
+                    user = self.uid,
+                    "a program of user {} asks what makes no sense; its connection is closed",
+                    self.uid
                 );
             }
             Err(End::System(_)) if self.admitted.is_revoked() => {}
             Err(End::System(error)) => {
-                say_of(self.uid, format_args!("the connection to a program of user {} broke: {error}", self.uid));
+                tracing::warn!(user = self.uid, "the connection to a program of user {} broke: {error}", self.uid);
             }
         }
         if self.admitted.is_revoked() {
-            say_of(self.uid, format_args!("a program of user {} held shared memory for too long", self.uid));
+            tracing::warn!(user = self.uid, "a program of user {} held shared memory for too long", self.uid);
         }
         // Before others are told that there may be room.
         self.files.clear();

@@ -46,16 +46,17 @@ impl Misfit {
     }
 }
 
-/// Refuses to open a volume for the first of `misfits` that weighs `least` or more.
-pub(crate) fn refuse(misfits: &[Misfit], least: Weight) -> Result<()> {
+/// Refuses to open a volume for the first of `misfits` that weighs `least` or more. `or` names what
+/// else can be done where nothing puts that right.
+pub(crate) fn refuse(misfits: &[Misfit], least: Weight, or: &str) -> Result<()> {
     let weighs = |misfit: &&Misfit| match least {
         Weight::Lacking => misfit.weight == Weight::Lacking,
         _ => matches!(misfit.weight, Weight::Surplus | Weight::Lacking),
     };
     let Some(misfit) = misfits.iter().find(weighs) else { return Ok(()) };
     let advice = match misfit.remedy {
-        Some(_) => "'weft check --repair' puts that right",
-        None => "restore the volume from a copy, or undo that change",
+        Some(_) => "'weft check --repair' puts that right".into(),
+        None => format!("restore the volume from a copy, or {or}"),
     };
     Err(Error::Corrupt(format!("the tables of the volume are not as Weft made them: {}; {advice}", misfit.what)))
 }

@@ -56,7 +56,7 @@ impl Drop for Asking {
 
 /// The number of the person who asks now ([`whose`]); where the holder does, of the one whose request
 /// this is.
-pub(crate) fn asking_user() -> u32 {
+pub fn asking_user() -> u32 {
     Asker::now(Asker::uid).map_or_else(requesting_user, whose)
 }
 

@@ -17,7 +17,6 @@ pub(crate) use syncs::Syncs;
 
 use crate::blocking::Wait;
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::say;
 use crate::volume::{Log, Vfs};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering;
@@ -63,7 +62,7 @@ impl Vfs {
         let lost = if self.options.read_only { None } else { self.store.lost() };
         let Some(error) = lost else { return Ok(()) };
         let error = error.into();
-        self.report("cannot sync", &error);
+        self.report_failed("cannot sync", &error);
         Err(error)
     }
 
@@ -218,6 +217,27 @@ impl Vfs {
         self.commit_until(target, Durability::Eventual)
     }
 
+    /// Commits all changes to the store, durably. Returns the last commit then.
+    ///
+    /// Unlike [`Vfs::sync`] it does not leave them to the intent log. Errors as there.
+    pub fn commit_durably(&self) -> Result<CommitNo> {
+        if !self.options.read_only {
+            let target = self.state.lock().counters.op;
+            let mut turn = self.committing.lock();
+            let is_done = {
+                let state = self.state.lock();
+                state.committed.min(state.durable) >= target && state.dirty_bytes == 0
+            };
+            if !is_done {
+                self.commit_once(&mut turn, Durability::Durable)?;
+            }
+            drop(turn);
+            self.name_commit(target)?;
+            self.refuse_lost()?;
+        }
+        Ok(self.last_commit().0)
+    }
+
     /// Commits until operation `target` is committed, or durable.
     pub(crate) fn commit_until(&self, target: OpNo, durability: Durability) -> Result<()> {
         let mut turn = self.committing.lock();
@@ -315,6 +335,7 @@ impl Vfs {
             Ok(blocks) => {
                 state.finish(&snapshot, &blocks);
                 state.committed = snapshot.batch.counters.op;
+                state.last_commit = (number, Some(snapshot.batch.time));
                 if durability == Durability::Durable {
                     state.durable = state.durable.max(state.committed);
                     state.logged = state.logged.max(state.durable);
@@ -391,7 +412,7 @@ impl Vfs {
         let mut snapshot = state.freeze();
         drop(state);
         if left.is_some() {
-            say(format_args!("the intent log is gone; until the next mount each fsync is a commit"));
+            tracing::warn!("the intent log is gone; until the next mount each fsync is a commit");
         }
         snapshot.batch.time = self.commit_time();
         let retired = log.as_mut().is_some_and(|log| log.retire()) || left.is_some();
@@ -403,14 +424,14 @@ impl Vfs {
     fn after_commit(&self, error: Option<&Error>) {
         let before = std::mem::replace(&mut *self.commit_error.lock(), error.map(Error::to_string));
         if error.is_none() && before.is_some() {
-            say(format_args!("all changes are committed again"));
+            tracing::info!("all changes are committed again");
         }
         if let Some(error) = error
             && self.is_open.load(Ordering::Relaxed)
         {
-            self.report("cannot commit; will try again", error);
+            self.report_failed("cannot commit; will try again", error);
         }
-        self.store.notices().into_iter().for_each(|notice| say(format_args!("{notice}")));
+        self.store.notices().into_iter().for_each(|notice| tracing::warn!("{notice}"));
         self.room.notify_all();
         self.forget_archives();
     }

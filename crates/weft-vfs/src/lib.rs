@@ -40,7 +40,7 @@ mod stop;
 mod user;
 mod volume;
 
-pub use asker::{Asker, Asking};
+pub use asker::{Asker, Asking, asking_user};
 pub use attributes::{
     AllocateMode, Attributes, DirEntry, Privileges, Reach, RenameMode, SetAttributes, SetTime, SetXattr, Statfs,
     Whence, Writer,
@@ -52,7 +52,7 @@ pub use kept::Secret;
 pub use links::{
     LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Opening, Pushed, Scope, ViewKind, is_unstored,
 };
-pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, say, say_of, say_of_asker};
+pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};
 pub use operations::{CONTROL, NETWORK, NONCE, Nonce, Nonces};
 pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};
@@ -64,5 +64,5 @@ pub use permission::Access;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};
 pub use user::{Changed, IfExists, User, verifier_attributes};
 pub use volume::{Unapplied, UnappliedList, Vfs};
-pub use weft_store::{Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
+pub use weft_store::{CommitNo, Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
 pub use weft_transform::whose;

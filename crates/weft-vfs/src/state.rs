@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub(crate) logged: OpNo,
     /// The last durable commit, and its last operation.
     pub(crate) durable_commit: (CommitNo, OpNo),
+    /// The last commit, and its time if it was made since the volume was opened.
+    pub(crate) last_commit: (CommitNo, Option<Timestamp>),
     /// The last operation that cannot be lost unnoticed with the store's own log: a synced record of
     /// the intent log has it, or the intent log names its commit, or it was settled.
     pub(crate) named: OpNo,
@@ -135,6 +137,7 @@ impl State {
             durable: counters.op,
             logged: counters.op,
             durable_commit: (header.commit, counters.op),
+            last_commit: (header.commit, None),
             named: counters.op,
             missing: Missing::default(),
             finished: 0,

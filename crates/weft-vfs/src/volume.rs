@@ -9,7 +9,6 @@ use crate::computing::Computing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turn as LongTurn, Turns, Views, is_unstored};
 use crate::locks::Locks;
-use crate::message::say;
 use crate::observe::Observers;
 use crate::operations::CountsCache;
 use crate::options::Options;
@@ -294,9 +293,15 @@ impl Vfs {
         (state.counters.op, state.durable)
     }
 
-    /// Says on standard error what happened to the volume as a whole.
+    /// Says that something of the volume as a whole failed, which somebody has to mend.
+    pub(crate) fn report_failed(&self, what: &str, error: &Error) {
+        tracing::error!("{what}: {error}");
+    }
+
+    /// Says that something of the volume as a whole did not go as it should, and what is done
+    /// instead.
     pub(crate) fn report(&self, what: &str, error: &Error) {
-        say(format_args!("{what}: {error}"));
+        tracing::warn!("{what}: {error}");
     }
 }
 

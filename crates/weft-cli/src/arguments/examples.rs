@@ -56,6 +56,22 @@ Examples:
     weft sign --key me.key --output photos.signed photos.weft
     weft verify --key me.pub photos.signed --volume photos.weft";
 
+pub const STATS: &str = "\
+Examples:
+    weft stats /mnt/photos
+    weft stats --json photos.weft
+    weft stats 192.0.2.7:2049";
+
+pub const STATUS: &str = "\
+Examples:
+    weft status
+    weft status --json";
+
+pub const SYNC: &str = "\
+Examples:
+    weft sync /mnt/photos
+    weft sync photos.weft";
+
 pub const LINK: &str = "\
 Examples:
     weft link log.zst errors --network 'zstd -d | grep ERROR | head -100'
@@ -100,7 +116,7 @@ mod tests {
 
     #[test]
     fn examples_are_commands() {
-        let all = [INIT, MOUNT, SERVE, CHECK, IMPORT, EXPORT, DIGEST, DIFF, SIGN, LINK, RUN, NET];
+        let all = [INIT, MOUNT, SERVE, CHECK, IMPORT, EXPORT, DIGEST, DIFF, SIGN, STATS, STATUS, SYNC, LINK, RUN, NET];
         let commands =
             all.iter().flat_map(|examples| examples.lines().filter_map(|line| line.strip_prefix("    weft ")));
         let mut count = 0;

@@ -94,7 +94,7 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
     let bar = steps();
     let findings = location.scrub(&mut |progress| bar.show(progress));
     drop(bar);
-    weft_vfs::say(format_args!("{}", super::one_line(error)));
+    tracing::error!("{}", super::one_line(error));
     let findings = findings.unwrap_or_default();
     if json {
         let mut summary = summary(location, None, 0, &findings);
@@ -182,7 +182,7 @@ impl Unfinished {
         let is_over = self.is_over.lock();
         if !*is_over {
             self.clear();
-            weft_vfs::say(format_args!("interrupted: {about}"));
+            tracing::warn!("interrupted: {about}");
             std::process::exit(128 + signal);
         }
     }
@@ -198,7 +198,7 @@ impl Unfinished {
                 return;
             }
         }
-        weft_vfs::say(format_args!("cannot remove {}; remove it", self.path.display()));
+        tracing::error!("cannot remove {}; remove it", self.path.display());
     }
 }
 

@@ -9,6 +9,7 @@ use self::options::Asked;
 use super::usage;
 use crate::arguments::Mount;
 use crate::confinement::Serves;
+use crate::control_socket::ControlSocket;
 use crate::daemon::{self, Daemon, is_begun_anew};
 use crate::leaving;
 use crate::opened::Opened;
@@ -19,9 +20,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use weft_control::Kind;
 use weft_fuse::{Inviter, LockKeeper, MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
-use weft_vfs::{Options, say};
+use weft_vfs::Options;
 
 /// Bytes of cached blocks: the kernel has its own cache above.
 const BLOCK_CACHE_BYTES: u64 = 64 << 20;
@@ -62,10 +64,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     daemon::run(
         arguments.foreground,
         |daemon| start(&arguments, plan, daemon),
-        |mounted| {
-            mounted.opened.make_log(&mounted.log);
-            &mounted.log
-        },
+        |mounted| mounted.opened.log_at(mounted.log.clone()),
         serve,
     )
 }
@@ -100,6 +99,7 @@ struct Mounted {
     session: Session,
     nfs: Option<weft_nfs::Server>,
     lender: Option<weft_share::Server>,
+    control: ControlSocket,
     log: PathBuf,
 }
 
@@ -201,23 +201,31 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
         }
     };
     if is_again {
-        say(format_args!("{} serves {} again", directory.display(), arguments.volume.display()));
+        tracing::info!("{} serves {} again", directory.display(), arguments.volume.display());
     }
     say_if_unconfined();
     let log = opened.log(&arguments.volume, log.as_deref(), &directory)?;
-    Ok(Mounted { opened, session, nfs, lender, log })
+    let teller = session.teller();
+    let control = ControlSocket::start(&opened, Kind::Mount, shown::path(&directory), move || teller.stats());
+    Ok(Mounted { opened, session, nfs, lender, control, log })
 }
 
 fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
     let unmounter = mounted.session.unmounter();
     daemon.on_signal(move || {
         if let Err(error) = unmounter.unmount() {
-            say(format_args!("{error}"));
+            tracing::error!("{error}");
         }
     });
-    let leaver = mounted.session.leaver();
-    mounted.opened.leave_when_lost(daemon, move || leaver.leave())?;
+    mounted.control.say_if_missing();
+    let (leaver, control) = (mounted.session.leaver(), mounted.control.clone());
+    let leave = move || {
+        leaver.leave();
+        control.stop();
+    };
+    mounted.opened.leave_when_lost(daemon, leave)?;
     let served = mounted.session.run().context("the kernel ended the mount");
+    mounted.control.stop();
     if let Some(lender) = mounted.lender {
         lender.stop();
     }

@@ -69,9 +69,15 @@ pub fn mount_at(directory: &Path) -> Option<(u64, (u32, u32))> {
     found.map(|mount| (mount.device, mount.owner))
 }
 
-/// A place where a part of the volume is seen that is mounted as `device`.
-pub fn place_of(device: u64) -> Option<PathBuf> {
-    mounts().into_iter().rfind(|mount| mount.device == device).map(|mount| mount.directory)
+/// A place where a part of `volume` is seen that is mounted as `device`. Once that is unmounted,
+/// another volume may get its number.
+pub fn place_of(device: u64, volume: &Path) -> Option<PathBuf> {
+    place_among(mounts(), device, volume)
+}
+
+fn place_among(mounts: Vec<Mount>, device: u64, volume: &Path) -> Option<PathBuf> {
+    let is_meant = |mount: &Mount| mount.device == device && mount.volume == volume;
+    mounts.into_iter().rfind(is_meant).map(|mount| mount.directory)
 }
 
 fn mounts() -> Vec<Mount> {
@@ -120,5 +126,15 @@ mod tests {
         assert_eq!(mount.owner, (1000, 7));
         assert!(super::mount(b"36 35 0:49 / /mnt rw - ext4 /dev/sda rw").is_none());
         assert!(super::mount(b"").is_none());
+    }
+
+    /// An unmount that looked by the number alone told of another volume, and did not wait.
+    #[test]
+    fn the_number_of_a_device_that_another_volume_got_leads_nowhere() {
+        let line = b"36 35 0:49 / /mnt/b rw - fuse.weft /srv/b.weft rw,user_id=0,group_id=0";
+        let device = rustix::fs::makedev(0, 49);
+        let place = |volume: &str| place_among(mount(line).into_iter().collect(), device, Path::new(volume));
+        assert_eq!(place("/srv/a.weft"), None);
+        assert_eq!(place("/srv/b.weft").as_deref(), Some(Path::new("/mnt/b")));
     }
 }

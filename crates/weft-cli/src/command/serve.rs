@@ -2,21 +2,25 @@
 
 use crate::arguments::Serve;
 use crate::confinement::Serves;
+use crate::control_socket::ControlSocket;
 use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
 use crate::serving::{memory_bytes, say_if_unconfined, start_nfs};
 use crate::shown;
 use crate::user::User;
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use weft_control::Kind;
 use weft_nfs::{Export, Server};
 use weft_store::Location;
-use weft_vfs::Options;
+use weft_vfs::{Options, Stats};
 
 /// Serves a volume until it is told to stop.
 pub fn run(mut arguments: Serve) -> Result<ExitCode> {
@@ -37,10 +41,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     daemon::run(
         !arguments.background,
         |daemon| start(&arguments, vfs, options, daemon),
-        |serving| {
-            serving.opened.make_log(&serving.log);
-            &serving.log
-        },
+        |serving| serving.opened.log_at(serving.log.clone()),
         Serving::until_told,
     )
 }
@@ -48,6 +49,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
 struct Serving {
     opened: Opened,
     server: Server,
+    control: ControlSocket,
     log: PathBuf,
 }
 
@@ -69,7 +71,10 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
             let commands: Vec<String> = names.iter().map(|name| format!("\n    {}", command(address, name))).collect();
             outln!("serving {volume} over NFS at {address}; mount it with{}", commands.concat());
             say_if_unconfined();
-            Ok(Serving { opened, server, log })
+            let vfs = Arc::downgrade(&opened.vfs);
+            let counters = move || Some(counters(&vfs.upgrade()?.stats()));
+            let control = ControlSocket::start(&opened, Kind::Server, address.to_string(), counters);
+            Ok(Serving { opened, server, control, log })
         }
         Err(error) => {
             opened.close()?;
@@ -82,18 +87,33 @@ impl Serving {
     /// Serves until a signal comes.
     fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
         // What clients keep is theirs; connections break.
-        self.opened.leave_when_lost(daemon, || {})?;
+        self.control.say_if_missing();
+        let control = self.control.clone();
+        self.opened.leave_when_lost(daemon, move || control.stop())?;
         let (tell, told) = sync_channel(1);
         // One that is told already needs no second word.
         daemon.on_signal(move || {
             let _ = tell.try_send(());
         });
         told.recv().context("nobody awaits signals")?;
+        self.control.stop();
         self.server.stop();
         drop(self.server);
         self.opened.close()?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Counters of a server, in the shape of those of a mount. What only a kernel counts is not there.
+fn counters(volume: &Stats) -> Value {
+    json!({
+        "pid": std::process::id(),
+        "transport": "nfs",
+        "placement": null,
+        "volume": volume,
+        "bytes_given": null,
+        "requests": {},
+    })
 }
 
 /// A command that mounts directory `name` of what is served at `address`, on Linux.

@@ -2,20 +2,23 @@
 
 use super::mounted;
 use crate::arguments::Stats;
+use crate::daemons;
 use crate::output;
 use crate::shown;
 use crate::size::show;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use weft_store::Location;
 
-/// Tells a mount's counters.
+/// Tells the counters of a mount or a server.
 pub fn run(arguments: &Stats) -> Result<ExitCode> {
     loop {
-        let stats = read(&arguments.directory)?;
+        let stats = of(&arguments.named)?;
         if arguments.json {
             outln!("{stats}");
         } else {
@@ -26,6 +29,28 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
         }
         #[expect(clippy::disallowed_methods, reason = "the user asked for one look each second")]
         std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Counters of the volume that is mounted at `named`; or of the one that it names, or that is served
+/// there, if a daemon of this user has it.
+fn of(named: &Path) -> Result<Value> {
+    let of_mount = match named.to_str() {
+        Some(text) if text.parse::<SocketAddr>().is_ok() => None,
+        _ if matches!(Location::parse(named)?, Location::Postgres(_)) => None,
+        _ => Some(read(named)),
+    };
+    if let Some(Ok(stats)) = of_mount {
+        return Ok(stats);
+    }
+    match (of_mount, daemons::of(named)) {
+        (_, Ok(Some(daemon))) => daemon.stats(),
+        (Some(stats), _) => stats,
+        (None, Err(error)) => Err(error),
+        (None, Ok(None)) => {
+            let named = Location::parse(named)?;
+            bail!("no daemon of this user serves {named}; 'weft status' lists what they serve")
+        }
     }
 }
 
@@ -92,11 +117,9 @@ fn print(stats: &Value) {
         show(number("bytes_read")),
         show(number("bytes_written"))
     );
-    told!(
-        "copies      {} from memory to memory, {} given to the kernel",
-        show(number("bytes_copied")),
-        show(stats["bytes_given"].as_u64().unwrap_or(0))
-    );
+    let given = stats["bytes_given"].as_u64();
+    let given = given.map_or_else(String::new, |bytes| format!(", {} given to the kernel", show(bytes)));
+    told!("copies      {} from memory to memory{given}", show(number("bytes_copied")));
     told!(
         "commits     {} made, {} failed, {} syncs by the log alone",
         number("commits"),
@@ -135,7 +158,7 @@ fn print(stats: &Value) {
     if !trips.is_empty() {
         told!("round trips {}", trips.join(", "));
     }
-    if let Some(requests) = stats["requests"].as_object() {
+    if let Some(requests) = stats["requests"].as_object().filter(|requests| !requests.is_empty()) {
         let list: Vec<String> = requests.iter().map(|(name, count)| format!("{name} {count}")).collect();
         told!("requests    {}", list.join(", "));
     }

@@ -251,7 +251,7 @@ impl Drop for Steps {
 /// The exit code of a copy; an error that let none begin is said, and has exit code 2.
 pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        weft_vfs::say(format_args!("{}", crate::shown::message(&super::one_line(&error))));
+        tracing::error!("{}", crate::shown::message(&super::one_line(&error)));
         ExitCode::from(2)
     })
 }

@@ -106,7 +106,9 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         asking(owner, || sync(&directory))??;
     }
     unmount_after_readers(&directory, arguments.lazy, owner, Computing::of(&stats))?;
-    if let Some(elsewhere) = device.and_then(super::mounted::place_of).filter(|_| !arguments.lazy) {
+    if let Some(elsewhere) =
+        device.filter(|_| !arguments.lazy).and_then(|device| super::mounted::place_of(device, &volume))
+    {
         // Its daemon goes on: to wait for its end could take for ever.
         outln!("{} is unmounted; the volume stays mounted at {}", directory.display(), elsewhere.display());
         return Ok(ExitCode::SUCCESS);
@@ -136,7 +138,7 @@ fn unmount_unasked(directory: &Path, lazy: bool, error: &anyhow::Error) -> Resul
 }
 
 /// Does `what` as the `owner` of the mount, if root works for that user.
-fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) -> Result<T> {
+pub(super) fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) -> Result<T> {
     match owner {
         Some(owner) => owner.run(what),
         None => Ok(what()),
@@ -164,7 +166,7 @@ fn sync(directory: &Path) -> Result<()> {
     })
 }
 
-const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
+pub(super) const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
 
 /// Counts of requests that networks compute for, and of those that were interrupted.
 #[derive(Clone, Copy, PartialEq, Eq)]

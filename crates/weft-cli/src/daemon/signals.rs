@@ -1,11 +1,29 @@
-//! What SIGTERM, SIGINT and SIGHUP do to a daemon: before it serves they end it, then they do what it said.
+//! Signals to a daemon: before it serves SIGTERM and SIGINT end it, then they do what it said.
+//!
+//! SIGHUP has a daemon in the background open its log again. In the foreground there is no log:
+//! there the signal says that the terminal is gone, and ends the daemon as the others do. It does
+//! nothing to one that has no terminal, or that was told to outlive it (nohup(1)).
 
+use super::log::Log;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The signals, awaited by a thread of their own.
-pub struct Signals(Mutex<Answer>);
+pub struct Signals {
+    answer: Mutex<Answer>,
+    hang_up: Mutex<HangUp>,
+}
+
+/// What SIGHUP does.
+pub enum HangUp {
+    /// What the others do.
+    Ends,
+    /// Nothing.
+    Nothing,
+    /// This log is opened again.
+    Reopens(Log),
+}
 
 /// What is done when one comes.
 enum Answer {
@@ -19,9 +37,9 @@ enum Answer {
 
 impl Signals {
     /// Blocks them for this thread and those it starts, and awaits them. Must be called before other threads are started.
-    pub fn take() -> Result<Arc<Signals>> {
+    pub fn take(hang_up: HangUp) -> Result<Arc<Signals>> {
         let set = block();
-        let signals = Arc::new(Signals(Mutex::new(Answer::Exits)));
+        let signals = Arc::new(Signals { answer: Mutex::new(Answer::Exits), hang_up: Mutex::new(hang_up) });
         let own = signals.clone();
         let awaits = move || {
             loop {
@@ -34,7 +52,7 @@ impl Signals {
 
     /// They end the process no more.
     pub fn hold(&self) {
-        let mut answer = self.0.lock();
+        let mut answer = self.answer.lock();
         if matches!(*answer, Answer::Exits) {
             *answer = Answer::Waits(false);
         }
@@ -42,20 +60,42 @@ impl Signals {
 
     /// They do this; at once if one came meanwhile.
     pub fn on(&self, does: Box<dyn Fn() + Send>) {
-        let before = std::mem::replace(&mut *self.0.lock(), Answer::Does(does));
+        let before = std::mem::replace(&mut *self.answer.lock(), Answer::Does(does));
         if matches!(before, Answer::Waits(true)) {
             self.came(libc::SIGTERM);
         }
     }
 
+    /// From now on SIGHUP has `log` opened again.
+    pub fn reopen(&self, log: Log) {
+        *self.hang_up.lock() = HangUp::Reopens(log);
+    }
+
     fn came(&self, signal: libc::c_int) {
-        match &mut *self.0.lock() {
+        if signal == libc::SIGHUP {
+            match &*self.hang_up.lock() {
+                HangUp::Ends => {}
+                HangUp::Nothing => return,
+                HangUp::Reopens(log) => return log.reopen(),
+            }
+        }
+        match &mut *self.answer.lock() {
             // As a shell says that a signal ended it.
             Answer::Exits => std::process::exit(128 + signal),
             Answer::Waits(came) => *came = true,
             Answer::Does(does) => does(),
         }
     }
+}
+
+/// True if the end of a terminal ends this process: it has one, and was not told to outlive it.
+pub fn has_terminal() -> bool {
+    // SAFETY: an all-zero sigaction is valid for the call to fill in; nothing is changed.
+    let is_ignored = unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
+    };
+    !is_ignored && std::fs::File::open("/dev/tty").is_ok()
 }
 
 fn block() -> libc::sigset_t {
@@ -84,9 +124,13 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    fn signals() -> Signals {
+        Signals { answer: Mutex::new(Answer::Exits), hang_up: Mutex::new(HangUp::Ends) }
+    }
+
     #[test]
     fn a_signal_that_came_too_early_does_what_is_said_later() {
-        let signals = Signals(Mutex::new(Answer::Exits));
+        let signals = signals();
         signals.hold();
         signals.came(libc::SIGTERM);
         let count = Arc::new(AtomicU32::new(0));
@@ -101,10 +145,25 @@ mod tests {
 
     #[test]
     fn what_a_signal_does_is_not_done_before_one_comes() {
-        let signals = Signals(Mutex::new(Answer::Exits));
+        let signals = signals();
         signals.hold();
         signals.on(Box::new(|| panic!("no signal came")));
         signals.hold();
-        assert!(matches!(*signals.0.lock(), Answer::Does(_)));
+        assert!(matches!(*signals.answer.lock(), Answer::Does(_)));
+    }
+
+    #[test]
+    fn a_hang_up_ends_only_what_has_a_terminal() {
+        for (hang_up, ends) in [(HangUp::Ends, 1), (HangUp::Nothing, 0)] {
+            let signals = Signals { hang_up: Mutex::new(hang_up), ..signals() };
+            signals.hold();
+            let count = Arc::new(AtomicU32::new(0));
+            let own = count.clone();
+            signals.on(Box::new(move || {
+                own.fetch_add(1, Ordering::Relaxed);
+            }));
+            signals.came(libc::SIGHUP);
+            assert_eq!(count.load(Ordering::Relaxed), ends);
+        }
     }
 }

@@ -143,11 +143,11 @@ impl Server {
             && !self.has_asked_for_opens.swap(true, Ordering::Relaxed)
         {
             let asked = self.vfs.want_opens();
-            weft_vfs::say(format_args!(
+            tracing::warn!(
                 "{} leads to what not everybody may read: until the volume is mounted anew such links are closed{}",
                 String::from_utf8_lossy(&path),
                 if asked.is_ok() { "" } else { ", and then if it is mounted with --opens" }
-            ));
+            );
         }
         self.vfs.closed_attributes(attributes.ino)
     }

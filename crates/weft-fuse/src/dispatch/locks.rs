@@ -139,7 +139,7 @@ impl Server {
         let path = self.vfs.path(ino);
         let path = String::from_utf8_lossy(&path);
         let why = "too many locks; one user has a quarter of a mount's at most: end programs that hold some";
-        weft_vfs::say_of(user, format_args!("user {user} cannot lock {path}: {why}"));
+        tracing::warn!(user, "user {user} cannot lock {path}: {why}");
     }
 
     /// Answers request `unique` when its lock is granted.

@@ -78,7 +78,7 @@ impl Server {
             return Some(sized(reply, size, b"stopped"));
         }
         if ino == Ino::ROOT && name == STATS {
-            return Some(sized(reply, size, self.stats(caller.uid).as_bytes()));
+            return Some(sized(reply, size, self.stats(caller.uid).to_string().as_bytes()));
         }
         if name == LENT {
             let Some(Inviter(invite)) = &self.options.inviter else { return Some(Err(Failure::Errno(libc::ENODATA))) };
@@ -120,22 +120,21 @@ impl Server {
     }
 
     /// Counters of the volume and of this mount as JSON, as far as they are for `user`.
-    fn stats(&self, user: u32) -> String {
+    pub(crate) fn stats(&self, user: u32) -> serde_json::Value {
         let mut volume = self.vfs.stats();
         if user != 0 && user != rustix::process::geteuid().as_raw() {
             volume.hide_others(user);
         }
         let requests: serde_json::Map<String, serde_json::Value> =
             self.counts().map(|(name, count)| (name.to_owned(), count.into())).collect();
-        let stats = serde_json::json!({
+        serde_json::json!({
             "pid": std::process::id(),
             "transport": if self.over_rings.load(Ordering::Relaxed) { "io_uring" } else { "device" },
             "placement": self.options.placement.to_string(),
             "volume": volume,
             "bytes_given": self.bytes_given.load(Ordering::Relaxed),
             "requests": requests,
-        });
-        stats.to_string()
+        })
     }
 }
 

@@ -361,7 +361,7 @@ impl Device {
 
     /// Answers what cannot be read, so that nobody waits for ever.
     fn refuse(&self, bytes: &[u8]) {
-        weft_vfs::say(format_args!("the kernel sent a request of {} bytes that makes no sense", bytes.len()));
+        tracing::error!("the kernel sent a request of {} bytes that makes no sense", bytes.len());
         if let Some(unique) = Request::unique_of(bytes) {
             let mut reply = Reply::default();
             reply.begin();
@@ -538,7 +538,7 @@ impl Device {
         match result {
             // The requester was killed meanwhile, or the mount is gone: the next read tells.
             Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::INTR) => {}
-            Err(error) => weft_vfs::say(format_args!("the kernel refused a reply: {error}")),
+            Err(error) => tracing::error!("the kernel refused a reply: {error}"),
         }
     }
 }

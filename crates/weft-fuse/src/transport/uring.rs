@@ -95,7 +95,7 @@ impl QueueThread {
             && start.recv().is_ok()
             && let Err(error) = queue.serve()
         {
-            weft_vfs::say(format_args!("the FUSE queue of processor {} ended: {error}", self.number));
+            tracing::error!("the FUSE queue of processor {} ended: {error}", self.number);
         }
     }
 }

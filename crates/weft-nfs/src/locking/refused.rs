@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use weft_vfs::say;
 
 /// Pause before the log tells of a machine again.
 const PAUSE: Duration = Duration::from_secs(3600);
@@ -22,7 +21,7 @@ impl Refused {
     /// lately.
     pub(super) fn log(&self, address: IpAddr, user: u32, why: fmt::Arguments<'_>) {
         if self.is_news(address, Instant::now()) {
-            say(format_args!("{address} cannot lock a file for user {user}: {why}"));
+            tracing::warn!("{address} cannot lock a file for user {user}: {why}");
         }
     }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
+use weft_vfs::Vfs;
 use weft_vfs::locks::Wanted;
-use weft_vfs::{Vfs, say};
 
 /// After how long a client that does not answer is called again: at first, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ pub(super) fn restarted(earlier: Vec<Earlier>, options: &LockOptions, shared: &A
             let ended =
                 shared.service.locking.as_ref().map(|locking| waiting(May::Wait, || locking.end_grace(&earlier)));
             if let Some(Err(error)) = ended {
-                say(format_args!("clients that had locks before cannot be forgotten: {error}"));
+                tracing::warn!("clients that had locks before cannot be forgotten: {error}");
             }
         });
     });
@@ -127,7 +127,7 @@ async fn tell(to: &Peer, portmapper: u16, state: u32, turns: &Turns) {
     while let Err(error) = turns.call(to.address, notify(to, portmapper, state)).await {
         if !tries.again().await {
             let what = "cannot be told to claim its locks again";
-            return say(format_args!("{} {what}: {error}", to.address));
+            return tracing::warn!("{} {what}: {error}", to.address);
         }
     }
 }

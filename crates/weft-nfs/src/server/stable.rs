@@ -8,7 +8,7 @@ use crate::export::Told;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
-use weft_vfs::{ErrorKind, Vfs, say};
+use weft_vfs::{ErrorKind, Vfs};
 
 /// What to do with the result of a sync.
 pub(super) type Then = Box<dyn FnOnce(Result<(), ErrorKind>) + Send>;
@@ -86,7 +86,7 @@ fn run(queue: &Queue, vfs: &Vfs) {
             return;
         }
         let synced = vfs.sync().map_err(|error| {
-            say(format_args!("what was asked for over NFS cannot be made durable: {error}"));
+            tracing::error!("what was asked for over NFS cannot be made durable: {error}");
             error.kind()
         });
         waiting.into_iter().for_each(|then| then(synced));

@@ -257,7 +257,7 @@ fn compare_indices(
 
 /// Refuses a volume that cannot be written safely.
 pub(super) fn refuse_to_write(connection: &mut Connection) -> Result<()> {
-    refuse(&misfits(connection)?, Weight::Surplus)
+    refuse(&misfits(connection)?, Weight::Surplus, "undo that change")
 }
 
 /// Puts right what can be, in the transaction under way.

@@ -7,6 +7,9 @@ use crate::shape::{Misfit, Weight, differing, is_hopeless, quoted, refuse};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
+/// What is left where the schema is damaged: no other command reads its tables.
+const SALVAGE: &str = "have 'weft check --salvage VOLUME NEW' bring what can be read to a new volume";
+
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot read the schema of the database", source }
 }
@@ -96,12 +99,12 @@ fn columns(connection: &Connection, table: &str) -> Result<Vec<String>> {
 
 /// Refuses a database that cannot be written safely.
 pub(super) fn refuse_to_write(connection: &Connection) -> Result<()> {
-    refuse(&misfits(connection)?, Weight::Surplus)
+    refuse(&misfits(connection)?, Weight::Surplus, SALVAGE)
 }
 
 /// Refuses a database that cannot be read.
 pub(super) fn refuse_to_read(connection: &Connection) -> Result<()> {
-    refuse(&misfits(connection)?, Weight::Lacking)
+    refuse(&misfits(connection)?, Weight::Lacking, SALVAGE)
 }
 
 /// The error that says more of a database which cannot be read: the schema's, if it is that.
@@ -116,7 +119,7 @@ pub(super) fn explain(error: Error, connection: &Connection) -> Error {
 pub(super) fn findings(connection: &Connection) -> Result<(Vec<Finding>, bool)> {
     let misfits = misfits(connection)?;
     let is_lacking = misfits.iter().any(|misfit| misfit.weight == Weight::Lacking);
-    Ok((misfits.iter().map(|misfit| misfit.finding(Repair::No)).collect(), is_lacking))
+    Ok((misfits.iter().map(|misfit| advised(misfit, Repair::No)).collect(), is_lacking))
 }
 
 /// Puts the schema right in the transaction under way, which is committed if `repair` asks for it
@@ -137,5 +140,14 @@ pub(super) fn mend(connection: &Connection, repair: Repair) -> Result<(Vec<Findi
         // It is no commit of the volume: no row has changed.
         connection.execute_batch("COMMIT; BEGIN IMMEDIATE").map_err(failed)?;
     }
-    Ok((misfits.iter().map(|misfit| misfit.finding(repair)).collect(), is_hopeless))
+    Ok((misfits.iter().map(|misfit| advised(misfit, repair)).collect(), is_hopeless))
+}
+
+/// What is told of a misfit. Of a schema that nothing puts right only a salvage can be had.
+fn advised(misfit: &Misfit, repair: Repair) -> Finding {
+    let mut finding = misfit.finding(repair);
+    if is_hopeless(std::slice::from_ref(misfit)) {
+        finding.what = format!("{}; {SALVAGE}", finding.what);
+    }
+    finding
 }

@@ -119,7 +119,7 @@ impl Vfs {
                 Err(error) if error.kind() != ErrorKind::Corrupt => failure = Err(error),
                 block => {
                     let whole = block.inspect_err(|error| {
-                        self.report("cannot store what was written over a damaged block", error);
+                        self.report_failed("cannot store what was written over a damaged block", error);
                     });
                     bases.insert(wanted[at].id, whole.ok());
                 }

@@ -5,7 +5,6 @@
 use super::compiled::Compiled;
 use super::definition::LinkDefinition;
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::say_of;
 use crate::stats::largest;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -89,13 +88,11 @@ impl Ledger {
                     ErrorKind::QuotaExceeded => ("the user's networks", USER_BYTES_MAX),
                     _ => ("all networks", BYTES_MAX),
                 };
-                say_of(
+                tracing::warn!(
                     user,
-                    format_args!(
-                        "a network that user {user} pushes onto a file is refused: {whose} on open files take {} MiB, \
+                    "a network that user {user} pushes onto a file is refused: {whose} on open files take {} MiB, \
                          as much as they may, until some are popped or their files closed",
-                        bytes_max >> 20
-                    ),
+                    bytes_max >> 20
                 );
                 Err(Error::from(kind))
             }

@@ -9,7 +9,6 @@ use crate::attributes::DirEntry;
 use crate::blocking::{self, Wait};
 use crate::error::{ErrorKind, Result};
 use crate::inode::Inode;
-use crate::message::say_of_asker;
 use crate::state::State;
 use crate::stop::Stop;
 use crate::volume::Vfs;
@@ -306,7 +305,11 @@ impl Vfs {
             // What follows a colon may be bytes of the archive, which are no business of whoever reads the log.
             let error = error.to_string();
             let why = error.split([':', '\n']).next().unwrap_or_default();
-            say_of_asker(format_args!("{} cannot be listed as an archive: {why}", String::from_utf8_lossy(&path)));
+            tracing::warn!(
+                user = crate::asking_user(),
+                "{} cannot be listed as an archive: {why}",
+                String::from_utf8_lossy(&path)
+            );
             ErrorKind::Io
         })?;
         if self.run(|state| state.resolve(view))?.source != version {

@@ -8,7 +8,6 @@ use super::drafts::{Closed, Written};
 use crate::asker::Asker;
 use crate::attributes::Attributes;
 use crate::error::{ErrorKind, Result};
-use crate::message::{say, say_of_asker};
 use crate::observe::Change;
 use crate::stop::Stop;
 use crate::volume::Vfs;
@@ -139,7 +138,7 @@ impl Vfs {
         for ino in links {
             if let Err(error) = self.flush(ino) {
                 let path = self.path(ino);
-                say(format_args!("what was written to {} is lost: {error}", String::from_utf8_lossy(&path)));
+                tracing::error!("what was written to {} is lost: {error}", String::from_utf8_lossy(&path));
             }
         }
     }
@@ -163,10 +162,11 @@ impl Vfs {
                         return Err(error);
                     }
                     let path = self.path(ino);
-                    say_of_asker(format_args!(
+                    tracing::error!(
+                        user = crate::asking_user(),
                         "what was written to {} is lost: {error}",
                         String::from_utf8_lossy(&path)
-                    ));
+                    );
                     stores = false;
                 }
                 Closed::Last(draft) => {

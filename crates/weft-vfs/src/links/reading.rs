@@ -8,7 +8,6 @@ use super::sources::Targets;
 use super::view::{Step, Stopped, View, stopped};
 use crate::blocking::{self, Wait};
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::say_of_asker;
 use crate::state::State;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
@@ -139,7 +138,11 @@ impl Vfs {
 
     fn changes_too_fast(&self, ino: Ino) -> Error {
         let path = self.path(ino);
-        say_of_asker(format_args!("{} cannot be read: its targets change faster", String::from_utf8_lossy(&path)));
+        tracing::warn!(
+            user = crate::asking_user(),
+            "{} cannot be read: its targets change faster",
+            String::from_utf8_lossy(&path)
+        );
         ErrorKind::Io.into()
     }
 
@@ -221,10 +224,11 @@ impl Vfs {
             return Ok(());
         }
         let path = self.path(ino);
-        say_of_asker(format_args!(
+        tracing::warn!(
+            user = crate::asking_user(),
             "the network of {} cannot begin: others take too much",
             String::from_utf8_lossy(&path)
-        ));
+        );
         Err(ErrorKind::Io.into())
     }
 

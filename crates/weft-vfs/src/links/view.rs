@@ -9,7 +9,6 @@ use super::resolve::{Length, RETRY};
 use super::sources::{TargetError, Targets};
 use crate::caller::{Caller, MakeNode};
 use crate::error::{ErrorKind, Result};
-use crate::message::say_of_asker;
 use crate::volume::Vfs;
 use std::collections::VecDeque;
 use std::io;
@@ -293,7 +292,7 @@ pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped
     };
     let is_data = matches!(error, RunError::Stage { source: StageError::Data(_), .. } | RunError::Before(_));
     let (network, path) = (&targets.link.network, vfs.path(targets.ino));
-    say_of_asker(format_args!("the network of {} failed: {error}", String::from_utf8_lossy(&path)));
+    tracing::warn!(user = crate::asking_user(), "the network of {} failed: {error}", String::from_utf8_lossy(&path));
     let is_lasting = is_data && !(network.is_exported() || network.has_keys());
     Stopped::Failed(Failure { kind, is_lasting, at: Instant::now() })
 }

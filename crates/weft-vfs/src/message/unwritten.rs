@@ -18,8 +18,9 @@ impl Unwritten {
         Unwritten { bytes: VecDeque::new(), left_out: 0 }
     }
 
-    /// Writes `line` to `log` after what waits, as far as there is room.
-    pub(super) fn write(&mut self, line: &str, log: &mut impl Write) {
+    /// Writes `line` to `log` after what waits, as far as there is room. What `no_room` gives tells
+    /// how many were given up, once there is room again.
+    pub(super) fn write(&mut self, line: &str, log: &mut impl Write, no_room: impl FnOnce(u64) -> String) {
         if self.bytes.len() + line.len() > BYTES_MAX {
             self.left_out += 1;
         } else {
@@ -27,7 +28,7 @@ impl Unwritten {
         }
         self.write_out(log);
         if self.bytes.is_empty() && self.left_out > 0 {
-            let said = format!("weft: there was no room for {} messages\n", self.left_out);
+            let said = no_room(self.left_out);
             self.left_out = 0;
             self.bytes.extend(said.as_bytes());
             self.write_out(log);
@@ -73,16 +74,20 @@ mod tests {
         }
     }
 
+    fn no_room(count: u64) -> String {
+        format!("{count} left out\n")
+    }
+
     #[test]
     fn what_found_no_room_is_written_when_there_is_some() {
         let (mut unwritten, mut log) = (Unwritten::new(), Log { written: Vec::new(), room: 10 });
-        unwritten.write("the first\n", &mut log);
-        unwritten.write("the second\n", &mut log);
+        unwritten.write("the first\n", &mut log, no_room);
+        unwritten.write("the second\n", &mut log, no_room);
         log.room = 4;
-        unwritten.write("the third\n", &mut log);
+        unwritten.write("the third\n", &mut log, no_room);
         assert_eq!(log.written, b"the first\nthe ");
         log.room = 1000;
-        unwritten.write("the fourth\n", &mut log);
+        unwritten.write("the fourth\n", &mut log, no_room);
         assert_eq!(log.written, b"the first\nthe second\nthe third\nthe fourth\n");
     }
 
@@ -90,11 +95,11 @@ mod tests {
     fn what_waits_has_a_bound_and_is_counted_beyond_it() {
         let (mut unwritten, mut log) = (Unwritten::new(), Log { written: Vec::new(), room: 0 });
         let line = format!("{}\n", "x".repeat(1023));
-        (0..66).for_each(|_| unwritten.write(&line, &mut log));
+        (0..66).for_each(|_| unwritten.write(&line, &mut log, no_room));
         assert_eq!(unwritten.bytes.len(), BYTES_MAX);
         log.room = usize::MAX;
-        unwritten.write("", &mut log);
-        let end = "weft: there was no room for 2 messages\n";
+        unwritten.write("", &mut log, no_room);
+        let end = no_room(2);
         assert_eq!(log.written.len(), BYTES_MAX + end.len());
         assert!(log.written.ends_with(end.as_bytes()));
     }

@@ -109,7 +109,7 @@ impl Vfs {
 
 /// Whoever is told that there is no room reads as ever.
 fn no_memory<T>(error: std::io::Error) -> Option<T> {
-    crate::say(format_args!("no memory to share: {error}"));
+    tracing::warn!("no memory to share: {error}");
     None
 }
 

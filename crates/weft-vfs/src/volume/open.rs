@@ -10,7 +10,6 @@ use crate::computing::Computing;
 use crate::error::{ErrorKind, Result};
 use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turns, Views};
 use crate::locks::Locks;
-use crate::message::say;
 use crate::observe::Observers;
 use crate::operations::CountsCache;
 use crate::options::Options;
@@ -126,7 +125,7 @@ impl Vfs {
         let misnamed = self.store.misnamed()?;
         for ino in &misnamed {
             let advice = "it stays as it is; 'weft check' tells more";
-            say(format_args!("inode {} is damaged: it counts no names, but one leads to it; {advice}", ino.0));
+            tracing::error!("inode {} is damaged: it counts no names, but one leads to it; {advice}", ino.0);
         }
         stored.retain(|ino| !misnamed.contains(ino));
         let orphans = {

@@ -5,7 +5,6 @@ use super::Vfs;
 use super::unapplied::{Purpose, Replay, UnappliedList, decoded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal;
-use crate::message::say;
 use crate::mutation::Mutation;
 use crate::stop::{Miss, Stop};
 use weft_store::log::{Behind, Loss, Record, epoch_without_log, needs_log};
@@ -34,7 +33,7 @@ impl Vfs {
         };
         let lost = log.lock().file.check(&header)?;
         if let Some(lost) = lost {
-            say(format_args!("going on without what is lost, as asked for: {lost}"));
+            tracing::warn!("going on without what is lost, as asked for: {lost}");
         }
         let mut replay = Replay::new(purpose);
         let carried = log.lock().file.carried(header.counters.epoch)?;
@@ -46,7 +45,7 @@ impl Vfs {
                 (log.file.records(header.counters.epoch, after)?, log.file.take_given_up())
             };
             if let Some(lost) = given_up {
-                say(format_args!("going on without what is lost, as asked for: {lost}"));
+                tracing::warn!("going on without what is lost, as asked for: {lost}");
                 self.set_log_aside()?;
             }
             let Some(last) = records.last() else { return replay.finish() };
@@ -137,7 +136,7 @@ impl Vfs {
             let mut log = log.lock();
             match log.file.prepare(epoch, last) {
                 Err(error) if error.kind() == weft_store::ErrorKind::Full && log.file.go_without() => {
-                    say(format_args!("{error}; until the next mount each fsync is a commit"));
+                    tracing::warn!("{error}; until the next mount each fsync is a commit");
                     epoch = epoch_without_log(before);
                     self.state.lock().counters.epoch = epoch;
                 }
@@ -176,9 +175,9 @@ impl Vfs {
         }
         match self.commit_once(&mut turn, Durability::Durable) {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
-                say(format_args!(
+                tracing::warn!(
                     "all is committed, but the volume needs its intent log to be opened again: keep it with the volume"
-                ));
+                );
                 return Ok(());
             }
             committed => committed?,

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::read_ahead::ReadAhead;
 use crate::stats::{NfsStats, Stats};
 use std::sync::atomic::Ordering;
-use weft_store::{Ino, Space};
+use weft_store::{CommitNo, Ino, Space, Timestamp};
 
 /// Tells what a server of NFS counts; nothing once it is gone.
 pub(crate) type NfsCounters = Box<dyn Fn() -> Option<NfsStats> + Send + Sync>;
@@ -68,6 +68,11 @@ impl Vfs {
     /// one.
     pub fn tell_of_nfs(&self, counters: impl Fn() -> Option<NfsStats> + Send + Sync + 'static) {
         *self.nfs_stats.lock() = Some(Box::new(counters));
+    }
+
+    /// The last commit, and its time if it was made since the volume was opened.
+    pub fn last_commit(&self) -> (CommitNo, Option<Timestamp>) {
+        self.state.lock().last_commit
     }
 
     /// Counters since the mount.

@@ -7,7 +7,6 @@
 use super::Vfs;
 use crate::clock::ManualClock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::say;
 use crate::mutation::{self, Mutation};
 use crate::options::Options;
 use std::fmt;
@@ -94,7 +93,7 @@ impl Replay {
             if is_first {
                 vfs.set_log_aside()?;
             }
-            say(format_args!("going on without what is lost, as asked for: {unapplied}"));
+            tracing::warn!("going on without what is lost, as asked for: {unapplied}");
         }
         self.unapplied.named.push(unapplied);
         Ok(())
@@ -111,7 +110,7 @@ impl Replay {
             Purpose::Open(Loss::Accept) => {
                 if self.unapplied.more > 0 {
                     let more = self.unapplied.more;
-                    say(format_args!("going on without {more} more operations that cannot be applied"));
+                    tracing::warn!("going on without {more} more operations that cannot be applied");
                 }
                 Ok(self.unapplied)
             }
@@ -136,7 +135,7 @@ impl Vfs {
     pub(super) fn set_log_aside(&self) -> Result<()> {
         let Some(log) = self.log.as_ref().filter(|_| !self.options.read_only) else { return Ok(()) };
         if let Some(copy) = log.lock().file.set_aside()? {
-            say(format_args!("kept a copy of what is given up: {copy}"));
+            tracing::info!("kept a copy of what is given up: {copy}");
         }
         Ok(())
     }

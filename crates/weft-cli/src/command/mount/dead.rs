@@ -5,7 +5,6 @@ use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use weft_vfs::say;
 
 /// How often to look whether it is still there.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -32,7 +31,7 @@ impl Dead {
                     return;
                 }
                 if is_gone {
-                    say(format_args!("{} is unmounted; the volume is waited for no longer", directory.display()));
+                    tracing::info!("{} is unmounted; the volume is waited for no longer", directory.display());
                     std::process::exit(0);
                 }
                 #[expect(clippy::disallowed_methods, reason = "nobody is told that a dead mount is gone")]

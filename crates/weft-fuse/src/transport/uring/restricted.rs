@@ -18,9 +18,7 @@ pub(super) fn ring(device: BorrowedFd<'_>, size: u32) -> io::Result<Ring> {
     static SAID: Once = Once::new();
     let said = |error: &io::Error| {
         SAID.call_once(|| {
-            weft_vfs::say(format_args!(
-                "the kernel's queues (io_uring) cannot be restricted, and take any command: {error}"
-            ));
+            tracing::warn!("the kernel's queues (io_uring) cannot be restricted, and take any command: {error}");
         });
     };
     preferred(|| restricted(device, size), said, || unrestricted(device, size))

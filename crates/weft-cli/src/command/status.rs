@@ -1,0 +1,87 @@
+//! `weft status`.
+
+use crate::arguments::Status;
+use crate::daemons::{self, Running};
+use crate::shown;
+use crate::size::show;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Lists the daemons of this user.
+pub fn run(arguments: &Status) -> Result<ExitCode> {
+    let all = daemons::all()?;
+    if arguments.json {
+        outln!("{}", Value::from(all.iter().map(told).collect::<Vec<_>>()));
+    } else if all.is_empty() {
+        outln!("no volume is mounted or served by this user");
+    } else {
+        all.iter().for_each(|daemon| outln!("{}", shown::message(&line(daemon))));
+    }
+    let answered = all.iter().all(|daemon| daemon.status.is_ok());
+    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a daemon told, or that it told nothing.
+fn told(daemon: &Running) -> Value {
+    match &daemon.status {
+        Ok(status) => status.clone(),
+        Err(why) => json!({
+            "volume": null,
+            "id": daemon.socket.volume,
+            "kind": daemon.socket.kind.name(),
+            "pid": daemon.socket.pid,
+            "error": why,
+        }),
+    }
+}
+
+fn line(daemon: &Running) -> String {
+    let status = match &daemon.status {
+        Ok(status) => status,
+        Err(why) => {
+            let (kind, socket) = (daemon.socket.kind.name(), &daemon.socket);
+            return format!("{kind} of volume {}, process {}: {why}", socket.volume, socket.pid);
+        }
+    };
+    let text = |name: &str| status[name].as_str().unwrap_or("?");
+    let number = |name: &str| status[name].as_u64().unwrap_or(0);
+    let how = if status["kind"] == "mount" { "mounted at" } else { "served at" };
+    let nfs = status["nfs"].as_str().filter(|_| status["kind"] == "mount");
+    let nfs = nfs.map_or_else(String::new, |address| format!(" and served at {address}"));
+    let age = status["commit_age_seconds"].as_u64();
+    let age = age.map_or_else(|| " before it began".to_owned(), |seconds| format!(" {} ago", lasted(seconds)));
+    let error = status["error"].as_str().map_or_else(String::new, |error| format!("; {error}"));
+    format!(
+        "{} {how} {}{nfs}: {}process {} since {}, {}, {}, commit {}{age}, {} used in {} inodes, {} not committed{error}",
+        text("volume"),
+        text("place"),
+        if status["read_only"] == true { "read only, " } else { "" },
+        number("pid"),
+        text("since"),
+        text("engine"),
+        text("transport"),
+        number("commit"),
+        show(number("bytes_used")),
+        number("inodes_used"),
+        show(number("dirty_bytes")),
+    )
+}
+
+/// A span of time, in its largest unit.
+fn lasted(seconds: u64) -> String {
+    let units = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
+    let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit);
+    unit.map_or_else(|| format!("{seconds} seconds"), |(unit, name)| format!("{} {name}", seconds / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_told_in_its_largest_unit() {
+        let told = [0, 119, 120, 7199, 7200, 172_800].map(lasted);
+        assert_eq!(told, ["0 seconds", "119 seconds", "2 minutes", "119 minutes", "2 hours", "2 days"]);
+    }
+}

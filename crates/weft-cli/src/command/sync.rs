@@ -1,0 +1,73 @@
+//! `weft sync`.
+
+use super::stats;
+use super::umount::{LOG, asking};
+use crate::arguments::Sync;
+use crate::command::mounted;
+use crate::daemons;
+use crate::owner::Owner;
+use crate::shown;
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Has a volume commit.
+pub fn run(arguments: &Sync) -> Result<ExitCode> {
+    let named = &arguments.named;
+    if let Some(root) = mount_of(named)? {
+        return sync_mount(&root);
+    }
+    let Some(daemon) = daemons::of(named)? else {
+        bail!(
+            "{} is no directory of a mounted volume, and no daemon of this user serves it; 'weft status' lists what they \
+             serve. Of a volume that another user has mounted, name the directory",
+            shown::path(named)
+        )
+    };
+    let place = shown::path(named);
+    let commit = daemon.commit().with_context(|| format!("{place} cannot be committed now; {LOG}"))?;
+    outln!("all changes of {place} are committed (commit {commit})");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The mount point of the volume that `path` lies in, if it lies in a mounted one.
+fn mount_of(path: &Path) -> Result<Option<PathBuf>> {
+    // The kernel tells whose mount it is where nobody else may look into it.
+    if mounted::is_mount_point(path) {
+        return Ok(Some(path.canonicalize().or_else(|_| std::path::absolute(path))?));
+    }
+    match rustix::fs::stat(path) {
+        Ok(stat) if mounted::devices().contains(&stat.st_dev) => Ok(mounted::root_of(stat.st_dev)),
+        Err(Errno::ACCESS) => bail!("no permission to look at {}", shown::path(path)),
+        Ok(_) | Err(_) => Ok(None),
+    }
+}
+
+/// Makes all changes of the volume that is mounted at `root` durable.
+fn sync_mount(root: &Path) -> Result<ExitCode> {
+    let place = shown::path(root);
+    let owner = Owner::of(root);
+    if asking(owner, || stats::is_dead(root))? {
+        asking(owner, || stats::read(root))??;
+    }
+    let failed = || format!("not all changes of {place} can be made durable; {LOG}");
+    // First, what the kernel has not passed on yet (`--writeback`).
+    asking(owner, || pass_on(root))?.with_context(failed)?;
+    // A directory of sockets that cannot be trusted leaves the other way.
+    if let Some(daemon) = daemons::mounting(root).ok().flatten() {
+        let commit = daemon.commit().with_context(failed)?;
+        outln!("all changes of {place} are committed (commit {commit})");
+        return Ok(ExitCode::SUCCESS);
+    }
+    // syncfs(2) by itself reaches no daemon.
+    asking(owner, || File::open(root)?.sync_all())?.with_context(failed)?;
+    outln!("all changes of {place} are durable");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the kernel pass on what it keeps of changes.
+fn pass_on(directory: &Path) -> std::io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(directory)?)?)
+}

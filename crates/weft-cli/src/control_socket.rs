@@ -1,0 +1,72 @@
+//! The control socket of a daemon of this program.
+
+use crate::opened::Opened;
+use crate::shown;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use weft_control::{Daemon, Kind, Server};
+use weft_store::Location;
+
+/// A control socket, or why there is none: a daemon serves without one, too.
+#[derive(Clone)]
+pub struct ControlSocket(Arc<Result<Server, String>>);
+
+impl ControlSocket {
+    /// Makes the control socket of a daemon that serves `opened` at `place`. Must be called after
+    /// the process has gone to the background.
+    pub fn start(
+        opened: &Opened,
+        kind: Kind,
+        place: String,
+        counters: impl Fn() -> Option<Value> + Send + Sync + 'static,
+    ) -> ControlSocket {
+        let started = opened.store.header().map_err(|error| error.to_string()).and_then(|header| {
+            let daemon = Daemon {
+                kind,
+                id: header.uuid,
+                volume: volume(&opened.location),
+                engine: engine(&opened.location),
+                place,
+                read_only: opened.read_only,
+                vfs: Arc::downgrade(&opened.vfs),
+                counters: Box::new(counters),
+            };
+            Server::start(daemon).map_err(|error| error.to_string())
+        });
+        ControlSocket(Arc::new(started))
+    }
+
+    /// Says why there is none, if there is none.
+    pub fn say_if_missing(&self) {
+        if let Err(why) = &*self.0 {
+            tracing::warn!("serving without a control socket: {why}");
+        }
+    }
+
+    /// Removes it.
+    pub fn stop(&self) {
+        if let Ok(server) = &*self.0 {
+            server.stop();
+        }
+    }
+}
+
+/// The volume at `location`, as daemons name it, wherever they were started.
+pub fn volume(location: &Location) -> String {
+    match location.path() {
+        Some(path) => path_of(path),
+        None => location.to_string(),
+    }
+}
+
+fn path_of(path: &Path) -> String {
+    shown::path(&path.canonicalize().unwrap_or_else(|_| path.into()))
+}
+
+fn engine(location: &Location) -> &'static str {
+    match location {
+        Location::Files(_) => "sqlite",
+        Location::Postgres(_) => "postgres",
+    }
+}

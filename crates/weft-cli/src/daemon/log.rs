@@ -1,0 +1,87 @@
+//! The file that the messages of a daemon in the background go to: found, opened, and opened again
+//! once it was renamed (logrotate(8)).
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The log of a daemon in the background.
+pub struct Log {
+    /// Where it is, from any directory.
+    pub path: PathBuf,
+    /// Makes it, if it is not its user's who makes it. Nothing is done if it is there.
+    pub make: Box<dyn Fn() + Send>,
+}
+
+impl Log {
+    /// Has messages go there from now on.
+    pub fn begin(&self) -> io::Result<()> {
+        (self.make)();
+        write_to(open_log(&self.path)?)
+    }
+
+    /// Has messages go to the file that has the log's name now. If that cannot be, they go on to
+    /// the one before.
+    pub fn reopen(&self) {
+        if let Err(error) = self.begin() {
+            let path = self.path.display();
+            tracing::error!("cannot open the log {path} again: {error}; messages go on to the file from before");
+        }
+    }
+}
+
+/// Has all that this process prints go to `file`.
+pub fn write_to(file: impl AsFd) -> io::Result<()> {
+    rustix::stdio::dup2_stdout(&file)?;
+    Ok(rustix::stdio::dup2_stderr(&file)?)
+}
+
+/// Opens the file that messages go to, for its owner alone. A link that somebody else put there is
+/// not followed.
+fn open_log(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+/// Finds the log that the user asked for, or says why messages cannot go there: before anything is
+/// served, as nobody would hear of it later.
+pub fn find_log(asked: Option<&Path>) -> Result<Option<PathBuf>> {
+    let Some(asked) = asked else { return Ok(None) };
+    let cannot = || format!("cannot write messages to {}", asked.display());
+    let path = follow_own_links(asked).with_context(cannot)?;
+    match open_log(&path) {
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            bail!("{}: it is a symbolic link in a directory where others can make one; name its target", cannot())
+        }
+        opened => opened.map(|_| Some(path)).with_context(cannot),
+    }
+}
+
+/// Most symbolic links that are followed, as the kernel does (path_resolution(7)).
+const LINKS_MAX: u32 = 40;
+
+/// The path of a file, in a directory without links on the way to it. It is a symbolic link itself
+/// only where somebody else could have made that: it may lead to any file of this user.
+fn follow_own_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = parent.canonicalize()?;
+        let file = directory.join(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
+        if others_write(&directory.metadata()?) || !file.is_symlink() {
+            return Ok(file);
+        }
+        path = directory.join(file.read_link()?);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Whether others than this user and root can make files in a directory of these attributes.
+fn others_write(directory: &std::fs::Metadata) -> bool {
+    let owners = [0, rustix::process::geteuid().as_raw()];
+    directory.mode() & 0o022 != 0 || !owners.contains(&directory.uid())
+}

@@ -1,0 +1,131 @@
+//! Daemons of this user, found by their control sockets and asked over them.
+
+use crate::control_socket;
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use weft_control::{Answer, Method, Socket, Unanswered, ask, sockets};
+use weft_store::Location;
+
+/// How long a daemon may take to tell of itself.
+const TELLING_MAX: Duration = Duration::from_secs(2);
+
+/// Daemons that are asked at once.
+const AT_ONCE: usize = 64;
+
+/// A daemon, and what it said of itself.
+pub struct Running {
+    pub socket: Socket,
+    /// Why it said nothing, if it did not.
+    pub status: Result<Value, String>,
+}
+
+/// Why a daemon did not tell what it was asked.
+enum Untold {
+    /// It has ended.
+    Gone,
+    /// This, in words.
+    Because(String),
+}
+
+/// All daemons of this user, but those that have ended.
+pub fn all() -> Result<Vec<Running>> {
+    let sockets = sockets().context("cannot look for control sockets")?;
+    let mut all = Vec::new();
+    for some in sockets.chunks(AT_ONCE) {
+        std::thread::scope(|scope| {
+            let asking: Vec<_> = some.iter().map(|socket| scope.spawn(|| told(socket, "/status"))).collect();
+            for (socket, asked) in some.iter().zip(asking) {
+                let status = match asked.join() {
+                    Ok(Ok(status)) => Ok(status),
+                    Ok(Err(Untold::Gone)) => continue,
+                    Ok(Err(Untold::Because(why))) => Err(why),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                };
+                all.push(Running { socket: socket.clone(), status });
+            }
+        });
+    }
+    Ok(all)
+}
+
+/// The daemon of what `named` names: a volume, or the address where one is served. None if there is
+/// none that this user may ask.
+pub fn of(named: &Path) -> Result<Option<Running>> {
+    match named.to_str().and_then(|text| text.parse::<SocketAddr>().ok()) {
+        Some(address) => find(|status| serves_at(status, address)),
+        None => {
+            let volume = control_socket::volume(&Location::parse(named)?);
+            find(|status| status["volume"] == *volume)
+        }
+    }
+}
+
+/// The daemon that has a volume mounted at `directory`.
+pub fn mounting(directory: &Path) -> Result<Option<Running>> {
+    let directory = crate::shown::path(directory);
+    find(|status| status["kind"] == "mount" && status["place"] == *directory)
+}
+
+fn find(is_it: impl Fn(&Value) -> bool) -> Result<Option<Running>> {
+    Ok(all()?.into_iter().find(|daemon| daemon.status.as_ref().is_ok_and(&is_it)))
+}
+
+/// True if a client that connects to `address` is served by the daemon of this `status`.
+fn serves_at(status: &Value, address: SocketAddr) -> bool {
+    let served = [&status["nfs"], &status["place"]].into_iter().find_map(|at| at.as_str()?.parse::<SocketAddr>().ok());
+    served.is_some_and(|at| at == address || (at.ip().is_unspecified() && at.port() == address.port()))
+}
+
+fn told(socket: &Socket, target: &str) -> Result<Value, Untold> {
+    let answer = ask(&socket.path, Method::Get, target, TELLING_MAX).map_err(|unanswered| match unanswered {
+        Unanswered::Gone => Untold::Gone,
+        Unanswered::Silent => Untold::Because(format!("it has not answered for {} seconds", TELLING_MAX.as_secs())),
+        failed => Untold::Because(failed.to_string()),
+    })?;
+    if !answer.is_good() {
+        return Err(Untold::Because(answer.body.trim().to_owned()));
+    }
+    serde_json::from_str(&answer.body).map_err(|error| Untold::Because(format!("its answer cannot be read: {error}")))
+}
+
+impl Running {
+    /// Its counters.
+    pub fn stats(&self) -> Result<Value> {
+        let pid = self.socket.pid;
+        told(&self.socket, "/stats").map_err(|untold| match untold {
+            Untold::Gone => anyhow!("process {pid} has just ended"),
+            Untold::Because(why) => anyhow!("process {pid} does not tell its counters: {why}"),
+        })
+    }
+
+    /// Has it commit; returns the number of the last commit then.
+    pub fn commit(&self) -> Result<u64> {
+        let limit = weft_control::COMMIT_MAX + Duration::from_secs(5);
+        let answer = ask(&self.socket.path, Method::Post, "/commit", limit);
+        let Answer { body, .. } = match answer {
+            Ok(answer) if answer.is_good() => answer,
+            Ok(answer) => bail!("{}", answer.body.trim()),
+            Err(error) => bail!("process {}, which serves it, cannot be asked: {error}", self.socket.pid),
+        };
+        let committed: Option<Value> = serde_json::from_str(&body).ok();
+        committed.and_then(|committed| committed["commit"].as_u64()).context("the daemon's answer cannot be read")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_address_is_served_by_who_listens_there_or_everywhere() {
+        let serves = |status: Value| serves_at(&status, "192.0.2.7:2049".parse().unwrap());
+        assert!(serves(json!({"place": "192.0.2.7:2049"})));
+        assert!(serves(json!({"place": "/mnt", "nfs": "0.0.0.0:2049"})));
+        assert!(!serves(json!({"place": "192.0.2.7:2050", "nfs": null})));
+        assert!(!serves(json!({"place": "/mnt"})));
+    }
+}

@@ -1,0 +1,344 @@
+//! The control sockets of daemons: `weft status`, `weft sync`, `weft stats` of servers, health.
+
+use crate::place::{Place, Said, is_root};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use weft_testkit::Cluster;
+
+/// Longest wait for what a daemon does by itself.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A place with a volume `v` and a directory `m`.
+fn place() -> Option<Place> {
+    let place = Place::to_mount()?;
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    Some(place)
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// What `weft status --json` tells of the volume at `path`.
+fn status(place: &Place, path: &Path) -> Option<Value> {
+    let said = place.weft(&["status", "--json"]);
+    let all: Vec<Value> = serde_json::from_str(&said.out).unwrap();
+    all.into_iter().find(|daemon| daemon["volume"].as_str() == path.to_str())
+}
+
+/// The control socket of process `pid`, and what it is called by.
+fn socket(pid: u64) -> PathBuf {
+    let directory = match is_root() {
+        true => PathBuf::from("/run/weft"),
+        false => PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").unwrap()).join("weft"),
+    };
+    let ending = format!("-{pid}.socket");
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.into_iter().find(|path| path.to_str().unwrap().ends_with(&ending)).expect("a socket of the daemon")
+}
+
+/// What the daemon that listens at `socket` answers to `request`.
+fn asked(socket: &Path, request: &str) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: weft\r\n\r\n").unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said
+}
+
+/// Asks again and again until the answer begins as `wanted`.
+#[track_caller]
+fn await_answer(socket: &Path, request: &str, wanted: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        let said = asked(socket, request);
+        if said.starts_with(wanted) {
+            return said;
+        }
+        assert!(begun.elapsed() < SOON, "{request}: {said}");
+    }
+}
+
+/// A server of `v`, and where it serves.
+fn serving(mut command: Command) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // And how clients mount it: it has said all then.
+    let (line, _) = (lines.next().unwrap(), lines.next().unwrap());
+    let address = line.split_once(" over NFS at ").and_then(|(_, rest)| rest.split_once(';')).expect("an address");
+    (child, address.0.to_owned())
+}
+
+fn ended(child: Child) -> Said {
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    child.wait_with_output().unwrap().into()
+}
+
+#[test]
+fn a_mount_tells_of_itself_over_its_socket_until_it_is_unmounted() {
+    let Some(place) = place() else { return };
+    place.mount();
+    std::fs::write(place.path("m/file"), vec![7; 300_000]).unwrap();
+    let told = status(&place, &place.path("v")).expect("listed");
+    assert_eq!((&told["kind"], &told["engine"], &told["error"]), (&"mount".into(), &"sqlite".into(), &Value::Null));
+    assert_eq!(told["place"].as_str(), place.path("m").to_str());
+    assert_eq!(told["pid"], place.daemon());
+    assert!(told["inodes_used"] == 2 && told["bytes_used"].as_u64() >= Some(300_000), "{told}");
+    assert!(told["commit"].as_u64() >= Some(1) && told["committed"].as_str().unwrap().ends_with('Z'), "{told}");
+    let socket = socket(told["pid"].as_u64().unwrap());
+    let metadata = socket.symlink_metadata().unwrap();
+    assert!(metadata.file_type().is_socket() && metadata.mode() & 0o7777 == 0o600);
+    assert_eq!(socket.parent().unwrap().metadata().unwrap().mode() & 0o7777, 0o700);
+    for path in ["/healthz", "/readyz"] {
+        assert!(asked(&socket, &format!("GET {path}")).starts_with("HTTP/1.1 200 "), "{path}");
+    }
+    let by_socket = asked(&socket, "GET /stats");
+    let by_socket: Value = serde_json::from_str(by_socket.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let names = |stats: &Value| stats.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let stats = place.weft(&["stats", "--json", "m"]).json();
+    assert_eq!((names(&by_socket), names(&by_socket["volume"])), (names(&stats), names(&stats["volume"])));
+    assert_eq!(place.weft(&["stats", "--json", "v"]).json()["pid"], told["pid"]);
+    let lines = place.weft(&["status"]).out;
+    let (volume, mounted) = (place.path("v"), place.path("m"));
+    let line = format!("{} mounted at {}: process {}", volume.display(), mounted.display(), told["pid"]);
+    assert!(lines.lines().any(|told| told.starts_with(&line)), "{lines}");
+    place.umount();
+    assert!(!socket.exists());
+    assert_eq!(status(&place, &volume), None);
+    place.weft(&["stats", "v"]).failed(&["v is not the mount point"]);
+}
+
+#[test]
+fn a_server_tells_of_itself_by_its_volume_and_its_address() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    let (server, address) = serving(place.command(&["serve", "v", "--nfs", "127.0.0.1:0"]));
+    if !is_root() && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        drop(ended(server));
+        return eprintln!("SKIPPED: no XDG_RUNTIME_DIR");
+    }
+    let told = status(&place, &place.path("v")).expect("listed");
+    assert_eq!((&told["kind"], told["place"].as_str()), (&"server".into(), Some(&*address)));
+    assert_eq!((&told["transport"], told["nfs"].as_str()), (&"nfs".into(), Some(&*address)));
+    for named in ["v", &*address] {
+        let stats = place.weft(&["stats", "--json", named]).json();
+        assert_eq!((&stats["pid"], stats["volume"]["nfs"]["address"].as_str()), (&told["pid"], Some(&*address)));
+        assert!(place.weft(&["stats", named]).well().contains(&format!("nfs         at {address}, ")));
+        assert!(place.weft(&["sync", named]).well().contains("are committed (commit "));
+    }
+    let socket = socket(told["pid"].as_u64().unwrap());
+    assert!(asked(&socket, "GET /readyz").starts_with("HTTP/1.1 200 "));
+    let said = ended(server);
+    assert_eq!((said.code, &*said.err), (0, ""));
+    assert!(!socket.exists());
+    for command in ["stats", "sync"] {
+        place.weft(&[command, &address]).failed(&["no daemon of this user serves", "'weft status'"]);
+    }
+}
+
+#[test]
+fn what_sync_was_told_of_is_committed_and_survives_a_kill() {
+    let Some(place) = place() else { return };
+    for named in ["m", "v", "m/directory"] {
+        place.weft(&["mount", "v", "m", "--commit-interval", "1000"]).well();
+        std::fs::create_dir_all(place.path("m/directory")).unwrap();
+        std::fs::write(place.path("m/file"), named).unwrap();
+        let said = place.weft(&["sync", named]).well();
+        assert!(said.contains("are committed (commit "), "{said}");
+        place.kill("v/lock");
+        assert!(!place.weft(&["info", "v"]).err.contains("in the intent log"), "{named}");
+        place.mount();
+        assert_eq!(std::fs::read_to_string(place.path("m/file")).unwrap(), named);
+        place.umount();
+    }
+    place.weft(&["sync", "v"]).failed(&["v is no directory of a mounted volume", "'weft status'"]);
+    place.weft(&["sync", "nothing"]).failed(&["nothing is no directory of a mounted volume"]);
+}
+
+#[test]
+fn another_user_sees_no_daemon_and_syncs_a_mount_by_its_directory() {
+    let Some(place) = place() else { return };
+    if !is_root() {
+        return eprintln!("SKIPPED another_user_sees_no_daemon_and_syncs_a_mount_by_its_directory: needs root");
+    }
+    place.weft(&["mount", "v", "m", "--commit-interval", "1000", "-o", "allow_other"]).well();
+    std::fs::set_permissions(place.path("m"), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(place.path("m/file"), "kept").unwrap();
+    let told = place.weft_as_stranger(&["status"]).well();
+    assert_eq!(told, "no volume is mounted or served by this user\n");
+    let said = place.weft_as_stranger(&["sync", "m"]).well();
+    assert!(said.contains("are durable"), "{said}");
+    place.weft_as_stranger(&["sync", "v"]).failed(&["no daemon of this user"]);
+    let stats = place.weft_as_stranger(&["stats", "--json", "m"]).json();
+    let socket = socket(stats["pid"].as_u64().unwrap());
+    let mut command = Command::new("cat");
+    let refused = std::os::unix::process::CommandExt::uid(command.arg(&socket), 65534).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("Permission denied"), "{refused:?}");
+    place.kill("v/lock");
+    place.mount();
+    assert_eq!(std::fs::read_to_string(place.path("m/file")).unwrap(), "kept");
+    place.umount();
+}
+
+#[test]
+fn the_socket_of_a_killed_daemon_is_not_counted_and_the_next_one_replaces_it() {
+    let Some(place) = place() else { return };
+    place.mount();
+    let killed = socket(place.daemon().into());
+    place.kill("v/lock");
+    assert_eq!(status(&place, &place.path("v")), None);
+    assert!(killed.exists(), "who looks removes nothing");
+    place.mount();
+    assert!(!killed.exists());
+    assert!(status(&place, &place.path("v")).is_some());
+    place.umount();
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_is_named_in_time() {
+    let Some(place) = place() else { return };
+    place.mount();
+    let pid = place.daemon();
+    signal(pid, Signal::STOP);
+    let begun = Instant::now();
+    let said = place.weft(&["status"]);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(said.code, 1, "{said:?}");
+    let line = format!("process {pid}: it has not answered for 2 seconds");
+    assert!(said.out.lines().any(|told| told.ends_with(&line)), "{said:?}");
+    signal(pid, Signal::CONT);
+    assert!(status(&place, &place.path("v")).is_some());
+    place.umount();
+}
+
+#[test]
+fn whatever_comes_to_the_socket_the_volume_is_served() {
+    let Some(place) = place() else { return };
+    place.mount();
+    let socket = socket(place.daemon().into());
+    let mut clients: Vec<UnixStream> = (0..60).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        // One may be closed already.
+        let _ = match number % 3 {
+            0 => client.write_all(&[0xff; 20_000]),
+            1 => client.write_all(b"GET /stats HTTP/1.1\r\nX"),
+            _ => Ok(()),
+        };
+    }
+    std::fs::write(place.path("m/file"), "served").unwrap();
+    assert_eq!(std::fs::read_to_string(place.path("m/file")).unwrap(), "served");
+    drop(clients);
+    await_answer(&socket, "GET /healthz", "HTTP/1.1 200 ");
+    place.umount();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn health_tells_that_the_database_is_away_and_that_it_is_back() {
+    let Some(place) = Place::to_mount() else { return };
+    let cluster = Cluster::start("-c fsync=off");
+    let url = cluster.url();
+    place.weft(&["init", &url]).well();
+    place.directory("m");
+    let patience = ["--patience", "1", "--commit-interval", "0.1", "--log", "log"];
+    place.weft(&[&["mount", &url, "m"], &patience[..]].concat()).well();
+    let pid = place.daemon();
+    let socket = socket(pid.into());
+    assert!(asked(&socket, "GET /readyz").starts_with("HTTP/1.1 200 "));
+    assert_eq!(place.weft(&["stats", "--json", &url]).json()["pid"], pid);
+    let mut file = File::create(place.path("m/file")).unwrap();
+    cluster.tell("stop");
+    file.write_all(b"kept").unwrap();
+    let said = await_answer(&socket, "GET /readyz", "HTTP/1.1 503 ");
+    assert!(said.contains("the last commit failed: "), "{said}");
+    assert!(asked(&socket, "GET /healthz").starts_with("HTTP/1.1 200 "));
+    let told = place.weft(&["status"]).out;
+    let line = told.lines().find(|line| line.contains(&format!("process {pid} "))).expect("listed");
+    assert!(line.contains(", postgres, ") && line.contains("; the last commit failed: "), "{line}");
+    place.weft(&["sync", "m"]).failed(&["not all changes of", "can be made durable", "log tells why"]);
+    cluster.tell("start");
+    await_answer(&socket, "GET /readyz", "HTTP/1.1 200 ");
+    drop(file);
+    assert!(place.weft(&["sync", &url]).well().contains("are committed (commit "));
+    place.umount();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_daemon_whose_volume_was_taken_is_not_listed_until_it_has_it_again() {
+    let Some(place) = Place::to_mount() else { return };
+    let cluster = Cluster::start("-c fsync=off");
+    let url = cluster.url();
+    place.weft(&["init", &url]).well();
+    let mounted = |name: &str| {
+        place.directory(name);
+        place.weft(&["mount", &url, name, "--lease", "1", "--wait", "60", "--log", &format!("{name}.log")]).well();
+        place.weft(&["stats", "--json", name]).json()["pid"].as_u64().unwrap()
+    };
+    let listed = || {
+        let all: Vec<Value> = serde_json::from_str(&place.weft(&["status", "--json"]).out).unwrap();
+        let of_volume = all.into_iter().filter(|daemon| daemon["volume"] == *url || daemon["volume"].is_null());
+        of_volume.map(|daemon| daemon["pid"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let await_listed = |wanted: u64| {
+        let begun = Instant::now();
+        while listed() != [wanted] {
+            assert!(begun.elapsed() < SOON, "{:?}", listed());
+        }
+    };
+    let first = mounted("m");
+    let socket = socket(first);
+    signal(first.try_into().unwrap(), Signal::STOP);
+    let second = mounted("m2");
+    signal(first.try_into().unwrap(), Signal::CONT);
+    await_listed(second);
+    place.weft(&["umount", "m2"]).well();
+    await_listed(first);
+    assert!(asked(&socket, "GET /readyz").starts_with("HTTP/1.1 200 "));
+    place.umount();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_directory_that_another_user_made_is_not_trusted_and_the_volume_is_served_without_a_socket() {
+    if !is_root() {
+        return eprintln!("SKIPPED: needs root, to be two users");
+    }
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    let run = place.directory("run");
+    // Whose `v` is.
+    place.weft_as_nobody(&["info", "v"]);
+    for path in std::fs::read_dir(place.path("v")).unwrap() {
+        chown(path.unwrap().path(), Some(65534), Some(65534)).unwrap();
+    }
+    let command = |arguments: &[&str]| {
+        let mut command = place.command_as_stranger(arguments);
+        command.env("XDG_RUNTIME_DIR", &run);
+        command
+    };
+    let served = || {
+        let (server, _) = serving(command(&["serve", "v", "--nfs", "127.0.0.1:0"]));
+        let told: Said = command(&["status"]).output().unwrap().into();
+        (ended(server), told)
+    };
+    let (said, _) = served();
+    assert!(said.code == 0 && said.err.contains("serving without a control socket: XDG_RUNTIME_DIR"), "{said:?}");
+    chown(&run, Some(65534), Some(65534)).unwrap();
+    symlink("/run", run.join("weft")).unwrap();
+    let (said, told) = served();
+    assert!(said.code == 0 && said.err.contains("run/weft is no directory; remove it"), "{said:?}");
+    told.failed(&["cannot look for control sockets", "is no directory"]);
+    std::fs::remove_file(run.join("weft")).unwrap();
+    let (said, told) = served();
+    assert_eq!((said.code, &*said.err), (0, ""));
+    assert!(told.well().contains(" served at 127.0.0.1:"));
+}

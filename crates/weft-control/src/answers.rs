@@ -1,0 +1,235 @@
+//! Answers of a daemon: what it tells of itself, and commits that it makes now.
+//!
+//! All that could wait for the volume is asked by other threads, few of them, and within a time
+//! limit: a volume that is stuck is told of, and holds up no other answer.
+
+use crate::COMMIT_MAX;
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use weft_vfs::{Clock, CommitNo, SystemClock, Timestamp, Vfs};
+
+/// How long the volume may take to tell of itself.
+const TELLING_MAX: Duration = Duration::from_secs(1);
+
+/// Threads that ask the volume at once, beside the one that commits.
+pub(crate) const ASKING_MAX: usize = 4;
+
+/// What a daemon does with a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It has it mounted.
+    Mount,
+    /// It serves it to the network alone.
+    Server,
+}
+
+impl Kind {
+    /// Its name, as it is told and as sockets have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Mount => "mount",
+            Kind::Server => "server",
+        }
+    }
+
+    /// The one with this name.
+    pub(crate) fn named(name: &str) -> Option<Kind> {
+        [Kind::Mount, Kind::Server].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Tells all counters; none once nothing is served any more.
+pub type Counters = Box<dyn Fn() -> Option<Value> + Send + Sync>;
+
+/// A daemon as it tells of itself.
+pub struct Daemon {
+    /// What it does.
+    pub kind: Kind,
+    /// The id of the volume.
+    pub id: [u8; 16],
+    /// The volume, as its user may name it.
+    pub volume: String,
+    /// What keeps it.
+    pub engine: &'static str,
+    /// The directory or the address at which it is used.
+    pub place: String,
+    /// True if nothing may be changed.
+    pub read_only: bool,
+    /// The volume itself. The daemon lets go of it when it likes.
+    pub vfs: Weak<Vfs>,
+    /// Tells what `weft stats` shows.
+    pub counters: Counters,
+}
+
+/// What all connections share.
+struct Shared {
+    daemon: Daemon,
+    since: Timestamp,
+    asking: Arc<Semaphore>,
+    /// Held by whoever has the volume commit.
+    committing: Arc<Semaphore>,
+}
+
+/// The answers of `daemon`.
+pub(crate) fn router(daemon: Daemon) -> Router {
+    let shared = Shared {
+        daemon,
+        since: SystemClock.now(),
+        asking: Arc::new(Semaphore::new(ASKING_MAX)),
+        committing: Arc::new(Semaphore::new(1)),
+    };
+    Router::new()
+        .route("/healthz", get(async || text(StatusCode::OK, "ok")))
+        .route("/readyz", get(ready))
+        .route("/stats", get(stats))
+        .route("/status", get(status))
+        .route("/commit", post(commit))
+        .layer(from_fn(refuse_bodies))
+        .with_state(Arc::new(shared))
+}
+
+/// Refuses requests that bring something: none needs to, so nobody makes this process keep it.
+async fn refuse_bodies(request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    text(StatusCode::PAYLOAD_TOO_LARGE, "a request has no body here")
+}
+
+fn text(code: StatusCode, line: &str) -> Response {
+    let line = format!("{}\n", weft_vfs::printable(line));
+    (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from(line)).into_response()
+}
+
+fn json(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], Body::from(format!("{value}\n"))).into_response()
+}
+
+/// Has `question` asked by a thread that may wait.
+///
+/// Errors: an answer that says why there is none.
+async fn asked<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    question: impl FnOnce(&Shared) -> Option<T> + Send + 'static,
+) -> Result<T, Response> {
+    let own = shared.clone();
+    let answered = timeout(TELLING_MAX, async move {
+        let permit = own.asking.clone().acquire_owned().await.ok()?;
+        // The permit goes with the thread, which nobody can end.
+        let answered = spawn_blocking(move || (question(&own), permit).0);
+        answered.await.ok().flatten()
+    });
+    match answered.await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "the volume is served no more")),
+        Err(_) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "the volume does not answer")),
+    }
+}
+
+async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    let failed = asked(&shared, |shared| Some(failure(&(shared.daemon.counters)()?))).await;
+    match failed {
+        Ok(None) => text(StatusCode::OK, "ready"),
+        Ok(Some(why)) => text(StatusCode::SERVICE_UNAVAILABLE, &why),
+        Err(unanswered) => unanswered,
+    }
+}
+
+/// Why nothing that is changed gets durable, as counters tell it.
+fn failure(stats: &Value) -> Option<String> {
+    let volume = &stats["volume"];
+    let told = |name: &str| volume[name].as_str().map(str::to_owned);
+    told("lost").or_else(|| Some(format!("the last commit failed: {}", told("commit_error")?)))
+}
+
+async fn stats(State(shared): State<Arc<Shared>>) -> Response {
+    let stats = asked(&shared, |shared| (shared.daemon.counters)()).await;
+    stats.map_or_else(|unanswered| unanswered, |stats| json(&stats))
+}
+
+async fn status(State(shared): State<Arc<Shared>>) -> Response {
+    let status = asked(&shared, Shared::status).await;
+    status.map_or_else(|unanswered| unanswered, |status| json(&status))
+}
+
+impl Shared {
+    fn status(&self) -> Option<Value> {
+        let daemon = &self.daemon;
+        let stats = (daemon.counters)()?;
+        let (commit, time) = daemon.vfs.upgrade()?.last_commit();
+        let volume = &stats["volume"];
+        let age = time.map(|time| (SystemClock.now().0.saturating_sub(time.0)).max(0) / 1_000_000_000);
+        Some(json!({
+            "volume": daemon.volume,
+            "id": daemon.id.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "engine": daemon.engine,
+            "kind": daemon.kind.name(),
+            "place": daemon.place,
+            "pid": std::process::id(),
+            "since": rfc3339(self.since),
+            "transport": stats["transport"],
+            "nfs": volume["nfs"]["address"],
+            "read_only": daemon.read_only,
+            "commit": commit.0,
+            "committed": time.map(rfc3339),
+            "commit_age_seconds": age,
+            "error": failure(&stats),
+            "bytes_used": volume["bytes_used"],
+            "inodes_used": volume["inodes_used"],
+            "dirty_bytes": volume["dirty_bytes"],
+        }))
+    }
+}
+
+fn rfc3339(time: Timestamp) -> String {
+    let after = Duration::from_nanos(u64::try_from(time.0).unwrap_or(0));
+    let time: SystemTime = UNIX_EPOCH + after;
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
+async fn commit(State(shared): State<Arc<Shared>>) -> Response {
+    let committed = timeout(COMMIT_MAX, async move {
+        let turn = shared.committing.clone().acquire_owned().await.ok()?;
+        let vfs = shared.daemon.vfs.upgrade()?;
+        spawn_blocking(move || (vfs.commit_durably(), turn).0).await.ok()
+    });
+    match committed.await {
+        Ok(Some(Ok(CommitNo(number)))) => json(&json!({ "commit": number })),
+        Ok(Some(Err(error))) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot commit: {error}")),
+        Ok(None) => text(StatusCode::SERVICE_UNAVAILABLE, "the volume is served no more"),
+        Err(_) => {
+            let seconds = COMMIT_MAX.as_secs();
+            let line = format!("the commit has not ended within {seconds} seconds; it is still tried");
+            text(StatusCode::GATEWAY_TIMEOUT, &line)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_commit_and_a_lost_volume_are_why_a_daemon_is_not_ready() {
+        assert_eq!(failure(&json!({"volume": {"lost": null, "commit_error": null}})), None);
+        let failed = failure(&json!({"volume": {"commit_error": "no space"}}));
+        assert_eq!(failed.as_deref(), Some("the last commit failed: no space"));
+        assert_eq!(failure(&json!({"volume": {"lost": "taken", "commit_error": "x"}})).as_deref(), Some("taken"));
+    }
+
+    #[test]
+    fn times_are_told_in_utc() {
+        assert_eq!(rfc3339(Timestamp(1_500_000_000)), "1970-01-01T00:00:01.500Z");
+    }
+}
