@@ -21,9 +21,6 @@ use std::time::Duration;
 /// The end of the name of each socket.
 const SUFFIX: &str = ".socket";
 
-/// Most sockets that are looked at.
-const SOCKETS_MAX: usize = 1024;
-
 /// How long to look whether somebody listens at a socket.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
@@ -97,7 +94,7 @@ pub fn sockets() -> Result<Vec<Socket>, DirectoryError> {
 fn sockets_in(directory: &Path) -> Result<Vec<Socket>, DirectoryError> {
     let system = |error| DirectoryError::System(directory.into(), error);
     let entries = std::fs::read_dir(directory).map_err(system)?;
-    let mut found: Vec<Socket> = entries.filter_map(|entry| Socket::at(entry.ok()?.path())).take(SOCKETS_MAX).collect();
+    let mut found: Vec<Socket> = entries.filter_map(|entry| Socket::at(entry.ok()?.path())).collect();
     found.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(found)
 }

@@ -14,6 +14,8 @@ const COMMANDS: &[&str] = &[
     "import",
     "export",
     "stats",
+    "status",
+    "sync",
     "bench",
     "completions",
     "man",
