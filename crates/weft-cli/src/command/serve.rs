@@ -65,15 +65,16 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
         started.and_then(|server| Ok((server, opened.log(&arguments.volume, arguments.log.as_deref(), &what)?)));
     match started {
         Ok((server, log)) => {
-            let volume = arguments.volume.display();
             let (address, portmap) = (server.address(), arguments.served.portmap);
+            let vfs = Arc::downgrade(&opened.vfs);
+            let counters = move || Some(counters(&vfs.upgrade()?.stats()));
+            // Before anybody is told that it serves.
+            let control = ControlSocket::start(&opened, Kind::Server, address.to_string(), counters);
+            let volume = arguments.volume.display();
             let command = if portmap { mount_command } else { mount_command_without_portmapper };
             let commands: Vec<String> = names.iter().map(|name| format!("\n    {}", command(address, name))).collect();
             outln!("serving {volume} over NFS at {address}; mount it with{}", commands.concat());
             say_if_unconfined();
-            let vfs = Arc::downgrade(&opened.vfs);
-            let counters = move || Some(counters(&vfs.upgrade()?.stats()));
-            let control = ControlSocket::start(&opened, Kind::Server, address.to_string(), counters);
             Ok(Serving { opened, server, control, log })
         }
         Err(error) => {
@@ -86,9 +87,9 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
 impl Serving {
     /// Serves until a signal comes.
     fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
-        // What clients keep is theirs; connections break.
         self.control.say_if_missing();
         let control = self.control.clone();
+        // What clients keep is theirs; connections break.
         self.opened.leave_when_lost(daemon, move || control.stop())?;
         let (tell, told) = sync_channel(1);
         // One that is told already needs no second word.
