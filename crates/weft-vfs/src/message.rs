@@ -41,7 +41,7 @@ static IS_LOG: AtomicBool = AtomicBool::new(false);
 /// Writes events of this process to standard error from now on.
 pub fn write_messages() {
     // Whoever did so before wants them elsewhere.
-    let _ = tracing::subscriber::set_global_default(Messages);
+    let _ = tracing::subscriber::set_global_default(Events(write_event));
 }
 
 /// From now on standard error is a log: each line has its time, level and target.
@@ -103,27 +103,32 @@ impl Said {
     }
 }
 
-/// Writes events as lines.
-struct Messages;
+/// Writes an event as a line, unless too many of its kind or user came before.
+fn write_event(event: &Event<'_>) {
+    let metadata = event.metadata();
+    let mut user = AskingUser(None);
+    event.record(&mut user);
+    let kind = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());
+    let Some(left_out) = LIMITER.lock().admit(kind, user.0.map(whose), BEGAN.elapsed()) else { return };
+    let mut text = Text(String::new());
+    event.record(&mut text);
+    let said = Said { level: *metadata.level(), target: metadata.target(), now: SystemClock.now() };
+    write(&said.lines(&text.0, left_out, is_log()));
+    if let Some(kept) = &mut *KEPT.lock() {
+        kept.push(said.lines(&text.0, left_out, true));
+    }
+}
 
-impl Subscriber for Messages {
+/// Passes Weft's own events on, from level INFO up.
+struct Events<F>(F);
+
+impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Subscriber for Events<F> {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && *metadata.level() <= Level::INFO && metadata.target().starts_with("weft")
     }
 
     fn event(&self, event: &Event<'_>) {
-        let metadata = event.metadata();
-        let mut user = AskingUser(None);
-        event.record(&mut user);
-        let kind = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());
-        let Some(left_out) = LIMITER.lock().admit(kind, user.0.map(whose), BEGAN.elapsed()) else { return };
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        let said = Said { level: *metadata.level(), target: metadata.target(), now: SystemClock.now() };
-        write(&said.lines(&text.0, left_out, is_log()));
-        if let Some(kept) = &mut *KEPT.lock() {
-            kept.push(said.lines(&text.0, left_out, true));
-        }
+        self.0(event);
     }
 
     // There are no spans.
@@ -182,27 +187,14 @@ mod tests {
 
     #[test]
     fn an_event_gives_its_message_and_the_user_who_asked() {
-        struct Heard(std::sync::mpsc::Sender<(Option<u32>, String)>);
-        impl Subscriber for Heard {
-            fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-                Messages.enabled(metadata)
-            }
-            fn event(&self, event: &Event<'_>) {
-                let (mut user, mut text) = (AskingUser(None), Text(String::new()));
-                event.record(&mut user);
-                event.record(&mut text);
-                self.0.send((user.0, text.0)).expect("heard");
-            }
-            fn new_span(&self, _: &Attributes<'_>) -> Id {
-                Id::from_u64(1)
-            }
-            fn record(&self, _: &Id, _: &Record<'_>) {}
-            fn record_follows_from(&self, _: &Id, _: &Id) {}
-            fn enter(&self, _: &Id) {}
-            fn exit(&self, _: &Id) {}
-        }
         let (tell, told) = std::sync::mpsc::channel();
-        tracing::subscriber::with_default(Heard(tell), || {
+        let heard = move |event: &Event<'_>| {
+            let (mut user, mut text) = (AskingUser(None), Text(String::new()));
+            event.record(&mut user);
+            event.record(&mut text);
+            tell.send((user.0, text.0)).expect("heard");
+        };
+        tracing::subscriber::with_default(Events(heard), || {
             let user = 7_u32;
             tracing::warn!(user, "of {user}");
             tracing::error!("of nobody");
