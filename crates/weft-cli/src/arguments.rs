@@ -118,7 +118,7 @@ pub enum Command {
     Verify(Verify),
     /// Tell the counters and cache hit rates of a volume that is mounted or served
     ///
-    /// Of a mount they are told to any user, others' parts left out; of a server to the user whose it is.
+    /// Any user is told those of a mount, without other users' parts; only its user those of a server.
     #[command(after_long_help = examples::STATS)]
     Stats(Stats),
     /// List the volumes that daemons of this user have mounted or serve, a line each

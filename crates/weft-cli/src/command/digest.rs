@@ -46,9 +46,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Refuses the name of a volume: what is meant is what it holds, and not its files.
 pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
-    let path_of = Path::new(path);
-    let is_address = || matches!(Location::parse(path_of), Ok(Location::Postgres(_))) && in_volume(path).is_none();
-    if !weft_store::sqlite::is_volume(path_of) && !is_address() {
+    let volume = Path::new(path);
+    let is_address = || matches!(Location::parse(volume), Ok(Location::Postgres(_))) && in_volume(path).is_none();
+    if !weft_store::sqlite::is_volume(volume) && !is_address() {
         return Ok(());
     }
     let shown = path.display();

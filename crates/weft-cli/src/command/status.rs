@@ -22,7 +22,7 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a daemon told, or that it told nothing.
+/// Returns the entry of a daemon; of one that did not answer, what its socket says, and why.
 fn told(daemon: &Running) -> Value {
     match &daemon.status {
         Ok(status) => status.clone(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The log of a daemon in the background.
 pub struct Log {
-    /// Where it is, from any directory.
+    /// The path of the file, absolute.
     pub path: PathBuf,
     /// Makes it, if it is not its user's who makes it. Nothing is done if it is there.
     pub make: Box<dyn Fn() + Send>,
