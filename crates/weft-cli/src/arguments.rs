@@ -731,7 +731,8 @@ pub struct Check {
     #[arg(long)]
     pub repair: bool,
     /// Give up what damaged rows and rows that are gone describe, so that the rest can be repaired:
-    /// blocks become zeros, files are made of the blocks that are there, names of nothing go
+    /// blocks become zeros, files are made of the blocks that are there, or of content that a
+    /// digest proves, for root alone, names of nothing go
     #[arg(long, requires = "repair")]
     pub discard: bool,
     /// Read all data too, and compare it with its digests

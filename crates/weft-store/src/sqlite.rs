@@ -21,6 +21,7 @@ mod foreign;
 mod free_list;
 mod gap;
 mod holder;
+mod inlined;
 mod inspect;
 mod layout;
 mod lost_wal;

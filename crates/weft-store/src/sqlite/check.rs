@@ -10,6 +10,7 @@ mod damaged;
 mod digests;
 mod free_pages;
 mod gone;
+mod inlined;
 mod integrity;
 mod lost;
 mod moments;
@@ -209,7 +210,7 @@ impl Checker<'_> {
         }
         let header = read_header(&self.connection)?;
         self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
-        self.damaged()?;
+        self.damaged(&header)?;
         self.apply_rules(rules::VALUES)?;
         let unlike = self.contradictions(&header)?;
         self.remake(&header)?;

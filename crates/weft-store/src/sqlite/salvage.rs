@@ -9,6 +9,7 @@
 
 mod intents;
 mod logs;
+mod made;
 mod overlay;
 mod pages;
 mod rows;
@@ -208,12 +209,16 @@ impl Salvage<'_> {
     }
 
     fn miss_inode(&mut self, row: &InodeRow, why: impl Into<String>) {
-        let kind = match row.kind {
+        self.miss_of(row.kind, row.ino, why);
+    }
+
+    fn miss_of(&mut self, kind: Kind, ino: Ino, why: impl Into<String>) {
+        let kind = match kind {
             Kind::File => "file",
             Kind::Directory => "directory",
             _ => "link",
         };
-        let what = self.path(row.ino);
+        let what = self.path(ino);
         self.told.missing.push(Missing { kind, what, why: why.into() });
     }
 
@@ -328,12 +333,7 @@ impl Salvage<'_> {
                 brought.insert(*ino, row.kind);
             }
         }
-        for (ino, row) in &self.found.damaged_inodes {
-            // What has blocks is told of below.
-            if !self.found.inodes.contains_key(ino) && !extents.contains_key(ino) {
-                self.miss_inode(row, "its row is not as it was written");
-            }
-        }
+        self.bring_inlined(connection, extents, &mut brought)?;
         self.remade = self.make_files(connection, extents, blocks)?;
         brought.extend(self.remade.iter().map(|ino| (*ino, Kind::File)));
         let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
@@ -349,78 +349,6 @@ impl Salvage<'_> {
         self.bring_xattrs(connection, &brought)?;
         self.miss_xattrs(connection)?;
         Ok(brought)
-    }
-
-    /// Makes files whose rows are gone or damaged anew of their blocks, for root alone, if all blocks
-    /// that are known are whole; tells which. What lay behind the last one, nobody knows.
-    fn make_files(
-        &mut self,
-        connection: &Connection,
-        extents: &BTreeMap<Ino, Extents>,
-        blocks: &BTreeMap<BlockId, u32>,
-    ) -> Result<BTreeSet<Ino>> {
-        let kinds = self.kinds();
-        let mut made = BTreeSet::new();
-        for (ino, own) in extents.iter().filter(|(ino, _)| !self.found.inodes.contains_key(ino)) {
-            let kind = self.found.damaged_inodes.get(ino).map(|row| row.kind).or_else(|| kinds.get(ino).copied());
-            let is_file = kind.is_none_or(|kind| kind == Kind::File);
-            let lengths = own.iter().map(|(index, block)| Some((*index, u64::from(*blocks.get(block)?))));
-            let lengths = lengths.collect::<Option<Vec<_>>>().filter(|_| is_file);
-            let why = match &lengths {
-                Some(_) => {
-                    "its row is gone or damaged, with owner, permissions, times and length; its blocks are whole, \
-                            and the file is made anew of them, for root alone: it may lack its end"
-                }
-                None => {
-                    "its row is gone or damaged, with owner, permissions, times and length; its content is not brought"
-                }
-            };
-            self.told.missing.push(Missing { kind: "file", what: self.path(*ino), why: why.into() });
-            let Some(lengths) = lengths else { continue };
-            let ends = lengths.iter().map(|(index, length)| index * u64::from(self.volume.options.block_size) + length);
-            let row = InodeRow {
-                ino: *ino,
-                kind: Kind::File,
-                permissions: 0o600,
-                nlink: 1,
-                parent: Ino(0),
-                size: ends.max().unwrap_or(0),
-                allocated: lengths.iter().map(|(_, length)| length).sum(),
-                ..InodeRow::new_root(0, 0, self.volume.created)
-            };
-            put_inode(connection, self.commit(), &row, None)?;
-            made.insert(*ino);
-        }
-        Ok(made)
-    }
-
-    /// What names say that inodes are.
-    fn kinds(&self) -> BTreeMap<Ino, Kind> {
-        let names = self.found.names.values().filter_map(|(_, cell)| self.pages.record(*cell));
-        names.filter_map(|record| rows::name(&record.columns)).map(|(row, ..)| (row.ino, row.kind)).collect()
-    }
-
-    /// Makes directories whose rows are gone or damaged anew, for root alone, so that names in them
-    /// are kept. What they count is put right by the check.
-    fn bring_directories(&mut self, connection: &Connection, brought: &mut BTreeMap<Ino, Kind>) -> Result<()> {
-        let mut directories = BTreeSet::from([Ino::ROOT]);
-        for ((parent, _), (_, cell)) in &self.found.names {
-            let record = self.pages.record(*cell);
-            let Some((row, ..)) = record.and_then(|record| rows::name(&record.columns)) else { continue };
-            directories.insert(*parent);
-            directories.extend(Some(row.ino).filter(|_| row.kind == Kind::Directory));
-        }
-        // With a row it was brought, or is something else and was told of.
-        for ino in directories.into_iter().filter(|ino| !self.found.inodes.contains_key(ino)).collect::<Vec<_>>() {
-            let new = InodeRow::new_root(0, 0, self.volume.created);
-            put_inode(connection, self.commit(), &InodeRow { ino, permissions: 0o700, ..new }, None)?;
-            brought.insert(ino, Kind::Directory);
-            if !self.found.damaged_inodes.contains_key(&ino) {
-                let why = "its row is gone, with owner, permissions and times; it is made anew for root alone".into();
-                self.told.missing.push(Missing { kind: "directory", what: self.path(ino), why });
-            }
-        }
-        Ok(())
     }
 
     fn bring_xattrs(&mut self, connection: &Connection, inodes: &BTreeMap<Ino, Kind>) -> Result<()> {

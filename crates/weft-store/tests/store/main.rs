@@ -12,6 +12,7 @@ mod flips;
 mod free_list;
 mod generate;
 mod gone;
+mod inlined;
 mod log_filled;
 mod log_synced;
 mod moments;

@@ -33,7 +33,7 @@ fn names(store: &dyn Store) -> Vec<NameRow> {
     (1..64).flat_map(|ino| store.names(Ino(ino), Cookie(0), 1000).expect("readable")).collect()
 }
 
-fn salvaged(path: &Path, new: &Path) -> Result<Salvaged> {
+pub fn salvaged(path: &Path, new: &Path) -> Result<Salvaged> {
     salvage(path, new, &mut |_| {})
 }
 
@@ -194,7 +194,7 @@ fn a_file_whose_row_is_gone_is_made_of_its_blocks_for_root_alone() {
     }
 }
 
-fn edit(path: &Path, statements: &str) {
+pub fn edit(path: &Path, statements: &str) {
     let connection = rusqlite::Connection::open(database(path)).expect("opened");
     connection.execute_batch(statements).expect("edited");
 }

@@ -9,6 +9,7 @@ use super::rules::{Rule, rule};
 use super::{Checker, bytes, failed, gone, text};
 use crate::error::Result;
 use crate::finding::{Finding, Outcome, Repair};
+use crate::store::Header;
 use rusqlite::Connection;
 
 /// A query for damaged rows as of a [`Rule`], and what gives them up.
@@ -110,10 +111,13 @@ pub(in crate::sqlite) fn give_up_attributes(connection: &Connection) -> Result<(
 
 impl Checker<'_> {
     /// Tells the rows that are damaged or gone, and gives them up if asked for.
-    pub(super) fn damaged(&mut self) -> Result<()> {
+    pub(super) fn damaged(&mut self, header: &Header) -> Result<()> {
         if !offenders(&self.connection, lasting().map(|rule| rule.offenders), 1)?.is_empty() {
             self.reach()?;
             self.is_damaged = self.options.repair != Repair::Discard;
+            if !self.is_damaged {
+                self.keep_inlined(header)?;
+            }
             for rule in lasting() {
                 let kept = Rule { is_note: false, offenders: rule.offenders, repair: &[] };
                 self.apply_rule(if self.is_damaged { &kept } else { rule })?;

@@ -104,7 +104,7 @@ impl Checker<'_> {
         put_inode(&self.connection, header.commit.next(), &row, None)
     }
 
-    fn new_row(&self, ino: i64) -> Result<InodeRow> {
+    pub(super) fn new_row(&self, ino: i64) -> Result<InodeRow> {
         let time = "SELECT coalesce((SELECT max(time) FROM commits), created) FROM volume";
         let time = self.connection.query_row(time, (), |row| row.get(0)).map_err(failed)?;
         Ok(InodeRow { ino: number(ino)?, permissions: 0o700, ..InodeRow::new_root(0, 0, Timestamp(time)) })

@@ -59,8 +59,14 @@ pub(super) const VALUES: &[Rule] = &[
          OR typeof(atime) <> 'integer' OR typeof(mtime) <> 'integer' OR typeof(ctime) <> 'integer' \
          OR typeof(btime) <> 'integer' OR typeof(parent) <> 'integer' OR parent < 0 \
          OR typeof(xattrs) <> 'integer' OR xattrs NOT BETWEEN 0 AND 4294967295 OR typeof(since) <> 'integer' \
-         OR typeof(inline) NOT IN ('null', 'blob') OR typeof(digest) NOT IN ('null', 'blob')",
+         OR typeof(inline) NOT IN ('null', 'blob')",
         &[],
+    ),
+    rule(
+        "SELECT ino, NULL, 'its digest is none that Weft writes' FROM fileatt \
+         WHERE typeof(digest) NOT IN ('null', 'blob')",
+        // It follows from the content.
+        &["UPDATE fileatt SET digest = NULL WHERE typeof(digest) NOT IN ('null', 'blob')"],
     ),
     rule(
         "SELECT NULL, NULL, printf('block %d has a row that no Weft writes', id) FROM blocks WHERE id < 1 \

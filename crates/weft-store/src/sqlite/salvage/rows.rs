@@ -4,6 +4,7 @@
 use super::pages::{Cell, Look, Pages, Record, Value};
 use crate::batch::Counters;
 use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::sqlite::inlined::Suspect;
 use crate::store::{BlockHome, Header, VolumeOptions};
 use crate::{FORMAT, Name, sums};
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ pub(super) struct Found {
     /// The sums of the rows of commits.
     pub(super) commits: BTreeMap<CommitNo, i64>,
     /// Rows of inodes that are not as they were written.
-    pub(super) damaged_inodes: BTreeMap<Ino, InodeRow>,
+    pub(super) damaged_inodes: BTreeMap<Ino, Suspect>,
     /// How many others are not.
     pub(super) damaged: u64,
 }
@@ -48,11 +49,10 @@ impl Found {
     }
 
     fn take_row(&mut self, row: i64, cell: Cell, columns: &[Value]) {
-        if let Some((inode, since, _, holds)) = inode(row, columns) {
-            match holds {
-                true => put(&mut self.inodes, inode.ino, since, cell),
-                false => drop(self.damaged_inodes.insert(inode.ino, inode)),
-            }
+        if let Some((inode, since, ..)) = inode(row, columns).filter(|(.., holds)| *holds) {
+            put(&mut self.inodes, inode.ino, since, cell);
+        } else if let Some(suspect) = suspect(row, columns) {
+            self.damaged_inodes.insert(suspect.ino, suspect);
         } else if let Some((block, _, holds)) = block(row, columns) {
             match holds {
                 true => drop(self.blocks.insert(block.id, cell)),
@@ -168,6 +168,22 @@ pub(super) fn inode(row: i64, columns: &[Value]) -> Option<(InodeRow, i64, Optio
     let hash = hash.filter(|hash| columns[18].integer() == Some(sums::digest(inode.ino, Some(hash))));
     let holds = sums::inode(&inode, self::number(since), None) == columns[16].integer()?;
     Some((inode, since, hash, holds))
+}
+
+/// A row of `fileatt` that is not as written, as far as it can be read.
+fn suspect(row: i64, columns: &[Value]) -> Option<Suspect> {
+    let columns = of::<20>(columns).filter(|columns| columns[0].is_null())?;
+    let ino = Ino(u64::try_from(row).ok()?);
+    let mode = columns[2].unsigned().and_then(|mode| u32::try_from(mode).ok());
+    let hash = digest(&columns[17]).flatten();
+    Some(Suspect {
+        ino,
+        kind: mode.and_then(Kind::from_mode),
+        permissions: mode.map(|mode| mode & 0o7777),
+        size: columns[7].unsigned(),
+        inline: columns[19].blob().map(<[u8]>::to_vec),
+        digest: hash.filter(|hash| columns[18].integer() == Some(sums::digest(ino, Some(hash)))),
+    })
 }
 
 /// A row of `naming`, with the commit that wrote it, the digest, and whether it is as written.

@@ -1,0 +1,140 @@
+//! Rows of inodes that are gone or damaged, made anew around what is known of them: the blocks of a
+//! file, content in a damaged row that a digest proves, the names in a directory.
+
+use super::{Extents, Missing, Salvage, rows};
+use crate::digests::{Digester, ZeroValues};
+use crate::error::Result;
+use crate::row::{BlockId, Ino, InodeRow};
+use crate::sqlite::apply::put_inode;
+use crate::sqlite::inlined::Hashed;
+use rusqlite::Connection;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use weft_digest::Kind;
+
+impl Salvage<'_> {
+    /// Brings content inline in damaged rows if a digest proves it; adds the inodes to `brought`.
+    pub(super) fn bring_inlined(
+        &mut self,
+        connection: &Connection,
+        extents: &BTreeMap<Ino, Extents>,
+        brought: &mut BTreeMap<Ino, Kind>,
+    ) -> Result<()> {
+        let (found, digester) = (self.found, Digester::new(Arc::new(ZeroValues::default())));
+        // What has blocks is made of them.
+        let is_alone = |ino: &Ino| !found.inodes.contains_key(ino) && !extents.contains_key(ino);
+        let suspects = found.damaged_inodes.iter().filter(|(ino, _)| is_alone(ino)).collect::<BTreeMap<_, _>>();
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        let (kinds, hashes) = (self.kinds(), self.hashes(|ino| suspects.contains_key(ino)));
+        for (ino, suspect) in suspects {
+            let kind = kinds.get(ino).copied().or(suspect.kind).unwrap_or(Kind::File);
+            let entries = hashes.get(ino).map_or(&[][..], |entries| entries);
+            let why = match suspect.prove(kind, entries, &digester, self.volume.created) {
+                Some((row, digest)) => {
+                    put_inode(connection, self.commit(), &row, Some(&digest))?;
+                    brought.insert(*ino, kind);
+                    "its row is damaged, with owner, permissions and times; a digest proves its content, and it is \
+                     made anew of that, for root alone"
+                }
+                None if kind == Kind::Directory => {
+                    "its row is damaged, with owner, permissions and times; if entries are left, it is made anew, for \
+                     root alone"
+                }
+                None => "its row is damaged, and no digest proves what the row says its content is",
+            };
+            self.miss_of(kind, *ino, why);
+        }
+        Ok(())
+    }
+
+    /// The names of some inodes, with the hashes of their entries.
+    fn hashes(&self, is_asked: impl Fn(&Ino) -> bool) -> BTreeMap<Ino, Vec<Hashed>> {
+        let mut hashes = BTreeMap::<Ino, Vec<Hashed>>::new();
+        let names = self.found.names.values().filter_map(|(_, cell)| self.pages.record(*cell));
+        for (row, _, hash, _) in names.filter_map(|record| rows::name(&record.columns)) {
+            if let Some(hash) = hash.filter(|_| is_asked(&row.ino)) {
+                hashes.entry(row.ino).or_default().push((row.name, hash));
+            }
+        }
+        hashes
+    }
+
+    /// Makes files whose rows are gone or damaged anew of their blocks, for root alone, if all blocks
+    /// that are known are whole; tells which. What lay behind the last one, nobody knows.
+    pub(super) fn make_files(
+        &mut self,
+        connection: &Connection,
+        extents: &BTreeMap<Ino, Extents>,
+        blocks: &BTreeMap<BlockId, u32>,
+    ) -> Result<BTreeSet<Ino>> {
+        let kinds = self.kinds();
+        let mut made = BTreeSet::new();
+        for (ino, own) in extents.iter().filter(|(ino, _)| !self.found.inodes.contains_key(ino)) {
+            let suspect = self.found.damaged_inodes.get(ino);
+            let kind = kinds.get(ino).copied().or_else(|| suspect.and_then(|suspect| suspect.kind));
+            let is_file = kind.is_none_or(|kind| kind == Kind::File);
+            let lengths = own.iter().map(|(index, block)| Some((*index, u64::from(*blocks.get(block)?))));
+            let lengths = lengths.collect::<Option<Vec<_>>>().filter(|_| is_file);
+            let why = match &lengths {
+                Some(_) => {
+                    "its row is gone or damaged, with owner, permissions, times and length; its blocks are whole, \
+                            and the file is made anew of them, for root alone: it may lack its end"
+                }
+                None => {
+                    "its row is gone or damaged, with owner, permissions, times and length; its content is not brought"
+                }
+            };
+            self.told.missing.push(Missing { kind: "file", what: self.path(*ino), why: why.into() });
+            let Some(lengths) = lengths else { continue };
+            let ends = lengths.iter().map(|(index, length)| index * u64::from(self.volume.options.block_size) + length);
+            let row = InodeRow {
+                ino: *ino,
+                kind: Kind::File,
+                permissions: 0o600,
+                nlink: 1,
+                parent: Ino(0),
+                size: ends.max().unwrap_or(0),
+                allocated: lengths.iter().map(|(_, length)| length).sum(),
+                ..InodeRow::new_root(0, 0, self.volume.created)
+            };
+            put_inode(connection, self.commit(), &row, None)?;
+            made.insert(*ino);
+        }
+        Ok(made)
+    }
+
+    /// What names say that inodes are.
+    fn kinds(&self) -> BTreeMap<Ino, Kind> {
+        let names = self.found.names.values().filter_map(|(_, cell)| self.pages.record(*cell));
+        names.filter_map(|record| rows::name(&record.columns)).map(|(row, ..)| (row.ino, row.kind)).collect()
+    }
+
+    /// Makes directories whose rows are gone or damaged anew, for root alone, so that names in them
+    /// are kept. What they count is put right by the check.
+    pub(super) fn bring_directories(
+        &mut self,
+        connection: &Connection,
+        brought: &mut BTreeMap<Ino, Kind>,
+    ) -> Result<()> {
+        let mut directories = BTreeSet::from([Ino::ROOT]);
+        for ((parent, _), (_, cell)) in &self.found.names {
+            let record = self.pages.record(*cell);
+            let Some((row, ..)) = record.and_then(|record| rows::name(&record.columns)) else { continue };
+            directories.insert(*parent);
+            directories.extend(Some(row.ino).filter(|_| row.kind == Kind::Directory));
+        }
+        // With a row it was brought, or is something else and was told of.
+        for ino in directories.into_iter().filter(|ino| !self.found.inodes.contains_key(ino)).collect::<Vec<_>>() {
+            let new = InodeRow::new_root(0, 0, self.volume.created);
+            put_inode(connection, self.commit(), &InodeRow { ino, permissions: 0o700, ..new }, None)?;
+            brought.insert(ino, Kind::Directory);
+            if !self.found.damaged_inodes.contains_key(&ino) {
+                let why = "its row is gone, with owner, permissions and times; it is made anew for root alone".into();
+                self.told.missing.push(Missing { kind: "directory", what: self.path(ino), why });
+            }
+        }
+        Ok(())
+    }
+}
