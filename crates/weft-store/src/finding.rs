@@ -44,6 +44,9 @@ pub enum Outcome {
     Repaired,
 }
 
+/// Begins the finding that advises on others while nothing is repaired; it is no damage of its own.
+pub(crate) const NOTHING_REPAIRED: &str = "nothing is repaired while";
+
 /// Something a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -75,8 +78,12 @@ impl Finding {
         Finding { path: None, what, outcome: Outcome::Damaged }
     }
 
-    /// Counts the places that it tells of: more than one if it stands for others.
+    /// Counts the places that it tells of: more than one if it stands for others, none if it only
+    /// advises on them.
     pub fn places(&self) -> usize {
+        if self.what.starts_with(NOTHING_REPAIRED) {
+            return 0;
+        }
         let rest = self.what.strip_prefix("and ").or_else(|| self.what.strip_prefix("bytes in "));
         let count = rest.and_then(|rest| rest.split_once(" more ")).and_then(|(count, _)| count.parse().ok());
         count.unwrap_or(1)

@@ -125,6 +125,30 @@ fn a_database_that_sqlite_cannot_read_is_salvaged_says_each_command() {
     place.weft(&["check", "one"]).could_not(&["not a Weft volume any more", "'weft check --salvage one NEW'"]);
 }
 
+/// A repair repairs nothing while a row is damaged: what helps is advised, and what that costs.
+#[test]
+fn advice_on_damaged_rows_is_what_helps_and_counts_as_no_damage() {
+    let place = Place::new();
+    let database = with_files(&place);
+    let wrong = "UPDATE fileatt SET mtime = 7 WHERE ino = (SELECT ino FROM naming WHERE name = CAST('file 7' AS BLOB))";
+    assert!(std::process::Command::new("sqlite3").arg(database).arg(wrong).status().unwrap().success());
+    for (arguments, verdict) in [
+        (&["check", "v"][..], "v: 1 damaged place found; nothing was changed, follow the advice above"),
+        (&["check", "--repair", "v"], "v: 0 damaged places repaired, 1 left; follow the advice above"),
+    ] {
+        let said = place.weft(arguments);
+        assert_eq!((said.code, said.out.trim_end().lines().last()), (1, Some(verdict)), "{said:?}");
+        for words in ["'weft check --salvage v NEW'", "'weft check --repair --discard v'", "lose owner"] {
+            assert!(said.out.contains(words), "no '{words}' in {}", said.out);
+        }
+        assert!(!said.out.contains("zeros") && !said.out.contains("repairs what can be"), "{}", said.out);
+    }
+    let said = place.weft(&["check", "--repair", "--discard", "v"]);
+    assert!(said.out.contains("/file 7: its row is damaged, with owner"), "{said:?}");
+    place.weft(&["export", "v", "out"]).well();
+    assert_eq!(std::fs::read(place.path("out/file 7")).unwrap(), b"content");
+}
+
 #[test]
 fn an_ambiguous_name_is_quoted_in_advice() {
     let place = Place::new();

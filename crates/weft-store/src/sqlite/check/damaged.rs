@@ -8,7 +8,7 @@
 use super::rules::{Rule, rule};
 use super::{Checker, bytes, failed, gone, text};
 use crate::error::Result;
-use crate::finding::{Finding, Outcome, Repair};
+use crate::finding::{NOTHING_REPAIRED, Repair};
 use crate::store::Header;
 use rusqlite::Connection;
 
@@ -74,6 +74,23 @@ const FOLLOWING: &[Rule] = &[
 /// A damaged row: the inode it is about and a name in that, if any, and what is wrong.
 pub(in crate::sqlite) type Damaged = (Option<i64>, Option<Vec<u8>>, String);
 
+/// What giving up rows costs, by what each of [`lasting`] finds.
+const COSTS: [&str; 10] = [
+    "files and links go whose content no digest proves; others lose owner, permissions and times",
+    "names go, and what has no other one moves to /lost+found",
+    BLOCKS,
+    BLOCKS,
+    ATTRIBUTES,
+    "commits of the past lose their record",
+    BLOCKS,
+    BLOCKS,
+    "names of files go whose content is gone; others lose owner, permissions and times",
+    ATTRIBUTES,
+];
+
+const BLOCKS: &str = "blocks become zeros";
+const ATTRIBUTES: &str = "extended attributes go";
+
 /// Rules that damage keeps from being repaired.
 fn lasting() -> impl Iterator<Item = &'static Rule> {
     ROWS.iter().chain(gone::LOST).chain([&gone::ATTRIBUTES])
@@ -110,6 +127,20 @@ pub(in crate::sqlite) fn give_up_attributes(connection: &Connection) -> Result<(
 }
 
 impl Checker<'_> {
+    /// Tells the ways out while nothing is repaired, and what giving up the rows costs.
+    fn advise(&mut self, costs: &str) {
+        // A copy of rows is of another engine, which nothing salvages.
+        let salvage = match self.elsewhere {
+            None => "have 'weft check --salvage VOLUME NEW' bring what can be verified to a new volume, ",
+            Some(_) => "",
+        };
+        let what = format!(
+            "{NOTHING_REPAIRED} rows are damaged or gone: restore the volume from a copy, {salvage}or have \
+             'weft check --repair --discard' give up what those rows describe ({costs})"
+        );
+        self.volume_finding(what);
+    }
+
     /// Tells the rows that are damaged or gone, and gives them up if asked for.
     pub(super) fn damaged(&mut self, header: &Header) -> Result<()> {
         if !offenders(&self.connection, lasting().map(|rule| rule.offenders), 1)?.is_empty() {
@@ -118,15 +149,17 @@ impl Checker<'_> {
             if !self.is_damaged {
                 self.keep_inlined(header)?;
             }
-            for rule in lasting() {
+            let mut costs = Vec::new();
+            for (rule, cost) in lasting().zip(COSTS) {
                 let kept = Rule { is_note: false, offenders: rule.offenders, repair: &[] };
-                self.apply_rule(if self.is_damaged { &kept } else { rule })?;
+                let found = self.apply_rule(if self.is_damaged { &kept } else { rule })?;
+                if found > 0 && !costs.contains(&cost) {
+                    costs.push(cost);
+                }
             }
-        }
-        if self.is_damaged && self.options.repair == Repair::Yes {
-            let what = "nothing is repaired while rows are damaged or gone: restore the volume from a copy, or have \
-                        'weft check --repair --discard' give up what those rows describe (blocks become zeros)";
-            self.findings.push(Finding { path: None, what: what.into(), outcome: Outcome::Damaged });
+            if self.is_damaged {
+                self.advise(&costs.join("; "));
+            }
         }
         self.apply_rules(FOLLOWING).map(drop)
     }
@@ -136,6 +169,11 @@ impl Checker<'_> {
 mod tests {
     use super::*;
     use crate::sqlite::sums::ALL;
+
+    #[test]
+    fn each_rule_has_a_cost() {
+        assert_eq!(lasting().count(), COSTS.len());
+    }
 
     #[test]
     fn damage_is_told_by_the_sums_that_rows_are_written_with() {
