@@ -150,6 +150,34 @@ fn advice_on_damaged_rows_is_what_helps_and_counts_as_no_damage() {
 }
 
 #[test]
+fn the_log_of_a_mount_names_the_way_out_of_a_broken_database() {
+    let Some(place) = Place::to_mount() else { return };
+    let from = place.directory("from");
+    for number in 0..1000 {
+        let directory = from.join(format!("directory {}", number % 4));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join(format!("file {number}")), "content").unwrap();
+    }
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let database = place.path("v/meta.sqlite");
+    let mut broken = std::fs::read(&database).unwrap();
+    // A page in the middle: what opens the volume reads none of those.
+    let page = broken.len() / 8192 * 4096;
+    (0..4096).for_each(|at| broken[page + at] = (at * 7 % 251) as u8);
+    std::fs::write(&database, broken).unwrap();
+    let mounted = place.directory("m");
+    place.weft(&["mount", "v", "m", "--log", "log"]).well();
+    for directory in std::fs::read_dir(&mounted).unwrap().flatten() {
+        let entries = std::fs::read_dir(directory.path()).into_iter().flatten().flatten();
+        entries.for_each(|entry| drop(std::fs::read(entry.path())));
+    }
+    place.umount();
+    let log = std::fs::read_to_string(place.path("log")).unwrap();
+    assert!(log.contains("malformed") && log.contains("'weft check --salvage VOLUME NEW'"), "{log}");
+}
+
+#[test]
 fn an_ambiguous_name_is_quoted_in_advice() {
     let place = Place::new();
     let said = place.weft(&["init", "--", "-x"]).well();
