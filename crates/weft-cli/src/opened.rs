@@ -70,7 +70,7 @@ impl Opened {
         let read_only = options.read_only;
         let file = match &volume.layout {
             // Who only reads makes no log, but must see what one holds.
-            Some(layout) if read_only => IntentLog::read(&layout.log)?,
+            Some(layout) if read_only => Some(IntentLog::read_or_blank(&layout.log)?),
             Some(layout) => open_log(layout, volume.store.space()?.bytes_free)?,
             None => None,
         };

@@ -45,6 +45,7 @@ mod shape;
 mod sums;
 mod torn;
 mod transaction;
+mod unfinished;
 mod upgrade;
 mod waiting;
 mod wal;

@@ -57,6 +57,14 @@ pub fn unmounted(named: &Path) -> Result<Location> {
     Ok(Location::parse(named)?)
 }
 
+/// The refusal of `named`, where no volume is mounted; says where it is mounted, if it is a volume.
+pub fn no_mount(named: &Path) -> String {
+    let is_named = |mount: &Mount| named.canonicalize().is_ok_and(|path| path == mount.volume);
+    let place = mounts().into_iter().rfind(is_named).map(|mount| shown::word(mount.directory.as_os_str()));
+    let place = place.map_or_else(String::new, |place| format!("; that volume is mounted at {place}"));
+    format!("{} is not the mount point of a Weft volume{place}", shown::path(named))
+}
+
 /// Whether a volume is mounted at `path`.
 pub fn is_mount_point(path: &Path) -> bool {
     volume_at(path) != path

@@ -80,14 +80,14 @@ pub fn read(directory: &Path) -> Result<Value> {
         Err(Errno::NOENT) => bail!("there is no directory {}", directory.display()),
         Err(Errno::ACCESS) => bail!("no permission to look at {}", directory.display()),
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOTDIR) => {
-            bail!("{} is not the mount point of a Weft volume", directory.display())
+            bail!("{}", mounted::no_mount(directory))
         }
         Err(error) => bail!("cannot ask the daemon of {}: {error}", directory.display()),
     };
     // Anybody may give a directory such an attribute.
     let device = rustix::fs::stat(directory).map(|stat| stat.st_dev);
     if !device.is_ok_and(|device| mounted::devices().contains(&device)) {
-        bail!("{} is not the mount point of a Weft volume", shown::path(directory));
+        bail!("{}", mounted::no_mount(directory));
     }
     serde_json::from_slice(&buffer[..len]).context("the daemon's answer cannot be read")
 }

@@ -186,6 +186,33 @@ fn unmounting_what_is_no_mount_is_refused() {
 }
 
 #[test]
+fn who_unmounts_by_the_name_of_the_volume_hears_where_it_is_mounted() {
+    let Some(place) = Place::to_mount() else { return };
+    let m = place.mounted().display().to_string();
+    fails(&place, &["umount", "v"], &["v is not the mount point of a Weft volume", "mounted at", &m]);
+    place.umount();
+}
+
+#[test]
+fn what_an_interrupted_init_left_is_told_as_that() {
+    let place = Place::new();
+    place.directory("m");
+    for length in [0, 4096] {
+        place.directory(&format!("left{length}"));
+        let left = place.directory(&format!("left{length}/segments"));
+        let mut start = vec![0; length];
+        start.iter_mut().zip(*b"SQLite format 3\0").for_each(|(byte, magic)| *byte = magic);
+        std::fs::write(left.with_file_name("meta.sqlite"), start).unwrap();
+        let volume = format!("left{length}");
+        for arguments in [&["init", &volume][..], &["info", &volume], &["mount", &volume, "m"]] {
+            fails(&place, arguments, &["interrupted 'weft init' left", "remove it"]);
+        }
+        std::fs::write(left.join("1"), "a segment").unwrap();
+        place.weft(&["check", &volume]).could_not(&["'weft check --salvage"]);
+    }
+}
+
+#[test]
 fn a_volume_is_made_only_where_nothing_is() {
     let place = Place::new();
     place.directory("full");

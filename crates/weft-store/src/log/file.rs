@@ -10,6 +10,8 @@ use crate::files;
 use crate::row::{CommitNo, OpNo};
 use crate::sqlite::set_file_aside;
 use crate::store::Header;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -150,6 +152,18 @@ impl IntentLog {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::Io { what: "cannot open the intent log", path: path.into(), source }),
         }
+    }
+
+    /// The log at `path`, to be read; if there is none, one with nothing in it takes its place, so
+    /// that what is lost with it is judged as in one that is blank.
+    pub fn read_or_blank(path: &Path) -> Result<IntentLog> {
+        if let Some(log) = IntentLog::read(path)? {
+            return Ok(log);
+        }
+        let blank = memfd_create("weft-intents", MemfdFlags::CLOEXEC);
+        let failed =
+            |source: Errno| Error::Io { what: "cannot stand in for", path: path.into(), source: source.into() };
+        IntentLog::new(blank.map_err(failed)?.into(), path, 0)
     }
 
     fn new(file: File, path: &Path, bytes_wanted: u64) -> Result<IntentLog> {

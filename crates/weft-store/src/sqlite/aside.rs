@@ -5,17 +5,21 @@ use super::connection::{AtClose, at_close};
 use super::layout::Layout;
 use super::segments::sync_directory;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::log::{Loss, misfit};
 use crate::owner::Owner;
 use crate::store::Header;
 use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Most copies of one file.
 const COPIES_MAX: u32 = 1000;
+
+/// Bytes of files that are compared at once.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Sees that the volume with `header` and its log belong together. If not, and the loss is
 /// accepted: copies what is given up, and gives the paths of the copies.
@@ -62,7 +66,8 @@ pub(super) fn sync_beside(path: &Path) -> Result<()> {
     sync_directory(directory.unwrap_or(Path::new(".")))
 }
 
-/// Copies a file beside itself, for its owner alone; none if there is nothing in it.
+/// Copies a file beside itself, for its owner alone; none if there is nothing in it. A copy of the
+/// same content that is there already will do: a mount that fails may be tried often.
 fn copy(path: &Path) -> Result<Option<PathBuf>> {
     let io = |what| move |source| Error::Io { what, path: path.into(), source };
     let mut file = match File::open(path) {
@@ -75,7 +80,12 @@ fn copy(path: &Path) -> Result<Option<PathBuf>> {
     for number in 1..=COPIES_MAX {
         let aside = path.with_added_extension(format!("aside-{number}"));
         let mut copy = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if is_same(&file, &aside) {
+                    return Ok(Some(aside));
+                }
+                continue;
+            }
             made => made.map_err(io("cannot make a copy of"))?,
         };
         let given = Owner::of(path).map_or(Ok(()), |owner| owner.give(&copy));
@@ -88,4 +98,18 @@ fn copy(path: &Path) -> Result<Option<PathBuf>> {
         return Ok(Some(aside));
     }
     Err(Error::Unusable(format!("{} has {COPIES_MAX} copies already; move them elsewhere", path.display())))
+}
+
+/// True if the regular file at `path` can be read and has the content of `file`.
+fn is_same(file: &File, path: &Path) -> bool {
+    let Ok(copy) = files::open(files::options().read(true), path) else { return false };
+    let lengths = [file, &copy].map(|file| file.metadata().map(|metadata| metadata.len()).ok());
+    let [Some(length), Some(found)] = lengths else { return false };
+    let mut chunks = [vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]];
+    length == found
+        && (0..length).step_by(CHUNK_BYTES).all(|at| {
+            let here = usize::try_from(length - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let [one, other] = chunks.each_mut().map(|chunk| &mut chunk[..here]);
+            file.read_exact_at(one, at).is_ok() && copy.read_exact_at(other, at).is_ok() && one == other
+        })
 }

@@ -17,6 +17,7 @@ use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
 use super::segments::{Segments, sync_directory};
 use super::shape;
+use super::unfinished::{self, is_unfinished};
 use super::upgrade::State;
 use super::{SqliteStore, read};
 use crate::FORMAT;
@@ -79,7 +80,7 @@ fn prepare(layout: &Layout) -> Result<bool> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let mut entries = std::fs::read_dir(path).map_err(|_| taken())?;
             if entries.next().is_some() {
-                return Err(taken());
+                return Err(if is_unfinished(layout) { unfinished(layout) } else { taken() });
             }
             false
         }
@@ -93,6 +94,11 @@ fn prepare(layout: &Layout) -> Result<bool> {
     })?;
     make_database(layout).inspect_err(|_| remove(layout, made))?;
     Ok(made)
+}
+
+/// The refusal of a volume that was not made to its end.
+fn unfinished(layout: &Layout) -> Error {
+    Error::Unusable(format!("{} {}", layout.volume.display(), unfinished::ADVICE))
 }
 
 pub(super) fn remove(layout: &Layout, made_directory: bool) {
@@ -402,6 +408,7 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
         Err(error) => return Err(io("cannot open", &layout.database)(error)),
     };
     let not_a_volume = || match &layout.segments {
+        Some(_) if is_unfinished(layout) => unfinished(layout),
         // What else lies there is a volume's.
         Some(segments) if segments.is_dir() => Error::Unusable(format!(
             "{} is not a Weft volume's database any more; 'weft check --salvage' brings what can be read of it to a new volume",

@@ -1,0 +1,29 @@
+//! What an interrupted `weft init` leaves behind: a database without tables, and nothing else yet.
+
+use super::layout::Layout;
+use crate::files;
+use std::io::Read;
+
+/// Bytes of the database until its tables are copied into it, at the end.
+const BYTES_MAX: u64 = 4096;
+
+/// Where the database file has the number that says it is Weft's.
+const APPLICATION_ID_AT: usize = 68;
+
+/// What to do about it.
+pub(super) const ADVICE: &str = "is what an interrupted 'weft init' left; remove it and make the volume again";
+
+/// True if the volume of `layout` was not made to its end, and nothing can be in it.
+pub(super) fn is_unfinished(layout: &Layout) -> bool {
+    let Some(segments) = &layout.segments else { return false };
+    let is_empty = std::fs::read_dir(segments).is_ok_and(|mut entries| entries.next().is_none());
+    let is_used = [&layout.log, &layout.hold].into_iter().any(|path| path.symlink_metadata().is_ok());
+    is_empty && !is_used && has_no_tables(layout)
+}
+
+fn has_no_tables(layout: &Layout) -> bool {
+    let Ok(file) = files::open(files::options().read(true), &layout.database) else { return false };
+    let mut start = Vec::new();
+    let is_short = file.take(BYTES_MAX + 1).read_to_end(&mut start).is_ok_and(|read| read as u64 <= BYTES_MAX);
+    is_short && start.iter().skip(APPLICATION_ID_AT).take(4).all(|byte| *byte == 0)
+}
