@@ -91,6 +91,11 @@ pub fn sockets() -> Result<Vec<Socket>, DirectoryError> {
     }
 }
 
+/// Tells why daemons of this user have no control socket, if the directory for it cannot be used.
+pub fn missing() -> Option<DirectoryError> {
+    parent().err()
+}
+
 fn sockets_in(directory: &Path) -> Result<Vec<Socket>, DirectoryError> {
     let system = |error| DirectoryError::System(directory.into(), error);
     let entries = std::fs::read_dir(directory).map_err(system)?;

@@ -43,7 +43,7 @@ pub struct Served {
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
     /// Let in only clients with a certificate that one of these authorities has signed; each export must
-    /// demand TLS (xprtsec=mtls)
+    /// demand TLS (xprtsec=mtls, or tls)
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_clients: Option<PathBuf>,
 }

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use weft_control::Kind;
+use weft_nfs::export::Rule;
 use weft_nfs::{Export, Server};
 use weft_store::Location;
 use weft_vfs::{Options, Stats};
@@ -59,7 +60,7 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
     let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold(purpose))?;
     daemon.hold_signals();
     let what = PathBuf::from(format!("nfs-{}", options.address));
-    let names: Vec<Vec<u8>> = options.exports.0.iter().map(Export::name).collect();
+    let exports: Vec<_> = options.exports.0.iter().map(|export| (export.name(), security(export))).collect();
     let started = start_nfs(opened.vfs.clone(), options);
     let started =
         started.and_then(|server| Ok((server, opened.log(&arguments.volume, arguments.log.as_deref(), &what)?)));
@@ -72,7 +73,8 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
             let control = ControlSocket::start(&opened, Kind::Server, address.to_string(), counters);
             let volume = arguments.volume.display();
             let command = if portmap { mount_command } else { mount_command_without_portmapper };
-            let commands: Vec<String> = names.iter().map(|name| format!("\n    {}", command(address, name))).collect();
+            let commands = exports.iter().map(|(name, security)| format!("\n    {}", command(address, name, security)));
+            let commands: Vec<String> = commands.collect();
             outln!("serving {volume} over NFS at {address}; mount it with{}", commands.concat());
             say_if_unconfined();
             Ok(Serving { opened, server, control, log })
@@ -117,15 +119,26 @@ fn counters(volume: &Stats) -> Value {
     })
 }
 
+/// The option by which a client mounts an export that asks all of its clients for TLS (nfs(5)).
+fn security(export: &Export) -> &'static str {
+    let all = |is_asked: fn(&Rule) -> bool| !export.rules.is_empty() && export.rules.iter().all(is_asked);
+    match (all(|rule| rule.tls), all(|rule| rule.mutual)) {
+        (_, true) => ",xprtsec=mtls",
+        (true, false) => ",xprtsec=tls",
+        (false, false) => "",
+    }
+}
+
 /// A command that mounts directory `name` of what is served at `address`, on Linux.
-fn mount_command(address: SocketAddr, name: &[u8]) -> String {
-    format!("mount -t nfs -o vers=3 {} DIRECTORY", source(address, name))
+fn mount_command(address: SocketAddr, name: &[u8], security: &str) -> String {
+    format!("mount -t nfs -o vers=3{security} {} DIRECTORY", source(address, name))
 }
 
 /// The same where clients must be told where all is, and cannot lock.
-fn mount_command_without_portmapper(address: SocketAddr, name: &[u8]) -> String {
+fn mount_command_without_portmapper(address: SocketAddr, name: &[u8], security: &str) -> String {
     let (port, source) = (address.port(), source(address, name));
-    format!("mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock {source} DIRECTORY")
+    let ports = format!("proto=tcp,port={port},mountport={port},mountproto=tcp,nolock");
+    format!("mount -t nfs -o vers=3,{ports}{security} {source} DIRECTORY")
 }
 
 /// Directory `name` at `address`, as a word of a command.
@@ -152,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_command_names_the_host_where_it_is_known() {
-        let command = |address: &str| mount_command_without_portmapper(address.parse().unwrap(), b"/");
+        let command = |address: &str| mount_command_without_portmapper(address.parse().unwrap(), b"/", "");
         assert!(
             command("10.0.0.1:99").contains("port=99,") && command("10.0.0.1:99").ends_with(" 10.0.0.1:/ DIRECTORY")
         );
@@ -162,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_command_names_the_directory_as_a_word_of_a_shell() {
-        let command = |name: &[u8]| mount_command("127.0.0.1:99".parse().unwrap(), name);
+        let command = |name: &[u8]| mount_command("127.0.0.1:99".parse().unwrap(), name, "");
         assert!(command(b"/lib/a").ends_with(" 127.0.0.1:/lib/a DIRECTORY"));
         assert!(command(b"/it's a").ends_with(r" '127.0.0.1:/it'\''s a' DIRECTORY"), "{}", command(b"/it's a"));
         assert!(command(b"/\xff").ends_with(r" $'127.0.0.1:/\xff' DIRECTORY"), "{}", command(b"/\xff"));

@@ -14,7 +14,11 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
     if arguments.json {
         outln!("{}", Value::from(all.iter().map(told).collect::<Vec<_>>()));
     } else if all.is_empty() {
-        outln!("no volume is mounted or served by this user");
+        // A daemon that has none goes on.
+        let unseen = weft_control::missing();
+        let unseen = unseen
+            .map_or_else(String::new, |why| format!(" with a control socket, for which there is no place: {why}"));
+        outln!("no volume is mounted or served by this user{unseen}");
     } else {
         all.iter().for_each(|daemon| outln!("{}", shown::message(&line(daemon))));
     }

@@ -62,7 +62,7 @@ impl fmt::Display for InUse {
             Some(Holder { pid, mounted_at: None }) => {
                 write!(
                     f,
-                    " (number {pid}); unmount it there, wait for that process to end, or end it ('kill {pid}'), which commits all"
+                    " (number {pid}); unmount it there, wait for that process to end, or end it ('kill {pid}') if 'weft status' shows that it can commit"
                 )
             }
             Some(Holder { pid, mounted_at: Some(directory) }) => {

@@ -68,7 +68,9 @@ fn apply_all(batches: &[(Vec<Change>, bool)], home: BlockHome) -> Result<(), Tes
     // These batches keep no file-system rule, but blocks and segments must be in order.
     let of_blocks = |f: &&Finding| f.path.is_none() && (f.what.contains("block") || f.what.contains("segment"));
     prop_assert_eq!(findings.iter().filter(of_blocks).collect::<Vec<_>>(), Vec::<&Finding>::new());
-    prop_assert!(!findings.iter().any(|finding| finding.what.contains("are damaged")));
+    // A name may lead to no inode, whose row is then taken for one that is gone.
+    let of_rows = |f: &&Finding| f.what.contains("damaged") && !f.what.contains("damaged or gone");
+    prop_assert_eq!(findings.iter().filter(of_rows).collect::<Vec<_>>(), Vec::<&Finding>::new());
     let rows = rusqlite::Connection::open(if home == BlockHome::Segments { path.join("meta.sqlite") } else { path })
         .and_then(|c| c.query_row("SELECT count(*) FROM blocks", (), |row| row.get::<_, isize>(0)));
     prop_assert_eq!(rows.expect("counted").unsigned_abs(), memory.block_count());
