@@ -174,6 +174,21 @@ mod tests {
     }
 
     #[test]
+    fn the_command_asks_for_the_security_that_every_rule_demands() {
+        for (line, option) in [
+            ("/ *(xprtsec=tls)", ",xprtsec=tls"),
+            ("/ 10.0.0.0/8(xprtsec=mtls) fd00::/8(xprtsec=tls)", ",xprtsec=tls"),
+            ("/ *(xprtsec=mtls)", ",xprtsec=mtls"),
+            ("/ 10.0.0.0/8(xprtsec=tls) fd00::/8", ""),
+        ] {
+            let exports: weft_nfs::export::Exports = line.parse().unwrap();
+            assert_eq!(security(&exports.0[0]), option, "{line}");
+        }
+        let address = "127.0.0.1:99".parse().unwrap();
+        assert!(mount_command(address, b"/", ",xprtsec=tls").contains(" -o vers=3,xprtsec=tls 127.0.0.1:/ "));
+    }
+
+    #[test]
     fn the_command_names_the_directory_as_a_word_of_a_shell() {
         let command = |name: &[u8]| mount_command("127.0.0.1:99".parse().unwrap(), name, "");
         assert!(command(b"/lib/a").ends_with(" 127.0.0.1:/lib/a DIRECTORY"));
