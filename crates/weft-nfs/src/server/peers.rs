@@ -5,6 +5,7 @@
 //! Connections that no rule of the exports lets in are not among those of their address.
 
 use super::outsiders::{Evicted, Outsiders};
+use crate::machine::machine;
 use crate::refusals::Refusals;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -53,8 +54,10 @@ pub(super) struct Guest {
 }
 
 impl Peers {
-    /// Counts a connection from `address`; none if it has its share.
+    /// Counts a connection from `address`; none if its machine has its share. Loopback
+    /// addresses are counted one by one.
     pub(super) fn admit(&self, address: IpAddr) -> Option<Guest> {
+        let address = if address.is_loopback() { address } else { machine(address) };
         let share = if address.is_loopback() { OF_LOOPBACK_MAX } else { OF_ADDRESS_MAX };
         let mut all = self.0.lock();
         let taken = all.of.entry(address).or_default();
@@ -149,6 +152,18 @@ mod tests {
         drop(guests);
         let all = peers.0.lock();
         assert_eq!((all.bytes, all.of.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_machine_with_many_addresses_has_one_share() {
+        let peers = Peers::default();
+        let address = |host: u16| IpAddr::from([0xfd05, 0xa, 0, 0, 0, 0, 0, host]);
+        let guests: Vec<_> = (0..9)
+            .flat_map(|host| std::iter::repeat_n(address(host), OF_ADDRESS_MAX / 4))
+            .filter_map(|address| peers.admit(address))
+            .collect();
+        assert_eq!(guests.len(), OF_ADDRESS_MAX);
+        assert!(peers.admit("fd05:b::9".parse().unwrap()).is_some(), "another machine");
     }
 
     #[test]
