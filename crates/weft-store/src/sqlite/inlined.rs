@@ -8,25 +8,50 @@
 use crate::Name;
 use crate::digests::{Digester, Inode, small};
 use crate::row::{Ino, InodeRow, Timestamp};
+use crate::sums;
 use weft_block::Slice;
 use weft_digest::{Digest, Kind};
+
+/// Says that a row was made anew.
+pub(super) const MADE_ANEW: &str = "its row is damaged, with owner, permissions and times; a digest proves its content, \
+                                    and it is made anew of that, for root alone";
 
 /// A damaged row, as far as it can be read.
 pub(super) struct Suspect {
     pub(super) ino: Ino,
     /// None if the mode says none.
     pub(super) kind: Option<Kind>,
-    pub(super) permissions: Option<u32>,
-    pub(super) size: Option<u64>,
-    pub(super) inline: Option<Vec<u8>>,
+    permissions: Option<u32>,
+    size: Option<u64>,
+    inline: Option<Vec<u8>>,
     /// None where its own sum does not hold.
-    pub(super) digest: Option<Digest>,
+    digest: Option<Digest>,
 }
 
 /// A name and the hash of its entry.
 pub(super) type Hashed = (Name, Digest);
 
 impl Suspect {
+    /// Of its columns, each none if it holds nothing that Weft may have written. `digest` counts if
+    /// `digest_sum` is its sum.
+    pub(super) fn new(
+        ino: Ino,
+        mode: Option<u64>,
+        size: Option<u64>,
+        inline: Option<&[u8]>,
+        (digest, digest_sum): (Option<Digest>, Option<i64>),
+    ) -> Suspect {
+        let mode = mode.and_then(|mode| u32::try_from(mode).ok());
+        Suspect {
+            ino,
+            kind: mode.and_then(Kind::from_mode),
+            permissions: mode.map(|mode| mode & 0o7777),
+            size,
+            inline: inline.map(<[u8]>::to_vec),
+            digest: digest.filter(|digest| digest_sum == Some(sums::digest(ino, Some(digest)))),
+        }
+    }
+
     /// The row made anew at `time` around the content, with its digest, if that is proved, for a
     /// row that has no blocks and is of this `kind`.
     pub(super) fn prove(

@@ -333,8 +333,9 @@ impl Salvage<'_> {
                 brought.insert(*ino, row.kind);
             }
         }
-        self.bring_inlined(connection, extents, &mut brought)?;
-        self.remade = self.make_files(connection, extents, blocks)?;
+        let kinds = self.kinds();
+        self.bring_inlined(connection, extents, &kinds, &mut brought)?;
+        self.remade = self.make_files(connection, extents, blocks, &kinds)?;
         brought.extend(self.remade.iter().map(|ino| (*ino, Kind::File)));
         let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;

@@ -5,6 +5,7 @@
 //! Anything else stays damage until the user has it given up; what a name still leads to then keeps
 //! that name.
 
+use super::damaged::{ATTRIBUTES as NO_ATTRIBUTES, BLOCKS, Lasting};
 use super::rules::{Rule, rule};
 use super::{Checker, failed};
 use crate::digests::{Digester, ZeroValues};
@@ -24,57 +25,71 @@ use weft_digest::Hashed;
 
 /// Rows that nothing can be made of. Given up, blocks become zeros, files are made of the blocks
 /// that are there, and names of nothing go.
-pub(super) const LOST: &[Rule] = &[
-    rule(
-        "SELECT e.ino, NULL, printf('bytes %d to %d are damaged: block %d has no row', e.idx * v.block_size, \
+pub(super) const LOST: &[Lasting] = &[
+    (
+        rule(
+            "SELECT e.ino, NULL, printf('bytes %d to %d are damaged: block %d has no row', e.idx * v.block_size, \
          (e.idx + 1) * v.block_size - 1, e.block) FROM volume v CROSS JOIN extents e \
          WHERE NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = e.block) \
          AND NOT EXISTS (SELECT 1 FROM block_bytes y WHERE y.id = e.block)",
-        &[
-            "UPDATE fileatt SET allocated = (SELECT coalesce(sum(b.length), 0) FROM extents e \
+            &[
+                "UPDATE fileatt SET allocated = (SELECT coalesce(sum(b.length), 0) FROM extents e \
              JOIN blocks b ON b.id = e.block WHERE e.ino = fileatt.ino) WHERE ino IN (SELECT e.ino FROM extents e \
              WHERE NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = e.block) \
              AND NOT EXISTS (SELECT 1 FROM block_bytes y WHERE y.id = e.block))",
-            "DELETE FROM extents WHERE NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = extents.block) \
+                "DELETE FROM extents WHERE NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = extents.block) \
              AND NOT EXISTS (SELECT 1 FROM block_bytes y WHERE y.id = extents.block)",
-        ],
+            ],
+        ),
+        BLOCKS,
     ),
-    rule(
-        "SELECT f.ino, NULL, printf('rows of its blocks are gone: %d bytes are there of the %d that its row says', \
+    (
+        rule(
+            "SELECT f.ino, NULL, printf('rows of its blocks are gone: %d bytes are there of the %d that its row says', \
          coalesce(x.held, 0), f.allocated) FROM fileatt f LEFT JOIN (SELECT e.ino, sum(b.length) AS held, \
          count(*) AS named, count(b.id) AS found FROM extents e LEFT JOIN blocks b ON b.id = e.block GROUP BY e.ino) x \
          ON x.ino = f.ino WHERE f.mode & 61440 = 32768 AND f.inline IS NULL \
          AND f.allocated > coalesce(x.held, 0) AND coalesce(x.named, 0) = coalesce(x.found, 0)",
-        &[
-            "UPDATE fileatt SET allocated = (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block \
+            &[
+                "UPDATE fileatt SET allocated = (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block \
            WHERE e.ino = fileatt.ino) WHERE mode & 61440 = 32768 AND inline IS NULL",
-        ],
+            ],
+        ),
+        BLOCKS,
     ),
-    rule(
-        "SELECT n.parent, n.name, CASE WHEN EXISTS (SELECT 1 FROM extents e WHERE e.ino = n.ino) THEN \
+    (
+        rule(
+            "SELECT n.parent, n.name, CASE WHEN EXISTS (SELECT 1 FROM extents e WHERE e.ino = n.ino) THEN \
          printf('the entry names inode %d, whose row is gone, with owner, permissions, times and length; its blocks \
          are there', n.ino) ELSE printf('the entry names inode %d, whose row is gone with all that it held', n.ino) END \
          FROM naming n WHERE n.kind <> 16384 AND NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = n.ino) \
          AND NOT EXISTS (SELECT 1 FROM naming c WHERE c.parent = n.ino)",
-        &["DELETE FROM naming WHERE kind <> 16384 AND NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino) \
+            &[
+                "DELETE FROM naming WHERE kind <> 16384 AND NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino) \
            AND NOT EXISTS (SELECT 1 FROM naming c WHERE c.parent = naming.ino) \
-           AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.ino = naming.ino)"],
+           AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.ino = naming.ino)",
+            ],
+        ),
+        "names of files go whose content is gone; others lose owner, permissions and times",
     ),
 ];
 
 /// Extended attributes that are gone. Which they were is not known: without the list of its rights a
 /// file would be its group's, so what has none any more is closed to all but its owner.
-pub(super) const ATTRIBUTES: Rule = rule(
-    "SELECT f.ino, NULL, printf('rows of its extended attributes are gone: %d are there of the %d that its row says', \
+pub(super) const ATTRIBUTES: Lasting = (
+    rule(
+        "SELECT f.ino, NULL, printf('rows of its extended attributes are gone: %d are there of the %d that its row says', \
      (SELECT count(*) FROM xattr x WHERE x.ino = f.ino), f.xattrs) FROM fileatt f \
      WHERE f.xattrs > 0 AND f.xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = f.ino)",
-    &[
-        "UPDATE fileatt SET mode = mode & 65472 WHERE mode & 61440 NOT IN (40960, 45056) AND xattrs > 0 \
+        &[
+            "UPDATE fileatt SET mode = mode & 65472 WHERE mode & 61440 NOT IN (40960, 45056) AND xattrs > 0 \
          AND xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino) AND NOT EXISTS (SELECT 1 FROM xattr x \
          WHERE x.ino = fileatt.ino AND x.name = CAST('system.posix_acl_access' AS BLOB))",
-        "UPDATE fileatt SET xattrs = (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino) WHERE xattrs > 0 \
+            "UPDATE fileatt SET xattrs = (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino) WHERE xattrs > 0 \
          AND xattrs > (SELECT count(*) FROM xattr x WHERE x.ino = fileatt.ino)",
-    ],
+        ],
+    ),
+    NO_ATTRIBUTES,
 );
 
 /// Rows that are made anew: of directories, the root among them.

@@ -7,11 +7,10 @@ use crate::finding::Outcome;
 use crate::row::{Ino, InodeRow};
 use crate::sqlite::apply::put_inode;
 use crate::sqlite::digests::Rows;
-use crate::sqlite::inlined::Suspect;
+use crate::sqlite::inlined::{MADE_ANEW, Suspect};
 use crate::sqlite::read::sql;
 use crate::sqlite::sums::{INODE, NAME};
 use crate::store::Header;
-use crate::sums;
 use rusqlite::Row;
 use std::sync::Arc;
 use weft_digest::{Digest, Kind};
@@ -21,26 +20,15 @@ fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get_ref(column)?.as_i64().ok().and_then(|number| u64::try_from(number).ok()))
 }
 
-fn mode(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u32>> {
-    Ok(number(row, column)?.and_then(|mode| u32::try_from(mode).ok()))
-}
-
 /// A damaged row, and what a whole name says that it is.
 fn suspect(row: &Row<'_>) -> rusqlite::Result<(Suspect, Option<Kind>)> {
     let blob = |column| row.get_ref(column).map(|value| value.as_blob().ok());
     let ino = Ino(row.get::<_, i64>(0)?.unsigned_abs());
-    let sum = row.get_ref(5)?.as_i64().ok();
     let digest = blob(4)?.and_then(|bytes| Digest::try_from(bytes).ok());
-    let own = mode(row, 1)?;
-    let suspect = Suspect {
-        ino,
-        kind: own.and_then(Kind::from_mode),
-        permissions: own.map(|mode| mode & 0o7777),
-        size: number(row, 2)?,
-        inline: blob(3)?.map(<[u8]>::to_vec),
-        digest: digest.filter(|digest| sum == Some(sums::digest(ino, Some(digest)))),
-    };
-    Ok((suspect, mode(row, 6)?.and_then(Kind::from_mode)))
+    let digest = (digest, row.get_ref(5)?.as_i64().ok());
+    let suspect = Suspect::new(ino, number(row, 1)?, number(row, 2)?, blob(3)?, digest);
+    let named = number(row, 6)?.and_then(|mode| u32::try_from(mode).ok());
+    Ok((suspect, named.and_then(Kind::from_mode)))
 }
 
 impl Checker<'_> {
@@ -49,9 +37,7 @@ impl Checker<'_> {
         for (suspect, kind) in self.suspects()? {
             let kind = kind.or(suspect.kind).unwrap_or(Kind::File);
             let Some((row, digest)) = self.proved(&suspect, kind)? else { continue };
-            let what = "its row is damaged, with owner, permissions and times; a digest proves its content, and it \
-                        is made anew of that, for root alone";
-            self.find(sql(row.ino.0), what.into(), Outcome::Repaired)?;
+            self.find(sql(row.ino.0), MADE_ANEW.into(), Outcome::Repaired)?;
             put_inode(&self.connection, header.commit.next(), &row, Some(&digest))?;
         }
         Ok(())

@@ -6,7 +6,7 @@ use crate::digests::{Digester, ZeroValues};
 use crate::error::Result;
 use crate::row::{BlockId, Ino, InodeRow};
 use crate::sqlite::apply::put_inode;
-use crate::sqlite::inlined::Hashed;
+use crate::sqlite::inlined::{Hashed, MADE_ANEW};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ impl Salvage<'_> {
         &mut self,
         connection: &Connection,
         extents: &BTreeMap<Ino, Extents>,
+        kinds: &BTreeMap<Ino, Kind>,
         brought: &mut BTreeMap<Ino, Kind>,
     ) -> Result<()> {
         let (found, digester) = (self.found, Digester::new(Arc::new(ZeroValues::default())));
@@ -27,7 +28,7 @@ impl Salvage<'_> {
         if suspects.is_empty() {
             return Ok(());
         }
-        let (kinds, hashes) = (self.kinds(), self.hashes(|ino| suspects.contains_key(ino)));
+        let hashes = self.hashes(|ino| suspects.contains_key(ino));
         for (ino, suspect) in suspects {
             let kind = kinds.get(ino).copied().or(suspect.kind).unwrap_or(Kind::File);
             let entries = hashes.get(ino).map_or(&[][..], |entries| entries);
@@ -35,8 +36,7 @@ impl Salvage<'_> {
                 Some((row, digest)) => {
                     put_inode(connection, self.commit(), &row, Some(&digest))?;
                     brought.insert(*ino, kind);
-                    "its row is damaged, with owner, permissions and times; a digest proves its content, and it is \
-                     made anew of that, for root alone"
+                    MADE_ANEW
                 }
                 None if kind == Kind::Directory => {
                     "its row is damaged, with owner, permissions and times; if entries are left, it is made anew, for \
@@ -68,8 +68,8 @@ impl Salvage<'_> {
         connection: &Connection,
         extents: &BTreeMap<Ino, Extents>,
         blocks: &BTreeMap<BlockId, u32>,
+        kinds: &BTreeMap<Ino, Kind>,
     ) -> Result<BTreeSet<Ino>> {
-        let kinds = self.kinds();
         let mut made = BTreeSet::new();
         for (ino, own) in extents.iter().filter(|(ino, _)| !self.found.inodes.contains_key(ino)) {
             let suspect = self.found.damaged_inodes.get(ino);
@@ -105,8 +105,8 @@ impl Salvage<'_> {
         Ok(made)
     }
 
-    /// What names say that inodes are.
-    fn kinds(&self) -> BTreeMap<Ino, Kind> {
+    /// The kinds of inodes by what names say of them.
+    pub(super) fn kinds(&self) -> BTreeMap<Ino, Kind> {
         let names = self.found.names.values().filter_map(|(_, cell)| self.pages.record(*cell));
         names.filter_map(|record| rows::name(&record.columns)).map(|(row, ..)| (row.ino, row.kind)).collect()
     }

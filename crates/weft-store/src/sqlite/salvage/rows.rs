@@ -174,16 +174,8 @@ pub(super) fn inode(row: i64, columns: &[Value]) -> Option<(InodeRow, i64, Optio
 fn suspect(row: i64, columns: &[Value]) -> Option<Suspect> {
     let columns = of::<20>(columns).filter(|columns| columns[0].is_null())?;
     let ino = Ino(u64::try_from(row).ok()?);
-    let mode = columns[2].unsigned().and_then(|mode| u32::try_from(mode).ok());
-    let hash = digest(&columns[17]).flatten();
-    Some(Suspect {
-        ino,
-        kind: mode.and_then(Kind::from_mode),
-        permissions: mode.map(|mode| mode & 0o7777),
-        size: columns[7].unsigned(),
-        inline: columns[19].blob().map(<[u8]>::to_vec),
-        digest: hash.filter(|hash| columns[18].integer() == Some(sums::digest(ino, Some(hash)))),
-    })
+    let digest = (digest(&columns[17]).flatten(), columns[18].integer());
+    Some(Suspect::new(ino, columns[2].unsigned(), columns[7].unsigned(), columns[19].blob(), digest))
 }
 
 /// A row of `naming`, with the commit that wrote it, the digest, and whether it is as written.
