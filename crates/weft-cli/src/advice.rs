@@ -14,10 +14,6 @@ static VOLUME: OnceLock<String> = OnceLock::new();
 /// Stands for the volume in texts.
 const PLACEHOLDER: &str = "VOLUME";
 
-/// The advice where SQLite cannot read its own trees.
-pub const MALFORMED: &str = "restore the volume from a copy, or have 'weft check --salvage VOLUME NEW' bring what can \
-                             be read to a new one";
-
 /// Has advice name the volume that `command` is about.
 pub fn is_about(command: &Command) {
     let within = |named| in_volume(named).map(|(volume, _)| volume);
@@ -91,7 +87,7 @@ pub fn on(error: &Error, told: &str) -> String {
     let is_advised = ["weft check", "--accept-loss", "move the log away"].iter().any(|word| told.contains(word));
     match (is_damage(error), is_malformed(error)) {
         (true, _) if is_advised => String::new(),
-        (true, true) => format!("; {MALFORMED}"),
+        (true, true) => format!("; {}", weft_store::Error::MALFORMED_ADVICE),
         (true, false) => "; 'weft check --read-data VOLUME' tells what is damaged".into(),
         (false, _) => String::new(),
     }

@@ -109,6 +109,10 @@ impl Error {
         }
     }
 
+    /// The way out where [`Error::is_malformed`].
+    pub const MALFORMED_ADVICE: &str = "restore the volume from a copy, or have 'weft check --salvage VOLUME NEW' \
+                                        bring what can be read to a new one";
+
     /// True if SQLite cannot read its own trees, or the file is none of its own: only a copy or a
     /// salvage helps.
     pub fn is_malformed(&self) -> bool {

@@ -131,16 +131,15 @@ fn at(ino: &Option<Ino>) -> String {
     ino.map(|ino| format!(" at inode {}", ino.0)).unwrap_or_default()
 }
 
-/// The way out of a database that SQLite cannot read.
-const BROKEN: &str = "; the database is broken: unmount the volume, then restore it from a copy, or have 'weft check \
-                      --salvage VOLUME NEW' bring what can be read to a new one";
-
 fn because(source: &Option<weft_store::Error>) -> String {
     let said = source.as_ref().map(ToString::to_string).unwrap_or_default();
     // That something is damaged is said once.
     let said = said.strip_prefix("damaged: ").unwrap_or(&said);
     // All that reads the broken pages fails so, and no repair while mounted can help.
-    let advice = if source.as_ref().is_some_and(weft_store::Error::is_malformed) { BROKEN } else { "" };
+    let advice = match source.as_ref().is_some_and(weft_store::Error::is_malformed) {
+        true => format!("; the database is broken: unmount it, then {}", weft_store::Error::MALFORMED_ADVICE),
+        false => String::new(),
+    };
     if said.is_empty() { String::new() } else { format!(": {said}{advice}") }
 }
 

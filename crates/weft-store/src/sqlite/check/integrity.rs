@@ -1,13 +1,12 @@
 //! SQLite's own invariants, and what it says where they are broken.
 
 use super::failed;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::{Finding, Outcome, Repair};
 use rusqlite::Connection;
 
 /// The way out where SQLite cannot read its trees.
-pub(super) const ADVICE: &str = "restore the volume from a copy, or have 'weft check --salvage VOLUME NEW' bring what \
-                                 can be read to a new one";
+pub(super) const ADVICE: &str = Error::MALFORMED_ADVICE;
 
 /// Complaints that are told; the rest are counted.
 const TOLD_MAX: usize = 10;
