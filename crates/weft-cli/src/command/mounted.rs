@@ -59,8 +59,11 @@ pub fn unmounted(named: &Path) -> Result<Location> {
 
 /// The refusal of `named`, where no volume is mounted; says where it is mounted, if it is a volume.
 pub fn no_mount(named: &Path) -> String {
-    let is_named = |mount: &Mount| named.canonicalize().is_ok_and(|path| path == mount.volume);
-    let place = mounts().into_iter().rfind(is_named).map(|mount| shown::word(mount.directory.as_os_str()));
+    let volume = named.canonicalize().unwrap_or_else(|_| named.into());
+    let place = mounts()
+        .into_iter()
+        .rfind(|mount| mount.volume == volume)
+        .map(|mount| shown::word(mount.directory.as_os_str()));
     let place = place.map_or_else(String::new, |place| format!("; that volume is mounted at {place}"));
     format!("{} is not the mount point of a Weft volume{place}", shown::path(named))
 }

@@ -17,7 +17,7 @@ use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
 use super::segments::{Segments, sync_directory};
 use super::shape;
-use super::unfinished::{self, is_unfinished};
+use super::unfinished::{self, APPLICATION_ID_AT};
 use super::upgrade::State;
 use super::{SqliteStore, read};
 use crate::FORMAT;
@@ -80,7 +80,7 @@ fn prepare(layout: &Layout) -> Result<bool> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let mut entries = std::fs::read_dir(path).map_err(|_| taken())?;
             if entries.next().is_some() {
-                return Err(if is_unfinished(layout) { unfinished(layout) } else { taken() });
+                return Err(unfinished::refusal(layout).unwrap_or_else(taken));
             }
             false
         }
@@ -94,11 +94,6 @@ fn prepare(layout: &Layout) -> Result<bool> {
     })?;
     make_database(layout).inspect_err(|_| remove(layout, made))?;
     Ok(made)
-}
-
-/// The refusal of a volume that was not made to its end.
-fn unfinished(layout: &Layout) -> Error {
-    Error::Unusable(format!("{} {}", layout.volume.display(), unfinished::ADVICE))
 }
 
 pub(super) fn remove(layout: &Layout, made_directory: bool) {
@@ -407,24 +402,27 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
         }
         Err(error) => return Err(io("cannot open", &layout.database)(error)),
     };
-    let not_a_volume = || match &layout.segments {
-        Some(_) if is_unfinished(layout) => unfinished(layout),
+    let not_a_volume = || {
+        match &layout.segments {
         // What else lies there is a volume's.
-        Some(segments) if segments.is_dir() => Error::Unusable(format!(
-            "{} is not a Weft volume's database any more; 'weft check --salvage' brings what can be read of it to a new volume",
-            layout.database.display()
-        )),
+        Some(segments) if segments.is_dir() => unfinished::refusal(layout).unwrap_or_else(|| {
+            Error::Unusable(format!(
+                "{} is not a Weft volume's database any more; 'weft check --salvage' brings what can be read of it to a new volume",
+                layout.database.display()
+            ))
+        }),
         _ if has_schema(&layout.database) => Error::Unusable(format!(
             "{} is not a Weft volume any more: its first bytes are damaged; 'weft check --salvage' brings what can be \
              read of it to a new volume",
             layout.database.display()
         )),
         _ => not_a_volume(),
+    }
     };
     let mut start = [0; 100];
     file.read_exact(&mut start).map_err(|_| not_a_volume())?;
     let number = |at: usize| u32::from_be_bytes(start[at..at + 4].try_into().expect("four bytes"));
-    if &start[..16] != b"SQLite format 3\0" || number(68) != APPLICATION_ID {
+    if &start[..16] != b"SQLite format 3\0" || number(APPLICATION_ID_AT) != APPLICATION_ID {
         return Err(not_a_volume());
     }
     Ok(number(60))

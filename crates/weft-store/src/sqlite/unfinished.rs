@@ -1,24 +1,26 @@
-//! What an interrupted `weft init` leaves behind: a database without tables, and nothing else yet.
+//! Remains of an interrupted `weft init`: a database without tables, and nothing else yet.
 
 use super::layout::Layout;
+use crate::error::Error;
 use crate::files;
 use std::io::Read;
 
 /// Bytes of the database until its tables are copied into it, at the end.
 const BYTES_MAX: u64 = 4096;
 
-/// Where the database file has the number that says it is Weft's.
-const APPLICATION_ID_AT: usize = 68;
+/// Where the database file has the number that says whose it is
+/// (<https://www.sqlite.org/fileformat2.html#application_id>).
+pub(super) const APPLICATION_ID_AT: usize = 68;
 
-/// What to do about it.
-pub(super) const ADVICE: &str = "is what an interrupted 'weft init' left; remove it and make the volume again";
-
-/// True if the volume of `layout` was not made to its end, and nothing can be in it.
-pub(super) fn is_unfinished(layout: &Layout) -> bool {
-    let Some(segments) = &layout.segments else { return false };
+/// The refusal of the volume of `layout`, if it was not made to its end, and nothing can be in it.
+pub(super) fn refusal(layout: &Layout) -> Option<Error> {
+    let segments = layout.segments.as_ref()?;
     let is_empty = std::fs::read_dir(segments).is_ok_and(|mut entries| entries.next().is_none());
     let is_used = [&layout.log, &layout.hold].into_iter().any(|path| path.symlink_metadata().is_ok());
-    is_empty && !is_used && has_no_tables(layout)
+    (is_empty && !is_used && has_no_tables(layout)).then(|| {
+        let advice = "is what an interrupted 'weft init' left; remove it and make the volume again";
+        Error::Unusable(format!("{} {advice}", layout.volume.display()))
+    })
 }
 
 fn has_no_tables(layout: &Layout) -> bool {
