@@ -161,7 +161,10 @@ fn the_first_signal_ends_an_export_while_a_link_computes() {
     // Nobody waits for hours if it does not end.
     let mut command = std::process::Command::new("timeout");
     let export = ["export", "--json", "v", "out"];
-    command.args(["--signal=KILL", "30", env!("CARGO_BIN_EXE_weft")]).args(export).current_dir(place.path(""));
+    // In the foreground it hands a signal on once; else to the whole group again, and a second one ends
+    // an export at once.
+    command.args(["--foreground", "--signal=KILL", "30", env!("CARGO_BIN_EXE_weft")]);
+    command.args(export).current_dir(place.path(""));
     let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let is_computing = || std::fs::read_dir(place.path("out")).unwrap().count() > 0;
     while !is_computing() {
