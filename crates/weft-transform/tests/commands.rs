@@ -1,7 +1,9 @@
 //! What commands of `exec` leave behind and take, when a daemon runs them for owners of links.
 
+use rustix::fs::{XattrFlags, listxattr, setxattr};
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use weft_block::Slice;
 use weft_transform::{Bounds, Network, Run, Source, Sources};
@@ -106,21 +108,34 @@ fn a_command_does_not_write_to_what_is_mounted_while_it_runs() {
     fs::create_dir(&later).expect("made");
     let at = later.display();
     let waits = format!("n=0; until test -e {at}/old || test $n = 50; do sleep 0.1; n=$((n+1)); done");
-    let writes =
-        format!("echo x >{at}/new; true >{at}/old; mkdir {at}/d; rm {at}/old; cp /bin/true /tmp/a && mv /tmp/a /tmp/b");
+    let writes = format!(
+        "echo x >{at}/new; true >{at}/old; mkdir {at}/d; rm {at}/old; \
+         setfattr -n user.of_it -v x {at}/old; setfattr -x user.kept {at}/old; cp /bin/true /tmp/a && mv /tmp/a /tmp/b"
+    );
     let command = format!("echo begun; {waits}; {{ {writes}; }} 2>/dev/null && echo ended");
     let network = Network::parse(&format!("exec '{command}'")).expect("a network");
     let mut run = Run::start(&network, &mut Nothing(4_000_204)).expect("it runs");
     let mut given = run.next().expect("it says something").expect("it runs").to_vec();
     mount("tmpfs", &later, "tmpfs", MountFlags::empty(), Some(c"mode=777")).expect("mounted");
-    fs::write(later.join("old"), "old").expect("written");
+    let (new, old) = (later.join("new-name"), later.join("old"));
+    fs::write(&new, "old").expect("written");
+    fs::set_permissions(&new, PermissionsExt::from_mode(0o666)).expect("open to all");
+    let has_attributes = setxattr(&new, "user.kept", b"x", XattrFlags::empty()).is_ok();
+    if !has_attributes {
+        eprintln!("skipped: a file system in memory has no attributes of users here");
+    }
+    fs::rename(&new, &old).expect("named");
     for rope in run {
         given.extend(rope.expect("it runs").to_vec());
     }
     assert_eq!(String::from_utf8_lossy(&given), "begun\nended\n");
     let left: Vec<_> = fs::read_dir(&later).expect("listed").map(|entry| entry.expect("one").file_name()).collect();
     assert_eq!(left, ["old"]);
-    assert_eq!(fs::read(later.join("old")).expect("read"), b"old");
+    assert_eq!(fs::read(&old).expect("read"), b"old");
+    let mut names = vec![0; 256];
+    let length = listxattr(&old, &mut names).unwrap_or(0);
+    let kept: &[u8] = if has_attributes { b"user.kept\0" } else { b"" };
+    assert_eq!(names[..length].escape_ascii().to_string(), kept.escape_ascii().to_string());
 }
 
 #[test]

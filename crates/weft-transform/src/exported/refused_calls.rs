@@ -17,6 +17,8 @@ const STATMOUNT: c_long = 457;
 const LISTMOUNT: c_long = 458;
 const OPEN_TREE_ATTR: c_long = 467;
 const FCHMODAT2: c_long = 452;
+const SETXATTRAT: c_long = 463;
+const REMOVEXATTRAT: c_long = 466;
 
 /// Refused to commands and daemons alike.
 const REFUSED: [c_long; 49] = [
@@ -75,9 +77,18 @@ const REFUSED: [c_long; 49] = [
     libc::SYS_move_pages,
 ];
 
-/// Refused to commands: a daemon mounts and unmounts, also for them in namespaces of theirs
-/// (`mounts`), and may serve the kernel through rings.
-const TO_COMMANDS: [c_long; 8] = [
+/// Refused to commands. A daemon mounts and unmounts, also for them in namespaces of theirs
+/// (`mounts`), and may serve the kernel through rings. Extended attributes are the one thing that could
+/// be written in file systems mounted later: nothing else keeps a command from them (`writing`).
+const TO_COMMANDS: [c_long; 16] = [
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_open_tree,
