@@ -7,6 +7,7 @@
 
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
+use std::cmp::Reverse;
 use std::fs;
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -90,9 +91,26 @@ fn ranges(subordinates: &str, users: &str) -> Vec<(Range<u32>, u32)> {
         let owner = number(name).filter(|owner| *owner != 0 && first != 0)?;
         Some((first..first.checked_add(count)?, owner))
     };
-    let mut ranges: Vec<_> = subordinates.lines().filter_map(range).take(RANGES_MAX).collect();
-    ranges.sort_by_key(|(range, _)| range.start);
-    ranges
+    apart(subordinates.lines().filter_map(range).take(RANGES_MAX).collect())
+}
+
+/// The same ranges in their order, none of which has a number of another one: what several have is of
+/// the one that begins last.
+fn apart(mut ranges: Vec<(Range<u32>, u32)>) -> Vec<(Range<u32>, u32)> {
+    ranges.sort_by_key(|(range, _)| (range.start, Reverse(range.end)));
+    let (mut apart, mut open, mut at) = (Vec::new(), Vec::<(u32, u32)>::new(), 0);
+    // Those that begin at no number end all.
+    for (range, owner) in ranges.into_iter().chain([(u32::MAX..u32::MAX, 0)]) {
+        while let Some((end, owner)) = open.pop_if(|(end, _)| *end <= range.start) {
+            apart.extend((at < end).then_some((at..end, owner)));
+            at = at.max(end);
+        }
+        let around = open.last().filter(|_| at < range.start);
+        apart.extend(around.map(|(_, owner)| (at..range.start, *owner)));
+        at = range.start;
+        open.push((range.end, owner));
+    }
+    apart
 }
 
 #[cfg(test)]
@@ -111,5 +129,17 @@ mod tests {
         let expected = [0, 1000, 99_999, 1000, 1000, 1001, 231_072, 1002, 300_010, 400_001, u32::MAX];
         assert_eq!(asked.map(whose), expected);
         assert_eq!(find(&[], 5), 5);
+    }
+
+    #[test]
+    fn a_range_within_another_hides_nothing_of_the_rest() {
+        let text =
+            "1000:100000:65536\n1001:110000:100\n1002:110050:10\n1003:160000:10000\n1004:100000:5\n1005:4294967290:5\n";
+        let ranges = ranges(text, "");
+        assert!(ranges.windows(2).all(|two| two[0].0.end <= two[1].0.start && !two[0].0.is_empty()), "{ranges:?}");
+        let asked =
+            [99_999, 100_000, 100_005, 110_000, 110_055, 110_060, 110_100, 160_000, 169_999, 170_000, u32::MAX - 1];
+        let expected = [99_999, 1004, 1000, 1001, 1002, 1001, 1000, 1003, 1003, 170_000, 1005];
+        assert_eq!(asked.map(|user| find(&ranges, user)), expected);
     }
 }
