@@ -1,22 +1,25 @@
 //! Limits by client: how many connections one address may have, and how many bytes those may keep here.
 //!
-//! A share leaves room for others; the bound of all connections together is the listener's. What comes
-//! from this machine itself has a larger one, since many users and namespaces share an address.
-//! Connections that no rule of the exports lets in are not among those of their address.
+//! A share leaves room for others: nobody has more than is free, so that whoever comes last finds as
+//! much as the greediest has. What comes from this machine itself has a larger one, since many users
+//! and namespaces share it. Connections that no rule of the exports lets in are not among those of
+//! their address.
 
 use super::outsiders::{Evicted, Outsiders};
 use crate::machine::machine;
 use crate::refusals::Refusals;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use weft_vfs::{NfsStats, largest};
 
-/// Connections of one address, and of this machine's own.
+/// Connections of all machines together, without outsiders.
+const ALL_MAX: usize = 7168;
+/// Connections of one machine, and of this one.
 pub(super) const OF_ADDRESS_MAX: usize = 1024;
-pub(super) const OF_LOOPBACK_MAX: usize = 4096;
-/// Bytes of calls that have not come in whole, and of replies that were not taken: of one address, and
+pub(super) const OF_LOOPBACK_MAX: usize = ALL_MAX / 2;
+/// Bytes of calls that have not come in whole, and of replies that were not taken: of one machine, and
 /// of all.
 const BYTES_OF_ADDRESS_MAX: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
@@ -32,6 +35,7 @@ struct Taken {
 
 #[derive(Debug, Default)]
 struct All {
+    connections: usize,
     bytes: usize,
     /// How often somebody had a share already.
     refused: u64,
@@ -54,18 +58,19 @@ pub(super) struct Guest {
 }
 
 impl Peers {
-    /// Counts a connection from `address`; none if its machine has its share. Loopback
-    /// addresses are counted one by one.
+    /// Counts a connection from `address`; none if its machine has its share.
     pub(super) fn admit(&self, address: IpAddr) -> Option<Guest> {
-        let address = if address.is_loopback() { address } else { machine(address) };
-        let share = if address.is_loopback() { OF_LOOPBACK_MAX } else { OF_ADDRESS_MAX };
+        let is_here = address.is_loopback();
+        let address = if is_here { Ipv4Addr::LOCALHOST.into() } else { machine(address) };
+        let share = if is_here { OF_LOOPBACK_MAX } else { OF_ADDRESS_MAX };
         let mut all = self.0.lock();
-        let taken = all.of.entry(address).or_default();
-        if taken.connections >= share {
+        let free = ALL_MAX - all.connections;
+        if all.of.get(&address).map_or(0, |taken| taken.connections) >= share.min(free) {
             all.refused += 1;
             return None;
         }
-        taken.connections += 1;
+        all.connections += 1;
+        all.of.entry(address).or_default().connections += 1;
         drop(all);
         Some(Guest { peers: self.clone(), address, bytes: 0, outsider: None })
     }
@@ -111,9 +116,9 @@ impl Guest {
         all.bytes = all.bytes + bytes - self.bytes;
         let taken = all.of.get_mut(&self.address).expect("this connection counts");
         taken.bytes = taken.bytes + bytes - self.bytes;
-        let is_within = taken.bytes <= BYTES_OF_ADDRESS_MAX;
+        let taken = taken.bytes;
         self.bytes = bytes;
-        let keeps = is_within && all.bytes <= BYTES_MAX;
+        let keeps = taken <= BYTES_OF_ADDRESS_MAX.min(BYTES_MAX.saturating_sub(all.bytes));
         all.refused += u64::from(!keeps);
         keeps
     }
@@ -126,6 +131,7 @@ impl Drop for Guest {
             return all.outsiders.remove(number);
         }
         all.bytes -= self.bytes;
+        all.connections -= 1;
         let taken = all.of.get_mut(&self.address).expect("this connection counts");
         taken.bytes -= self.bytes;
         taken.connections -= 1;
@@ -164,6 +170,26 @@ mod tests {
             .collect();
         assert_eq!(guests.len(), OF_ADDRESS_MAX);
         assert!(peers.admit("fd05:b::9".parse().unwrap()).is_some(), "another machine");
+    }
+
+    #[test]
+    fn many_greedy_machines_leave_one_that_comes_later_as_much_as_each_of_them_has() {
+        let peers = Peers::default();
+        let machines: Vec<_> = (1..=30).map(|host| IpAddr::from([10, 0, 0, host])).collect();
+        let mut guests: Vec<_> = Vec::new();
+        // Until none of them gets any more.
+        while let Some(more) = machines.iter().map(|machine| peers.admit(*machine)).collect::<Option<Vec<_>>>() {
+            guests.extend(more);
+        }
+        let here = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
+        let each = guests.len() / machines.len();
+        let later: Vec<_> = std::iter::from_fn(|| peers.admit(here[0]).or_else(|| peers.admit(here[1]))).collect();
+        assert!(each > 200 && later.len() > each / 3, "{each}, then {}", later.len());
+        // Who has too much is closed.
+        guests.retain_mut(|guest| guest.keeps(1 << 20));
+        let kept = guests.len();
+        let mut newcomer = peers.admit([10, 0, 1, 1].into()).expect("there is room for another one");
+        assert!(kept >= 240 && newcomer.keeps(4 << 20), "{kept}");
     }
 
     #[test]
