@@ -17,8 +17,9 @@ use std::path::Path;
 
 /// Capabilities that serving takes.
 ///
-/// `SYS_ADMIN`: mounting, unmounting, namespaces of commands. `SETUID`, `SETGID`, `SETPCAP`,
-/// `KILL`: code of stages runs without privileges, and is ended. `SYS_NICE`: the idle policy, and
+/// `SYS_ADMIN`: mounting, unmounting, namespaces of commands. `SETUID`, `SETGID`: the files of a user's
+/// volume are used with that user's rights. These, `SETPCAP`, `KILL`: code of stages runs without
+/// privileges, and is ended. `SYS_NICE`: the idle policy, and
 /// leaving it. `SYS_RESOURCE`, `IPC_LOCK`: limits of children, memory of rings. `NET_BIND_SERVICE`:
 /// NFS clients are called from a reserved port.
 const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN
@@ -44,15 +45,6 @@ pub enum Files<'a> {
     Any,
 }
 
-/// The owner of the files that a daemon makes in a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Makes {
-    /// Its own user.
-    ForItself,
-    /// The owner of the volume, another user than root.
-    ForOwner,
-}
-
 /// The service of a daemon, and so the end that it comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
@@ -64,8 +56,8 @@ pub enum Serves {
 
 /// Gives up what serving with `files` does not take. Must be called before other threads are
 /// started.
-pub fn confine(serves: Serves, files: Files<'_>, makes: Makes) -> Result<()> {
-    lose_privileges(files, makes)?;
+pub fn confine(serves: Serves, files: Files<'_>) -> Result<()> {
+    lose_privileges(files)?;
     let needs_helper = serves == Serves::Mount && !geteuid().is_root();
     // One that begins anew has its filter still.
     if needs_helper || is_begun_anew() {
@@ -77,7 +69,7 @@ pub fn confine(serves: Serves, files: Files<'_>, makes: Makes) -> Result<()> {
     Ok(())
 }
 
-fn lose_privileges(files: Files<'_>, makes: Makes) -> Result<()> {
+fn lose_privileges(files: Files<'_>) -> Result<()> {
     // What is in memory, keys included, is for no file of a crash.
     let maximum = getrlimit(Resource::Core).maximum;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).context("cannot forbid core files")?;
@@ -89,15 +81,10 @@ fn lose_privileges(files: Files<'_>, makes: Makes) -> Result<()> {
         Files::Any => false,
     };
     let needed = if are_ours { NEEDED } else { NEEDED.union(FOREIGN_FILES) };
-    // The store has it in effect while it gives away a file that it has just made.
-    let permitted = match makes {
-        Makes::ForItself => needed,
-        Makes::ForOwner => needed.union(CapabilitySet::CHOWN),
-    };
     let had = capabilities(None).context("cannot tell which privileges there are")?;
     let kept = CapabilitySets {
         effective: had.effective & needed,
-        permitted: had.permitted & permitted,
+        permitted: had.permitted & needed,
         inheritable: CapabilitySet::empty(),
     };
     set_capabilities(None, kept).context("cannot give up privileges")?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, needs_log};
 use weft_store::postgres::OpenOptions;
-use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner};
+use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner, replaceable};
 use weft_store::{Cookie, ErrorKind, Ino, Location, Store};
 use weft_vfs::{Options, SystemClock, Vfs};
 
@@ -45,7 +45,12 @@ impl Opened {
             // Before it is held: one who may not open the lock any more cannot hold it next time.
             let closing = if options.read_only { Closing::Look } else { Closing::Close };
             let roots = give_to_owner(path, Giving::Look);
-            close_to_others(path, closing).iter().chain(&roots).for_each(|line| tracing::warn!("{}", filled(line)));
+            let replaceable = if options.read_only { None } else { replaceable(path) };
+            close_to_others(path, closing)
+                .iter()
+                .chain(&roots)
+                .chain(&replaceable)
+                .for_each(|line| tracing::warn!("{}", filled(line)));
         }
         // Looked for before: to close a file of an open volume would drop the locks that SQLite has.
         let note = if options.read_only { location.note(false) } else { None };
@@ -70,7 +75,10 @@ impl Opened {
         let read_only = options.read_only;
         let file = match &volume.layout {
             // Who only reads makes no log, but must see what one holds.
-            Some(layout) if read_only => Some(IntentLog::read_or_blank(&layout.log)?),
+            Some(layout) if read_only => {
+                let _rights = layout.rights()?;
+                Some(IntentLog::read_or_blank(&layout.log)?)
+            }
             Some(layout) => open_log(layout, volume.store.space()?.bytes_free)?,
             None => None,
         };
@@ -82,31 +90,15 @@ impl Opened {
     }
 
     /// Where a daemon in the background writes its messages: to `asked`, or to a file near the volume, or to one that is named for `what` it serves.
-    pub fn log(&self, volume: &Path, asked: Option<&Path>, what: &Path) -> Result<PathBuf> {
-        match (asked, &self.layout) {
-            (Some(log), _) => Ok(log.into()),
-            (None, Some(layout)) if layout.segments.is_some() => Ok(volume.join("weft.log")),
-            (None, Some(_)) => Ok(volume.with_added_extension("log")),
-            (None, None) => log_of(what),
-        }
-    }
-
-    /// The log at `path`. If it lies among the files of the volume, whose owner gets it, it is made
-    /// for them.
-    pub fn log_at(&self, path: PathBuf) -> Log {
-        // The daemon leaves this directory.
-        let path = std::path::absolute(&path).unwrap_or(path);
-        let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
-        // Other files of messages are for whoever mounts.
-        let layout =
-            self.layout.clone().filter(|layout| directory.as_deref() == layout.log.parent() && !self.read_only);
-        let own = path.clone();
-        let make = move || {
-            if let Some(Err(error)) = layout.as_ref().map(|layout| layout.make_file(&own)) {
-                tracing::warn!("{error}");
-            }
+    pub fn log(&self, asked: Option<&Path>, what: &Path) -> Result<Log> {
+        let path = match (asked, &self.layout) {
+            (Some(log), _) => log.into(),
+            // The lock is where the volume lies, whatever is copied to be read.
+            (None, Some(layout)) if layout.segments.is_some() => layout.hold.with_file_name("weft.log"),
+            (None, Some(layout)) => layout.hold.with_added_extension("log"),
+            (None, None) => log_of(what)?,
         };
-        Log { path, make: Box::new(make) }
+        Ok(Log { path })
     }
 
     /// Leaves the volume once it is another daemon's, or not what this one committed any more; first `end` ends what is served. That stays, dead:
@@ -171,6 +163,7 @@ impl Opened {
 /// Opens the intent log of a volume that has `free` bytes around it: whole, smaller where there is
 /// less room, or none, and then an fsync commits.
 fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
+    let _rights = layout.rights()?;
     refuse_planted(layout)?;
     let there = layout.log.metadata().map_or(0, |metadata| metadata.len());
     let fits = |bytes: u64| bytes <= there || (bytes - there).saturating_mul(LOG_SHARE) <= free;
@@ -182,7 +175,6 @@ fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
             return Ok(None);
         }
     }
-    layout.make_file(&layout.log)?;
     // One that is there may hold operations, whatever its size.
     Ok(Some(IntentLog::open(&layout.log, bytes)?))
 }
@@ -209,6 +201,7 @@ fn refuse_planted(layout: &Layout) -> Result<()> {
 /// Removes an intent log of which all is committed, if it is not to stay: one beside a volume that
 /// is one file, and one that is smaller than it should be.
 fn remove_log(layout: &Layout) -> Result<()> {
+    let _rights = layout.rights()?;
     let Ok(metadata) = layout.log.metadata() else { return Ok(()) };
     if layout.segments.is_none() || metadata.len() < LOG_BYTES {
         std::fs::remove_file(&layout.log).context("cannot remove the empty intent log")?;
@@ -254,8 +247,9 @@ fn log_of(what: &Path) -> Result<PathBuf> {
         false => home().context("cannot tell where to write messages; name a file with --log")?,
     };
     let place = place.join("weft");
-    std::fs::create_dir_all(&place)
-        .with_context(|| format!("cannot make {}; name a file with --log", place.display()))?;
+    let cannot = || format!("cannot make {}; name a file with --log", place.display());
+    std::fs::create_dir_all(&place).with_context(cannot)?;
+    let place = place.canonicalize().with_context(cannot)?;
     let name = what.to_string_lossy().trim_matches('/').replace('/', "-");
     Ok(place.join(format!("{name}.log")))
 }

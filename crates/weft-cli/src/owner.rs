@@ -5,9 +5,9 @@
 //! believes the answer as far as that user could have done the same.
 
 use crate::command::mounted;
-use crate::user::User;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
+use weft_store::user::User;
 
 /// A user who is not root, seen by root.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
-use crate::confinement::{self, Files, Makes, Serves};
+use crate::confinement::{self, Files, Serves};
 use crate::daemon::is_begun_anew;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::log::Loss;
 use weft_store::postgres::OpenOptions;
-use weft_store::sqlite::is_anothers;
+use weft_store::sqlite::Layout;
 use weft_store::{DiskCacheOptions, Location};
 use weft_transform::Bounds;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
@@ -90,11 +90,12 @@ impl Open {
         if self.no_confinement {
             return Ok(());
         }
-        let own = [volume, self.disk_cache.as_deref(), self.keys.as_deref()];
+        // Another user's is used with that user's rights.
+        let is_anothers = |path: &Path| Layout::find(path).is_ok_and(|layout| layout.owner().is_some());
+        let own = [volume.filter(|path| !is_anothers(path)), self.disk_cache.as_deref(), self.keys.as_deref()];
         let all: Vec<&Path> = own.iter().chain(files).copied().flatten().collect();
         let files = if volume.is_some() { Files::Named(&all) } else { Files::Any };
-        let makes = if volume.is_some_and(is_anothers) { Makes::ForOwner } else { Makes::ForItself };
-        confinement::confine(serves, files, makes)
+        confinement::confine(serves, files)
     }
 
     /// Says that the disk cache's directory is not there, in case that is a slip of the pen: it is

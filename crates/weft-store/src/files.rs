@@ -1,32 +1,80 @@
 //! Opening files of a volume so that nobody else's file is taken for one, and nobody else may read
 //! them.
 //!
-//! A symbolic link is not followed, a pipe is not waited for, a device is not touched: whoever may
-//! write into the directory of a volume can put any of them there. New files are their owner's
-//! alone.
+//! No symbolic link is followed, on the way to the file neither (paths of a volume's files have none):
+//! whoever may write into a directory there could put one into it. A pipe is not waited for, a device
+//! is not touched. New files are their owner's alone.
 
 use crate::error::{Error, Result};
-use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{
+    Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, accessat, openat2, unlinkat,
+};
+use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, FileType, OpenOptions};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Flags of open(2) for every file of a volume.
-pub(crate) const FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// Returns options that open a file of a volume, made with permissions 0600 if it is made.
-pub(crate) fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.custom_flags(FLAGS.bits().cast_signed()).mode(0o600);
-    options
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    reads: bool,
+    writes: bool,
+    makes: bool,
+    makes_new: bool,
+    is_direct: bool,
 }
 
-/// Opens the file at `path` by `options`, which come from [`options`]. Errors: also if it is no
-/// regular file.
-pub(crate) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.open(path).map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP) => symbolic_link(),
+/// Returns options that open a file of a volume, to be told what for.
+pub(crate) fn options() -> Options {
+    Options::default()
+}
+
+impl Options {
+    pub(crate) fn read(self, reads: bool) -> Options {
+        Options { reads, ..self }
+    }
+
+    pub(crate) fn write(self, writes: bool) -> Options {
+        Options { writes, ..self }
+    }
+
+    /// Makes it, with permissions 0600, if it is not there and `makes`.
+    pub(crate) fn create(self, makes: bool) -> Options {
+        Options { makes, ..self }
+    }
+
+    /// Makes it, with permissions 0600; nothing may be there.
+    pub(crate) fn create_new(self) -> Options {
+        Options { makes_new: true, ..self }
+    }
+
+    /// Past the page cache (open(2), `O_DIRECT`).
+    pub(crate) fn direct(self) -> Options {
+        Options { is_direct: true, ..self }
+    }
+
+    fn open(self, path: &Path) -> io::Result<File> {
+        let flags = if self.is_direct { FLAGS | OFlags::DIRECT } else { FLAGS };
+        let mut options = OpenOptions::new();
+        options.read(self.reads).write(self.writes).create(self.makes).create_new(self.makes_new);
+        options.custom_flags(flags.bits().cast_signed()).mode(0o600).open(path)
+    }
+}
+
+/// Opens the file at `path`. Errors: also if it is no regular file, or there is a symbolic link on the way.
+pub(crate) fn open(options: Options, path: &Path) -> io::Result<File> {
+    let (directory, name) = directory_of(path)?;
+    // There, wherever that directory is by now.
+    let opened = options.open(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name));
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::other(LINK),
         // A pipe that nobody reads, or a socket.
         Some(libc::ENXIO) => not_regular("a pipe or socket"),
         _ => error,
@@ -35,13 +83,58 @@ pub(crate) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a file or directory of a volume to look at it.
+pub(crate) fn open_any(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open_without_links(path, FLAGS | OFlags::RDONLY | OFlags::CLOEXEC)
+}
+
+/// Opens the directory at `path`, on which there is no symbolic link, to name what lies in it.
+///
+/// # Errors
+/// `ELOOP` if there is one.
+pub fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open_without_links(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
+}
+
+/// Asks if this thread may do that with what lies at `path`, by the rights that it has now: access(2)
+/// asks by those that its process was started with.
+pub(crate) fn may(path: &Path, access: Access) -> rustix::io::Result<()> {
+    accessat(CWD, path, access, AtFlags::EACCESS)
+}
+
+/// Removes the file at `path`.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let (directory, name) = directory_of(path)?;
+    Ok(unlinkat(directory, name, AtFlags::empty())?)
+}
+
+/// Opens the directory that `path` lies in, and tells the name there.
+fn directory_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = open_directory(parent).map_err(|errno| match errno {
+        Errno::LOOP => io::Error::other("a directory on the way to it became a symbolic link meanwhile"),
+        _ => errno.into(),
+    })?;
+    Ok((directory, path.file_name().ok_or(io::ErrorKind::InvalidFilename)?))
+}
+
+/// Opens `path`, on which there is no symbolic link. Kernels before 5.6 cannot tell but of its end.
+fn open_without_links(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    static IS_KNOWN: OnceLock<bool> = OnceLock::new();
+    let look = || openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS).is_ok();
+    if *IS_KNOWN.get_or_init(look) {
+        return openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    }
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
 /// Refuses a file of a `kind` that no file of a volume has.
 pub(crate) fn refuse_kind(kind: FileType) -> io::Result<()> {
     if kind.is_file() {
         return Ok(());
     }
     if kind.is_symlink() {
-        return Err(symbolic_link());
+        return Err(io::Error::other(LINK));
     }
     Err(not_regular(if kind.is_dir() {
         "a directory"
@@ -54,9 +147,8 @@ pub(crate) fn refuse_kind(kind: FileType) -> io::Result<()> {
     }))
 }
 
-fn symbolic_link() -> io::Error {
-    io::Error::other("it is a symbolic link; put the file itself there")
-}
+/// A refusal.
+const LINK: &str = "it is a symbolic link; put the file itself there";
 
 fn not_regular(what: &str) -> io::Error {
     io::Error::other(format!("it is {what}, and no regular file"))
@@ -101,6 +193,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         open(options().write(true).create(true), &file).expect("made");
+        open(options().write(true).create_new(), &file).expect_err("it is there");
         assert_eq!(file.metadata().expect("there").permissions().mode() & 0o7777, 0o600);
         std::os::unix::fs::symlink(&file, &link).expect("linked");
         let pipe = directory.path().join("pipe");
@@ -113,5 +206,23 @@ mod tests {
         }
         let error = open(options().read(true), directory.path()).expect_err("refused");
         assert!(error.to_string().contains("directory"), "{error}");
+    }
+
+    #[test]
+    fn no_link_is_followed_on_the_way_neither() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (real, link) = (directory.path().join("real"), directory.path().join("link"));
+        std::fs::create_dir(&real).expect("made");
+        std::os::unix::fs::symlink(&real, &link).expect("linked");
+        std::fs::write(real.join("file"), "").expect("written");
+        for error in [
+            open(options().read(true), &link.join("file")).expect_err("refused"),
+            open(options().write(true).create(true), &link.join("new")).expect_err("refused"),
+        ] {
+            assert!(error.to_string().contains("became a symbolic link"), "{error}");
+        }
+        remove(&link.join("file")).expect_err("refused");
+        assert_eq!(real.read_dir().expect("there").count(), 1);
+        remove(&real.join("file")).expect("removed");
     }
 }

@@ -17,7 +17,6 @@ pub mod log;
 pub mod memory;
 mod missing;
 mod name;
-mod owner;
 pub mod postgres;
 mod round_trips;
 mod row;
@@ -26,6 +25,7 @@ pub mod sqlite;
 mod store;
 mod sums;
 mod upgrade;
+pub mod user;
 mod uuid;
 mod waiting;
 
@@ -33,6 +33,7 @@ pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock
 pub use digests::contradicts_digest;
 pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
 pub use error::{Error, ErrorKind, Result};
+pub use files::open_directory;
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 pub use location::{Location, Opened};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};

@@ -49,6 +49,7 @@ mod unfinished;
 mod upgrade;
 mod waiting;
 mod wal;
+mod way;
 
 pub(crate) use aside::set_file_aside;
 pub use belonging::{Giving, give_to_owner};
@@ -59,7 +60,7 @@ pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;
 pub use holder::{Holder, InUse};
-pub use layout::{Layout, is_anothers};
+pub use layout::Layout;
 pub use medium::left_in_wal;
 pub(crate) use medium::note;
 pub use open::{Volume, create, header, is_volume, open, open_to_read, open_with};
@@ -67,6 +68,7 @@ pub use salvage::{Missing, Salvaged, salvage};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};
 pub use waiting::waiting;
+pub use way::replaceable;
 
 /// Gives all rows of the volume at `path` the sums of what they hold: for tests that make what no
 /// Weft writes.
@@ -89,6 +91,7 @@ use crate::error::{Error, Result};
 use crate::log::Behind;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{Durability, Header, Nth, Patience, Space, Store, Transaction};
+use crate::user::{AtEnd, Rights};
 use names::Names;
 use parking_lot::Mutex;
 use readers::Readers;
@@ -134,9 +137,16 @@ pub struct SqliteStore {
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
     /// SQLite has it open (its POSIX locks would go).
     _hold: Option<open::Hold>,
+    /// By which all these are closed.
+    rights_at_end: AtEnd,
 }
 
 impl SqliteStore {
+    /// The rights by which files of the volume are opened and removed.
+    fn rights(&self) -> Result<Rights> {
+        self.layout.rights()
+    }
+
     /// Fails if what would be committed could be lost at once.
     fn may_commit(&self) -> Result<()> {
         if !self.writes {
@@ -150,6 +160,12 @@ impl SqliteStore {
     fn check_names(&self, all: bool) -> Result<()> {
         self.names.check()?;
         self.segments.as_ref().map_or(Ok(()), |segments| segments.check_names(all))
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.rights_at_end.take(self.layout.owner().map(Arc::as_ref));
     }
 }
 
@@ -227,14 +243,17 @@ impl Store for SqliteStore {
     }
 
     fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+        let _rights = self.rights()?;
         self.block(block, patience)
     }
 
     fn read_part(&self, block: &BlockRef, range: Range<usize>, patience: Patience) -> Result<Option<(usize, Block)>> {
+        let _rights = self.rights()?;
         self.part(block, &range, patience)
     }
 
     fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
+        let _rights = self.rights()?;
         self.blocks(blocks, visit);
         Ok(())
     }
@@ -244,6 +263,7 @@ impl Store for SqliteStore {
     }
 
     fn cut(&self) -> Result<Behind> {
+        let _rights = self.rights()?;
         if self.writes { self.writer.lock().cut() } else { Ok(Behind::Unknown) }
     }
 
@@ -251,6 +271,7 @@ impl Store for SqliteStore {
         if !self.writes {
             return Ok(());
         }
+        let _rights = self.rights()?;
         self.readers.end_transactions();
         // On a full disk the log keeps its room: what makes space free needs some.
         let has_room = self.layout.space()?.bytes_free > LOG_BYTES_MAX;
@@ -258,18 +279,21 @@ impl Store for SqliteStore {
     }
 
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
+        let rights = self.rights()?;
         self.may_commit()?;
-        Ok(Box::new(transaction::SqliteTransaction::begin(self, durability)?))
+        Ok(Box::new(transaction::SqliteTransaction::begin(self, durability, rights)?))
     }
 
     fn lost(&self) -> Option<Error> {
-        if self.writes { self.check_names(false).err() } else { None }
+        let looked = || self.rights().and_then(|_rights| self.check_names(false));
+        if self.writes { looked().err() } else { None }
     }
 
     fn close(&self) -> Result<()> {
         if !self.writes {
             return Ok(());
         }
+        let _rights = self.rights()?;
         self.check_names(true)?;
         self.readers.close();
         self.writer.lock().close()
@@ -284,6 +308,7 @@ impl Store for SqliteStore {
     }
 
     fn space(&self) -> Result<Space> {
+        let _rights = self.rights()?;
         let space = self.layout.space()?;
         let free = space.bytes_free.saturating_sub(self.room.waiting.load(Ordering::Relaxed));
         let free = match self.segments {
@@ -294,6 +319,7 @@ impl Store for SqliteStore {
     }
 
     fn reclaim(&self) -> Result<Space> {
+        let _rights = self.rights()?;
         let ongoing = self.writer.lock().give_back();
         if let Some(ongoing) = ongoing {
             ongoing.wait();

@@ -31,12 +31,17 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     super::tell(location.note(true).filter(|_| !arguments.repair));
     // Before the check, which removes the files that SQLite leaves beside a database that is only read.
     let waiting = location.waiting().unwrap_or_default();
+    // Before it, too: what root has in a user's volume it cannot open with that user's rights.
+    let permissions = permissions(&location, options.repair);
     let bar = steps();
     let findings = location.check(options, &mut |progress| bar.show(progress));
     drop(bar);
+    if findings.is_err() {
+        permissions.iter().for_each(|finding| errln!("weft: {}", shown::message(&filled(&finding.to_string()))));
+    }
     let mut findings = findings.with_context(|| format!("cannot check volume {location}"))?;
     findings.extend(rehearsal::rehearse(&location, &waiting));
-    findings.extend(permissions(&location, options.repair));
+    findings.extend(permissions);
     let count = |outcome| places(findings.iter().filter(|finding| finding.outcome == outcome));
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {

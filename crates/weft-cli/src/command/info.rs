@@ -14,7 +14,10 @@ pub fn run(arguments: &Info) -> Result<ExitCode> {
     let header = location.header().with_context(|| format!("cannot open volume {location}"))?;
     let waiting = super::tell_of_waiting(&location);
     let on_disk = match &location {
-        Location::Files(path) => Some(space_taken(&sqlite::Layout::find(path)?)),
+        Location::Files(path) => {
+            let (layout, _rights) = sqlite::Layout::enter(path)?;
+            Some(space_taken(&layout))
+        }
         Location::Postgres(address) => postgres::size(address)?,
     };
     if arguments.json {

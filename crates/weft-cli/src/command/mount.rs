@@ -61,12 +61,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let [certificate, key, clients] = arguments.served.files();
     let files = [Some(&*arguments.directory), arguments.log.as_deref(), certificate, key, clients];
     arguments.open.confine(Serves::Mount, location.path(), &files)?;
-    daemon::run(
-        arguments.foreground,
-        |daemon| start(&arguments, plan, daemon),
-        |mounted| mounted.opened.log_at(mounted.log.clone()),
-        serve,
-    )
+    daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| mounted.log.clone(), serve)
 }
 
 /// The source of a mount of the volume at `location`: from wherever somebody looks at mounts, it
@@ -100,7 +95,7 @@ struct Mounted {
     nfs: Option<weft_nfs::Server>,
     lender: Option<weft_share::Server>,
     control: ControlSocket,
-    log: PathBuf,
+    log: daemon::Log,
 }
 
 /// A path to the same file that does not lead by way of where the volume will be mounted: `../VOLUME`
@@ -204,7 +199,7 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
         tracing::info!("{} serves {} again", directory.display(), arguments.volume.display());
     }
     say_if_unconfined();
-    let log = opened.log(&arguments.volume, log.as_deref(), &directory)?;
+    let log = opened.log(log.as_deref(), &directory)?;
     let teller = session.teller();
     let control = ControlSocket::start(&opened, Kind::Mount, shown::path(&directory), move || teller.stats());
     Ok(Mounted { opened, session, nfs, lender, control, log })

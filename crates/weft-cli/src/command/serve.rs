@@ -7,7 +7,7 @@ use crate::daemon::{self, Daemon};
 use crate::opened::Opened;
 use crate::serving::{memory_bytes, say_if_unconfined, start_nfs};
 use crate::shown;
-use crate::user::User;
+use crate::user;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
     arguments.open.refuse_of_postgres(&location)?;
     if let Some(name) = &arguments.user {
-        User::named(name)?.take_process()?;
+        user::take_process(&user::named(name)?)?;
     }
     let options = arguments.served.options(arguments.nfs)?;
     let vfs = Options { keep_written: true, ..arguments.open.options(memory_bytes() / 4)? };
@@ -42,7 +42,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     daemon::run(
         !arguments.background,
         |daemon| start(&arguments, vfs, options, daemon),
-        |serving| serving.opened.log_at(serving.log.clone()),
+        |serving| serving.log.clone(),
         Serving::until_told,
     )
 }
@@ -51,7 +51,7 @@ struct Serving {
     opened: Opened,
     server: Server,
     control: ControlSocket,
-    log: PathBuf,
+    log: daemon::Log,
 }
 
 fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &Daemon) -> Result<Serving> {
@@ -62,8 +62,7 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
     let what = PathBuf::from(format!("nfs-{}", options.address));
     let exports: Vec<_> = options.exports.0.iter().map(|export| (export.name(), security(export))).collect();
     let started = start_nfs(opened.vfs.clone(), options);
-    let started =
-        started.and_then(|server| Ok((server, opened.log(&arguments.volume, arguments.log.as_deref(), &what)?)));
+    let started = started.and_then(|server| Ok((server, opened.log(arguments.log.as_deref(), &what)?)));
     match started {
         Ok((server, log)) => {
             let (address, portmap) = (server.address(), arguments.served.portmap);

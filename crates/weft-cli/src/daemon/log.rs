@@ -2,25 +2,26 @@
 //! once it was renamed (logrotate(8)).
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::OFlags;
-use std::fs::{File, OpenOptions};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::process::geteuid;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use weft_store::open_directory;
+use weft_store::user::{Rights, User};
 
 /// The log of a daemon in the background.
+#[derive(Clone, Debug)]
 pub struct Log {
-    /// The path of the file, absolute.
+    /// The path of the file, in a directory without symbolic links on the way to it.
     pub path: PathBuf,
-    /// Makes it, if it is not its user's who makes it. Nothing is done if it is there.
-    pub make: Box<dyn Fn() + Send>,
 }
 
 impl Log {
     /// Has messages go there from now on.
     pub fn begin(&self) -> io::Result<()> {
-        (self.make)();
         write_to(open_log(&self.path)?)
     }
 
@@ -40,11 +41,19 @@ pub fn write_to(file: impl AsFd) -> io::Result<()> {
     Ok(rustix::stdio::dup2_stderr(&file)?)
 }
 
-/// Opens the file that messages go to, for its owner alone. A link that somebody else put there is
-/// not followed.
+/// Opens the file that messages go to, for its owner alone: by root with the rights of whoever the
+/// directory belongs to. A link that somebody else put there, or on the way there, is not followed.
 fn open_log(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags.bits().cast_signed()).open(path)
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    };
+    let directory = File::from(open_directory(directory)?);
+    let owner = directory.metadata()?.uid();
+    let other = (geteuid().is_root() && owner != 0).then(|| User::numbered(owner));
+    let _rights = other.map_or(Ok(Rights::own()), |owner| owner.take_files())?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = flags | OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY;
+    Ok(openat(&directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 /// Finds the log that the user asked for, or says why messages cannot go there: before anything is

@@ -1,8 +1,11 @@
 //! Volumes of a user that root uses, too.
 
 use crate::place::{Place, is_root, write_synced};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// A user who is not root, and a group.
 const OWNER: (u32, u32) = (65534, 65534);
@@ -70,9 +73,8 @@ fn what_root_makes_in_the_volume_of_a_user_is_that_users() {
         all_are_the_owners(&place, &files);
         // The owner sees it beside the daemon.
         place.weft_as_stranger(&["info", "own/v"]).well();
-        let chown = 1;
-        assert_eq!(capabilities(place.daemon(), "CapPrm:") & chown, chown);
-        assert_eq!(capabilities(place.daemon(), "CapEff:") & chown, 0);
+        let of_files = 0x1f;
+        assert_eq!(capabilities(place.daemon(), "CapPrm:") & of_files, 0, "CAP_CHOWN to CAP_FSETID");
         place.kill(hold);
         all_are_the_owners(&place, &files);
         place.directory("from");
@@ -99,12 +101,11 @@ fn files_of_roots_in_the_volume_of_a_user_are_told_of_and_given_by_roots_repair(
             let said = place.weft_as_stranger(command);
             assert_eq!((said.code != 0, said.err.lines().count()), (true, 1), "{said:?}");
             assert!(said.err.contains("belongs to root") && said.err.contains(&advice), "{said:?}");
+            // Root uses the volume as its owner does.
+            let said = place.weft(command);
+            assert!(said.code != 0 && said.err.contains("belongs to root") && said.err.contains(&advice), "{said:?}");
+            assert_eq!(path(name).metadata().unwrap().uid(), 0);
         }
-        // Root's own use changes no owner of what was there.
-        let said = place.weft(&["digest", "own/v:"]);
-        assert_eq!((said.code, path(name).metadata().unwrap().uid()), (0, 0), "{said:?}");
-        let told = place.weft(&["check", "own/v"]).well();
-        assert!(told.contains("belongs to root") && told.contains(name), "{told}");
         let told = place.weft(&["check", "--repair", "own/v"]).well();
         assert!(told.contains("given to the owner") && told.contains(name), "{told}");
         all_are_the_owners(&place, &[]);
@@ -125,9 +126,136 @@ fn a_repair_gives_nobody_what_no_weft_of_roots_has_made() {
     std::fs::write(place.path("own/v/notes"), "not the volume's").unwrap();
     place.weft(&["check", "--repair", "own/v"]);
     std::fs::remove_file(planted("00000007.seg")).unwrap();
-    let said = place.weft(&["check", "--repair", "own/v"]).well();
-    assert!(said.contains("00000008.seg") && said.contains("belongs to root"), "{said}");
+    let said = place.weft(&["check", "--repair", "own/v"]);
+    assert!(said.code != 0 && said.err.contains("00000008.seg") && said.err.contains("belongs to root"), "{said:?}");
     let owner = |path: &Path| path.metadata().unwrap().uid();
     let left = [secret, planted("00000008.seg"), place.path("own/v/notes")];
     assert_eq!(left.map(|path| owner(&path)), [0, 0, 0]);
+}
+
+/// A directory of root's that others can look into, with nothing in it.
+fn roots_directory(place: &Place) -> PathBuf {
+    let directory = place.directory("roots");
+    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
+    directory
+}
+
+#[test]
+fn root_writes_no_log_where_the_owner_leads_it_by_a_link() {
+    let Some(place) = volume_of_a_user("segments") else { return };
+    let roots = roots_directory(&place);
+    place.directory("m");
+    place.weft(&["mount", "own/v", "m"]).well();
+    let daemon = place.daemon();
+    std::fs::rename(place.path("own/v"), place.path("own/moved")).unwrap();
+    symlink(&roots, place.path("own/v")).unwrap();
+    let pid = rustix::process::Pid::from_raw(daemon.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    // What it says of that goes to the file from before.
+    let log = place.path("own/moved/weft.log");
+    let begun = Instant::now();
+    while !std::fs::read_to_string(&log).unwrap().contains("cannot open the log") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is not told");
+        std::thread::yield_now();
+    }
+    assert_eq!(std::fs::read_dir(&roots).unwrap().count(), 0);
+    std::fs::remove_file(place.path("own/v")).unwrap();
+    std::fs::rename(place.path("own/moved"), place.path("own/v")).unwrap();
+    place.weft(&["umount", "m"]).well();
+}
+
+#[test]
+fn root_reaches_nothing_by_directories_that_the_owner_exchanges() {
+    let Some(place) = volume_of_a_user("segments") else { return };
+    // A volume of another user, closed, and a directory of root's.
+    let other = place.directory("other");
+    chown(&other, Some(65533), Some(65533)).unwrap();
+    std::fs::set_permissions(&other, PermissionsExt::from_mode(0o700)).unwrap();
+    let (roots, segment) = (roots_directory(&place), other.join("00000001.seg"));
+    std::fs::write(&segment, [9; 100_000]).unwrap();
+    chown(&segment, Some(65533), Some(65533)).unwrap();
+    place.directory("m");
+    for (target, path) in [(&other, "own/v/segments"), (&roots, "own/v/segments"), (&roots, "own/v")] {
+        let _ = std::fs::remove_file(place.path("own/link"));
+        symlink(target, place.path("own/link")).unwrap();
+        let (path, link, ends) = (place.path(path), place.path("own/link"), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &path, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            for round in 0..20 {
+                // Most fail, as what they meet is no volume.
+                if place.weft(&["mount", "own/v", "m"]).code == 0 {
+                    let file = place.path("m").join(format!("file-{round}"));
+                    let written = std::fs::write(&file, [7; 300_000]);
+                    let _ = written.and_then(|()| std::fs::File::open(&file)?.sync_all());
+                    place.weft(&["umount", "m"]);
+                }
+                let _ = std::fs::remove_file(place.path("own/v/lock"));
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        if path.is_symlink() {
+            renameat_with(CWD, &path, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+        }
+    }
+    assert_eq!(std::fs::read(&segment).unwrap(), [9; 100_000]);
+    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1);
+    let made: Vec<_> = std::fs::read_dir(&roots).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(made, Vec::<PathBuf>::new());
+}
+
+#[test]
+fn root_follows_no_link_of_one_user_to_the_volume_of_another() {
+    let Some(place) = volume_of_a_user("segments") else { return };
+    let directory = place.directory("other");
+    chown(&directory, Some(65533), Some(65533)).unwrap();
+    let link = place.path("other/v");
+    symlink(place.path("own/v"), &link).unwrap();
+    rustix::fs::chownat(
+        CWD,
+        &link,
+        Some(rustix::fs::Uid::from_raw(65533)),
+        None,
+        rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+    )
+    .unwrap();
+    place.directory("m");
+    for command in [&["mount", "other/v", "m"][..], &["info", "other/v"], &["check", "--repair", "other/v"]] {
+        let said = place.weft(command);
+        let told = ["symbolic link of user 65533", "volume of user 65534", place.path("own/v").to_str().unwrap()]
+            .map(|word| said.err.contains(word));
+        assert!(said.code != 0 && told == [true; 3], "{said:?}");
+    }
+    // Links of the owner's are as good as the volume, and so are root's.
+    for user in [OWNER.0, 0] {
+        rustix::fs::chownat(
+            CWD,
+            &link,
+            Some(rustix::fs::Uid::from_raw(user)),
+            None,
+            rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .unwrap();
+        place.weft(&["info", "other/v"]).well();
+    }
+}
+
+#[test]
+fn a_volume_of_roots_that_a_user_can_put_another_in_place_of_is_told_of() {
+    let Some(place) = Place::to_mount() else { return };
+    if !is_root() {
+        return eprintln!("SKIPPED a_volume_of_roots_that_a_user_can_put_another_in_place_of_is_told_of: needs root");
+    }
+    let own = place.directory("own");
+    place.weft(&["init", "own/v"]).well();
+    place.directory("from");
+    let said = place.weft(&["import", "from", "own/v:/one"]);
+    assert!(said.code == 0 && !said.err.contains("put another volume"), "{said:?}");
+    chown(&own, Some(OWNER.0), Some(OWNER.1)).unwrap();
+    let said = place.weft(&["import", "from", "own/v:/two"]);
+    let told = ["own/v is root's and lies in", "user 65534", "put another volume of root's in its place"];
+    assert!(said.code == 0 && told.iter().all(|word| said.err.contains(word)), "{said:?}");
 }

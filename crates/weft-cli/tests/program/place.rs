@@ -154,7 +154,7 @@ impl Place {
         }
         if !self.path("weft").exists() {
             copy_program(&self.path("weft"));
-            std::fs::set_permissions(self.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+            std::fs::set_permissions(self.path(""), PermissionsExt::from_mode(0o1777)).unwrap();
         }
         let mut command = Command::new(self.path("weft"));
         command.args(arguments).current_dir(self.path("")).uid(65534).gid(65534);

@@ -10,6 +10,7 @@ use crate::files;
 use crate::row::{CommitNo, OpNo};
 use crate::sqlite::set_file_aside;
 use crate::store::Header;
+use crate::user::{Rights, User};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use std::fs::File;
@@ -33,6 +34,8 @@ pub enum Loss {
 pub struct IntentLog {
     file: File,
     path: PathBuf,
+    /// The owner of the file, if this is root and that is another user.
+    owner: Option<Arc<User>>,
     loss: Loss,
     /// Bytes of both halves together that were asked for.
     bytes_wanted: u64,
@@ -139,8 +142,7 @@ impl IntentLog {
     /// records, unless it has another size and holds records that are needed.
     pub fn open(path: &Path, bytes: u64) -> Result<IntentLog> {
         let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
-        let file =
-            files::open(files::options().read(true).write(true).create(true).truncate(false), path).map_err(io)?;
+        let file = files::open(files::options().read(true).write(true).create(true), path).map_err(io)?;
         let log = IntentLog::new(file, path, bytes)?;
         Ok(IntentLog { skipped: random()? << 1, ..log })
     }
@@ -171,6 +173,7 @@ impl IntentLog {
         let size = file.metadata().map_err(io)?.len();
         let slots = Slots::read(&file, size).map_err(io)?;
         Ok(IntentLog {
+            owner: User::other_of(&file).map_err(io)?.map(Arc::new),
             file,
             path: path.into(),
             loss: Loss::Refuse,
@@ -210,6 +213,7 @@ impl IntentLog {
     /// Copies the file beside itself, durably, unless that was done because of what is lost with
     /// it. Gives the path of the copy.
     pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+        let _rights = self.rights()?;
         if self.found.lost.is_some() { Ok(None) } else { set_file_aside(&self.path) }
     }
 
@@ -243,6 +247,12 @@ impl IntentLog {
         Error::Io { what, path: self.path.clone(), source }
     }
 
+    /// The rights by which its path is used.
+    fn rights(&self) -> Result<Rights> {
+        let taken = self.owner.as_ref().map_or(Ok(Rights::own()), |owner| owner.take_files());
+        taken.map_err(|source| self.io("cannot take the rights of the owner of", source))
+    }
+
     /// The epoch of a mount after those of `epoch` and of all that used the file.
     ///
     /// How many it leaves out is random: of two copies of a volume that are both used, each has
@@ -267,6 +277,7 @@ impl IntentLog {
         self.progress.synced.store(start, Ordering::Release);
         self.write_slot(Stage::Prepared, start, Behind::Unknown)?;
         // Also where an earlier try made the file and could not do this.
+        let _rights = self.rights()?;
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let synced = File::open(directory.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all());
         synced.map_err(|source| self.io("cannot sync the directory of", source))?;
@@ -369,7 +380,7 @@ impl IntentLog {
     /// True if the file was removed, or another one lies in its place.
     pub fn is_gone(&self) -> bool {
         let Ok(own) = self.file.metadata() else { return false };
-        let there = self.path.metadata();
+        let there = self.rights().map_err(std::io::Error::other).and_then(|_rights| self.path.metadata());
         own.nlink() == 0 || there.map_or(true, |there| (there.dev(), there.ino()) != (own.dev(), own.ino()))
     }
 
@@ -442,6 +453,7 @@ impl IntentLog {
         if let Some(sync) = self.syncs.pop() {
             return Ok(sync);
         }
+        let _rights = self.rights()?;
         let opened = files::open(files::options().write(true), &self.path);
         let file = opened.map_err(|source| self.io("cannot open", source))?;
         if self.is_gone() {

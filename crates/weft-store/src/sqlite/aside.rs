@@ -7,12 +7,11 @@ use super::segments::sync_directory;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::log::{Loss, misfit};
-use crate::owner::Owner;
 use crate::store::Header;
 use rusqlite::Connection;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Most copies of one file.
@@ -70,7 +69,7 @@ pub(super) fn sync_beside(path: &Path) -> Result<()> {
 /// same content that is there already will do: a mount that fails may be tried often.
 fn copy(path: &Path) -> Result<Option<PathBuf>> {
     let io = |what| move |source| Error::Io { what, path: path.into(), source };
-    let mut file = match File::open(path) {
+    let mut file = match files::open(files::options().read(true), path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.map_err(io("cannot open"))?,
     };
@@ -79,7 +78,7 @@ fn copy(path: &Path) -> Result<Option<PathBuf>> {
     }
     for number in 1..=COPIES_MAX {
         let aside = path.with_added_extension(format!("aside-{number}"));
-        let mut copy = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside) {
+        let mut copy = match files::open(files::options().write(true).create_new(), &aside) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 if is_same(&file, &aside) {
                     return Ok(Some(aside));
@@ -88,11 +87,10 @@ fn copy(path: &Path) -> Result<Option<PathBuf>> {
             }
             made => made.map_err(io("cannot make a copy of"))?,
         };
-        let given = Owner::of(path).map_or(Ok(()), |owner| owner.give(&copy));
-        let copied = given.and_then(|()| std::io::copy(&mut file, &mut copy)).and_then(|_| copy.sync_all());
+        let copied = std::io::copy(&mut file, &mut copy).and_then(|_| copy.sync_all());
         if let Err(source) = copied {
             // Half a copy helps nobody.
-            let _ = std::fs::remove_file(&aside);
+            let _ = files::remove(&aside);
             return Err(io("cannot copy")(source));
         }
         return Ok(Some(aside));

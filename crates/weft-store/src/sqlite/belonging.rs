@@ -9,8 +9,7 @@ use super::inspect::files_of;
 use super::layout::Layout;
 use super::open::check_file;
 use crate::files;
-use crate::owner::Owner;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Stat, Uid, fchown, fstat, statat};
 use std::path::{Path, PathBuf};
 
 /// Treatment of root's files in the volume of another user.
@@ -26,15 +25,19 @@ pub enum Giving {
 /// this is root. Returns lines for the user: one of those that were given to the owner, one of
 /// those that were not.
 pub fn give_to_owner(path: &Path, giving: Giving) -> Vec<String> {
-    let Some(layout) = Layout::find(path).ok().filter(|layout| check_file(layout).is_ok()) else { return Vec::new() };
-    let Some(owner) = Owner::of(&layout.database) else { return Vec::new() };
+    let entered = Layout::enter(path).ok();
+    let Some((layout, rights)) = entered.filter(|(layout, _)| check_file(layout).is_ok()) else { return Vec::new() };
+    let owner = layout.owner().and_then(|owner| look(&layout.database).filter(|found| found.st_uid == owner.number()));
+    let Some(owner) = owner else { return Vec::new() };
     let files = files_of(&layout).unwrap_or_default().into_iter().filter(|path| path != &layout.hold);
     let all = files.chain([layout.hold.clone()]).chain(layout.segments.clone());
     let is_roots = |path: &PathBuf| look(path).is_some_and(|stat| stat.st_uid == 0);
     let roots: Vec<PathBuf> = all.chain(logs(&layout)).filter(is_roots).collect();
-    let is_given = |path: &&PathBuf| giving == Giving::Give && give(path, owner).is_some();
+    // Nobody but root gives them away.
+    drop(rights);
+    let is_given = |path: &&PathBuf| giving == Giving::Give && give(path, &owner).is_some();
     let (given, left): (Vec<&PathBuf>, Vec<&PathBuf>) = roots.iter().partition(is_given);
-    let user = owner.user;
+    let user = owner.st_uid;
     let given = told(&given).map(|files| format!("given to the owner of the volume (user {user}): {files}"));
     let left = told(&left).map(|files| {
         let advice = match giving {
@@ -58,10 +61,10 @@ fn look(path: &Path) -> Option<Stat> {
     statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
-/// Gives the file or directory at `path` to `owner`, if it is as Weft makes it: for root alone, and
-/// without another name.
-fn give(path: &Path, owner: Owner) -> Option<()> {
-    let file = open(path, files::FLAGS | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+/// Gives the file or directory at `path` to the owner of the database, which has these attributes, if
+/// it is as Weft makes it: for root alone, and without another name.
+fn give(path: &Path, database: &Stat) -> Option<()> {
+    let file = files::open_any(path).ok()?;
     // The name is looked at between two looks at the file: one that had its only name elsewhere, as
     // this one was removed meanwhile, is not there any more.
     let before = fstat(&file).ok().filter(is_ours)?;
@@ -71,7 +74,7 @@ fn give(path: &Path, owner: Owner) -> Option<()> {
     if identity(&before) != identity(&named) || identity(&named) != identity(&after) {
         return None;
     }
-    owner.give(&file).ok()
+    fchown(&file, Some(Uid::from_raw(database.st_uid)), Some(Gid::from_raw(database.st_gid))).ok()
 }
 
 /// True if a file of these attributes can be one that root's Weft made.

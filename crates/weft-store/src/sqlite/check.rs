@@ -71,7 +71,7 @@ fn failed(source: rusqlite::Error) -> Error {
 /// Checks the volume at `path`, which it holds meanwhile. Errors: those of [`super::open`], and what keeps the
 /// check from going on; damage is a finding, not an error.
 pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
-    let layout = Layout::find(path)?;
+    let (layout, _rights) = Layout::enter(path)?;
     if look(&layout)? != Medium::Writable {
         return check_read_only(&layout, options, progress);
     }

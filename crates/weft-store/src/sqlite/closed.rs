@@ -7,7 +7,7 @@
 use super::layout::{Layout, beside};
 use super::open::check_file;
 use crate::files;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use std::path::{Path, PathBuf};
 
 /// What to do about files that are open to others.
@@ -26,7 +26,8 @@ const OTHERS: u32 = 0o077;
 /// lines for the user: one of what was closed, one of what is open still.
 pub fn close_to_others(path: &Path, closing: Closing) -> Vec<String> {
     // What is no volume is nobody's business here.
-    let Some(layout) = Layout::find(path).ok().filter(|layout| check_file(layout).is_ok()) else { return Vec::new() };
+    let entered = Layout::enter(path).ok();
+    let Some((layout, _rights)) = entered.filter(|(layout, _)| check_file(layout).is_ok()) else { return Vec::new() };
     let open: Vec<_> = files_of(&layout).into_iter().filter(|path| is_open(path)).collect();
     let is_closed = |path: &&PathBuf| closing == Closing::Close && close(path).is_ok();
     let (closed, left): (Vec<&PathBuf>, Vec<&PathBuf>) = open.iter().partition(is_closed);
@@ -86,7 +87,7 @@ fn is_open(path: &Path) -> bool {
 
 /// Closes a file of this user that has no second name, which could be anything.
 fn close(path: &Path) -> rustix::io::Result<()> {
-    let file = rustix::fs::open(path, files::FLAGS | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let file = files::open_any(path)?;
     let stat = rustix::fs::fstat(&file)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if stat.st_uid != rustix::process::geteuid().as_raw() || is_file && stat.st_nlink > 1 {

@@ -2,12 +2,10 @@
 
 use super::layout::{Layout, beside};
 use crate::error::{Error, Result};
-use crate::owner;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::ffi;
 use rusqlite::{Connection, OpenFlags};
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -49,12 +47,6 @@ fn failed(source: rusqlite::Error) -> Error {
 
 /// Returns a connection with a page cache of `cache_mib` MiB.
 pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result<Connection> {
-    make_logs(database, access)?;
-    let connected = owner::without_giving(database, || connect_to(database, cache_mib, access));
-    connected.map_err(|source| Error::Io { what: "cannot open", path: database.into(), source })?
-}
-
-fn connect_to(database: &Path, cache_mib: u32, access: Access) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let writing = flags | OpenFlags::SQLITE_OPEN_READ_WRITE;
     let connection = match access {
@@ -88,22 +80,6 @@ fn connect_to(database: &Path, cache_mib: u32, access: Access) -> Result<Connect
     Ok(connection)
 }
 
-/// Makes the files that SQLite will want beside `database`, if root makes them for its owner.
-fn make_logs(database: &Path, access: Access) -> Result<()> {
-    let suffixes: &[&str] = match access {
-        Access::Shared => &["-wal", "-shm"],
-        Access::Own => &["-wal"],
-        Access::Immutable => &[],
-    };
-    suffixes.iter().map(|suffix| beside(database, suffix)).try_for_each(|path| {
-        match owner::make_file(&path, database) {
-            // SQLite may do without it, or say so.
-            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => Ok(()),
-            made => made.map_err(|source| Error::Io { what: "cannot make", path, source }),
-        }
-    })
-}
-
 /// Returns a connection that shares the database if it can be shared, and tells how it has it.
 pub(super) fn connect_somehow(layout: &Layout, cache_mib: u32) -> Result<(Connection, Access)> {
     match connect(&layout.database, cache_mib, Access::Shared) {
@@ -128,16 +104,9 @@ fn lacks_index(error: &Error) -> bool {
 /// Returns a connection that only reads, beside whoever holds the volume.
 pub(super) fn connect_beside(database: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    make_logs(database, Access::Shared)?;
-    let connect = || {
-        let connection = Connection::open_with_flags(database, flags)?;
-        // Opens the logs. If they cannot be opened, whoever reads is told why.
-        let _ = connection.query_row("PRAGMA schema_version", (), |_| Ok(()));
-        Ok(connection)
-    };
-    let connected = owner::without_giving(database, connect);
-    let connected = connected.map_err(|source| Error::Io { what: "cannot open", path: database.into(), source })?;
-    let connection = connected.map_err(failed)?;
+    let connection = Connection::open_with_flags(database, flags).map_err(failed)?;
+    // Opens the logs. If they cannot be opened, whoever reads is told why.
+    let _ = connection.query_row("PRAGMA schema_version", (), |_| Ok(()));
     super::sums::register(&connection)?;
     Ok(connection)
 }

@@ -7,6 +7,7 @@
 //! chose could wait for that user's file system.
 
 use super::layout::Layout;
+use crate::user::Rights;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
@@ -50,7 +51,8 @@ pub struct InUse {
 impl InUse {
     /// The volume of `layout`, of which `file` is locked.
     pub(super) fn new(layout: &Layout, file: &Path) -> InUse {
-        InUse { volume: layout.volume.clone(), holder: Holder::by(file, layout) }
+        // Of a process root is told more than the owner of the volume.
+        InUse { volume: layout.volume.clone(), holder: Rights::roots(|| Holder::by(file, layout)) }
     }
 }
 

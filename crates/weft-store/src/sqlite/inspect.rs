@@ -7,6 +7,7 @@
 use super::layout::{Layout, beside};
 use crate::error::{Error, Result};
 use crate::files;
+use crate::user::user_of_files;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use std::io::ErrorKind;
@@ -61,10 +62,11 @@ pub(super) fn files_of(layout: &Layout) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Refuses the file at `path` if it is root's and closed to this user, who owns the volume.
+/// Refuses the file at `path` if it is root's and closed to the owner of the volume, by whose rights
+/// it is used.
 fn refuse_roots(path: &Path, owner: u32) -> Result<()> {
-    if owner == rustix::process::geteuid().as_raw()
-        && rustix::fs::access(path, Access::READ_OK) == Err(Errno::ACCESS)
+    if owner == user_of_files()
+        && files::may(path, Access::READ_OK) == Err(Errno::ACCESS)
         && let Some(why) = roots(path, owner)
     {
         return Err(Error::Unusable(why));
@@ -72,10 +74,11 @@ fn refuse_roots(path: &Path, owner: u32) -> Result<()> {
     Ok(())
 }
 
-/// Says what to do about the file at `path` if it is root's in the volume of `owner`, this user.
+/// Says what to do about the file at `path` if it is root's in the volume of `owner`, by whose rights
+/// it is used.
 pub(super) fn roots(path: &Path, owner: u32) -> Option<String> {
     let is_roots = path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == 0);
-    (is_roots && owner != 0 && owner == rustix::process::geteuid().as_raw()).then(|| {
+    (is_roots && owner != 0 && owner == user_of_files()).then(|| {
         let path = path.display();
         format!(
             "{path} belongs to root, who used the volume: 'chown {owner} {path}', or 'weft check --repair VOLUME' for \
@@ -114,7 +117,7 @@ fn look(path: &Path, owner: u32) -> Result<Option<Linked>> {
     files::refuse_kind(metadata.file_type()).map_err(io)?;
     refuse_roots(path, owner)?;
     // Root's daemon may have made it.
-    if ![owner, 0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
+    if ![owner, 0, user_of_files()].contains(&metadata.uid()) {
         return Err(Error::Unusable(format!(
             "{} belongs to another user (number {}) than the volume (number {owner}); find out who put it there, and \
              remove it, or give it to the volume's owner (chown) if it is the volume's",

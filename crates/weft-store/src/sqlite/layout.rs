@@ -1,16 +1,18 @@
 //! Which files make up a volume.
 
+use super::way::{Way, owner_on};
 use crate::error::{Error, Result};
-use crate::owner;
+use crate::files;
 use crate::sqlite::is_volume;
 use crate::store::{BlockHome, Space};
+use crate::user::{Rights, User};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Paths of a volume's files.
+/// Paths of a volume's files, and by whose rights they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The volume as the user names it: a directory, or one file.
@@ -23,7 +25,12 @@ pub struct Layout {
     pub log: PathBuf,
     /// What is locked to hold the volume.
     pub hold: PathBuf,
+    /// The owner of the volume, if this is root and that is another user.
+    pub(super) owner: Option<Arc<User>>,
 }
+
+/// The name of the database in the directory of a volume.
+pub(super) const DATABASE: &str = "meta.sqlite";
 
 /// Follows the name of a volume that is one file in the name of its intent log.
 const INTENTS: &str = "-intents";
@@ -36,21 +43,41 @@ impl Layout {
         let path = &resolved(path);
         match home {
             BlockHome::Segments => Layout {
-                database: path.join("meta.sqlite"),
+                database: path.join(DATABASE),
                 segments: Some(path.join("segments")),
                 log: path.join("intents"),
                 hold: path.join("lock"),
+                owner: None,
                 volume,
             },
             BlockHome::Database => {
                 let log = beside(path, INTENTS);
-                Layout { database: path.clone(), segments: None, log, hold: path.clone(), volume }
+                Layout { database: path.clone(), segments: None, log, hold: path.clone(), owner: None, volume }
             }
         }
     }
 
+    /// Of the volume that is there, a directory or a file, with the rights by which its files are to
+    /// be used while these live: if this is root, those of its owner.
+    pub fn enter(path: &Path) -> Result<(Layout, Rights)> {
+        let layout = Layout::find(path)?;
+        let rights = layout.rights()?;
+        Ok((layout, rights))
+    }
+
+    /// The rights by which the files are to be used, as of [`Layout::enter`].
+    pub fn rights(&self) -> Result<Rights> {
+        self.owner.as_ref().map_or(Ok(Rights::own()), |owner| rights_of(owner, &self.volume))
+    }
+
+    /// The owner of the volume, if this is root and that is another user.
+    pub fn owner(&self) -> Option<&Arc<User>> {
+        self.owner.as_ref()
+    }
+
     /// Of the volume that is there: a directory or a file. Symbolic links on the way are resolved
-    /// here, once, so that all of its files lie together whatever it is called by.
+    /// here, once, so that all of its files lie together whatever it is called by. Root follows none
+    /// that is neither root's nor the owner's of the volume.
     pub fn find(path: &Path) -> Result<Layout> {
         let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound => Error::Unusable(match without_colon(path).filter(|path| is_volume(path)) {
@@ -63,15 +90,17 @@ impl Layout {
             }),
             _ => Error::Io { what: "cannot open", path: path.into(), source },
         };
-        let resolved = path.canonicalize().map_err(failed)?;
-        let metadata = resolved.metadata().map_err(failed)?;
-        let is_part = resolved.file_name().is_some_and(|name| name == "meta.sqlite")
+        let way = Way::to(path).map_err(failed)?;
+        let owner = owner_on(&way, path)?;
+        let _rights = owner.as_ref().map_or(Ok(Rights::own()), |owner| rights_of(owner, path))?;
+        let resolved = way.path;
+        let is_part = resolved.file_name().is_some_and(|name| name == DATABASE)
             && resolved.parent().is_some_and(|parent| parent.join("segments").is_dir() || parent.join("lock").exists());
         if is_part {
             return Err(part_of_volume(path));
         }
-        let home = if metadata.is_dir() { BlockHome::Segments } else { BlockHome::Database };
-        Ok(Layout { volume: path.into(), ..Layout::of(&resolved, home) })
+        let home = if way.is_directory { BlockHome::Segments } else { BlockHome::Database };
+        Ok(Layout { volume: path.into(), owner, ..Layout::of(&resolved, home) })
     }
 
     /// Tells where the blocks lie.
@@ -125,13 +154,6 @@ impl Layout {
         }
     }
 
-    /// Makes the file of this volume at `path`, empty, if there is none and root makes it for the
-    /// volume's owner. Others make it when they open it.
-    pub fn make_file(&self, path: &Path) -> Result<()> {
-        let made = owner::make_file(path, &self.database);
-        made.map_err(|source| Error::Io { what: "cannot make", path: path.into(), source })
-    }
-
     /// SQLite's write-ahead log.
     pub(super) fn wal(&self) -> PathBuf {
         beside(&self.database, "-wal")
@@ -155,10 +177,10 @@ impl Layout {
     }
 }
 
-/// True if the volume at `path` belongs to another user than root.
-pub fn is_anothers(path: &Path) -> bool {
-    let owner = |layout: Layout| layout.database.symlink_metadata().ok().map(|metadata| metadata.uid());
-    Layout::find(path).ok().and_then(owner).is_some_and(|owner| owner != 0)
+/// Takes the rights on files of `owner`, whose volume lies at `volume`.
+pub(super) fn rights_of(owner: &User, volume: &Path) -> Result<Rights> {
+    let taken = owner.take_files();
+    taken.map_err(|source| Error::Io { what: "cannot take the rights of the owner of", path: volume.into(), source })
 }
 
 /// The refusal of the database at `path` as a volume of its own.
@@ -183,7 +205,7 @@ pub(super) fn remove_database(path: &Path) -> Result<()> {
 
 /// Removes the file at `path`, if there is one.
 pub(super) fn remove_file(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
+    match files::remove(path) {
         Err(source) if source.kind() != ErrorKind::NotFound => {
             Err(Error::Io { what: "cannot remove", path: path.into(), source })
         }

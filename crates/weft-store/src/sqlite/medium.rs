@@ -76,7 +76,7 @@ fn closed(layout: &Layout) -> Option<(PathBuf, Errno)> {
     let directories = directories.map(|path| (path, Access::WRITE_OK | Access::EXEC_OK));
     let files = files.into_iter().map(|path| (path, Access::WRITE_OK));
     // One that is not there is made, and a link is refused where it is opened.
-    directories.chain(files).find_map(|(path, access)| match rustix::fs::access(&path, access) {
+    directories.chain(files).find_map(|(path, access)| match files::may(&path, access) {
         Err(error @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Some((path, error)),
         _ => None,
     })
@@ -124,17 +124,24 @@ fn why_closed(layout: &Layout) -> String {
 
 /// Says that this user has no permission to write `closed`.
 fn no_permission(layout: &Layout, closed: &Path) -> String {
-    format!(
-        "{} cannot be changed by this user, who has no permission to write {}: give it, or use the volume as its owner; \
-         'weft mount --read-only' and 'weft export' read it as it is",
-        layout.volume.display(),
-        closed.display()
-    )
+    let (volume, closed) = (layout.volume.display(), closed.display());
+    let reads = "'weft mount --read-only' and 'weft export' read it as it is";
+    match layout.owner() {
+        None => format!(
+            "{volume} cannot be changed by this user, who has no permission to write {closed}: give it, or use the volume \
+             as its owner; {reads}"
+        ),
+        Some(owner) => format!(
+            "{volume} belongs to user {}, by whose rights root uses it, and who has no permission to write {closed}: give \
+             it, or have one user own all of the volume (chown -R); {reads}",
+            owner.number()
+        ),
+    }
 }
 
 /// Tells, in a line, how the volume at `path` is read if it lies on a read-only medium.
 pub(crate) fn note(path: &Path, is_checked: bool) -> Option<String> {
-    let layout = Layout::find(path).ok()?;
+    let (layout, _rights) = Layout::enter(path).ok()?;
     let medium = look(&layout).ok()?;
     let how = if is_checked || has_frames(&layout) {
         format!("a private copy of its database in {} is used", std::env::temp_dir().display())
@@ -152,7 +159,7 @@ pub(crate) fn note(path: &Path, is_checked: bool) -> Option<String> {
 /// Bytes that wait in the write-ahead log of the volume at `path`, if there are any and nobody has
 /// the volume.
 pub fn left_in_wal(path: &Path) -> Option<u64> {
-    let layout = Layout::find(path).ok()?;
+    let (layout, _rights) = Layout::enter(path).ok()?;
     let left = layout.wal().metadata().ok()?.len();
     // Whoever has it now uses that log.
     (left > 0 && hold(&layout).is_ok()).then_some(left)
@@ -250,7 +257,7 @@ fn refuse_too_large(layout: &Layout, directory: &Path) -> Result<()> {
 /// Copies a file, its zeros left out: an intent log is little else.
 pub(super) fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let mut source = files::open(files::options().read(true), from).map_err(io("cannot open", from))?;
-    let made = files::open(files::options().write(true).create_new(true), to);
+    let made = files::open(files::options().write(true).create_new(), to);
     let mut copy = made.map_err(io("cannot make", to))?;
     let mut buffer = vec![0; 1 << 20];
     loop {

@@ -28,6 +28,7 @@ use crate::files;
 use crate::log::Loss;
 use crate::row::{CommitNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
+use crate::user::{AtEnd, Rights};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use std::fs::File;
@@ -115,7 +116,7 @@ pub(super) fn remove(layout: &Layout, made_directory: bool) {
 /// Makes the empty file of the database before SQLite opens it, so that a missing directory or
 /// permission shows as what it is.
 fn make_database(layout: &Layout) -> Result<()> {
-    let made = files::open(files::options().write(true).create_new(true), &layout.database);
+    let made = files::open(files::options().write(true).create_new(), &layout.database);
     made.map(drop).map_err(io("cannot make", &layout.database))
 }
 
@@ -166,26 +167,29 @@ pub(super) fn connect(database: &Path, cache_mib: u32) -> Result<Connection> {
     connection::connect(database, cache_mib, Access::Shared)
 }
 
-/// A volume that is read beside whoever holds it, or where nothing can be written.
+/// A volume that is read beside whoever holds it, or where nothing can be written. This thread has
+/// the rights by which its files are used as long as this lives.
 pub(super) struct Beside {
     pub(super) layout: Layout,
     reading: Option<Reading>,
+    /// Dropped last.
+    _rights: Rights,
 }
 
 impl Beside {
     /// The one at `path`. Errors as of [`open`], but for `Locked` where it can be written.
     pub(super) fn open(path: &Path) -> Result<Beside> {
-        let layout = Layout::find(path)?;
+        let (layout, _rights) = Layout::enter(path)?;
         Ok(match medium::look(&layout)? {
-            Medium::Writable => Beside { layout, reading: None },
+            Medium::Writable => Beside { layout, reading: None, _rights },
             medium @ (Medium::ReadOnly | Medium::Linked(_)) => match Reading::open(&layout, Need::Rows) {
                 // Whoever holds it has made the files that this user could not make.
                 Err(Error::Locked(_)) if medium == Medium::ReadOnly && medium::takes_writes(&layout) => {
-                    Beside { layout, reading: None }
+                    Beside { layout, reading: None, _rights }
                 }
                 reading => {
                     let reading = reading?;
-                    Beside { layout: reading.layout.clone(), reading: Some(reading) }
+                    Beside { layout: reading.layout.clone(), reading: Some(reading), _rights }
                 }
             },
         })
@@ -222,7 +226,7 @@ pub fn open(path: &Path) -> Result<Volume> {
 
 /// As [`open`], with this done where what was synced is lost.
 pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
-    let layout = Layout::find(path)?;
+    let (layout, _rights) = Layout::enter(path)?;
     medium::refuse_read_only(&layout)?;
     refuse_shared(&layout)?;
     let hold = hold(&layout)?;
@@ -295,7 +299,7 @@ fn judge_wal(layout: &Layout, alone: &Alone, loss: Loss) -> Result<(Vec<PathBuf>
 
 /// Opens the volume at `path` to read it: as [`open`], and also where nothing can be written.
 pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
-    let layout = Layout::find(path)?;
+    let (layout, _rights) = Layout::enter(path)?;
     if medium::look(&layout)? == Medium::Writable {
         return open_with(path, loss);
     }
@@ -352,7 +356,7 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
         header: Mutex::new(header),
         writer: Mutex::new(writer),
         room,
-        readers: Readers::new(layout.database.clone(), parts.access, names.clone()),
+        readers: Readers::new(&layout, parts.access, names.clone()),
         segments: parts.segments,
         zeros,
         names,
@@ -360,6 +364,7 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
         _directory: parts.directory,
         _database: parts.database,
         _hold: parts.hold,
+        rights_at_end: AtEnd::default(),
     };
     Ok(Volume { store: Arc::new(store), layout, set_aside: parts.set_aside, given_up: parts.given_up })
 }
@@ -430,7 +435,7 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
 
 /// True if a volume of any format lies at `path`, by its database file alone.
 pub fn is_volume(path: &Path) -> bool {
-    Layout::find(path).is_ok_and(|layout| format_of(&layout).is_ok())
+    Layout::enter(path).is_ok_and(|(layout, _rights)| format_of(&layout).is_ok())
 }
 
 /// True if a file that does not begin as a database has our tables further on.
@@ -494,12 +499,8 @@ pub(super) struct Hold {
 
 /// Takes the volume for this process.
 pub(super) fn hold(layout: &Layout) -> Result<Hold> {
-    if layout.segments.is_some() {
-        layout.make_file(&layout.hold)?;
-    }
-    let mut options = files::options();
-    options.read(true).write(true).create(layout.segments.is_some()).truncate(false);
-    let opened = files::open(&options, &layout.hold);
+    let options = files::options().read(true).write(true).create(layout.segments.is_some());
+    let opened = files::open(options, &layout.hold);
     let lock = hold_file(layout, &layout.hold, opened.map_err(io("cannot open", &layout.hold))?)?;
     let database = match layout.segments {
         Some(_) => {

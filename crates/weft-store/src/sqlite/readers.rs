@@ -4,11 +4,11 @@
 //! holds back a checkpoint; one in use then is refreshed when it comes back or is taken again.
 
 use super::connection::{Access, connect};
+use super::layout::Layout;
 use super::names::Names;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ const IDLE_MAX: usize = 8;
 
 /// The pool.
 pub(super) struct Readers {
-    database: PathBuf,
+    layout: Layout,
     access: Access,
     names: Arc<Names>,
     idle: Mutex<Vec<Reader>>,
@@ -32,8 +32,8 @@ struct Reader {
 }
 
 impl Readers {
-    pub(super) fn new(database: PathBuf, access: Access, names: Arc<Names>) -> Readers {
-        Readers { database, access, names, idle: Mutex::new(Vec::new()), commits: AtomicU64::new(0) }
+    pub(super) fn new(layout: &Layout, access: Access, names: Arc<Names>) -> Readers {
+        Readers { layout: layout.clone(), access, names, idle: Mutex::default(), commits: AtomicU64::new(0) }
     }
 
     /// Closes those that are idle.
@@ -44,12 +44,14 @@ impl Readers {
     fn open(&self) -> Result<Reader> {
         // By its name another volume may be there by now.
         self.names.check()?;
-        let connection = connect(&self.database, 8, self.access)?;
+        let connection = connect(&self.layout.database, 8, self.access)?;
         Ok(Reader { connection, commits: 0, in_transaction: false })
     }
 
     /// Runs `read` on a connection that sees every commit made before the call.
     pub(super) fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        // SQLite opens and removes files by their paths when it likes.
+        let _rights = self.layout.rights()?;
         let taken = self.idle.lock().pop();
         let mut reader = match taken {
             Some(reader) => reader,

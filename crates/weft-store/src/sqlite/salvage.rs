@@ -102,11 +102,15 @@ pub struct Salvaged {
 /// as it is, to a new volume at `new`. Works under the name `new` with `.unfinished` behind it.
 /// Errors: `Locked`, `Unusable`, and what keeps the new volume from being made.
 pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
-    let layout = Layout::find(path)?;
+    let (layout, rights) = Layout::enter(path)?;
     let _hold = medium::hold(&layout)?;
+    // The new volume is made by whoever salvages.
+    drop(rights);
     Layout::of(new, layout.home()).refuse_taken()?;
+    let rights = layout.rights()?;
     let Looked { pages, mut found, damaged, mut missing } =
         logs::look(&layout, &mut |done, total| progress(Progress { step: "pages", done, total }))?;
+    drop(rights);
     missing.extend(spare::take(&pages, &mut found));
     if found.inodes.is_empty() {
         return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
@@ -293,6 +297,7 @@ impl Salvage<'_> {
         let bytes = match block.place {
             Place::Segment { segment, offset } => {
                 let length = block.length as usize;
+                let _rights = self.layout.rights().ok()?;
                 segments?.read(segment, offset, length, crate::store::Patience::Forever).ok()??
             }
             Place::Database | Place::File(_) | Place::Own(_) => {

@@ -11,7 +11,6 @@ use super::layout::Layout;
 use crate::batch::NewBlock;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::owner;
 use crate::row::Place;
 use crate::store::Patience;
 use parking_lot::Mutex;
@@ -41,8 +40,6 @@ const OPEN_MAX: usize = 64;
 /// The segments of a volume.
 pub(super) struct Segments {
     directory: PathBuf,
-    /// The database whose owner gets files that root makes, where files may be made.
-    database: Option<PathBuf>,
     /// True if files may be written.
     writes: bool,
     open: Mutex<Vec<Open>>,
@@ -81,7 +78,6 @@ impl Segments {
     pub(super) fn new(directory: PathBuf) -> Segments {
         Segments {
             directory,
-            database: None,
             writes: true,
             open: Mutex::default(),
             unsynced: Mutex::default(),
@@ -92,8 +88,7 @@ impl Segments {
 
     /// Those of the volume of `layout`, if it has any.
     pub(super) fn of(layout: &Layout) -> Option<Segments> {
-        let of_directory = Segments::new(layout.segments.clone()?);
-        Some(Segments { database: Some(layout.database.clone()), ..of_directory })
+        layout.segments.clone().map(Segments::new)
     }
 
     /// Those in a directory where nothing can be written.
@@ -123,12 +118,9 @@ impl Segments {
         let path = self.path(id);
         if make && !path.exists() {
             self.has_new_names.store(true, Ordering::Release);
-            let made = self.database.as_ref().map_or(Ok(()), |database| owner::make_file(&path, database));
-            made.map_err(|error| self.io("cannot make", id, error))?;
         }
-        let mut options = files::options();
-        options.read(true).write(self.writes).create(make).truncate(false);
-        let file = match files::open(&options, &path) {
+        let options = files::options().read(true).write(self.writes).create(make);
+        let file = match files::open(options, &path) {
             Ok(file) => Arc::new(file),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::Corrupt(format!("segment file {} is missing", path.display())));
@@ -284,7 +276,7 @@ impl Segments {
     pub(super) fn delete(&self, segment: u32) -> Result<()> {
         self.open.lock().retain(|open| open.id != segment);
         self.known.forget(segment);
-        match std::fs::remove_file(self.path(segment)) {
+        match files::remove(&self.path(segment)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.io("cannot delete", segment, error)),
             _ => Ok(()),
         }
@@ -329,11 +321,11 @@ impl Segments {
         if self.directory.is_dir() {
             return Ok(());
         }
-        let made = match &self.database {
-            Some(database) => owner::make_directory(&self.directory, database),
-            None => files::make_directory(&self.directory),
-        };
-        made.map_err(|source| Error::Io { what: "cannot make", path: self.directory.clone(), source })
+        files::make_directory(&self.directory).map_err(|source| Error::Io {
+            what: "cannot make",
+            path: self.directory.clone(),
+            source,
+        })
     }
 
     /// Tells how segment `id`, whose blocks end at `length`, is not there, if it is not. The last

@@ -11,6 +11,7 @@ use crate::batch::{Batch, NewBlock};
 use crate::error::Result;
 use crate::row::{BlockRef, Place};
 use crate::store::{Durability, Transaction};
+use crate::user::Rights;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -25,14 +26,21 @@ pub(super) struct SqliteTransaction<'a> {
     /// Where the next block goes if this is committed.
     tail: Tail,
     writing: Work,
+    /// Those of whoever owns the volume, until all is done. Dropped last.
+    _rights: Rights,
 }
 
 impl<'a> SqliteTransaction<'a> {
-    pub(super) fn begin(store: &'a SqliteStore, durability: Durability) -> Result<SqliteTransaction<'a>> {
+    pub(super) fn begin(
+        store: &'a SqliteStore,
+        durability: Durability,
+        rights: Rights,
+    ) -> Result<SqliteTransaction<'a>> {
         let mut writer = store.writer.lock();
         writer.begin(durability)?;
         let tail = writer.tail();
-        Ok(SqliteTransaction { store, writer, durability, blocks: Vec::new(), tail, writing: Work::Done(Ok(())) })
+        let writing = Work::default();
+        Ok(SqliteTransaction { store, writer, durability, blocks: Vec::new(), tail, writing, _rights: rights })
     }
 
     /// Puts the bytes of `blocks` where they will lie.

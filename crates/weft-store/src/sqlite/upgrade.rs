@@ -47,7 +47,7 @@ fn failed(source: rusqlite::Error) -> Error {
 /// this format; or tells what that would take. Errors: `Unusable` if it is of another format, was
 /// not unmounted cleanly, or there is too little space; `Corrupt` if it is damaged.
 pub fn upgrade(path: &Path, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
-    let layout = Layout::find(path)?;
+    let (layout, _rights) = Layout::enter(path)?;
     // Before any file is opened.
     if let Some(linked) = inspect(&layout)? {
         let why = linked.why();
@@ -220,7 +220,7 @@ fn verify_inline(connection: &Connection) -> Result<()> {
 /// of [`upgrade`].
 #[doc(hidden)]
 pub fn downgrade(path: &Path) -> Result<()> {
-    let layout = Layout::find(path)?;
+    let (layout, _rights) = Layout::enter(path)?;
     let _hold = hold(&layout)?;
     let connection = connect(&layout.database, 8, Access::Shared)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);

@@ -19,8 +19,11 @@ use std::path::Path;
 pub fn waiting(path: &Path) -> Result<Waiting> {
     // Nothing is held while the log is read: a mount would be refused. One that came and went has
     // made commits.
-    if is_held(&Layout::find(path)?) {
-        return Ok(Waiting::default());
+    {
+        let (layout, _rights) = Layout::enter(path)?;
+        if is_held(&layout) {
+            return Ok(Waiting::default());
+        }
     }
     look(&Beside::open(path)?)
 }

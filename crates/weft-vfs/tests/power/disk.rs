@@ -7,6 +7,7 @@
 //! past the C library (punched holes) is found by comparing. Writing past the page cache is
 //! refused, so that segments are written by these functions, too.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
@@ -298,10 +299,20 @@ fn note(work: impl FnOnce(&mut Registry)) {
     }
 }
 
+/// The path of what is named in a directory that is open.
+fn real(path: &Path) -> Cow<'_, Path> {
+    let is_in_open = path.starts_with("/proc/self/fd") && path.components().count() == 6;
+    let directory = path.parent().filter(|_| is_in_open).and_then(|directory| directory.read_link().ok());
+    match (directory, path.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name).into(),
+        _ => path.into(),
+    }
+}
+
 fn open_file(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     // SAFETY: the caller of open(2) gives a string.
     let name = unsafe { CStr::from_ptr(path) };
-    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
+    let name = real(Path::new(OsStr::from_bytes(name.to_bytes())));
     let mut is_watched = false;
     note(|registry| is_watched = registry.watches.iter().any(|watch| name.starts_with(&watch.path)));
     if is_watched && flags & libc::O_DIRECT != 0 {
@@ -313,7 +324,7 @@ fn open_file(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags | libc::O_LARGEFILE, mode) };
     let fd = c_int::try_from(fd).expect("a descriptor");
     if fd >= 0 {
-        note(|registry| registry.opened(fd, name));
+        note(|registry| registry.opened(fd, &name));
     }
     fd
 }

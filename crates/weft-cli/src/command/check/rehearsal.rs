@@ -16,7 +16,10 @@ pub fn rehearse(location: &Location, waiting: &Waiting) -> Vec<Finding> {
     }
     // Why it cannot be opened is for the check of its rows to tell.
     let Ok(volume) = location.open_to_read(OpenOptions::default()) else { return Vec::new() };
-    let file = volume.layout.as_ref().and_then(|layout| IntentLog::read(&layout.log).ok().flatten());
+    let file = volume.layout.as_ref().and_then(|layout| {
+        let _rights = layout.rights().ok()?;
+        IntentLog::read(&layout.log).ok().flatten()
+    });
     let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
     match Vfs::rehearse(volume.store, log) {
         Ok(found) => findings(found),

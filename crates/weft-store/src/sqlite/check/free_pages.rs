@@ -142,7 +142,7 @@ fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Pr
     removed.remove()?;
     let name = copy.database.to_str().ok_or_else(|| Error::Unusable("the name of the volume is no UTF-8".into()))?;
     // The rows are nobody else's: SQLite takes a file that is there and empty.
-    let made = files::open(files::options().write(true).create_new(true), &copy.database);
+    let made = files::open(files::options().write(true).create_new(), &copy.database);
     made.map_err(|source| Error::Io { what: "cannot make", path: copy.database.clone(), source })?;
     connection.execute("VACUUM INTO ?1", (name,)).map_err(failed)?;
     let options = CheckOptions { repair: Repair::No, read_data: false };

@@ -67,7 +67,7 @@ fn take_place(layout: &Layout, new: &Path, progress: &mut dyn FnMut(Progress)) -
 }
 
 fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    files::open(files::options().write(true).create_new(true), new).map_err(io("cannot make", new))?;
+    files::open(files::options().write(true).create_new(), new).map_err(io("cannot make", new))?;
     let connection = connect(new, &layout.database)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
     run("BEGIN")?;
