@@ -91,14 +91,16 @@ impl Opened {
 
     /// Where a daemon in the background writes its messages: to `asked`, or to a file near the volume, or to one that is named for `what` it serves.
     pub fn log(&self, asked: Option<&Path>, what: &Path) -> Result<Log> {
-        let path = match (asked, &self.layout) {
-            (Some(log), _) => log.into(),
-            // The lock is where the volume lies, whatever is copied to be read.
-            (None, Some(layout)) if layout.segments.is_some() => layout.hold.with_file_name("weft.log"),
-            (None, Some(layout)) => layout.hold.with_added_extension("log"),
-            (None, None) => log_of(what)?,
+        let Some(layout) = self.layout.as_ref().filter(|_| asked.is_none()) else {
+            let path = asked.map_or_else(|| log_of(what), |log| Ok(log.into()))?;
+            return Ok(Log { path, owner: None });
         };
-        Ok(Log { path })
+        // The lock is where the volume lies, whatever is copied to be read.
+        let path = match layout.segments {
+            Some(_) => layout.hold.with_file_name("weft.log"),
+            None => layout.hold.with_added_extension("log"),
+        };
+        Ok(Log { path, owner: layout.owner().cloned() })
     }
 
     /// Leaves the volume once it is another daemon's, or not what this one committed any more; first `end` ends what is served. That stays, dead:

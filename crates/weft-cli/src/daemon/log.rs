@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weft_store::open_directory;
 use weft_store::user::{Rights, User};
 
@@ -17,11 +18,14 @@ use weft_store::user::{Rights, User};
 pub struct Log {
     /// The path of the file, in a directory without symbolic links on the way to it.
     pub path: PathBuf,
+    /// The user by whose rights it is reached, if not by those of this process.
+    pub owner: Option<Arc<User>>,
 }
 
 impl Log {
     /// Has messages go there from now on.
     pub fn begin(&self) -> io::Result<()> {
+        let _rights = self.owner.as_ref().map_or(Ok(Rights::own()), |owner| owner.take_files())?;
         write_to(open_log(&self.path)?)
     }
 

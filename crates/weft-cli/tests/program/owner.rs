@@ -67,6 +67,8 @@ fn what_root_makes_in_the_volume_of_a_user_is_that_users() {
             std::fs::remove_dir(place.path("own/v/segments")).unwrap();
             std::fs::remove_file(place.path("own/v/lock")).unwrap();
         }
+        // As homes are.
+        std::fs::set_permissions(place.path("own"), PermissionsExt::from_mode(0o700)).unwrap();
         let directory = place.directory("m");
         place.weft(&["mount", "own/v", "m"]).well();
         write_synced(&directory.join("file"), &[7; 300_000]);

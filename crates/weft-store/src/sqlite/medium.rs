@@ -191,8 +191,10 @@ impl Reading {
         if !is_copied && !has_log {
             return Ok(reading);
         }
-        let make = TempDir::with_prefix("weft-");
-        let directory = make.map_err(io("cannot make a private directory in", &std::env::temp_dir()))?;
+        // Files are opened by paths without links.
+        let place = std::env::temp_dir();
+        let make = place.canonicalize().and_then(|place| TempDir::with_prefix_in("weft-", place));
+        let directory = make.map_err(io("cannot make a private directory in", &place))?;
         if is_copied {
             reading.layout.database = directory.path().join("database");
             refuse_too_large(layout, directory.path())?;
