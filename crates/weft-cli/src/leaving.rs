@@ -1,8 +1,10 @@
 //! A volume that a daemon is about to let go of: it is unmounted, but not all is committed yet.
 
+use crate::command::mounted;
 use crate::watched::Watched;
+use crate::{daemons, shown};
 use anyhow::{Result, anyhow};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weft_store::Location;
 use weft_store::sqlite::{Holder, Layout};
@@ -22,6 +24,8 @@ enum Held {
     Nobody,
     /// By the daemon of a mount that is no more, or not yet.
     Leaving(u32),
+    /// By the daemon of a mount at this directory, from where the volume was moved away.
+    Moved(PathBuf),
     /// By somebody who may go on for long.
     Staying,
 }
@@ -40,6 +44,15 @@ pub fn open_after<T>(named: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
             Held::Leaving(pid) => pid,
             // It let go in between.
             Held::Nobody if !std::mem::replace(&mut had_nobody, true) => continue,
+            Held::Moved(directory) => {
+                let place = shown::word(directory.as_os_str());
+                return Err(error.context(format!(
+                    "{} was moved while it was mounted at {}, and is mounted there still; move it back, then unmount it \
+                     ('weft umount {place}')",
+                    named.display(),
+                    directory.display()
+                )));
+            }
             Held::Nobody | Held::Staying => return Err(error),
         };
         if begun.elapsed() > WAIT_MAX {
@@ -67,9 +80,20 @@ fn holder(named: &Path) -> Held {
     let layout = Location::parse(named).ok().and_then(|location| Layout::find(location.path()?).ok());
     match layout.as_ref().and_then(Holder::of) {
         None => Held::Nobody,
-        Some(Holder { pid, mounted_at: None }) if is_mounting(pid) => Held::Leaving(pid),
+        Some(Holder { pid, mounted_at: None }) if is_mounting(pid) => match mount_of(pid) {
+            Some(directory) => Held::Moved(directory),
+            None => Held::Leaving(pid),
+        },
         Some(_) => Held::Staying,
     }
+}
+
+/// The directory where process `pid` has a volume mounted, as it tells this user, and the kernel.
+fn mount_of(pid: u32) -> Option<PathBuf> {
+    let all = daemons::all().ok()?;
+    let status = all.into_iter().find(|daemon| daemon.socket.pid == pid)?.status.ok()?;
+    let directory = PathBuf::from(status["place"].as_str()?);
+    mounted::mount_at(&directory).map(|_| directory)
 }
 
 /// True if process `pid` was called to mount a volume.

@@ -53,6 +53,23 @@ fn a_volume_that_was_moved_after_a_crash_has_what_was_synced() {
 }
 
 #[test]
+fn a_volume_that_was_moved_under_its_mount_is_not_waited_for() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    place.directory("m2");
+    write_synced(&directory.join("file"), b"synced");
+    std::fs::rename(place.path("v"), place.path("w")).unwrap();
+    let said = place.weft(&["mount", "w", "m2"]);
+    let told = ["w was moved while it was mounted at", "move it back", "weft umount", "in use by another process"];
+    assert!(said.code == 1 && told.iter().all(|word| said.err.contains(word)), "{said:?}");
+    std::fs::rename(place.path("w"), place.path("v")).unwrap();
+    place.umount();
+    place.weft(&["mount", "v", "m2"]).well();
+    assert_eq!(std::fs::read(place.path("m2/file")).unwrap(), b"synced");
+    place.weft(&["umount", "m2"]).well();
+}
+
+#[test]
 fn a_file_that_is_mounted_by_itself_is_refused() {
     let place = Place::new();
     place.weft(&["init", "v", "--blocks", "database"]).well();
