@@ -5,7 +5,7 @@ use crate::command;
 use crate::daemon::{Daemon, Log, may_serve};
 use anyhow::{Context, Result, bail};
 use std::fmt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -181,8 +181,7 @@ fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
     Ok(Some(IntentLog::open(&layout.log, bytes)?))
 }
 
-/// Refuses an intent log that another user owns, who would read what is synced; closes one that is
-/// open to others.
+/// Refuses an intent log that another user owns, who would read what is synced.
 fn refuse_planted(layout: &Layout) -> Result<()> {
     let (Ok(log), Ok(database)) = (layout.log.symlink_metadata(), layout.database.metadata()) else { return Ok(()) };
     let path = layout.log.display();
@@ -192,10 +191,6 @@ fn refuse_planted(layout: &Layout) -> Result<()> {
                remove it if it is not the volume's",
             log.uid()
         );
-    }
-    if log.is_file() && log.mode() & 0o077 != 0 {
-        let closed = std::fs::set_permissions(&layout.log, std::fs::Permissions::from_mode(0o600));
-        closed.with_context(|| format!("cannot close the intent log {path} to others"))?;
     }
     Ok(())
 }

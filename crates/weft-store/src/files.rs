@@ -109,7 +109,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Opens the directory that `path` lies in, and tells the name there.
-fn directory_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+pub(crate) fn directory_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = open_directory(parent).map_err(|errno| match errno {
         Errno::LOOP => io::Error::other("a directory on the way to it became a symbolic link meanwhile"),

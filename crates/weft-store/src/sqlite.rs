@@ -20,6 +20,7 @@ mod extents;
 mod foreign;
 mod free_list;
 mod gap;
+mod held;
 mod holder;
 mod inlined;
 mod inspect;

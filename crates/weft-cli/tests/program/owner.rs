@@ -166,6 +166,15 @@ fn root_writes_no_log_where_the_owner_leads_it_by_a_link() {
     place.weft(&["umount", "m"]).well();
 }
 
+/// Tells a thread to end when it is dropped.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn root_reaches_nothing_by_directories_that_the_owner_exchanges() {
     let Some(place) = volume_of_a_user("segments") else { return };
@@ -176,20 +185,34 @@ fn root_reaches_nothing_by_directories_that_the_owner_exchanges() {
     let (roots, segment) = (roots_directory(&place), other.join("00000001.seg"));
     std::fs::write(&segment, [9; 100_000]).unwrap();
     chown(&segment, Some(65533), Some(65533)).unwrap();
+    // A volume of root's, closed, and a directory where the user has none.
+    let private = place.directory("private");
+    std::fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).unwrap();
+    place.weft(&["init", "private/v"]).well();
+    let private = private.join("v");
+    chown(place.directory("own/none"), Some(OWNER.0), Some(OWNER.1)).unwrap();
     place.directory("m");
-    for (target, path) in [(&other, "own/v/segments"), (&roots, "own/v/segments"), (&roots, "own/v")] {
+    for (target, path, volume) in [
+        (&other, "own/v/segments", "own/v"),
+        (&roots, "own/v/segments", "own/v"),
+        (&roots, "own/v", "own/v"),
+        (&private, "own/none", "own/none"),
+    ] {
         let _ = std::fs::remove_file(place.path("own/link"));
         symlink(target, place.path("own/link")).unwrap();
         let (path, link, ends) = (place.path(path), place.path("own/link"), AtomicBool::new(false));
         std::thread::scope(|scope| {
+            // It ends whatever becomes of the test.
+            let _ending = Ending(&ends);
             scope.spawn(|| {
                 while !ends.load(Ordering::Relaxed) {
                     renameat_with(CWD, &path, CWD, &link, RenameFlags::EXCHANGE).unwrap();
                 }
             });
-            for round in 0..20 {
+            for round in 0..30 {
                 // Most fail, as what they meet is no volume.
-                if place.weft(&["mount", "own/v", "m"]).code == 0 {
+                if place.weft(&["mount", volume, "m"]).code == 0 {
+                    assert_ne!(volume, "own/none", "that is root's");
                     let file = place.path("m").join(format!("file-{round}"));
                     let written = std::fs::write(&file, [7; 300_000]);
                     let _ = written.and_then(|()| std::fs::File::open(&file)?.sync_all());
@@ -197,7 +220,6 @@ fn root_reaches_nothing_by_directories_that_the_owner_exchanges() {
                 }
                 let _ = std::fs::remove_file(place.path("own/v/lock"));
             }
-            ends.store(true, Ordering::Relaxed);
         });
         if path.is_symlink() {
             renameat_with(CWD, &path, CWD, &link, RenameFlags::EXCHANGE).unwrap();

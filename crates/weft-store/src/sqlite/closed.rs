@@ -7,6 +7,7 @@
 use super::layout::{Layout, beside};
 use super::open::check_file;
 use crate::files;
+use crate::user::user_of_files;
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub enum Closing {
     /// Only tell of them.
     Look,
-    /// Close those that belong to this user.
+    /// Close those that belong to the user by whose rights the volume is used.
     Close,
 }
 
@@ -85,12 +86,12 @@ fn is_open(path: &Path) -> bool {
     })
 }
 
-/// Closes a file of this user that has no second name, which could be anything.
+/// Closes a file of the user by whose rights the volume is used that has no second name, which could be anything.
 fn close(path: &Path) -> rustix::io::Result<()> {
     let file = files::open_any(path)?;
     let stat = rustix::fs::fstat(&file)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    if stat.st_uid != rustix::process::geteuid().as_raw() || is_file && stat.st_nlink > 1 {
+    if stat.st_uid != user_of_files() || is_file && stat.st_nlink > 1 {
         return Err(rustix::io::Errno::PERM);
     }
     rustix::fs::fchmod(&file, Mode::from_raw_mode(stat.st_mode & 0o7777 & !OTHERS))

@@ -1,5 +1,6 @@
 //! Connections to the database, by the way in which it can be had.
 
+use super::held::Held;
 use super::layout::{Layout, beside};
 use crate::error::{Error, Result};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
@@ -49,15 +50,17 @@ fn failed(source: rusqlite::Error) -> Error {
 pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let writing = flags | OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let held = Held::at(database)?;
     let connection = match access {
-        Access::Shared => Connection::open_with_flags(database, writing),
-        Access::Own => Connection::open_with_flags_and_vfs(database, writing, c"unix-excl"),
+        Access::Shared => Connection::open_with_flags(&held.path, writing),
+        Access::Own => Connection::open_with_flags_and_vfs(&held.path, writing, c"unix-excl"),
         Access::Immutable => {
             let reading = flags | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-            Connection::open_with_flags(uri(database, "immutable=1"), reading)
+            Connection::open_with_flags(uri(&held.path, "immutable=1"), reading)
         }
     };
-    let connection = connection.map_err(failed)?;
+    let connection = connection.map_err(|error| failed(held.explain(error)))?;
+    held.keep(&connection)?;
     connection.set_prepared_statement_cache_capacity(64);
     let has_frames = beside(database, "-wal").metadata().is_ok_and(|wal| wal.len() > 0);
     if has_frames && access != Access::Immutable {
@@ -104,7 +107,9 @@ fn lacks_index(error: &Error) -> bool {
 /// Returns a connection that only reads, beside whoever holds the volume.
 pub(super) fn connect_beside(database: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let connection = Connection::open_with_flags(database, flags).map_err(failed)?;
+    let held = Held::at(database)?;
+    let connection = Connection::open_with_flags(&held.path, flags).map_err(|error| failed(held.explain(error)))?;
+    held.keep(&connection)?;
     // Opens the logs. If they cannot be opened, whoever reads is told why.
     let _ = connection.query_row("PRAGMA schema_version", (), |_| Ok(()));
     super::sums::register(&connection)?;

@@ -9,6 +9,7 @@ use super::check::{path_of, refuse_damage};
 use super::digests::Rows;
 use super::extents::put_block;
 use super::foreign::Alone;
+use super::held::Held;
 use super::layout::Layout;
 use super::lost_wal;
 use super::medium::refuse_read_only;
@@ -137,7 +138,8 @@ impl ToSql for Bytes<'_> {
 
 fn copy_rows(new: &Connection, old: &Layout, home: BlockHome) -> Result<()> {
     new.pragma_update(None, "application_id", 0).map_err(failed)?;
-    new.execute("ATTACH DATABASE ?1 AS old", (Bytes(&old.database),)).map_err(failed)?;
+    let held = Held::at(&old.database)?;
+    new.execute("ATTACH DATABASE ?1 AS old", (Bytes(&held.path),)).map_err(failed)?;
     new.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
     for table in TABLES {
         let copy = format!("DELETE FROM main.{table}; INSERT INTO main.{table} SELECT * FROM old.{table}");

@@ -38,9 +38,12 @@ const INTENTS: &str = "-intents";
 impl Layout {
     /// Of a volume at `path`, which need not be there yet, whose blocks lie at `home`.
     pub fn of(path: &Path, home: BlockHome) -> Layout {
-        let volume = path.to_path_buf();
-        // SQLite is told to follow no link, on the way neither.
-        let path = &resolved(path);
+        Layout { volume: path.into(), ..Layout::at(&resolved(path), home) }
+    }
+
+    /// The same at a `path` without symbolic links.
+    fn at(path: &Path, home: BlockHome) -> Layout {
+        let (volume, path) = (path.to_path_buf(), path.to_path_buf());
         match home {
             BlockHome::Segments => Layout {
                 database: path.join(DATABASE),
@@ -51,8 +54,8 @@ impl Layout {
                 volume,
             },
             BlockHome::Database => {
-                let log = beside(path, INTENTS);
-                Layout { database: path.clone(), segments: None, log, hold: path.clone(), owner: None, volume }
+                let log = beside(&path, INTENTS);
+                Layout { database: path.clone(), segments: None, log, hold: path, owner: None, volume }
             }
         }
     }
@@ -100,7 +103,7 @@ impl Layout {
             return Err(part_of_volume(path));
         }
         let home = if way.is_directory { BlockHome::Segments } else { BlockHome::Database };
-        Ok(Layout { volume: path.into(), owner, ..Layout::of(&resolved, home) })
+        Ok(Layout { volume: path.into(), owner, ..Layout::at(&resolved, home) })
     }
 
     /// Tells where the blocks lie.

@@ -27,8 +27,8 @@ pub(super) struct Way {
     /// The volume's path without symbolic links.
     pub(super) path: PathBuf,
     pub(super) is_directory: bool,
-    /// The number of the owner of its database, if there is one.
-    owner: Option<u32>,
+    /// The number of the owner of its database, or of its directory, in which there is none.
+    owner: u32,
     /// The symbolic links on the way, and the numbers of their owners.
     links: Vec<(OsString, u32)>,
 }
@@ -65,7 +65,9 @@ impl Way {
         }
         let database = file.as_deref().unwrap_or(OsStr::new(DATABASE));
         let owner = look_in(&directory, || statat(&directory, database, AtFlags::SYMLINK_NOFOLLOW));
-        let (owner, path, is_directory) = (owner.ok().map(|stat| stat.st_uid), path_of(&directory)?, file.is_none());
+        // There may be one in a moment, by whoever owns the directory.
+        let owner = owner.or_else(|_| Ok::<_, io::Error>(fstat(&directory)?))?.st_uid;
+        let (path, is_directory) = (path_of(&directory)?, file.is_none());
         Ok(Way { path: file.map_or(path.clone(), |file| path.join(file)), is_directory, owner, links })
     }
 }
@@ -103,7 +105,10 @@ fn path_of(directory: &OwnedFd) -> io::Result<PathBuf> {
 /// The owner of the volume that `way` leads to, if this is root and that is another user. Errors: a
 /// link on the way, called `named`, is neither root's nor the owner's.
 pub(super) fn owner_on(way: &Way, named: &Path) -> Result<Option<Arc<User>>> {
-    let Some(owner) = way.owner.filter(|_| geteuid().is_root()) else { return Ok(None) };
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    let owner = way.owner;
     if let Some((link, user)) = way.links.iter().find(|(_, user)| ![0, owner].contains(user)) {
         return Err(Error::Unusable(format!(
             "{} leads by a symbolic link of user {user} ({}) to a volume of user {owner}: root follows only links of its \
@@ -119,7 +124,7 @@ pub(super) fn owner_on(way: &Way, named: &Path) -> Result<Option<Arc<User>>> {
 /// Tells, in a line for the user, if root's own volume at `path` lies where another user can put
 /// another one in its place while root uses it.
 pub fn replaceable(path: &Path) -> Option<String> {
-    let way = Way::to(path).ok().filter(|way| geteuid().is_root() && way.owner == Some(0))?;
+    let way = Way::to(path).ok().filter(|way| geteuid().is_root() && way.owner == 0)?;
     let (directory, who) =
         way.path.ancestors().skip(1).find_map(|directory| Some((directory, anothers(directory)?)))?;
     Some(format!(

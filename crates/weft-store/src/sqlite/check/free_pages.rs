@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::sqlite::free_list;
+use crate::sqlite::held::Held;
 use crate::sqlite::layout::{Layout, beside, remove_database};
 use rusqlite::Connection;
 use std::path::Path;
@@ -140,7 +141,8 @@ fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Pr
     let copy = Layout { database: beside(&layout.database, "-inspected"), ..layout.clone() };
     let removed = Removed(&copy.database);
     removed.remove()?;
-    let name = copy.database.to_str().ok_or_else(|| Error::Unusable("the name of the volume is no UTF-8".into()))?;
+    let held = Held::at(&copy.database)?;
+    let name = held.path.to_str().ok_or_else(|| Error::Unusable("the name of the volume is no UTF-8".into()))?;
     // The rows are nobody else's: SQLite takes a file that is there and empty.
     let made = files::open(files::options().write(true).create_new(), &copy.database);
     made.map_err(|source| Error::Io { what: "cannot make", path: copy.database.clone(), source })?;

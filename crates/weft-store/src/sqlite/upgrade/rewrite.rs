@@ -3,6 +3,7 @@
 use super::super::check::refuse_damaged_rows;
 use super::super::connection::uri;
 use super::super::digests::Rows;
+use super::super::held::Held;
 use super::super::layout::{Layout, beside, remove_database, remove_file};
 use super::super::read::unsigned;
 use super::super::scan::{Scan, go_on};
@@ -104,12 +105,16 @@ fn connect(new: &Path, old: &Path) -> Result<Connection> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(uri(new, "mode=rw"), flags).map_err(failed)?;
+    let (new, old) = (Held::at(new)?, Held::at(old)?);
+    let connection = Connection::open_with_flags(uri(&new.path, "mode=rw"), flags);
+    let connection = connection.map_err(|error| failed(new.explain(error)))?;
     let settings = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; \
                     PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON";
     connection.execute_batch(settings).map_err(failed)?;
     sums::register(&connection)?;
-    connection.execute("ATTACH ?1 AS old", (uri(old, "immutable=1"),)).map_err(failed)?;
+    connection.execute("ATTACH ?1 AS old", (uri(&old.path, "immutable=1"),)).map_err(failed)?;
+    new.keep(&connection)?;
+    old.keep(&connection)?;
     Ok(connection)
 }
 
