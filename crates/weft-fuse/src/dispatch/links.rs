@@ -1,23 +1,23 @@
 //! What the kernel keeps of transformation links.
 //!
 //! It keeps their attributes and content as those of files, and is told when a link gives something else. Forgetting attributes takes no lock, so whoever made
-//! the change tells that. Forgetting content waits for reads in flight, which this daemon serves, so threads of their own tell that, several, as a read of one link may
-//! take long; and who asks for attributes meanwhile, as everybody does who opens the link, is answered when it is done.
+//! the change tells that. Forgetting content waits for reads in flight, which this daemon serves, so threads of their own tell that ([`jobs`]); and who asks for attributes meanwhile, as everybody does who opens the link, is answered when it is done.
 //!
 //! The kernel drops attributes for which it asked before it was told to forget content. `fstat`
 //! shows them, but a mapping of a link that has grown would end where it ended before. And a
 //! program that has the link open reads on without asking. So a request that changes what a link
 //! gives is answered when the content is forgotten, if that is soon ([`SOON`]).
 
+mod jobs;
+
 use super::Failure;
 use crate::notify::Notifier;
+use jobs::{Job, Jobs};
 use parking_lot::{Condvar, Mutex};
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
 use std::time::{Duration, Instant};
 use weft_vfs::blocking::Wait;
 use weft_vfs::{Attributes, Change, ErrorKind, Ino, Kind, Observer, Reach, Result, Vfs};
@@ -37,9 +37,6 @@ const SOON: Duration = Duration::from_millis(20);
 
 /// After this long nobody is on the way any more who was told of a link just before it changed, of which the kernel did not know then.
 const ON_THE_WAY: Duration = Duration::from_millis(10);
-
-/// Threads that tell the kernel to forget content.
-const THREADS: usize = 4;
 
 thread_local! {
     /// Links that the request which this thread serves has outdated, if it serves one.
@@ -63,57 +60,6 @@ pub(super) struct Forgetting {
     notices: OnceLock<(Arc<Notifier>, Arc<Jobs>)>,
 }
 
-/// What is to be told, shared by the threads that do.
-#[derive(Default)]
-struct Jobs {
-    queue: Mutex<Queue>,
-    /// Signalled when there is one more, or nothing more will come.
-    more: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    now: VecDeque<Job>,
-    /// What is to be told once more, in the order of when.
-    later: VecDeque<(Instant, Ino)>,
-    has_ended: bool,
-}
-
-/// What a thread is to tell.
-enum Job {
-    /// All content of a link.
-    Link(Ino),
-    /// The same, once more.
-    Again(Ino),
-    /// Some of the content of a file.
-    Target(Ino, Range<u64>, Arc<AtomicBool>),
-}
-
-impl Jobs {
-    /// Waits for the next one; none if nothing more will come.
-    fn next(&self) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        loop {
-            if queue.has_ended {
-                return None;
-            }
-            if let Some(job) = queue.now.pop_front() {
-                return Some(job);
-            }
-            match queue.later.front().copied() {
-                Some((when, ino)) if when <= Instant::now() => {
-                    queue.later.pop_front();
-                    return Some(Job::Again(ino));
-                }
-                Some((when, _)) => {
-                    self.more.wait_until(&mut queue, when);
-                }
-                None => self.more.wait(&mut queue),
-            }
-        }
-    }
-}
-
 /// How long the kernel may keep what it is told of an inode.
 #[derive(Clone, Copy)]
 pub(crate) struct Valid {
@@ -126,16 +72,8 @@ pub(crate) struct Valid {
 impl Forgetting {
     /// Has the kernel told through `notifier` when links change.
     pub(super) fn tell_through(self: &Arc<Forgetting>, notifier: Arc<Notifier>) -> std::io::Result<()> {
-        let jobs = Arc::new(Jobs::default());
-        for number in 0..THREADS {
-            let (jobs, links, notifier) = (jobs.clone(), Arc::downgrade(self), notifier.clone());
-            let work = move || tell_kernel(&jobs, &links, &notifier);
-            let started = thread::Builder::new().name("weft-links".into()).spawn(work);
-            // Fewer do as well, as long as none is held up.
-            if number == 0 {
-                started?;
-            }
-        }
+        let (links, own) = (Arc::downgrade(self), notifier.clone());
+        let jobs = Jobs::start(Box::new(move |jobs, person, job| tell_kernel(jobs, &links, &own, person, job)))?;
         // A second one would be for the same mount.
         let _ = self.notices.set((notifier, jobs));
         Ok(())
@@ -186,6 +124,14 @@ impl Forgetting {
         Valid { entry, attributes }
     }
 
+    /// Counts that the kernel is to be told of `ino`; true if it was not already.
+    fn expect(&self, ino: Ino) -> bool {
+        let mut pending = self.pending.lock();
+        let count = pending.entry(ino).or_default();
+        *count += 1;
+        *count == 1
+    }
+
     fn told(&self, ino: Ino) {
         let mut pending = self.pending.lock();
         if let Some(count) = pending.get_mut(&ino) {
@@ -208,19 +154,15 @@ impl Observer for Forgetting {
         };
         let waits = matches!(job, Job::Target(..));
         let Some((notifier, jobs)) = self.notices.get() else { return };
-        let is_first = {
-            let mut pending = self.pending.lock();
-            let count = pending.entry(ino).or_default();
-            *count += 1;
-            *count == 1
-        };
+        let is_first = self.expect(ino);
         // Who is behind another one has the same in the way, which takes long.
         if is_first && !waits {
             OUTDATED.with_borrow_mut(|outdated| outdated.iter_mut().for_each(|links| links.push(ino)));
         }
         notifier.attributes_changed(ino);
-        jobs.queue.lock().now.push_back(job);
-        jobs.more.notify_one();
+        if !jobs.put(weft_vfs::asking_user(), job) {
+            self.told(ino);
+        }
         // Whoever wrote by way of a link may read what it led to at once, without asking for attributes before.
         if waits {
             self.wait(PATIENCE, |_| told.load(Ordering::Relaxed));
@@ -231,35 +173,31 @@ impl Observer for Forgetting {
 impl Drop for Forgetting {
     fn drop(&mut self) {
         if let Some((_, jobs)) = self.notices.get() {
-            jobs.queue.lock().has_ended = true;
-            jobs.more.notify_all();
+            jobs.end();
         }
     }
 }
 
 /// Has the kernel forget content, and once more when nobody can be on the way any more who was told of it just before.
-fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier) {
-    while let Some(job) = jobs.next() {
-        match job {
-            Job::Target(ino, range, told) => {
-                notifier.range_changed(ino, &range);
-                let Some(links) = links.upgrade() else { return };
-                told.store(true, Ordering::Relaxed);
-                links.told(ino);
+fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier, person: u32, job: Job) {
+    match job {
+        Job::Target(ino, range, told) => {
+            notifier.range_changed(ino, &range);
+            let Some(links) = links.upgrade() else { return };
+            told.store(true, Ordering::Relaxed);
+            links.told(ino);
+        }
+        Job::Link(ino) => {
+            let is_known = notifier.content_changed(ino);
+            let Some(links) = links.upgrade() else { return };
+            links.told(ino);
+            // What is on the way about a link that it knew the kernel drops.
+            if !is_known {
+                jobs.put_later(Instant::now() + ON_THE_WAY, person, ino);
             }
-            Job::Link(ino) => {
-                let is_known = notifier.content_changed(ino);
-                let Some(links) = links.upgrade() else { return };
-                links.told(ino);
-                // What is on the way about a link that it knew the kernel drops.
-                if !is_known {
-                    jobs.queue.lock().later.push_back((Instant::now() + ON_THE_WAY, ino));
-                    jobs.more.notify_one();
-                }
-            }
-            Job::Again(ino) => {
-                notifier.content_changed(ino);
-            }
+        }
+        Job::Again(ino) => {
+            notifier.content_changed(ino);
         }
     }
 }
