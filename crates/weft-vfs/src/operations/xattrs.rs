@@ -20,6 +20,10 @@ use weft_store::{Cookie, Ino, Kind, Name};
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
 const BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of all values of an inode together: they are in memory together, and one user's must not keep
+/// others waiting until they are.
+const ALL_BYTES_MAX: usize = 1 << 20;
+
 /// The attribute that tells the digest. It is not in lists of names, so that nobody copies it along.
 pub const DIGEST: &[u8] = b"user.weft.digest";
 
@@ -91,7 +95,8 @@ impl Vfs {
 
     /// Sets an extended attribute (setxattr(2)). Setting an access ACL sets the permission bits that it
     /// stands for; `kill_set_group_id` then clears the set-group-id bit, for a caller not in the file's group.
-    /// `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name), `NotSupported` (namespace, or [`CONTROL`]), `NoSpace` (list full).
+    /// `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name), `NotSupported` (namespace, or [`CONTROL`]), `NoSpace` (list full, or
+    /// too many bytes together).
     pub fn set_xattr(
         &self,
         ino: Ino,
@@ -115,6 +120,10 @@ impl Vfs {
                 _ => {}
             }
             fits_list(map, &name)?;
+            let others = map.iter().filter(|(other, _)| **other != name).map(|(_, value)| value.len()).sum::<usize>();
+            if others + value.len() > ALL_BYTES_MAX {
+                return Err(ErrorKind::NoSpace.into());
+            }
             let (value, permissions) = state.follow_acl(ino, &name, value, kill_set_group_id)?;
             state.perform(&Mutation::Xattr { ino, name: name.clone(), value, permissions, time })
         })?;

@@ -204,6 +204,11 @@ fn extended_attributes_keep_to_their_namespaces_modes_and_limits() {
     }
     assert_eq!(kind(put(&format!("user.{}", "x".repeat(251)), 1, SetXattr::Any)), ErrorKind::Range);
     assert_eq!(volume.vfs.xattr(ino, b"user.a").expect("there").len(), 65_536);
+    let many = (0..100).take_while(|number| put(&format!("user.b{number}"), 65_536, SetXattr::Any).is_ok()).count();
+    assert_eq!(many, 15, "a MiB together");
+    assert_eq!(kind(put("user.c", 1, SetXattr::Any)), ErrorKind::NoSpace);
+    put("user.a", 65_536, SetXattr::Replace).expect("no more than before");
     volume.vfs.remove_xattr(ino, b"user.a").expect("removed");
     assert_eq!(kind(volume.vfs.remove_xattr(ino, b"user.a")), ErrorKind::NoAttribute);
+    put("user.c", 65_536, SetXattr::Any).expect("there is room again");
 }
