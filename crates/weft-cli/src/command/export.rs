@@ -5,6 +5,7 @@
 //! be copied is named and counted, and the export goes on. It replaces nothing that is there.
 
 mod attributes;
+mod claims;
 mod content;
 mod finish;
 mod unfinished;
@@ -16,6 +17,7 @@ use super::transfer::{
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
 use attributes::set;
+use claims::Claims;
 use finish::Finish;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -63,6 +65,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
         transfer: &transfer,
         finish: Finish::new(&transfer),
         root,
+        claims: place.opened.layout.as_ref().and_then(|layout| layout.owner()).map(|owner| Claims(owner.number())),
         go_on: arguments.go_on,
     };
     let mut found = Found::default();
@@ -130,6 +133,8 @@ struct Exporter<'a> {
     transfer: &'a Transfer,
     finish: Finish<'a>,
     root: Directories,
+    /// Set if root exports what another user's volume says.
+    claims: Option<Claims>,
     /// Set if a part of it may be there already.
     go_on: bool,
 }
@@ -290,6 +295,9 @@ impl Exporter<'_> {
         let path = || directory.path_of(name);
         let what = of_kind(attributes.kind);
         let failed = |error| self.transfer.fail_with(what, &path(), "not exported", &error);
+        if let Some(why) = self.claims.and_then(|claims| claims.refusal_of_kind(attributes.kind)) {
+            return self.transfer.fail(what, &path(), &why);
+        }
         match self.make_special(directory, name, attributes) {
             Ok(true) => self.transfer.progress.other(),
             Ok(false) => self.transfer.keep(),

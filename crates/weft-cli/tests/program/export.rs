@@ -255,6 +255,42 @@ fn an_ordinary_user_does_not_get_anothers_set_user_id_program_as_their_own() {
 }
 
 #[test]
+fn root_makes_no_rights_true_that_a_volume_of_another_user_claims() {
+    let test = "root_makes_no_rights_true_that_a_volume_of_another_user_claims";
+    if !is_root() {
+        return eprintln!("SKIPPED {test}: needs root");
+    }
+    use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
+    let place = Place::new();
+    let from = place.directory("from");
+    for (name, owner, mode) in [("roots", 0, 0o6755), ("own", 65534, 0o4755), ("group", 65534, 0o2755)] {
+        std::fs::write(from.join(name), "").unwrap();
+        std::os::unix::fs::chown(from.join(name), Some(owner), Some(owner)).unwrap();
+        std::fs::set_permissions(from.join(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let may_raw = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    setxattr(from.join("own"), "security.capability", may_raw, XattrFlags::empty()).unwrap();
+    mknodat(CWD, from.join("disk"), FileType::BlockDevice, Mode::from_raw_mode(0o666), makedev(7, 77)).unwrap();
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let mode = |name: &str| place.path(name).metadata().unwrap().mode() & 0o7777;
+    place.weft(&["export", "v", "of-root"]).well();
+    assert_eq!(mode("of-root/roots"), 0o6755);
+    assert!(place.path("of-root/disk").exists());
+    std::os::unix::fs::chown(place.path("v"), Some(65534), Some(65534)).unwrap();
+    std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o1777)).unwrap();
+    let said = place.weft(&["export", "v", "out", "--json"]);
+    let told =
+        ["out/roots: set-user-id", "out/group: set-group-id", "out/own: security.capability", "out/disk: a device"];
+    assert!(told.iter().all(|word| said.err.contains(word)), "{said:?}");
+    assert_eq!(said.partly()["failures"].as_array().unwrap().len(), 4);
+    assert_eq!(["out/roots", "out/own", "out/group"].map(mode), [0o755, 0o4755, 0o755]);
+    assert!(!place.path("out/disk").exists());
+    let mut capability = [0; 64];
+    assert!(rustix::fs::getxattr(place.path("out/own"), "security.capability", &mut capability).is_err());
+}
+
+#[test]
 fn names_that_cannot_be_printed_are_escaped_in_messages_and_told_exactly_in_json() {
     let place = Place::new();
     let from = place.directory("from");

@@ -20,6 +20,9 @@ pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &dyn Fn() -> PathBuf, at
         // One that cannot be read may be its ACL, without which its group would get more.
         permissions &= !0o077;
     }
+    if let Some(claims) = export.claims {
+        permissions = claims.permissions(permissions, attributes, transfer, &path());
+    }
     let owner = (rustix::fs::Uid::from_raw(attributes.uid), rustix::fs::Gid::from_raw(attributes.gid));
     if let Err(error) = rustix::fs::chownat(CWD, target, Some(owner.0), Some(owner.1), AtFlags::empty()) {
         // Nobody gets another's set-user-id program as their own.
@@ -61,6 +64,10 @@ fn set_xattrs(
     };
     for name in names {
         let shown = String::from_utf8_lossy(name.as_bytes()).into_owned();
+        if let Some(why) = export.claims.and_then(|claims| claims.refusal_of_attribute(name.as_bytes())) {
+            transfer.fail(What::Attribute, &path(), &why);
+            continue;
+        }
         let value = match export.vfs.xattr(attributes.ino, name.as_bytes()) {
             Ok(value) => value,
             Err(error) => {

@@ -1,0 +1,47 @@
+//! Rights that a volume of another user claims for what is in it: whoever can write its rows says of
+//! any file that it is root's, and runs with root's rights. Root's export makes none of that true.
+
+use super::super::transfer::{Transfer, What};
+use std::path::Path;
+use weft_vfs::{Attributes, Kind};
+
+/// Set-user-id and set-group-id.
+const SET_USER: u32 = 0o4000;
+const SET_GROUP: u32 = 0o2000;
+
+/// The owner of the volume that root exports from, another user.
+#[derive(Clone, Copy, Debug)]
+pub struct Claims(pub u32);
+
+impl Claims {
+    /// The permissions that a file of `attributes` gets of `permissions`: no more rights than those
+    /// of the owner of the volume are given to who runs it. What is left out is told of.
+    pub fn permissions(self, permissions: u32, attributes: &Attributes, transfer: &Transfer, path: &Path) -> u32 {
+        let of_user = if attributes.uid == self.0 { 0 } else { SET_USER };
+        // Nobody here knows which groups the owner is in. Of a directory it gives no rights.
+        let of_group = if attributes.kind == Kind::Directory { 0 } else { SET_GROUP };
+        let left_out = permissions & (of_user | of_group);
+        if left_out != 0 {
+            let which = if left_out & SET_USER != 0 { "set-user-id" } else { "set-group-id" };
+            transfer.fail(What::Attribute, path, &self.why(which));
+        }
+        permissions & !left_out
+    }
+
+    /// Why attribute `name` is left out, if it gives rights (capabilities(7)).
+    pub fn refusal_of_attribute(self, name: &[u8]) -> Option<String> {
+        name.starts_with(b"security.").then(|| self.why(&String::from_utf8_lossy(name)))
+    }
+
+    /// Why an entry of `kind` is left out, if it gives rights.
+    pub fn refusal_of_kind(self, kind: Kind) -> Option<String> {
+        matches!(kind, Kind::CharDevice | Kind::BlockDevice).then(|| self.why("a device"))
+    }
+
+    fn why(self, what: &str) -> String {
+        format!(
+            "{what} is left out: root's export of a volume that belongs to user {} gives nobody more rights",
+            self.0
+        )
+    }
+}
