@@ -19,7 +19,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use weft_transform::{Network, picture};
 use weft_vfs::{
-    Caller, ErrorKind, Ino, Kind, LINK, LinkDefinition, LinkError, LinkOrder, MADE_AS, MEMO, Memo, OPENS, Vfs, ViewKind,
+    Caller, ErrorKind, Exported, Holds, Ino, Kind, LINK, LinkDefinition, LinkError, LinkOrder, MADE_AS, MEMO, Memo,
+    OPENS, Options, Vfs, ViewKind,
 };
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
@@ -103,7 +104,9 @@ fn make_within(
         let begin = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
         wanted.targets.push([b"/", &path[begin..]].concat());
     }
-    let Place { opened, path } = Place::open(link, false)?;
+    // Whose links may run code of their own is said where they are used.
+    let options = Options { exported: Exported::Everybody, ..Options::default() };
+    let Place { opened, path } = Place::open_with(link, options)?;
     let link = [b"/", &path.join(&b'/')[..]].concat();
     let made = || -> Result<()> {
         refuse_view_of_itself(&link, &wanted)?;
@@ -115,7 +118,9 @@ fn make_within(
         }
         let (name, parent) = path.split_last().context("it is the root of the volume")?;
         let parent = find(vfs, parent)?;
-        vfs.make_link(Caller::ROOT, parent.ino, name, permissions(&definition), &definition)?;
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let maker = Caller { uid, gid, holds: Holds::None };
+        vfs.make_link(maker, parent.ino, name, permissions(&definition), &definition)?;
         Ok(())
     };
     let made = made();

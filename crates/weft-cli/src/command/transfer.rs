@@ -46,8 +46,12 @@ pub struct Place {
 impl Place {
     /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it exists.
     pub fn open(named: &OsStr, read_only: bool) -> Result<Place> {
+        Place::open_with(named, Options { read_only, ..Options::default() })
+    }
+
+    /// The same with these `options`.
+    pub fn open_with(named: &OsStr, options: Options) -> Result<Place> {
         let (volume, path) = in_volume(named).unwrap_or((named, OsStr::new("")));
-        let options = Options { read_only, ..Options::default() };
         let opened = Opened::open(Path::new(volume), options, OpenOptions::default())?;
         Ok(Place { opened, path: names(path.as_bytes())? })
     }
