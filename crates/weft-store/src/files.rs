@@ -7,19 +7,20 @@
 
 use crate::error::{Error, Result};
 use rustix::fs::{
-    Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, accessat, openat2, unlinkat,
+    Access, AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, accessat, mkdirat, openat,
+    openat2, unlinkat,
 };
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, FileType, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, FileType, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
 
 /// Flags of open(2) for every file of a volume.
-const FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+pub(crate) const FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,7 +157,29 @@ fn not_regular(what: &str) -> io::Error {
 
 /// Makes a directory that is its owner's alone.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)
+    let (directory, name) = directory_of(path)?;
+    Ok(mkdirat(directory, name, Mode::RWXU)?)
+}
+
+/// Removes `names`, files or directories of files, as far as they are in `directory`, and then that if
+/// nothing else is in it and `itself`: best effort, wherever its path leads meanwhile.
+pub(crate) fn remove_all(directory: &Path, names: &[OsString], itself: bool) {
+    let Ok(open) = open_directory(directory) else { return };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for name in names {
+        if unlinkat(&open, name, AtFlags::empty()) != Err(Errno::ISDIR) {
+            continue;
+        }
+        let Ok(below) = openat(&open, name, flags, Mode::empty()) else { continue };
+        for entry in Dir::read_from(&below).into_iter().flatten().flatten() {
+            // Itself and its parent are directories.
+            let _ = unlinkat(&below, entry.file_name(), AtFlags::empty());
+        }
+        let _ = unlinkat(&open, name, AtFlags::REMOVEDIR);
+    }
+    if itself && let Ok((parent, name)) = directory_of(directory) {
+        let _ = unlinkat(parent, name, AtFlags::REMOVEDIR);
+    }
 }
 
 /// Device and number of the inode at `path`, which no other file has while this one is open.

@@ -176,6 +176,30 @@ fn a_segment_that_was_replaced_while_it_was_written_is_told_of_by_name() {
 }
 
 #[test]
+fn a_segment_that_was_replaced_before_it_was_written_or_punched_is_told_of_by_name() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), vec![5; 4_000_000]).unwrap();
+    place.umount();
+    place.mount();
+    let segment = place.path("v/segments/00000001.seg");
+    std::fs::rename(&segment, place.path("aside")).unwrap();
+    std::fs::copy(place.path("aside"), &segment).unwrap();
+    let copy = std::fs::read(&segment).unwrap();
+    std::fs::remove_file(directory.join("file")).unwrap();
+    std::fs::write(directory.join("late"), vec![6; 100_000]).unwrap();
+    assert!(File::open(directory.join("late")).unwrap().sync_all().is_err());
+    place.weft(&["umount", "m"]).failed(&["m stays mounted", "00000001.seg", "another file has its name"]);
+    assert!(std::fs::read(&segment).unwrap() == copy, "nothing of it is given back");
+    std::fs::rename(place.path("aside"), &segment).unwrap();
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
+    place.mount();
+    assert_eq!(std::fs::read(directory.join("late")).unwrap(), vec![6; 100_000]);
+    place.umount();
+}
+
+#[test]
 fn a_copy_of_a_mounted_volume_that_rests_is_a_volume() {
     let Some(place) = Place::to_mount() else { return };
     let directory = place.directory("m");

@@ -9,7 +9,7 @@ use super::inspect::files_of;
 use super::layout::Layout;
 use super::open::check_file;
 use crate::files;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Stat, Uid, fchown, fstat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, openat, statat};
 use std::path::{Path, PathBuf};
 
 /// Treatment of root's files in the volume of another user.
@@ -64,7 +64,10 @@ fn look(path: &Path) -> Option<Stat> {
 /// Gives the file or directory at `path` to the owner of the database, which has these attributes, if
 /// it is as Weft makes it: for root alone, and without another name.
 fn give(path: &Path, database: &Stat) -> Option<()> {
-    let file = files::open_any(path).ok()?;
+    let (directory, name) = files::directory_of(path).ok()?;
+    // In another's directory, as one for everybody, its name says nothing of whose it is.
+    fstat(&directory).ok().filter(|directory| directory.st_uid == database.st_uid)?;
+    let file = openat(&directory, name, files::FLAGS | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // The name is looked at between two looks at the file: one that had its only name elsewhere, as
     // this one was removed meanwhile, is not there any more.
     let before = fstat(&file).ok().filter(is_ours)?;

@@ -71,8 +71,8 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     refuse_waiting_operations(&layout, &header)?;
     refuse_damage(&old, &header)?;
     refuse_other_content(&old, &layout, &header)?;
-    // The new volume is made by whoever converts.
     drop(rights);
+    let _rights = layout.rights_at(new)?;
     let options = VolumeOptions { home, ..header.options.clone() };
     create(new, &options, (0, 0), Timestamp(0))?;
     let target = Layout::of(new, home);

@@ -27,17 +27,24 @@ impl Holder {
     /// The holder of the volume of `layout`. None if there is none, or the kernel does not tell:
     /// the process is in another container, or the file system numbers its files in its own way.
     pub fn of(layout: &Layout) -> Option<Holder> {
+        let _rights = layout.rights().ok()?;
         Holder::by(&layout.hold, layout).or_else(|| Holder::by(&layout.database, layout))
     }
 
     /// The same, by its lock of `file`.
     fn by(file: &Path, layout: &Layout) -> Option<Holder> {
-        let pid = locker(file)?;
+        let place = place_of(file)?;
         let volume = layout.volume.canonicalize().ok()?;
+        // Of processes root is told more than the owner of the volume, by whose rights files are seen.
+        Rights::roots(|| Holder::at(&place, &volume))
+    }
+
+    fn at(place: &str, volume: &Path) -> Option<Holder> {
+        let pid = locker(place)?;
         let ours = mounts(&std::fs::read("/proc/self/mountinfo").ok()?);
         // Where that process sees nothing, or nobody sees what it sees.
         let theirs = std::fs::read(format!("/proc/{pid}/mountinfo")).map_or_else(|_| Vec::new(), |list| mounts(&list));
-        Some(Holder { pid, mounted_at: users(pid).and_then(|users| mounted_at(&users, &theirs, &ours, &volume)) })
+        Some(Holder { pid, mounted_at: users(pid).and_then(|users| mounted_at(&users, &theirs, &ours, volume)) })
     }
 }
 
@@ -51,8 +58,7 @@ pub struct InUse {
 impl InUse {
     /// The volume of `layout`, of which `file` is locked.
     pub(super) fn new(layout: &Layout, file: &Path) -> InUse {
-        // Of a process root is told more than the owner of the volume.
-        InUse { volume: layout.volume.clone(), holder: Rights::roots(|| Holder::by(file, layout)) }
+        InUse { volume: layout.volume.clone(), holder: Holder::by(file, layout) }
     }
 }
 
@@ -83,13 +89,17 @@ fn plain(path: &Path) -> String {
     path.to_string_lossy().chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// The process that has locked `file` (proc_locks(5)).
-fn locker(file: &Path) -> Option<u32> {
+/// The place where `file` lies, as the list of locks names it (proc_locks(5)).
+fn place_of(file: &Path) -> Option<String> {
     let is = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(is.dev()), rustix::fs::minor(is.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", is.ino());
+    Some(format!("{major:02x}:{minor:02x}:{}", is.ino()))
+}
+
+/// The process that has locked what lies at `place`.
+fn locker(place: &str) -> Option<u32> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| locker_in(line, &place))
+    locks.lines().find_map(|line| locker_in(line, place))
 }
 
 /// The process that has locked what lies at `place` whole, if a line tells of it. Those that wait
@@ -204,9 +214,9 @@ mod tests {
     #[test]
     fn this_process_holds_what_it_has_locked() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        assert_eq!(locker(file.path()), None);
+        assert_eq!(place_of(file.path()).and_then(|place| locker(&place)), None);
         rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
-        assert_eq!(locker(file.path()), Some(std::process::id()));
+        assert_eq!(place_of(file.path()).and_then(|place| locker(&place)), Some(std::process::id()));
         assert!(users(std::process::id()).expect("has one")[0] == rustix::process::getuid().as_raw());
     }
 

@@ -9,6 +9,7 @@ use crate::user::{Rights, User};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,6 +72,14 @@ impl Layout {
     /// The rights by which the files are to be used, as of [`Layout::enter`].
     pub fn rights(&self) -> Result<Rights> {
         self.owner.as_ref().map_or(Ok(Rights::own()), |owner| rights_of(owner, &self.volume))
+    }
+
+    /// The rights by which a volume is made at `new` from this one: in a directory of its owner's with
+    /// the owner's, whose it is then.
+    pub(super) fn rights_at(&self, new: &Path) -> Result<Rights> {
+        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let is_of = |owner: &User| parent.metadata().is_ok_and(|parent| parent.uid() == owner.number());
+        if self.owner.as_ref().is_some_and(|owner| is_of(owner)) { self.rights() } else { Ok(Rights::own()) }
     }
 
     /// The owner of the volume, if this is root and that is another user.

@@ -6,7 +6,7 @@ use super::behind::{self, Verdict};
 use super::connection::{self, Access, AtClose, connect_somehow};
 use super::foreign::Alone;
 use super::holder::InUse;
-use super::layout::{Layout, remove_file};
+use super::layout::{Layout, beside, remove_file};
 use super::lost_wal::LostWal;
 use super::medium::{self, Medium, Need, Reading};
 use super::names::Names;
@@ -76,10 +76,11 @@ fn prepare(layout: &Layout) -> Result<bool> {
         return make_database(layout).map(|()| false);
     };
     let taken = || Error::Unusable(format!("{} already exists and is not an empty directory", path.display()));
-    let made = match files::make_directory(path) {
+    let own = layout.database.parent().unwrap_or(path);
+    let made = match files::make_directory(own) {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let mut entries = std::fs::read_dir(path).map_err(|_| taken())?;
+            let mut entries = std::fs::read_dir(own).map_err(|_| taken())?;
             if entries.next().is_some() {
                 return Err(unfinished::refusal(layout).unwrap_or_else(taken));
             }
@@ -88,9 +89,7 @@ fn prepare(layout: &Layout) -> Result<bool> {
         Err(error) => return Err(io("cannot make", path)(error)),
     };
     files::make_directory(segments).map_err(|error| {
-        if made {
-            let _ = std::fs::remove_dir(path);
-        }
+        files::remove_all(own, &[], made);
         io("cannot make", segments)(error)
     })?;
     make_database(layout).inspect_err(|_| remove(layout, made))?;
@@ -99,17 +98,12 @@ fn prepare(layout: &Layout) -> Result<bool> {
 
 pub(super) fn remove(layout: &Layout, made_directory: bool) {
     // Best effort: the error that led here is what the user must see.
-    for suffix in ["", "-wal", "-shm"] {
-        let mut path = layout.database.as_os_str().to_owned();
-        path.push(suffix);
-        let _ = std::fs::remove_file(path);
-    }
-    if let Some(segments) = &layout.segments {
-        let _ = std::fs::remove_dir_all(segments);
-        let _ = std::fs::remove_file(&layout.hold);
-        if made_directory {
-            let _ = std::fs::remove_dir(&layout.volume);
-        }
+    let database = ["", "-wal", "-shm"].map(|suffix| beside(&layout.database, suffix));
+    let others = [layout.segments.clone(), layout.segments.as_ref().map(|_| layout.hold.clone())];
+    let all = database.into_iter().chain(others.into_iter().flatten());
+    let names: Vec<_> = all.filter_map(|path| Some(path.file_name()?.to_owned())).collect();
+    if let Some(directory) = layout.database.parent() {
+        files::remove_all(directory, &names, layout.segments.is_some() && made_directory);
     }
 }
 

@@ -39,6 +39,8 @@ use logs::Looked;
 use pages::Pages;
 use rows::Found;
 use rusqlite::Connection;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,13 +106,13 @@ pub struct Salvaged {
 pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
     let (layout, rights) = Layout::enter(path)?;
     let _hold = medium::hold(&layout)?;
-    // The new volume is made by whoever salvages.
     drop(rights);
     Layout::of(new, layout.home()).refuse_taken()?;
     let rights = layout.rights()?;
     let Looked { pages, mut found, damaged, mut missing } =
         logs::look(&layout, &mut |done, total| progress(Progress { step: "pages", done, total }))?;
     drop(rights);
+    let _rights = layout.rights_at(new)?;
     missing.extend(spare::take(&pages, &mut found));
     if found.inodes.is_empty() {
         return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
@@ -159,9 +161,9 @@ fn take_name(target: &Layout, new: &Path) -> Result<()> {
     let log = Layout::of(new, target.home()).log;
     let is_beside = target.segments.is_none() && target.log.exists();
     if is_beside {
-        std::fs::rename(&target.log, &log).map_err(io("cannot name the new intent log", &log))?;
+        rename_new(&target.log, &log).map_err(io("cannot name the new intent log", &log))?;
     }
-    let named = std::fs::rename(&target.volume, new).map_err(io("cannot name the new volume", new));
+    let named = rename_new(&target.volume, new).map_err(io("cannot name the new volume", new));
     if let Err(error) = named {
         if is_beside {
             // It is nobody's there.
@@ -170,6 +172,15 @@ fn take_name(target: &Layout, new: &Path) -> Result<()> {
         return Err(error);
     }
     sync_beside(new)
+}
+
+/// Renames `from` to `to`, where nothing may be.
+fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system knows that. Nothing was there when the salvage began.
+        Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to),
+        renamed => Ok(renamed?),
+    }
 }
 
 /// What a volume was that does not say so any more.

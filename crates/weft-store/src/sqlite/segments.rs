@@ -127,12 +127,18 @@ impl Segments {
             }
             Err(error) => return Err(self.io("cannot open", id, error)),
         };
+        let direct = direct::open(&path, self.writes).map_err(|error| self.io("cannot open", id, error))?.map(Arc::new);
+        if self.writes {
+            [Some(&file), direct.as_ref()]
+                .into_iter()
+                .flatten()
+                .try_for_each(|file| self.known.open(id, file, &path))?;
+        }
         // What follows a block is read ahead when that is what comes next (`read_ahead`), and not else.
         let _ = fadvise(&*file, 0, None, Advice::Random);
         if open.len() >= OPEN_MAX {
             open.remove(0);
         }
-        let direct = direct::open(&path, self.writes).map_err(|error| self.io("cannot open", id, error))?.map(Arc::new);
         open.push(Open { id, file: file.clone(), direct: direct.clone(), next: 0, ahead: 0 });
         Ok((file, direct))
     }
@@ -170,7 +176,6 @@ impl Segments {
 
     fn write(&self, segment: u32, blocks: &[NewBlock], places: &[Place]) -> Result<()> {
         let (file, direct) = self.files(segment, true)?;
-        self.known.write(segment, &file);
         self.unsynced.lock().insert(segment, file.clone());
         let placed = blocks.iter().zip(places).map(|(block, place)| (segment_of(*place).1, &block.bytes));
         let placed = placed.collect::<Vec<_>>();
@@ -300,7 +305,10 @@ impl Segments {
     pub(super) fn find(&self) -> Result<()> {
         let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
         for entry in std::fs::read_dir(&self.directory).map_err(io)? {
-            self.known.find(id_of(&entry.map_err(io)?));
+            let entry = entry.map_err(io)?;
+            if let Some(id) = id_of(&entry) {
+                self.known.find(id, &entry.metadata().map_err(io)?);
+            }
         }
         Ok(())
     }

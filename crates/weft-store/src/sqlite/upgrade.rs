@@ -35,6 +35,9 @@ const WITHOUT_SUMS: u32 = 3;
 /// The formats that can be brought up. None of them counts extended attributes.
 const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5];
 
+/// Begins the header of each record in an intent log of format 3.
+const OLD_MAGIC: &[u8] = b"WEFTLOG1";
+
 /// The new database may take up to so many times the space of the old one, which is there until the
 /// end.
 const SIZES_NEEDED: u64 = 2;
@@ -91,7 +94,7 @@ pub fn upgrade(path: &Path, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -
         rewrite::rewrite(&layout, &database, state.format, progress)?;
         if state.format == WITHOUT_SUMS {
             // Nothing waits in it.
-            let _ = std::fs::remove_file(old_log(&layout));
+            remove_old_log(&layout);
         }
     }
     Ok(Upgraded { from: state.alone, to: FORMAT, rows, bytes_needed: Some(bytes_needed) })
@@ -140,6 +143,18 @@ fn old_log(layout: &Layout) -> PathBuf {
     }
 }
 
+/// Removes the intent log of format 3, if that is what has its name.
+fn remove_old_log(layout: &Layout) {
+    let path = old_log(layout);
+    let is_log = std::fs::read(&path).is_ok_and(|log| {
+        log.iter().all(|byte| *byte == 0) || log.windows(OLD_MAGIC.len()).step_by(16).any(|at| at == OLD_MAGIC)
+    });
+    if is_log {
+        // It is of no more use, and does no harm.
+        let _ = files::remove(&path);
+    }
+}
+
 /// Operations that were synced and not committed lie in the intent log alone.
 fn refuse_waiting_operations(connection: &Connection, format: u32, layout: &Layout) -> Result<()> {
     if format == WITHOUT_SUMS {
@@ -157,14 +172,13 @@ fn refuse_waiting_operations(connection: &Connection, format: u32, layout: &Layo
 
 /// The same in format 3. Whatever looks like a record of them is taken for one.
 fn refuse_old_operations(connection: &Connection, layout: &Layout) -> Result<()> {
-    const MAGIC: &[u8] = b"WEFTLOG1";
     let Ok(log) = std::fs::read(old_log(layout)) else { return Ok(()) };
     let read = |row: &rusqlite::Row<'_>| Ok((unsigned(row, 0)?, unsigned(row, 1)?));
     let (epoch, op) = connection.query_row("SELECT epoch, op FROM volume", (), read).map_err(failed)?;
     let number = |record: &[u8], at: usize| record[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
     // A header is 48 bytes, at a multiple of 16: the magic, a checksum, the epoch, the first
     // operation and the last.
-    let mut headers = log.windows(48).step_by(16).filter(|record| record.starts_with(MAGIC));
+    let mut headers = log.windows(48).step_by(16).filter(|record| record.starts_with(OLD_MAGIC));
     let waits = headers.any(|record| number(record, 16) == epoch && number(record, 32) > op);
     if waits { Err(unclean(layout)) } else { Ok(()) }
 }

@@ -109,7 +109,14 @@ fn a_list_of_free_pages_that_names_a_page_in_use_is_refused_and_rebuilt() {
         let directory = tempfile::tempdir().expect("a directory");
         let (path, expected) = volume(&directory, home);
         name_a_page_in_use(&path);
+        let other = PathBuf::from(format!("{}-inspected", database(&path).display()));
+        fs::write(&other, "another volume").expect("written");
+        let names = || fs::read_dir(database(&path).parent().expect("has one")).expect("listed").count();
+        let before = names();
         is_refused_and_repaired(&path, &expected);
+        assert_eq!(fs::read(&other).expect("there"), b"another volume");
+        // The log and its index may come, or go.
+        assert!(names() <= before + 2, "nothing else is left");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::upgrade::{has_what_the_old_program_wrote, run};
 use rusqlite::Connection;
 use std::fs;
 use std::path::{Path, PathBuf};
-use weft_store::sqlite::{downgrade, open, upgrade};
+use weft_store::sqlite::{create, downgrade, open, upgrade};
 use weft_store::*;
 
 /// Where the new database grows.
@@ -69,6 +69,27 @@ fn an_upgrade_that_is_killed_anywhere_leaves_the_old_volume_or_the_new_one() {
         formats.dedup();
         assert_eq!(formats, [3, FORMAT]);
     }
+}
+
+#[test]
+fn an_upgrade_removes_no_volume_that_has_the_name_of_its_new_database_or_of_an_old_log() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = load(&directory, include_str!("../data/format-3.sql"));
+    let log = PathBuf::from(format!("{}-intent", path.display()));
+    let options = VolumeOptions { home: BlockHome::Database, ..VolumeOptions::default() };
+    create(&unfinished(&path), &options, (0, 0), Timestamp(0)).expect("made");
+    fs::copy(unfinished(&path), &log).expect("copied");
+    let (before, old) = (fs::read(&log).expect("read"), fs::read(&path).expect("read"));
+    let refused = run(&path, Upgrade::Now).expect_err("there is another volume").to_string();
+    assert!(refused.contains("-upgrade exists") && refused.contains("move the file away"), "{refused}");
+    assert!(fs::read(unfinished(&path)).expect("there") == before && fs::read(&path).expect("there") == old);
+    let wal = PathBuf::from(format!("{}-wal", unfinished(&path).display()));
+    fs::rename(unfinished(&path), &wal).expect("renamed");
+    let refused = run(&path, Upgrade::Now).expect_err("there is a log of another volume").to_string();
+    assert!(refused.contains("-upgrade-wal exists"), "{refused}");
+    fs::remove_file(&wal).expect("removed");
+    run(&path, Upgrade::Now).expect("upgraded");
+    assert!(fs::read(&log).expect("there") == before);
 }
 
 #[test]

@@ -12,9 +12,10 @@ use crate::files;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::sqlite::free_list;
 use crate::sqlite::held::Held;
-use crate::sqlite::layout::{Layout, beside, remove_database};
+use crate::sqlite::layout::Layout;
 use rusqlite::Connection;
 use std::path::Path;
+use tempfile::TempDir;
 
 /// The state of the list of free pages.
 #[derive(Debug)]
@@ -138,9 +139,12 @@ pub(super) fn settle(
 
 /// Checks what the trees lead to: a copy of the database, made of them alone and removed again.
 fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
-    let copy = Layout { database: beside(&layout.database, "-inspected"), ..layout.clone() };
-    let removed = Removed(&copy.database);
-    removed.remove()?;
+    // A name that could be another volume's is not to be taken, nor removed.
+    let place = layout.database.parent().unwrap_or(Path::new("."));
+    let made = TempDir::with_prefix_in(".weft-inspected-", place);
+    let directory =
+        made.map_err(|source| Error::Io { what: "cannot make a directory in", path: place.into(), source })?;
+    let copy = Layout { database: directory.path().join("database"), ..layout.clone() };
     let held = Held::at(&copy.database)?;
     let name = held.path.to_str().ok_or_else(|| Error::Unusable("the name of the volume is no UTF-8".into()))?;
     // The rows are nobody else's: SQLite takes a file that is there and empty.
@@ -150,20 +154,4 @@ fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Pr
     let options = CheckOptions { repair: Repair::No, read_data: false };
     let copied = connect(&copy.database, 64)?;
     check_rows(copied, copy.clone(), options, (None, FreePages::Rebuilt), progress)
-}
-
-/// A database that is removed at the end, and if it was left there by a check that was killed.
-struct Removed<'a>(&'a Path);
-
-impl Removed<'_> {
-    fn remove(&self) -> Result<()> {
-        remove_database(self.0)
-    }
-}
-
-impl Drop for Removed<'_> {
-    fn drop(&mut self) {
-        // The next check that needs the name tells what keeps it.
-        let _ = self.remove();
-    }
 }

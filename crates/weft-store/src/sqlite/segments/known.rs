@@ -1,13 +1,15 @@
 //! The names of segment files, looked at before anything more is called durable.
 //!
-//! A file that was moved away takes what is written as long as it is open, and lasts until then.
+//! A file that was moved away takes what is written as long as it is open, and lasts until then. One
+//! that has its name instead is not the volume's, whatever it holds: what is written there, or given
+//! back, may be somebody else's.
 //! While no name in the directory changes, which its time of change tells, one stat(2) is enough.
 
 use crate::error::{Error, Result};
 use crate::files::identity;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,22 +19,24 @@ type Identity = (u64, u64);
 /// Files that must stay where they are.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Those written since they were opened must be the same files, too.
-    files: Mutex<BTreeMap<u32, Option<Identity>>>,
+    files: Mutex<BTreeMap<u32, Identity>>,
     /// The directory's time of change before all were found.
     looked: Mutex<Option<(i64, i64)>>,
 }
 
 impl Known {
-    /// Segment `id`, if it is one, is there.
-    pub(super) fn find(&self, id: Option<u32>) {
-        self.files.lock().extend(id.map(|id| (id, None)));
+    /// Segment `id` is the file of these attributes.
+    pub(super) fn find(&self, id: u32, file: &Metadata) {
+        self.files.lock().insert(id, (file.dev(), file.ino()));
     }
 
-    /// Segment `id` is written to `file`.
-    pub(super) fn write(&self, id: u32, file: &File) {
-        let identity = file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
-        self.files.lock().insert(id, identity);
+    /// Segment `id` was opened, at `path`, as `file`. Fails if it is another one than was found.
+    pub(super) fn open(&self, id: u32, file: &File, path: &Path) -> Result<()> {
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|source| Error::Io { what: "cannot look at", path: path.into(), source })?;
+        let identity = (metadata.dev(), metadata.ino());
+        let known = *self.files.lock().entry(id).or_insert(identity);
+        if known == identity { Ok(()) } else { Err(lost(path, true)) }
     }
 
     /// Segment `id` will be deleted.
@@ -49,7 +53,7 @@ impl Known {
         let files = self.files.lock().clone();
         for (id, wanted) in files {
             let found = identity(&path(id)).ok();
-            if found.is_some() && (wanted.is_none() || found == wanted) {
+            if found == Some(wanted) {
                 continue;
             }
             // It may have been deleted, or made anew, meanwhile.

@@ -1,7 +1,7 @@
 //! Writing a database anew, in a file that then takes its place.
 
 use super::super::check::refuse_damaged_rows;
-use super::super::connection::uri;
+use super::super::connection::{Access, uri};
 use super::super::digests::Rows;
 use super::super::held::Held;
 use super::super::layout::{Layout, beside, remove_database, remove_file};
@@ -10,6 +10,7 @@ use super::super::scan::{Scan, go_on};
 use super::super::schema::{APPLICATION_ID, TABLES};
 use super::super::segments::sync_directory;
 use super::super::sums::{self, ALL};
+use super::super::unfinished::APPLICATION_ID_AT;
 use super::{WITHOUT_SUMS, failed};
 use crate::FORMAT;
 use crate::digests::{Digester, ZeroValues};
@@ -18,6 +19,7 @@ use crate::files;
 use crate::finding::Progress;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{File, Permissions};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 /// is not whole is no volume, and the next upgrade removes it.
 pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let new = beside(&layout.database, "-upgrade");
-    remove_database(&new)?;
+    remove_left(&new, &layout.database)?;
     let filled = fill(&new, layout, format, progress).and_then(|()| {
         let file = files::open(files::options().read(true).write(true), &new).map_err(io("cannot open", &new))?;
         belong_like(old, &file).map_err(io("cannot give the owner and permissions of the database to", &new))?;
@@ -43,6 +45,48 @@ pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut d
         return Err(error);
     }
     Ok(())
+}
+
+/// Removes the file at `new` if it is what an upgrade of the database `old` left that was killed: not
+/// whole yet, or the same moment of the same volume. Errors: it is anything else.
+fn remove_left(new: &Path, old: &Path) -> Result<()> {
+    let others = |path: &Path| {
+        Error::Unusable(format!(
+            "{} exists, and is not what an upgrade left that was ended: the new database gets the name {} until it takes \
+             the place of the old one; move the file away, with what belongs to it",
+            path.display(),
+            new.display()
+        ))
+    };
+    let file = match files::open(files::options().read(true), new) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let beside = ["-wal", "-shm", "-journal"].map(|suffix| beside(new, suffix));
+            let left = beside.iter().find(|path| path.symlink_metadata().is_ok());
+            return left.map_or(Ok(()), |left| Err(others(left)));
+        }
+        file => file.map_err(io("cannot open", new))?,
+    };
+    let mut start = Vec::new();
+    file.take(100).read_to_end(&mut start).map_err(io("cannot read", new))?;
+    let is_database = start.len() == 100 && start.starts_with(b"SQLite format 3\0");
+    let is_begun = is_database && start[APPLICATION_ID_AT..][..4] == [0; 4];
+    if start.is_empty() || is_begun || is_database && is_same_moment(new, old) {
+        return remove_database(new);
+    }
+    Err(others(new))
+}
+
+/// True if two databases are volumes of the same commit, as far as all formats tell.
+fn is_same_moment(one: &Path, other: &Path) -> bool {
+    let moment = |path: &Path| {
+        let connection = super::connect(path, 1, Access::Immutable).ok()?;
+        let moment = "SELECT created, number, op, next_id, next_block FROM volume";
+        let read = |row: &rusqlite::Row<'_>| {
+            (0..5).map(|column| row.get::<_, i64>(column)).collect::<rusqlite::Result<Vec<_>>>()
+        };
+        connection.query_row(moment, (), read).ok()
+    };
+    moment(one).is_some_and(|one| moment(other) == Some(one))
 }
 
 /// Gives `new` the owner and permissions of `old`.
