@@ -159,6 +159,7 @@ impl Server {
         if self.links.tell_through(notifier.clone()).is_ok() {
             let links: Arc<dyn Observer> = self.links.clone();
             self.vfs.observe(&links);
+            notifier.leave_all();
         }
         // A second one would be for the same mount.
         let _ = self.notifier.set(notifier);

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weft_vfs::{Change, Ino, Observer};
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
@@ -23,12 +24,28 @@ const ALL: (i64, i64) = (0, 0);
 /// Sends notices for one mount.
 pub(crate) struct Notifier {
     device: Arc<File>,
+    /// True if somebody else tells of [`all_content`].
+    leaves_all: AtomicBool,
+}
+
+/// The range of a change that concerns all of a file, if it is one: as of a file that is seen through
+/// code that is pushed onto it. Reads of that may be in flight for long.
+pub(crate) fn all_content(change: &Change) -> Option<(Ino, &Range<u64>)> {
+    match change {
+        Change::Content { ino, range } if *range == (0..u64::MAX) => Some((*ino, range)),
+        _ => None,
+    }
 }
 
 impl Notifier {
     /// Sends over `device`.
     pub(crate) fn new(device: Arc<File>) -> Notifier {
-        Notifier { device }
+        Notifier { device, leaves_all: AtomicBool::new(false) }
+    }
+
+    /// Somebody else tells of [`all_content`] from now on.
+    pub(crate) fn leave_all(&self) {
+        self.leaves_all.store(true, Ordering::Relaxed);
     }
 
     /// The kernel must ask for the attributes of `ino` again. Its cached data stays.
@@ -104,9 +121,10 @@ impl Observer for Notifier {
     fn changed(&self, change: &Change) {
         match change {
             Change::Content { range, .. } if range.is_empty() => {}
+            // See `dispatch::links`.
+            _ if all_content(change).is_some() && self.leaves_all.load(Ordering::Relaxed) => {}
             Change::Content { ino, range } => self.range_changed(*ino, range),
             Change::Attributes { ino } => self.attributes_changed(*ino),
-            // See `dispatch::links`.
             Change::Link { .. } | Change::Target { .. } => {}
             Change::Entry { parent, name } => {
                 self.entry_changed(*parent, name.as_bytes());

@@ -28,6 +28,7 @@ mod upgrade;
 pub mod user;
 mod uuid;
 mod waiting;
+mod way;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
 pub use digests::contradicts_digest;
@@ -47,6 +48,7 @@ pub use store::{
 };
 pub use upgrade::{Upgrade, Upgraded};
 pub use waiting::Waiting;
+pub use way::Way;
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.

@@ -50,7 +50,6 @@ mod unfinished;
 mod upgrade;
 mod waiting;
 mod wal;
-mod way;
 
 pub(crate) use aside::set_file_aside;
 pub use belonging::{Giving, give_to_owner};
@@ -61,7 +60,7 @@ pub use commits::commits;
 pub use convert::convert;
 pub(crate) use copy::Copy;
 pub use holder::{Holder, InUse};
-pub use layout::Layout;
+pub use layout::{Layout, replaceable};
 pub use medium::left_in_wal;
 pub(crate) use medium::note;
 pub use open::{Volume, create, header, is_volume, open, open_to_read, open_with};
@@ -69,7 +68,6 @@ pub use salvage::{Missing, Salvaged, salvage};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};
 pub use waiting::waiting;
-pub use way::replaceable;
 
 /// Gives all rows of the volume at `path` the sums of what they hold: for tests that make what no
 /// Weft writes.

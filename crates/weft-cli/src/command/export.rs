@@ -22,8 +22,6 @@ use finish::Finish;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -88,19 +86,15 @@ fn export(arguments: &Export) -> Result<ExitCode> {
 /// Makes directory `to`, or finds that it is there and may be used.
 fn make_target(to: &Path, go_on: bool) -> Result<Directories> {
     // Closed until it has the permissions that it is to have.
-    match DirBuilder::new().mode(0o700).create(to) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let is_empty = || std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
-            if !go_on && !is_empty() {
-                bail!(
-                    "{} already exists and is not an empty directory; --continue goes on with an export that did not finish",
-                    to.display()
-                );
-            }
-        }
-        made => made.with_context(|| format!("cannot make {}", to.display()))?,
+    let made = Directories::made(to)?;
+    let is_empty = || made.top().names().is_ok_and(|names| names.is_empty());
+    if !go_on && !is_empty() {
+        bail!(
+            "{} already exists and is not an empty directory; --continue goes on with an export that did not finish",
+            to.display()
+        );
     }
-    Directories::named(to)
+    Ok(made)
 }
 
 /// A file to be copied.

@@ -249,10 +249,28 @@ fn root_follows_no_link_of_one_user_to_the_volume_of_another() {
     place.directory("m");
     for command in [&["mount", "other/v", "m"][..], &["info", "other/v"], &["check", "--repair", "other/v"]] {
         let said = place.weft(command);
-        let told = ["symbolic link of user 65533", "volume of user 65534", place.path("own/v").to_str().unwrap()]
+        let told = ["symbolic link of user 65533", "belongs to user 65534", place.path("own/v").to_str().unwrap()]
             .map(|word| said.err.contains(word));
         assert!(said.code != 0 && told == [true; 3], "{said:?}");
     }
+    // Nor where it copies to, or from.
+    let roots = roots_directory(&place);
+    let rest = place.path("own/rest");
+    symlink(&roots, &rest).unwrap();
+    let user = |user| Some(rustix::fs::Uid::from_raw(user));
+    rustix::fs::chownat(CWD, &rest, user(OWNER.0), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    std::fs::write(roots.join("secret"), "of root").unwrap();
+    for command in [
+        &["export", "own/v", "own/rest"][..],
+        &["export", "--continue", "own/v", "own/rest"],
+        &["export", "own/v", "own/rest/new"],
+        &["import", "own/rest", "own/v:/there"],
+    ] {
+        let said = place.weft(command);
+        assert!(said.code != 0 && said.err.contains("symbolic link of user 65534 (rest)"), "{said:?}");
+    }
+    let found = roots.metadata().unwrap();
+    assert_eq!((found.uid(), std::fs::read_dir(&roots).unwrap().count()), (0, 1));
     // Links of the owner's are as good as the volume, and so are root's.
     for user in [OWNER.0, 0] {
         rustix::fs::chownat(

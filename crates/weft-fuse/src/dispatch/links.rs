@@ -11,7 +11,7 @@
 mod jobs;
 
 use super::Failure;
-use crate::notify::Notifier;
+use crate::notify::{Notifier, all_content};
 use jobs::{Job, Jobs};
 use parking_lot::{Condvar, Mutex};
 use std::cell::RefCell;
@@ -147,25 +147,27 @@ impl Forgetting {
 impl Observer for Forgetting {
     fn changed(&self, change: &Change) {
         let told = Arc::new(AtomicBool::new(false));
-        let (ino, job) = match change {
-            Change::Link { ino } => (*ino, Job::Link(*ino)),
-            Change::Target { ino, range } => (*ino, Job::Target(*ino, range.clone(), told.clone())),
+        let (ino, job, waits) = match (change, all_content(change)) {
+            (Change::Link { ino }, _) => (*ino, Job::Link(*ino), None),
+            // Whoever wrote by way of a link may read what it led to at once, without asking for attributes before.
+            (Change::Target { ino, range }, _) => {
+                (*ino, Job::Target(*ino, range.clone(), told.clone()), Some(PATIENCE))
+            }
+            // Whoever did that may have others to serve.
+            (_, Some((ino, range))) => (ino, Job::Target(ino, range.clone(), told.clone()), Some(SOON)),
             _ => return,
         };
-        let waits = matches!(job, Job::Target(..));
         let Some((notifier, jobs)) = self.notices.get() else { return };
         let is_first = self.expect(ino);
         // Who is behind another one has the same in the way, which takes long.
-        if is_first && !waits {
+        if is_first && waits.is_none() {
             OUTDATED.with_borrow_mut(|outdated| outdated.iter_mut().for_each(|links| links.push(ino)));
         }
         notifier.attributes_changed(ino);
         if !jobs.put(weft_vfs::asking_user(), job) {
             self.told(ino);
-        }
-        // Whoever wrote by way of a link may read what it led to at once, without asking for attributes before.
-        if waits {
-            self.wait(PATIENCE, |_| told.load(Ordering::Relaxed));
+        } else if let Some(most) = waits.filter(|_| is_first) {
+            self.wait(most, |_| told.load(Ordering::Relaxed));
         }
     }
 }

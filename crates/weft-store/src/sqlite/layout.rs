@@ -1,11 +1,12 @@
 //! Which files make up a volume.
 
-use super::way::{Way, owner_on};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::sqlite::is_volume;
 use crate::store::{BlockHome, Space};
 use crate::user::{Rights, User};
+use crate::way::{Way, replacer};
+use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -103,15 +104,15 @@ impl Layout {
             _ => Error::Io { what: "cannot open", path: path.into(), source },
         };
         let way = Way::to(path).map_err(failed)?;
-        let owner = owner_on(&way, path)?;
+        let owner = owner_on(&way, path)?.map(Arc::new);
         let _rights = owner.as_ref().map_or(Ok(Rights::own()), |owner| rights_of(owner, path))?;
-        let resolved = way.path;
+        let (is_directory, resolved) = (way.is_to_directory(), way.path);
         let is_part = resolved.file_name().is_some_and(|name| name == DATABASE)
             && resolved.parent().is_some_and(|parent| parent.join("segments").is_dir() || parent.join("lock").exists());
         if is_part {
             return Err(part_of_volume(path));
         }
-        let home = if way.is_directory { BlockHome::Segments } else { BlockHome::Database };
+        let home = if is_directory { BlockHome::Segments } else { BlockHome::Database };
         Ok(Layout { volume: path.into(), owner, ..Layout::at(&resolved, home) })
     }
 
@@ -187,6 +188,29 @@ impl Layout {
             bytes_reserved: reserved * stat.f_frsize,
         })
     }
+}
+
+/// The owner of the volume that `way` leads to, if this is root and that is another user. Errors: a
+/// link on the way, called `named`, is neither root's nor the owner's.
+fn owner_on(way: &Way, named: &Path) -> Result<Option<User>> {
+    let owner = way.owner_of(DATABASE);
+    let owner = owner.map_err(|source| Error::Io { what: "cannot look at", path: named.into(), source })?;
+    way.refuse_links_of_others(owner, named)?;
+    Ok((geteuid().is_root() && owner != 0).then(|| User::numbered(owner)))
+}
+
+/// Tells, in a line for the user, if root's own volume at `path` lies where another user can put
+/// another one in its place while root uses it.
+pub fn replaceable(path: &Path) -> Option<String> {
+    let way =
+        Way::to(path).ok().filter(|way| geteuid().is_root() && way.owner_of(DATABASE).is_ok_and(|owner| owner == 0))?;
+    let (directory, who) = replacer(&way.path)?;
+    Some(format!(
+        "{} is root's and lies in {}, where {who} can put another volume of root's in its place while it is used; keep it \
+         where only root changes names, or give it to that user (chown -R)",
+        path.display(),
+        directory.display()
+    ))
 }
 
 /// Takes the rights on files of `owner`, whose volume lies at `volume`.

@@ -2,10 +2,10 @@
 //! links in their place while a copy is at work leads it nowhere else.
 
 use super::way::{For, Trail, Way};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,10 +28,14 @@ const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLO
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Directory {
-    /// The directory that the user named, also by a symbolic link.
+    /// The directory that the user named, also by a symbolic link; root by none of a third user's.
     pub fn named(path: &Path) -> Result<Directory> {
-        let fd = rustix::fs::openat(CWD, path, LISTED, Mode::empty());
-        let fd = fd.with_context(|| format!("cannot open the directory {}", path.display()))?;
+        let cannot = || format!("cannot open the directory {}", path.display());
+        let gone = weft_store::Way::to(path).with_context(cannot)?;
+        ensure!(gone.is_to_directory(), "{} is not a directory", path.display());
+        let owner = rustix::fs::fstat(gone.directory()).with_context(cannot)?.st_uid;
+        gone.refuse_links_of_others(owner, path)?;
+        let fd = rustix::fs::openat(gone.directory(), ".", LISTED, Mode::empty()).with_context(cannot)?;
         Ok(Directory { fd: Arc::new(fd), way: Way::top(path) })
     }
 
@@ -64,6 +68,21 @@ impl Directory {
 }
 
 impl Directories {
+    /// The directory that the user named, which is made, for its owner alone, if it is not there.
+    pub fn made(path: &Path) -> Result<Directories> {
+        let cannot = || format!("cannot make {}", path.display());
+        let name = path.file_name();
+        if let Some(name) = name.filter(|_| path.symlink_metadata().is_err()) {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let parent = Directory::named(parent).with_context(cannot)?;
+            match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
+                Err(Errno::EXIST) => {}
+                made => made.with_context(cannot)?,
+            }
+        }
+        Directories::named(path)
+    }
+
     /// The directory that the user named, also by a symbolic link, and those below it.
     pub fn named(path: &Path) -> Result<Directories> {
         let top = Directory::named(path)?;

@@ -48,8 +48,9 @@ struct Queue {
     people: HashMap<u32, Person>,
     /// Those whose next job a thread may take, each once.
     ready: VecDeque<u32>,
-    /// Links that wait to be told of.
+    /// Links that wait to be told of, and files with the bytes that do.
     links: HashSet<Ino>,
+    targets: HashMap<Ino, Range<u64>>,
     /// What is to be told once more, in the order of when, and of whose.
     later: VecDeque<(Instant, u32, Ino)>,
     threads: usize,
@@ -82,14 +83,34 @@ impl Queue {
         }
     }
 
+    /// True if what `job` tells of waits to be told of already; notes that it does.
+    fn has(&mut self, job: &Job) -> bool {
+        match job {
+            Job::Link(ino) => !self.links.insert(*ino),
+            Job::Target(ino, range, _) => {
+                let waiting = self.targets.get_mut(ino);
+                let is_there = waiting.is_some();
+                let wanted = waiting.map_or_else(
+                    || range.clone(),
+                    |waiting| waiting.start.min(range.start)..waiting.end.max(range.end),
+                );
+                self.targets.insert(*ino, wanted);
+                is_there
+            }
+            Job::Again(_) => false,
+        }
+    }
+
     fn take(&mut self) -> Option<(u32, Job)> {
         let person = self.ready.pop_front()?;
         let of = self.people.get_mut(&person)?;
         of.is_ready = false;
-        let job = of.waiting.pop_front()?;
+        let mut job = of.waiting.pop_front()?;
         of.held += 1;
-        if let Job::Link(ino) = &job {
-            self.links.remove(ino);
+        match &mut job {
+            Job::Link(ino) => drop(self.links.remove(ino)),
+            Job::Target(ino, range, _) => *range = self.targets.remove(ino).unwrap_or(range.clone()),
+            Job::Again(_) => {}
         }
         self.look_at(person);
         Some((person, job))
@@ -110,12 +131,11 @@ impl Jobs {
         thread::Builder::new().name("weft-links".into()).spawn(move || own.work()).map(drop)
     }
 
-    /// Has `job` of `person` told. False if the same link waits to be told of already.
+    /// Has `job` of `person` told. False if the same link, or the same file, waits to be told of
+    /// already.
     pub(super) fn put(self: &Arc<Jobs>, person: u32, job: Job) -> bool {
         let mut queue = self.queue.lock();
-        if let Job::Link(ino) = &job
-            && !queue.links.insert(*ino)
-        {
+        if queue.has(&job) {
             return false;
         }
         queue.add(person, job);
@@ -210,13 +230,17 @@ mod tests {
         }
         // What waits already is not told twice.
         assert!(!jobs.put(3, Job::Link(Ino(150))));
+        let target = |range| Job::Target(Ino(9), range, Arc::default());
+        assert!(jobs.put(1, target(4..5)) && !jobs.put(1, target(7..8)) && !jobs.put(3, target(1..2)));
         {
             let queue = jobs.queue.lock();
             assert_eq!(queue.people[&1].held, OF_PERSON_MAX);
             assert!(queue.threads <= OF_PERSON_MAX + KEPT + 1, "{}", queue.threads);
         }
         drop(closed);
-        assert_eq!(tells.iter().take(200).filter(|(person, _)| *person == 1).count(), 200);
+        let told: Vec<_> = tells.iter().take(201).collect();
+        assert!(told.iter().all(|(person, _)| *person == 1));
+        assert!(told.iter().any(|(_, job)| matches!(job, Job::Target(Ino(9), range, _) if *range == (1..8))));
         jobs.put_later(Instant::now(), 2, Ino(7));
         assert!(matches!(tells.recv(), Ok((2, Job::Again(Ino(7))))));
         jobs.end();

@@ -1,7 +1,6 @@
-//! The way to a volume by its path, which root goes with care: whoever can write into a directory on
-//! it could lead root to a volume of somebody else's.
+//! The way to a file or directory by its path, which root goes with care: whoever can write into a
+//! directory on it could lead root to what is somebody else's.
 
-use super::layout::DATABASE;
 use crate::error::{Error, Result};
 use crate::user::User;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, open, openat, readlinkat, statat};
@@ -9,11 +8,10 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Most symbolic links that are followed, as the kernel does (path_resolution(7)).
 const LINKS_MAX: usize = 40;
@@ -21,21 +19,25 @@ const LINKS_MAX: usize = 40;
 /// Flags by which a step is made: nothing is opened yet.
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The way to a volume, as it was gone.
+/// A way, as it was gone.
 #[derive(Debug)]
-pub(super) struct Way {
-    /// The volume's path without symbolic links.
-    pub(super) path: PathBuf,
-    pub(super) is_directory: bool,
-    /// The number of the owner of its database, or of its directory, in which there is none.
-    owner: u32,
+pub struct Way {
+    /// The path without symbolic links of what it leads to.
+    pub path: PathBuf,
+    /// The directory that it leads to, or that the file lies in which it leads to.
+    directory: OwnedFd,
+    /// The name of that file.
+    file: Option<OsString>,
     /// The symbolic links on the way, and the numbers of their owners.
     links: Vec<(OsString, u32)>,
 }
 
 impl Way {
     /// The way to what lies at `path`, gone step by step, so that all that is told is of one way.
-    pub(super) fn to(path: &Path) -> io::Result<Way> {
+    ///
+    /// # Errors
+    /// Those of path_resolution(7).
+    pub fn to(path: &Path) -> io::Result<Way> {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
@@ -63,12 +65,50 @@ impl Way {
                 _ => file = Some(step),
             }
         }
-        let database = file.as_deref().unwrap_or(OsStr::new(DATABASE));
-        let owner = look_in(&directory, || statat(&directory, database, AtFlags::SYMLINK_NOFOLLOW));
-        // There may be one in a moment, by whoever owns the directory.
-        let owner = owner.or_else(|_| Ok::<_, io::Error>(fstat(&directory)?))?.st_uid;
-        let (path, is_directory) = (path_of(&directory)?, file.is_none());
-        Ok(Way { path: file.map_or(path.clone(), |file| path.join(file)), is_directory, owner, links })
+        let path = path_of(&directory)?;
+        let path = file.as_ref().map_or(path.clone(), |file| path.join(file));
+        Ok(Way { path, directory, file, links })
+    }
+
+    /// True if it leads to a directory.
+    #[must_use]
+    pub fn is_to_directory(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// The directory that it leads to, or that the file lies in which it leads to.
+    #[must_use]
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// The number of the owner of file `name` in the directory that it leads to, or of the file that it
+    /// leads to, if it leads there. Where there is no such file it is that of the directory, whose
+    /// owner may put one there in a moment.
+    ///
+    /// # Errors
+    /// The directory cannot be looked at.
+    pub fn owner_of(&self, name: &str) -> io::Result<u32> {
+        let file = self.file.as_deref().unwrap_or(OsStr::new(name));
+        let found = look_in(&self.directory, || statat(&self.directory, file, AtFlags::SYMLINK_NOFOLLOW));
+        Ok(found.or_else(|_| Ok::<_, io::Error>(fstat(&self.directory)?))?.st_uid)
+    }
+
+    /// Refuses a way that root went by a symbolic link of another user than root and `owner`, who owns
+    /// what it leads to. It was called `named`.
+    ///
+    /// # Errors
+    /// `Unusable`.
+    pub fn refuse_links_of_others(&self, owner: u32, named: &Path) -> Result<()> {
+        let is_others = |user: &u32| geteuid().is_root() && ![0, owner].contains(user);
+        let Some((link, user)) = self.links.iter().find(|(_, user)| is_others(user)) else { return Ok(()) };
+        Err(Error::Unusable(format!(
+            "{} leads by a symbolic link of user {user} ({}) to what belongs to user {owner}: root follows only links of \
+             its own and of that owner; name it itself, {}",
+            named.display(),
+            Path::new(link).display(),
+            self.path.display()
+        )))
     }
 }
 
@@ -102,37 +142,10 @@ fn path_of(directory: &OwnedFd) -> io::Result<PathBuf> {
     Ok(OsString::from_vec(told.into_bytes()).into())
 }
 
-/// The owner of the volume that `way` leads to, if this is root and that is another user. Errors: a
-/// link on the way, called `named`, is neither root's nor the owner's.
-pub(super) fn owner_on(way: &Way, named: &Path) -> Result<Option<Arc<User>>> {
-    if !geteuid().is_root() {
-        return Ok(None);
-    }
-    let owner = way.owner;
-    if let Some((link, user)) = way.links.iter().find(|(_, user)| ![0, owner].contains(user)) {
-        return Err(Error::Unusable(format!(
-            "{} leads by a symbolic link of user {user} ({}) to a volume of user {owner}: root follows only links of its \
-             own and of the volume's owner; name the volume itself, {}",
-            named.display(),
-            Path::new(link).display(),
-            way.path.display()
-        )));
-    }
-    Ok((owner != 0).then(|| Arc::new(User::numbered(owner))))
-}
-
-/// Tells, in a line for the user, if root's own volume at `path` lies where another user can put
-/// another one in its place while root uses it.
-pub fn replaceable(path: &Path) -> Option<String> {
-    let way = Way::to(path).ok().filter(|way| geteuid().is_root() && way.owner == 0)?;
-    let (directory, who) =
-        way.path.ancestors().skip(1).find_map(|directory| Some((directory, anothers(directory)?)))?;
-    Some(format!(
-        "{} is root's and lies in {}, where {who} can put another volume of root's in its place while it is used; keep it \
-         where only root changes names, or give it to that user (chown -R)",
-        path.display(),
-        directory.display()
-    ))
+/// Who, other than root, can put something else in the place of what lies at `path`, which has no
+/// symbolic links, and in which directory on the way.
+pub(crate) fn replacer(path: &Path) -> Option<(&Path, String)> {
+    path.ancestors().skip(1).find_map(|directory| Some((directory, anothers(directory)?)))
 }
 
 /// The user or group, if any, other than root, that can change names of root's in `directory`.
