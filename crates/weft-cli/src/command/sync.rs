@@ -68,6 +68,6 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
 }
 
 /// Has the kernel pass on what it keeps of changes.
-fn pass_on(directory: &Path) -> std::io::Result<()> {
+pub(super) fn pass_on(directory: &Path) -> std::io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(directory)?)?)
 }

@@ -1,6 +1,8 @@
 //! `weft umount`.
 
+use super::sync::pass_on;
 use crate::arguments::Umount;
+use crate::daemons;
 use crate::opened::{UNSETTLED, UNSETTLED_ADVICE};
 use crate::output;
 use crate::owner::Owner;
@@ -11,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use weft_store::Location;
+use weft_store::{Location, Way};
 
 /// The wait(2) status of a daemon that could not bring all it committed to where it lies.
 const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
@@ -73,6 +75,7 @@ fn stop_computing(directory: &Path) {
 
 fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     let directory = std::path::absolute(&arguments.directory).context("cannot tell which directory is meant")?;
+    refuse_links_of_others(&directory)?;
     let owner = Owner::of(&directory);
     if asking(owner, || super::stats::is_dead(&directory))? {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
@@ -103,7 +106,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     // Before it is unmounted: later its number may be another process's.
     let daemon = Watched::new(pid)?;
     if !arguments.lazy {
-        asking(owner, || sync(&directory))??;
+        asking(owner, || sync(&directory, is_read_only))??;
     }
     unmount_after_readers(&directory, arguments.lazy, owner, Computing::of(&stats))?;
     if let Some(elsewhere) =
@@ -117,6 +120,16 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         Some(daemon) if !arguments.lazy => wait(&daemon, &directory, owner, Some(&volume).filter(|_| !is_read_only)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Refuses to unmount for root what a link on the way to `directory` leads to that is neither root's nor
+/// of the user who mounted it.
+fn refuse_links_of_others(directory: &Path) -> Result<()> {
+    let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else { return Ok(()) };
+    // What is not there is told of where it is looked for.
+    let Ok(way) = Way::to(parent) else { return Ok(()) };
+    let owner = super::mounted::mount_at(&way.path.join(name)).map_or(0, |(_, (user, _))| user);
+    Ok(way.refuse_links_of_others(owner, directory)?)
 }
 
 /// True if a Weft volume is mounted at `directory` whose root cannot be read.
@@ -152,9 +165,17 @@ fn without_link(path: &Path) -> PathBuf {
 }
 
 /// Has the daemon make durable what it was told so far. As long as it cannot, nothing is lost by waiting.
-fn sync(directory: &Path) -> Result<()> {
-    let Ok(opened) = std::fs::File::open(directory) else { return Ok(()) };
-    opened.sync_all().with_context(|| {
+fn sync(directory: &Path, is_read_only: bool) -> Result<()> {
+    if std::fs::File::open(directory).is_err() {
+        return Ok(());
+    }
+    let synced = match daemons::mounting(directory).ok().flatten().filter(|_| !is_read_only) {
+        // An fsync keeps whoever reads the directory waiting as long as that takes, and cannot be
+        // given up.
+        Some(daemon) => pass_on(directory).map_err(Into::into).and_then(|()| daemon.commit().map(drop)),
+        None => std::fs::File::open(directory).and_then(|opened| opened.sync_all()).map_err(Into::into),
+    };
+    synced.with_context(|| {
         // A log that lay in the volume may be gone with it, or have had no room.
         let stats = super::stats::read(directory).unwrap_or_default();
         let told = ["lost", "commit_error"].iter().find_map(|why| stats["volume"][why].as_str());

@@ -253,11 +253,19 @@ fn root_follows_no_link_of_one_user_to_the_volume_of_another() {
             .map(|word| said.err.contains(word));
         assert!(said.code != 0 && told == [true; 3], "{said:?}");
     }
+    // Nor to a mount.
+    place.weft(&["mount", "own/v", "m"]).well();
+    let way = place.path("other/way");
+    symlink(place.path(""), &way).unwrap();
+    let user = |user| Some(rustix::fs::Uid::from_raw(user));
+    rustix::fs::chownat(CWD, &way, user(65533), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    let said = place.weft(&["umount", "other/way/m"]);
+    assert!(said.code != 0 && said.err.contains("symbolic link of user 65533 (way)"), "{said:?}");
+    place.umount();
     // Nor where it copies to, or from.
     let roots = roots_directory(&place);
     let rest = place.path("own/rest");
     symlink(&roots, &rest).unwrap();
-    let user = |user| Some(rustix::fs::Uid::from_raw(user));
     rustix::fs::chownat(CWD, &rest, user(OWNER.0), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
     std::fs::write(roots.join("secret"), "of root").unwrap();
     for command in [

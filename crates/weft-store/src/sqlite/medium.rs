@@ -224,7 +224,11 @@ pub(super) fn hold(layout: &Layout) -> Result<Option<Hold>> {
     let lock = hold_file(layout, &layout.hold)?;
     // A daemon that came by another name of a file has another lock.
     let database = layout.segments.as_ref().map(|_| hold_file(layout, &layout.database)).transpose()?.flatten();
-    Ok(lock.map(|lock| Hold { _lock: lock, _database: database }))
+    Ok(match (lock, database) {
+        (Some(lock), database) => Some(Hold { _lock: lock, _database: database }),
+        // The lock may be missing, and nobody here be able to make it.
+        (None, database) => database.map(|database| Hold { _lock: database, _database: None }),
+    })
 }
 
 fn hold_file(layout: &Layout, path: &Path) -> Result<Option<File>> {

@@ -53,7 +53,10 @@ impl Checker<'_> {
     fn lost_rows(&mut self, header: &Header) -> Result<()> {
         let lost = self.numbers("SELECT DISTINCT ino FROM extents WHERE ino NOT IN (SELECT ino FROM fileatt)")?;
         for ino in lost {
-            let what = format!("the row of inode {ino} is gone, its content is not");
+            let what = format!(
+                "the row of inode {ino} is gone, its content is not, as far as blocks of it are known: where none is there \
+                 are zeros"
+            );
             self.find(ino, what, self.repaired())?;
             self.make_file(ino, header)?;
         }

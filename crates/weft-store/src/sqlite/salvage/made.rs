@@ -62,7 +62,8 @@ impl Salvage<'_> {
     }
 
     /// Makes files whose rows are gone or damaged anew of their blocks, for root alone, if all blocks
-    /// that are known are whole; tells which. What lay behind the last one, nobody knows.
+    /// that are known are whole; tells which. What lay behind the last one, and where there is none,
+    /// nobody knows.
     pub(super) fn make_files(
         &mut self,
         connection: &Connection,
@@ -77,7 +78,13 @@ impl Salvage<'_> {
             let is_file = kind.is_none_or(|kind| kind == Kind::File);
             let lengths = own.iter().map(|(index, block)| Some((*index, u64::from(*blocks.get(block)?))));
             let lengths = lengths.collect::<Option<Vec<_>>>().filter(|_| is_file);
+            let has_gaps = (0..).zip(own.keys()).any(|(wanted, index)| wanted != *index);
             let why = match &lengths {
+                Some(_) if has_gaps => {
+                    "its row is gone or damaged, with owner, permissions, times and length; the blocks that are known \
+                     are whole, and the file is made anew of them, for root alone: it may lack its end, and where no \
+                     block is known there are zeros, which may have been a hole or may be lost"
+                }
                 Some(_) => {
                     "its row is gone or damaged, with owner, permissions, times and length; its blocks are whole, \
                             and the file is made anew of them, for root alone: it may lack its end"
