@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use weft_store::Way;
 use weft_vfs::AtimePolicy;
 
 /// Options of a mount point.
@@ -139,7 +140,10 @@ pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
         }
         _ => MountError::Refused { what: "mount at", path: directory.into(), source },
     };
-    let absolute = directory.canonicalize().map_err(refused)?;
+    let way = Way::to(directory).map_err(refused)?;
+    let owner = rustix::fs::fstat(way.directory()).map_err(|error| refused(error.into()))?.st_uid;
+    way.refuse_links_of_others(owner, directory).map_err(|error| refused(Error::other(error.to_string())))?;
+    let absolute = way.path;
     if !absolute.metadata().map_err(refused)?.is_dir() {
         return Err(refused(Error::from(ErrorKind::NotADirectory)));
     }
@@ -236,7 +240,7 @@ fn place(directory: &Path) -> Result<OwnedFd, Error> {
 }
 
 /// The path of what is open (proc_pid_fd(5)).
-fn proc_path(open: &OwnedFd) -> String {
+fn proc_path(open: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", open.as_raw_fd())
 }
 
@@ -307,9 +311,16 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
     if rustix::process::geteuid().is_root() {
         use rustix::mount::UnmountFlags;
         let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        let name = directory.file_name().ok_or_else(|| refused(ErrorKind::InvalidFilename.into()))?;
         // Who may write to a directory on the way could have put a link to another mount there.
-        return rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW)
-            .map_err(|error| refused(error.into()));
+        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let way = Way::to(parent).map_err(refused)?;
+        way.refuse_links_of_others(0, directory).map_err(|error| refused(Error::other(error.to_string())))?;
+        return rustix::mount::unmount(
+            Path::new(&proc_path(&way.directory())).join(name),
+            flags | UnmountFlags::NOFOLLOW,
+        )
+        .map_err(|error| refused(error.into()));
     }
     let mut command = Command::new("fusermount3");
     command.arg(if lazily { "-uz" } else { "-u" }).arg("--").arg(directory);

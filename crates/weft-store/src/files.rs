@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileType, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -109,6 +110,26 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     Ok(unlinkat(directory, name, AtFlags::empty())?)
 }
 
+/// Removes `name` in `directory` and what is below it, best effort: nothing that a link leads to, and
+/// nothing deeper than volumes are.
+pub fn remove_below(directory: BorrowedFd<'_>, name: &OsStr) {
+    remove_to(directory, name, 3);
+}
+
+fn remove_to(directory: BorrowedFd<'_>, name: &OsStr, depth: u32) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if unlinkat(directory, name, AtFlags::empty()) != Err(Errno::ISDIR) {
+        return;
+    }
+    let Some(below) = openat(directory, name, flags, Mode::empty()).ok().filter(|_| depth > 0) else { return };
+    for entry in Dir::read_from(&below).into_iter().flatten().flatten() {
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            remove_to(below.as_fd(), OsStr::from_bytes(entry.file_name().to_bytes()), depth - 1);
+        }
+    }
+    let _ = unlinkat(directory, name, AtFlags::REMOVEDIR);
+}
+
 /// Opens the directory that `path` lies in, and tells the name there.
 pub(crate) fn directory_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -161,22 +182,11 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     Ok(mkdirat(directory, name, Mode::RWXU)?)
 }
 
-/// Removes `names`, files or directories of files, as far as they are in `directory`, and then that if
-/// nothing else is in it and `itself`: best effort, wherever its path leads meanwhile.
+/// Removes `names` and what is below them, as far as they are in `directory`, and then that if nothing
+/// else is in it and `itself`: best effort, wherever its path leads meanwhile.
 pub(crate) fn remove_all(directory: &Path, names: &[OsString], itself: bool) {
     let Ok(open) = open_directory(directory) else { return };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for name in names {
-        if unlinkat(&open, name, AtFlags::empty()) != Err(Errno::ISDIR) {
-            continue;
-        }
-        let Ok(below) = openat(&open, name, flags, Mode::empty()) else { continue };
-        for entry in Dir::read_from(&below).into_iter().flatten().flatten() {
-            // Itself and its parent are directories.
-            let _ = unlinkat(&below, entry.file_name(), AtFlags::empty());
-        }
-        let _ = unlinkat(&open, name, AtFlags::REMOVEDIR);
-    }
+    names.iter().for_each(|name| remove_below(open.as_fd(), name));
     if itself && let Ok((parent, name)) = directory_of(directory) {
         let _ = unlinkat(parent, name, AtFlags::REMOVEDIR);
     }
@@ -245,7 +255,14 @@ mod tests {
             assert!(error.to_string().contains("became a symbolic link"), "{error}");
         }
         remove(&link.join("file")).expect_err("refused");
+        remove_all(&link, &["file".into()], true);
+        make_directory(&link.join("new")).expect_err("refused");
         assert_eq!(real.read_dir().expect("there").count(), 1);
+        std::fs::create_dir(real.join("below")).expect("made");
+        std::fs::write(real.join("below/file"), "").expect("written");
+        std::os::unix::fs::symlink(directory.path(), real.join("below/out")).expect("linked");
+        remove_all(&real, &["none".into(), "below".into()], true);
+        assert_eq!((real.read_dir().expect("there").count(), link.is_symlink()), (1, true));
         remove(&real.join("file")).expect("removed");
     }
 }

@@ -3,14 +3,13 @@
 
 use crate::error::{Error, Result};
 use crate::user::User;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, open, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat, statat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Most symbolic links that are followed, as the kernel does (path_resolution(7)).
@@ -28,8 +27,9 @@ pub struct Way {
     directory: OwnedFd,
     /// The name of that file.
     file: Option<OsString>,
-    /// The symbolic links on the way, and the numbers of their owners.
-    links: Vec<(OsString, u32)>,
+    /// The symbolic links on the way, and the numbers of the users who can have them lead there: their
+    /// owners, and those of the directories that they lie in.
+    links: Vec<(OsString, Vec<u32>)>,
 }
 
 impl Way {
@@ -54,12 +54,13 @@ impl Way {
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink if links.len() == LINKS_MAX => return Err(Errno::LOOP.into()),
                 FileType::Symlink => {
+                    let changers = changers(&fstat(&directory)?);
                     let target = OsString::from_vec(readlinkat(&found, "", Vec::new())?.into_bytes());
                     if target.as_bytes().starts_with(b"/") {
                         directory = open("/", STEP | OFlags::DIRECTORY, Mode::empty())?;
                     }
                     steps.extend(self::steps(Path::new(&target)));
-                    links.push((step, stat.st_uid));
+                    links.push((step, [vec![stat.st_uid], changers].concat()));
                 }
                 FileType::Directory => directory = found,
                 _ => file = Some(step),
@@ -100,10 +101,12 @@ impl Way {
     /// # Errors
     /// `Unusable`.
     pub fn refuse_links_of_others(&self, owner: u32, named: &Path) -> Result<()> {
-        let is_others = |user: &u32| geteuid().is_root() && ![0, owner].contains(user);
-        let Some((link, user)) = self.links.iter().find(|(_, user)| is_others(user)) else { return Ok(()) };
+        let is_others = |user: &&u32| geteuid().is_root() && ![0, owner].contains(user);
+        let others = self.links.iter().find_map(|(link, users)| Some((link, users.iter().find(is_others)?)));
+        let Some((link, user)) = others else { return Ok(()) };
+        let user = if *user == EVERYBODY { "everybody".into() } else { format!("user {user}") };
         Err(Error::Unusable(format!(
-            "{} leads by a symbolic link of user {user} ({}) to what belongs to user {owner}: root follows only links of \
+            "{} leads by a symbolic link of {user} ({}) to what belongs to user {owner}: root follows only links of \
              its own and of that owner; name it itself, {}",
             named.display(),
             Path::new(link).display(),
@@ -150,15 +153,24 @@ pub(crate) fn replacer(path: &Path) -> Option<(&Path, String)> {
 
 /// The user or group, if any, other than root, that can change names of root's in `directory`.
 fn anothers(directory: &Path) -> Option<String> {
-    let metadata = directory.symlink_metadata().ok()?;
-    let is_sticky = metadata.mode() & 0o1000 != 0;
-    let (uid, gid) = (metadata.uid(), metadata.gid());
-    match metadata.mode() {
-        _ if uid != 0 => Some(format!("user {uid}")),
-        mode if mode & 0o002 != 0 && !is_sticky => Some("everybody".into()),
-        mode if mode & 0o020 != 0 && gid != 0 && !is_sticky => Some(format!("group {gid}")),
-        _ => None,
+    let stat = statat(CWD, directory, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    match changers(&stat)[..] {
+        [0] => None,
+        [0, ..] if stat.st_mode & 0o002 == 0 => Some(format!("group {}", stat.st_gid)),
+        [0, ..] => Some("everybody".into()),
+        _ => Some(format!("user {}", stat.st_uid)),
     }
+}
+
+/// Stands for users that a directory lets in.
+const EVERYBODY: u32 = u32::MAX;
+
+/// The users who can change names of others in the directory of these attributes.
+fn changers(directory: &Stat) -> Vec<u32> {
+    let is_sticky = directory.st_mode & 0o1000 != 0;
+    let is_open = directory.st_mode & 0o002 != 0 || directory.st_mode & 0o020 != 0 && directory.st_gid != 0;
+    let others = (is_open && !is_sticky).then_some(EVERYBODY);
+    std::iter::once(directory.st_uid).chain(others).collect()
 }
 
 #[cfg(test)]

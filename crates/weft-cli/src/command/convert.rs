@@ -4,20 +4,21 @@
 //! is whole.
 
 use super::check::verdict_unchanged;
-use super::transfer::{Interrupt, exit_code, rename_to_new, steps, sync_parent};
+use super::transfer::{Directory, Interrupt, exit_code, rename_to_new, steps};
 use super::{damages, places, usage};
 use crate::advice::{filled, is_malformed};
 use crate::arguments::Convert;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
-use rustix::fs::CWD;
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, statat};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weft_store::{BlockHome, ErrorKind, Finding, Location, postgres, sqlite};
+use weft_store::{BlockHome, ErrorKind, Finding, Location, postgres, remove_below, sqlite};
 
 /// Tries to remove files that another thread may just be adding to.
 const TRIES: usize = 1000;
@@ -130,6 +131,8 @@ fn summary(location: &Location, new: Option<&Path>, blocks: u64, findings: &[Fin
 /// A volume that is not whole yet.
 struct Unfinished {
     path: PathBuf,
+    /// Where it lies: whoever owns a directory on the way leads nobody elsewhere.
+    directory: Directory,
     /// Set once it is removed or has its name. Held while either is done.
     is_over: Mutex<bool>,
 }
@@ -152,20 +155,22 @@ impl Unfinished {
                 several.join(" and ")
             ),
         }
-        Ok(Unfinished { path, is_over: Mutex::new(false) })
+        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Unfinished { path, directory: Directory::named(parent)?, is_over: Mutex::new(false) })
     }
 
     /// Gives it its name.
     fn finish(&self, new: &Path) -> Result<()> {
         let mut is_over = self.is_over.lock();
         let failed = || format!("cannot finish {}", self.path.display());
-        sync(&self.path).with_context(failed)?;
-        match rename_to_new(CWD, &self.path, new) {
+        let [from, to] = [&*self.path, new].map(|path| Path::new(path.file_name().unwrap_or_default()));
+        sync(&self.directory, from).with_context(failed)?;
+        match rename_to_new(&self.directory, from, to) {
             Err(Errno::EXIST) => bail!("{} exists by now; name a volume that does not", new.display()),
             renamed => renamed.with_context(failed)?,
         }
         *is_over = true;
-        sync_parent(new).with_context(failed)
+        rustix::fs::fsync(&self.directory).with_context(failed)
     }
 
     /// Removes it, if it has not got its name.
@@ -191,10 +196,9 @@ impl Unfinished {
         let beside = with_beside(&self.path);
         // The thread that converts may make a file in between.
         for _ in 0..TRIES {
-            for path in &beside {
-                let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
-            }
-            if beside.iter().all(|path| path.symlink_metadata().is_err()) {
+            let names = || beside.iter().filter_map(|path| path.file_name());
+            names().for_each(|name| remove_below(self.directory.as_fd(), name));
+            if names().all(|name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW).is_err()) {
                 return;
             }
         }
@@ -211,8 +215,12 @@ fn with_beside(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Has the names in a volume on the disk; its bytes are.
-fn sync(volume: &Path) -> std::io::Result<()> {
-    std::fs::File::open(volume)?.sync_all()?;
-    let segments = volume.join("segments");
-    if segments.is_dir() { std::fs::File::open(segments)?.sync_all() } else { Ok(()) }
+fn sync(directory: &Directory, volume: &Path) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let volume = openat(directory, volume, flags, Mode::empty())?;
+    fsync(&volume)?;
+    match openat(&volume, "segments", flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+        segments => fsync(segments?),
+    }
 }

@@ -5,19 +5,18 @@
 //! be copied is named and counted, and the export goes on. It replaces nothing that is there.
 
 mod attributes;
-mod claims;
 mod content;
 mod finish;
 mod unfinished;
 mod views;
 
 use super::transfer::{
-    Directories, Directory, Place, Transfer, Way, What, Words, exit_code, find, in_parallel, sync_parent,
+    Claims, Directories, Directory, Place, Transfer, Way, What, Words, exit_code, find, in_parallel, location_of,
+    sync_parent,
 };
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
 use attributes::set;
-use claims::Claims;
 use finish::Finish;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -52,6 +51,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
     crate::serving::allow_connections();
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an export needs it");
+    let claims = Claims::of(&location_of(&arguments.source)?);
     let place = Place::open(&arguments.source, true)?;
     transfer.stops(&place.opened.vfs);
     place.refuse_own_target(&arguments.directory)?;
@@ -63,7 +63,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
         transfer: &transfer,
         finish: Finish::new(&transfer),
         root,
-        claims: place.opened.layout.as_ref().and_then(|layout| layout.owner()).map(|owner| Claims(owner.number())),
+        claims,
         go_on: arguments.go_on,
     };
     let mut found = Found::default();
@@ -127,7 +127,7 @@ struct Exporter<'a> {
     transfer: &'a Transfer,
     finish: Finish<'a>,
     root: Directories,
-    /// Set if root exports what another user's volume says.
+    /// Set if root exports what a volume says that others may have written.
     claims: Option<Claims>,
     /// Set if a part of it may be there already.
     go_on: bool,

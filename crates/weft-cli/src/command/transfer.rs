@@ -1,11 +1,13 @@
 //! What import and export share: naming a place in a volume, workers, progress, counting.
 
+mod claims;
 mod directory;
 mod interrupt;
 mod outcome;
 mod same;
 mod way;
 
+pub use claims::Claims;
 pub use directory::{Directories, Directory, proc_path, rename_to_new, sync_parent};
 pub use interrupt::Interrupt;
 pub use outcome::{Interrupted, Transfer, What, Words};
@@ -25,8 +27,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+use weft_store::Location;
 use weft_store::postgres::{OpenOptions, is_address};
-use weft_vfs::{Attributes, Caller, Ino, Options, Vfs};
+use weft_vfs::{Attributes, Caller, Exported, Ino, Options, Vfs};
 
 /// Bytes copied at a time.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -46,7 +49,10 @@ pub struct Place {
 impl Place {
     /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it exists.
     pub fn open(named: &OsStr, read_only: bool) -> Result<Place> {
-        Place::open_with(named, Options { read_only, ..Options::default() })
+        // A link is not root's because others say so.
+        let is_others = Claims::of(&location_of(named)?).is_some();
+        let exported = if is_others { Exported::Nobody } else { Options::default().exported };
+        Place::open_with(named, Options { read_only, exported, ..Options::default() })
     }
 
     /// The same with these `options`.
@@ -83,6 +89,12 @@ impl Place {
         }
         Ok(())
     }
+}
+
+/// Where the volume lies that is named by `VOLUME[:PATH]`.
+pub fn location_of(named: &OsStr) -> Result<Location> {
+    let (volume, _) = in_volume(named).unwrap_or((named, OsStr::new("")));
+    super::mounted::unmounted(Path::new(volume))
 }
 
 /// The volume and the path in it, if `named` is `VOLUME:PATH` and nothing else has that name.

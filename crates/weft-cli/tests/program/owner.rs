@@ -130,7 +130,15 @@ fn a_repair_gives_nobody_what_no_weft_of_roots_has_made() {
     std::fs::remove_file(planted("00000007.seg")).unwrap();
     let said = place.weft(&["check", "--repair", "own/v"]);
     assert!(said.code != 0 && said.err.contains("00000008.seg") && said.err.contains("belongs to root"), "{said:?}");
+    // What has the name of a log, in a directory for everybody, is no log for that.
+    place.weft_as_stranger(&["init", "backup", "--blocks", "database"]).well();
+    let log = place.path("backup.log");
+    std::fs::write(&log, "of root").unwrap();
+    std::fs::set_permissions(&log, PermissionsExt::from_mode(0o600)).unwrap();
+    let said = place.weft(&["check", "--repair", "backup"]).well();
+    assert!(said.contains("backup.log") && said.contains("belongs to root"), "{said}");
     let owner = |path: &Path| path.metadata().unwrap().uid();
+    assert_eq!(owner(&log), 0);
     let left = [secret, planted("00000008.seg"), place.path("own/v/notes")];
     assert_eq!(left.map(|path| owner(&path)), [0, 0, 0]);
 }
@@ -231,6 +239,10 @@ fn root_reaches_nothing_by_directories_that_the_owner_exchanges() {
     assert_eq!(made, Vec::<PathBuf>::new());
 }
 
+fn user(number: u32) -> Option<rustix::fs::Uid> {
+    Some(rustix::fs::Uid::from_raw(number))
+}
+
 #[test]
 fn root_follows_no_link_of_one_user_to_the_volume_of_another() {
     let Some(place) = volume_of_a_user("segments") else { return };
@@ -257,7 +269,6 @@ fn root_follows_no_link_of_one_user_to_the_volume_of_another() {
     place.weft(&["mount", "own/v", "m"]).well();
     let way = place.path("other/way");
     symlink(place.path(""), &way).unwrap();
-    let user = |user| Some(rustix::fs::Uid::from_raw(user));
     rustix::fs::chownat(CWD, &way, user(65533), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
     let said = place.weft(&["umount", "other/way/m"]);
     assert!(said.code != 0 && said.err.contains("symbolic link of user 65533 (way)"), "{said:?}");
@@ -279,17 +290,30 @@ fn root_follows_no_link_of_one_user_to_the_volume_of_another() {
     }
     let found = roots.metadata().unwrap();
     assert_eq!((found.uid(), std::fs::read_dir(&roots).unwrap().count()), (0, 1));
-    // Links of the owner's are as good as the volume, and so are root's.
-    for user in [OWNER.0, 0] {
-        rustix::fs::chownat(
-            CWD,
-            &link,
-            Some(rustix::fs::Uid::from_raw(user)),
-            None,
-            rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
-        )
-        .unwrap();
-        place.weft(&["info", "other/v"]).well();
+    // Nor to a place to mount at.
+    place.weft(&["mount", "own/v", "own/rest"]).failed(&["symbolic link of user 65534 (rest)"]);
+    // Links of the owner's are as good as the volume, and so are root's, in directories of theirs.
+    for (name, user) in [("own/link", OWNER.0), ("own/link", 0), ("link", 0), ("link", OWNER.0)] {
+        let link = place.path(name);
+        let _ = std::fs::remove_file(&link);
+        symlink(place.path("own/v"), &link).unwrap();
+        rustix::fs::chownat(CWD, &link, self::user(user), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        place.weft(&["info", name]).well();
+    }
+    // One of root's may have been moved there.
+    rustix::fs::chownat(CWD, &link, self::user(0), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    place.weft(&["info", "other/v"]).failed(&["symbolic link of user 65533"]);
+}
+
+#[test]
+fn a_database_of_roots_in_a_directory_of_a_user_is_not_taken_for_roots_volume() {
+    let Some(place) = volume_of_a_user("segments") else { return };
+    for name in ["meta.sqlite", "lock", "segments"] {
+        chown(place.path("own/v").join(name), Some(0), Some(0)).unwrap();
+    }
+    for command in [&["export", "own/v", "out"][..], &["info", "own/v"], &["check", "own/v"]] {
+        let said = place.weft(command);
+        assert!(said.code != 0 && said.err.contains("ermission"), "{said:?}");
     }
 }
 

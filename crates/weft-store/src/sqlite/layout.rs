@@ -6,6 +6,7 @@ use crate::sqlite::is_volume;
 use crate::store::{BlockHome, Space};
 use crate::user::{Rights, User};
 use crate::way::{Way, replacer};
+use rustix::fs::fstat;
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -35,7 +36,7 @@ pub struct Layout {
 pub(super) const DATABASE: &str = "meta.sqlite";
 
 /// Follows the name of a volume that is one file in the name of its intent log.
-const INTENTS: &str = "-intents";
+pub(super) const INTENTS: &str = "-intents";
 
 impl Layout {
     /// Of a volume at `path`, which need not be there yet, whose blocks lie at `home`.
@@ -75,12 +76,22 @@ impl Layout {
         self.owner.as_ref().map_or(Ok(Rights::own()), |owner| rights_of(owner, &self.volume))
     }
 
-    /// The rights by which a volume is made at `new` from this one: in a directory of its owner's with
-    /// the owner's, whose it is then.
+    /// The rights by which a volume is made at `new` from this one: those of its owner, in a directory of
+    /// the owner's. Root's it would not be for what root knows, but for what the owner wrote in it.
     pub(super) fn rights_at(&self, new: &Path) -> Result<Rights> {
         let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let is_of = |owner: &User| parent.metadata().is_ok_and(|parent| parent.uid() == owner.number());
-        if self.owner.as_ref().is_some_and(|owner| is_of(owner)) { self.rights() } else { Ok(Rights::own()) }
+        match &self.owner {
+            None => Ok(Rights::own()),
+            Some(owner) if is_of(owner) => self.rights(),
+            Some(owner) => Err(Error::Unusable(format!(
+                "{} belongs to user {}, and so does what is made of it: {} must be in a directory of that user's; if you \
+                 trust what it says, give it to root first (chown -R)",
+                self.volume.display(),
+                owner.number(),
+                new.display()
+            ))),
+        }
     }
 
     /// The owner of the volume, if this is root and that is another user.
@@ -193,8 +204,16 @@ impl Layout {
 /// The owner of the volume that `way` leads to, if this is root and that is another user. Errors: a
 /// link on the way, called `named`, is neither root's nor the owner's.
 fn owner_on(way: &Way, named: &Path) -> Result<Option<User>> {
-    let owner = way.owner_of(DATABASE);
-    let owner = owner.map_err(|source| Error::Io { what: "cannot look at", path: named.into(), source })?;
+    let owners = || {
+        // A file of root's in a directory of somebody else's need not be there by root's will.
+        let directory = if way.is_to_directory() { fstat(way.directory())?.st_uid } else { 0 };
+        Ok((way.owner_of(DATABASE)?, directory))
+    };
+    let failed = |source| Error::Io { what: "cannot look at", path: named.into(), source };
+    let owner = match owners().map_err(failed)? {
+        (0, directory) => directory,
+        (owner, _) => owner,
+    };
     way.refuse_links_of_others(owner, named)?;
     Ok((geteuid().is_root() && owner != 0).then(|| User::numbered(owner)))
 }

@@ -17,11 +17,10 @@ mod spare;
 mod undigested;
 
 use super::apply::{put_inode, put_name};
-use super::aside::sync_beside;
 use super::check::{check, give_up_attributes};
 use super::digests::Rows;
 use super::extents::put_block;
-use super::layout::{Layout, remove_file};
+use super::layout::{INTENTS, Layout, beside, remove_file};
 use super::medium;
 use super::open::{connect, create, hold, remove};
 use super::read::{sql, unsigned};
@@ -32,6 +31,7 @@ use crate::FORMAT;
 use crate::batch::{Counters, NewBlock};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::finding::{CheckOptions, Outcome, Progress, Repair};
 use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, Place, Timestamp};
 use crate::store::{Header, VolumeOptions};
@@ -39,9 +39,11 @@ use logs::Looked;
 use pages::Pages;
 use rows::Found;
 use rusqlite::Connection;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, fsync, openat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_block::{Block, Rope};
@@ -158,27 +160,36 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
 /// Gives the volume of `target` the name `new`, with its intent log, which lies beside one that is one
 /// file.
 fn take_name(target: &Layout, new: &Path) -> Result<()> {
-    let log = Layout::of(new, target.home()).log;
-    let is_beside = target.segments.is_none() && target.log.exists();
-    if is_beside {
-        rename_new(&target.log, &log).map_err(io("cannot name the new intent log", &log))?;
+    let failed = || io("cannot name the new volume", new);
+    let volume = match target.segments {
+        Some(_) => target.database.parent().unwrap_or(&target.database),
+        None => &target.database,
+    };
+    // Both names are in the directory where it was made, wherever a path leads by now.
+    let (directory, name) = files::directory_of(volume).map_err(failed())?;
+    let new_name = new.file_name().unwrap_or_default();
+    let log = Path::new(new_name).with_file_name(beside(Path::new(new_name), INTENTS));
+    let own_log = target.log.file_name().filter(|_| target.segments.is_none() && target.log.exists());
+    if let Some(own_log) = own_log {
+        rename_new(&directory, own_log, log.as_os_str()).map_err(failed())?;
     }
-    let named = rename_new(&target.volume, new).map_err(io("cannot name the new volume", new));
-    if let Err(error) = named {
-        if is_beside {
+    if let Err(error) = rename_new(&directory, name, new_name).map_err(failed()) {
+        if own_log.is_some() {
             // It is nobody's there.
-            let _ = remove_file(&log);
+            let _ = unlinkat(&directory, &log, AtFlags::empty());
         }
         return Err(error);
     }
-    sync_beside(new)
+    let synced = openat(&directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    synced.and_then(fsync).map_err(|errno| failed()(errno.into()))
 }
 
-/// Renames `from` to `to`, where nothing may be.
-fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+/// Renames `from` to `to` in `directory`, where nothing may have that name.
+fn rename_new(directory: &OwnedFd, from: &OsStr, to: &OsStr) -> std::io::Result<()> {
+    let is_free = || statat(directory, to, AtFlags::SYMLINK_NOFOLLOW).is_err();
+    match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
         // Not every file system knows that. Nothing was there when the salvage began.
-        Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to),
+        Err(Errno::INVAL | Errno::NOSYS) if is_free() => Ok(renameat(directory, from, directory, to)?),
         renamed => Ok(renamed?),
     }
 }

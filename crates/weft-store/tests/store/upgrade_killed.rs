@@ -49,6 +49,10 @@ fn an_upgrade_that_is_killed_anywhere_leaves_the_old_volume_or_the_new_one() {
             copy(&path, &to);
             if unfinished(&path).exists() {
                 fs::copy(unfinished(&path), unfinished(&to)).expect("copied");
+                let mark = "user.weft.unfinished";
+                if rustix::fs::getxattr(unfinished(&path), mark, &mut [0; 8][..]).is_ok() {
+                    rustix::fs::setxattr(unfinished(&to), mark, b"1", rustix::fs::XattrFlags::empty()).expect("marked");
+                }
             }
             killed.push(to);
         };
@@ -88,6 +92,9 @@ fn an_upgrade_removes_no_volume_that_has_the_name_of_its_new_database_or_of_an_o
     let refused = run(&path, Upgrade::Now).expect_err("there is a log of another volume").to_string();
     assert!(refused.contains("-upgrade-wal exists"), "{refused}");
     fs::remove_file(&wal).expect("removed");
+    Connection::open(unfinished(&path)).and_then(|other| other.execute_batch("CREATE TABLE t (a)")).expect("made");
+    run(&path, Upgrade::Now).expect_err("there is another program's database");
+    fs::remove_file(unfinished(&path)).expect("removed");
     run(&path, Upgrade::Now).expect("upgraded");
     assert!(fs::read(&log).expect("there") == before);
 }

@@ -3,9 +3,13 @@
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
-/// The first signal that came, if one did. The second ends the process at once.
+/// The last signal that came, if one did. The second ends the process at once.
 pub struct Interrupt(AtomicI32);
+
+/// Signals within this time are one: timeout(1) sends one to its child and one to the group of that.
+const TOGETHER: Duration = Duration::from_millis(500);
 
 impl Interrupt {
     /// Blocks the signals for this thread and those it starts, and has `does` done when one comes.
@@ -15,12 +19,15 @@ impl Interrupt {
         let interrupt = Arc::new(Interrupt(AtomicI32::new(0)));
         let own = interrupt.clone();
         let awaits = move || {
+            let first = next(&set);
+            own.0.store(first, Ordering::Relaxed);
+            let came = Instant::now();
+            does(first);
             loop {
                 let signal = next(&set);
-                if own.0.swap(signal, Ordering::Relaxed) != 0 {
+                if came.elapsed() > TOGETHER {
                     std::process::exit(128 + signal);
                 }
-                does(signal);
             }
         };
         std::thread::Builder::new().name("weft-signal".into()).spawn(awaits).context("cannot await signals")?;

@@ -10,7 +10,6 @@ use super::super::scan::{Scan, go_on};
 use super::super::schema::{APPLICATION_ID, TABLES};
 use super::super::segments::sync_directory;
 use super::super::sums::{self, ALL};
-use super::super::unfinished::APPLICATION_ID_AT;
 use super::{WITHOUT_SUMS, failed};
 use crate::FORMAT;
 use crate::digests::{Digester, ZeroValues};
@@ -18,8 +17,9 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::finding::Progress;
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use std::fs::{File, Permissions};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ use std::sync::Arc;
 fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::Io { what, path: path.into(), source }
 }
+
+/// The attribute of a database that an upgrade is writing.
+const UNFINISHED: &str = "user.weft.unfinished";
 
 /// Writes the database of `layout`, of `format` and with no commit in its write-ahead log, anew.
 /// `old` is its file. Interrupted anywhere, it leaves the old database or the new one; a file that
@@ -37,6 +40,7 @@ pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut d
     let filled = fill(&new, layout, format, progress).and_then(|()| {
         let file = files::open(files::options().read(true).write(true), &new).map_err(io("cannot open", &new))?;
         belong_like(old, &file).map_err(io("cannot give the owner and permissions of the database to", &new))?;
+        let _ = fremovexattr(&file, UNFINISHED);
         file.sync_all().map_err(io("cannot sync", &new))
     });
     if let Err(error) = filled.and_then(|()| take_place(layout, &new, progress)) {
@@ -66,11 +70,9 @@ fn remove_left(new: &Path, old: &Path) -> Result<()> {
         }
         file => file.map_err(io("cannot open", new))?,
     };
-    let mut start = Vec::new();
-    file.take(100).read_to_end(&mut start).map_err(io("cannot read", new))?;
-    let is_database = start.len() == 100 && start.starts_with(b"SQLite format 3\0");
-    let is_begun = is_database && start[APPLICATION_ID_AT..][..4] == [0; 4];
-    if start.is_empty() || is_begun || is_database && is_same_moment(new, old) {
+    let is_empty = file.metadata().map_err(io("cannot look at", new))?.len() == 0;
+    let is_begun = fgetxattr(&file, UNFINISHED, &mut [0; 8][..]).is_ok();
+    if is_empty || is_begun || is_same_moment(new, old) {
         return remove_database(new);
     }
     Err(others(new))
@@ -112,7 +114,10 @@ fn take_place(layout: &Layout, new: &Path, progress: &mut dyn FnMut(Progress)) -
 }
 
 fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    files::open(files::options().write(true).create_new(), new).map_err(io("cannot make", new))?;
+    let made = files::open(files::options().write(true).create_new(), new).map_err(io("cannot make", new))?;
+    // Where files have no attributes, whoever ends an upgrade has to remove the file.
+    let _ = fsetxattr(&made, UNFINISHED, b"1", XattrFlags::empty());
+    drop(made);
     let connection = connect(new, &layout.database)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
     run("BEGIN")?;

@@ -1,23 +1,37 @@
-//! Rights that a volume of another user claims for what is in it: whoever can write its rows says of
-//! any file that it is root's, and runs with root's rights. Root's export makes none of that true.
+//! Rights that a volume claims for what is in it: whoever can write its rows says of any file that it is
+//! root's, and runs with root's rights. Root's export makes that true of root's own volumes alone.
 
-use super::super::transfer::{Transfer, What};
+use super::{Transfer, What};
+use rustix::process::geteuid;
 use std::path::Path;
+use weft_store::Location;
+use weft_store::sqlite::{Layout, replaceable};
 use weft_vfs::{Attributes, Kind};
 
 /// Set-user-id and set-group-id.
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 
-/// The owner of the volume that root exports from, another user.
+/// The owner of the volume that root exports from, if that is known: another user.
 #[derive(Clone, Copy, Debug)]
-pub struct Claims(pub u32);
+pub struct Claims(Option<u32>);
 
 impl Claims {
+    /// Those of the volume at `location`; none if root alone may have written it, or this is not root.
+    pub fn of(location: &Location) -> Option<Claims> {
+        if !geteuid().is_root() {
+            return None;
+        }
+        // Who may write to a database over the wire nobody knows here.
+        let Some(path) = location.path() else { return Some(Claims(None)) };
+        let owner = Layout::find(path).ok().and_then(|layout| Some(layout.owner()?.number()));
+        (owner.is_some() || replaceable(path).is_some()).then_some(Claims(owner))
+    }
+
     /// The permissions that a file of `attributes` gets of `permissions`: no more rights than those
     /// of the owner of the volume are given to who runs it. What is left out is told of.
     pub fn permissions(self, permissions: u32, attributes: &Attributes, transfer: &Transfer, path: &Path) -> u32 {
-        let of_user = if attributes.uid == self.0 { 0 } else { SET_USER };
+        let of_user = if Some(attributes.uid) == self.0 { 0 } else { SET_USER };
         // Nobody here knows which groups the owner is in. Of a directory it gives no rights.
         let of_group = if attributes.kind == Kind::Directory { 0 } else { SET_GROUP };
         let left_out = permissions & (of_user | of_group);
@@ -39,9 +53,10 @@ impl Claims {
     }
 
     fn why(self, what: &str) -> String {
+        let whose = self.0.map_or("that others may have written".into(), |user| format!("that belongs to user {user}"));
         format!(
-            "{what} is left out: root's export of a volume that belongs to user {} gives nobody more rights",
-            self.0
+            "{what} is left out, as root's export of a volume {whose} gives nobody more rights; mount it with \
+             -o suid,dev, and copy it, if you trust what it says"
         )
     }
 }
