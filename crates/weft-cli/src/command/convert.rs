@@ -73,7 +73,14 @@ fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, j
         bar.show(progress);
     });
     drop(bar);
-    let named = converted.map_err(anyhow::Error::from).and_then(|()| unfinished.finish(new));
+    let named = match converted {
+        // It has removed what it made; what is there now is somebody else's.
+        Err(error) => {
+            unfinished.leave();
+            Err(error.into())
+        }
+        Ok(()) => unfinished.finish(new).inspect_err(|_| unfinished.remove()),
+    };
     let Err(error) = named else {
         match json {
             true => outln!("{}", summary(location, Some(new), blocks, &[])),
@@ -81,7 +88,6 @@ fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, j
         }
         return Ok(ExitCode::SUCCESS);
     };
-    unfinished.remove();
     let is_damage = error.downcast_ref::<weft_store::Error>().is_some_and(|error| error.kind() == ErrorKind::Corrupt);
     let error = error.context(format!("cannot convert volume {location}"));
     if !is_damage {
@@ -171,6 +177,11 @@ impl Unfinished {
         }
         *is_over = true;
         rustix::fs::fsync(&self.directory).with_context(failed)
+    }
+
+    /// It is no more this conversion's.
+    fn leave(&self) {
+        *self.is_over.lock() = true;
     }
 
     /// Removes it, if it has not got its name.

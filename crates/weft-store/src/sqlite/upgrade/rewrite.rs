@@ -37,6 +37,7 @@ const UNFINISHED: &str = "user.weft.unfinished";
 pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let new = beside(&layout.database, "-upgrade");
     remove_left(&new, &layout.database)?;
+    make(&new)?;
     let filled = fill(&new, layout, format, progress).and_then(|()| {
         let file = files::open(files::options().read(true).write(true), &new).map_err(io("cannot open", &new))?;
         belong_like(old, &file).map_err(io("cannot give the owner and permissions of the database to", &new))?;
@@ -113,11 +114,15 @@ fn take_place(layout: &Layout, new: &Path, progress: &mut dyn FnMut(Progress)) -
     Ok(())
 }
 
-fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+/// Makes the empty file `new`, marked as what an upgrade is writing.
+fn make(new: &Path) -> Result<()> {
     let made = files::open(files::options().write(true).create_new(), new).map_err(io("cannot make", new))?;
     // Where files have no attributes, whoever ends an upgrade has to remove the file.
     let _ = fsetxattr(&made, UNFINISHED, b"1", XattrFlags::empty());
-    drop(made);
+    Ok(())
+}
+
+fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let connection = connect(new, &layout.database)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
     run("BEGIN")?;
