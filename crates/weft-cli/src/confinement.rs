@@ -17,11 +17,11 @@ use std::path::Path;
 
 /// Capabilities that serving takes.
 ///
-/// `SYS_ADMIN`: mounting, unmounting, namespaces of commands. `SETUID`, `SETGID`: the files of a user's
-/// volume are used with that user's rights. These, `SETPCAP`, `KILL`: code of stages runs without
-/// privileges, and is ended. `SYS_NICE`: the idle policy, and
-/// leaving it. `SYS_RESOURCE`, `IPC_LOCK`: limits of children, memory of rings. `NET_BIND_SERVICE`:
-/// NFS clients are called from a reserved port.
+/// `SYS_ADMIN`: mounting, unmounting, namespaces of commands. `SETUID`, `SETGID`: the files of a
+/// user's volume are used with that user's rights. These, `SETPCAP`, `KILL`: code of stages runs
+/// without privileges, and is ended. `SYS_NICE`: the idle policy, and leaving it. `SYS_RESOURCE`,
+/// `IPC_LOCK`: limits of children, memory of rings. `NET_BIND_SERVICE`: NFS clients are called from
+/// a reserved port.
 const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID)

@@ -93,14 +93,14 @@ impl Opened {
     pub fn log(&self, asked: Option<&Path>, what: &Path) -> Result<Log> {
         let Some(layout) = self.layout.as_ref().filter(|_| asked.is_none()) else {
             let path = asked.map_or_else(|| log_of(what), |log| Ok(log.into()))?;
-            return Ok(Log { path, owner: None });
+            return Ok(Log { path });
         };
         // The lock is where the volume lies, whatever is copied to be read.
         let path = match layout.segments {
             Some(_) => layout.hold.with_file_name("weft.log"),
             None => layout.hold.with_added_extension("log"),
         };
-        Ok(Log { path, owner: layout.owner().cloned() })
+        Ok(Log { path })
     }
 
     /// Leaves the volume once it is another daemon's, or not what this one committed any more; first `end` ends what is served. That stays, dead:
@@ -244,9 +244,8 @@ fn log_of(what: &Path) -> Result<PathBuf> {
         false => home().context("cannot tell where to write messages; name a file with --log")?,
     };
     let place = place.join("weft");
-    let cannot = || format!("cannot make {}; name a file with --log", place.display());
-    std::fs::create_dir_all(&place).with_context(cannot)?;
-    let place = place.canonicalize().with_context(cannot)?;
+    std::fs::create_dir_all(&place)
+        .with_context(|| format!("cannot make {}; name a file with --log", place.display()))?;
     let name = what.to_string_lossy().trim_matches('/').replace('/', "-");
     Ok(place.join(format!("{name}.log")))
 }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use weft_store::Way;
+use weft_store::{Way, parent_of};
 use weft_vfs::AtimePolicy;
 
 /// Options of a mount point.
@@ -141,8 +141,8 @@ pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
         _ => MountError::Refused { what: "mount at", path: directory.into(), source },
     };
     let way = Way::to(directory).map_err(refused)?;
-    let owner = rustix::fs::fstat(way.directory()).map_err(|error| refused(error.into()))?.st_uid;
-    way.refuse_links_of_others(owner, directory).map_err(|error| refused(Error::other(error.to_string())))?;
+    let owner = way.directory_owner().map_err(refused)?;
+    way.refuse_links_of_others(owner, directory).map_err(|error| refused(Error::other(error)))?;
     let absolute = way.path;
     if !absolute.metadata().map_err(refused)?.is_dir() {
         return Err(refused(Error::from(ErrorKind::NotADirectory)));
@@ -313,9 +313,8 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
         let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
         let name = directory.file_name().ok_or_else(|| refused(ErrorKind::InvalidFilename.into()))?;
         // Who may write to a directory on the way could have put a link to another mount there.
-        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let way = Way::to(parent).map_err(refused)?;
-        way.refuse_links_of_others(0, directory).map_err(|error| refused(Error::other(error.to_string())))?;
+        let way = Way::to(parent_of(directory)).map_err(refused)?;
+        way.refuse_links_of_others(0, directory).map_err(|error| refused(Error::other(error)))?;
         return rustix::mount::unmount(
             Path::new(&proc_path(&way.directory())).join(name),
             flags | UnmountFlags::NOFOLLOW,

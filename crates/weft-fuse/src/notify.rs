@@ -28,8 +28,8 @@ pub(crate) struct Notifier {
     leaves_all: AtomicBool,
 }
 
-/// The range of a change that concerns all of a file, if it is one: as of a file that is seen through
-/// code that is pushed onto it. Reads of that may be in flight for long.
+/// The range of a change that concerns all of a file, if it is one: as of a file that is seen
+/// through code that is pushed onto it. Reads of that may be in flight for long.
 pub(crate) fn all_content(change: &Change) -> Option<(Ino, &Range<u64>)> {
     match change {
         Change::Content { ino, range } if *range == (0..u64::MAX) => Some((*ino, range)),

@@ -1,14 +1,14 @@
 //! Opening files of a volume so that nobody else's file is taken for one, and nobody else may read
 //! them.
 //!
-//! No symbolic link is followed, on the way to the file neither (paths of a volume's files have none):
-//! whoever may write into a directory there could put one into it. A pipe is not waited for, a device
-//! is not touched. New files are their owner's alone.
+//! No symbolic link is followed, on the way to the file neither (paths of a volume's files have
+//! none): whoever may write into a directory there could put one into it. A pipe is not waited for,
+//! a device is not touched. New files are their owner's alone.
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use rustix::fs::{
-    Access, AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, accessat, mkdirat, openat,
-    openat2, unlinkat,
+    Access, AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags, accessat, mkdirat,
+    openat, openat2, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -23,59 +23,20 @@ use std::sync::OnceLock;
 /// Flags of open(2) for every file of a volume.
 pub(crate) const FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// How a file is opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
-    reads: bool,
-    writes: bool,
-    makes: bool,
-    makes_new: bool,
-    is_direct: bool,
+/// Returns options that open a file of a volume, made with permissions 0600 if it is made.
+pub(crate) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(FLAGS.bits().cast_signed()).mode(0o600);
+    options
 }
 
-/// Returns options that open a file of a volume, to be told what for.
-pub(crate) fn options() -> Options {
-    Options::default()
-}
-
-impl Options {
-    pub(crate) fn read(self, reads: bool) -> Options {
-        Options { reads, ..self }
-    }
-
-    pub(crate) fn write(self, writes: bool) -> Options {
-        Options { writes, ..self }
-    }
-
-    /// Makes it, with permissions 0600, if it is not there and `makes`.
-    pub(crate) fn create(self, makes: bool) -> Options {
-        Options { makes, ..self }
-    }
-
-    /// Makes it, with permissions 0600; nothing may be there.
-    pub(crate) fn create_new(self) -> Options {
-        Options { makes_new: true, ..self }
-    }
-
-    /// Past the page cache (open(2), `O_DIRECT`).
-    pub(crate) fn direct(self) -> Options {
-        Options { is_direct: true, ..self }
-    }
-
-    fn open(self, path: &Path) -> io::Result<File> {
-        let flags = if self.is_direct { FLAGS | OFlags::DIRECT } else { FLAGS };
-        let mut options = OpenOptions::new();
-        options.read(self.reads).write(self.writes).create(self.makes).create_new(self.makes_new);
-        options.custom_flags(flags.bits().cast_signed()).mode(0o600).open(path)
-    }
-}
-
-/// Opens the file at `path`. Errors: also if it is no regular file, or there is a symbolic link on the way.
-pub(crate) fn open(options: Options, path: &Path) -> io::Result<File> {
+/// Opens the file at `path` by `options`, which come from [`options`]. Errors: also if it is no
+/// regular file, or there is a symbolic link on the way.
+pub(crate) fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let (directory, name) = directory_of(path)?;
     // There, wherever that directory is by now.
-    let opened = options.open(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name));
-    let file = opened.map_err(|error| match error.raw_os_error() {
+    let inside = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+    let file = options.open(inside).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other(LINK),
         // A pipe that nobody reads, or a socket.
         Some(libc::ENXIO) => not_regular("a pipe or socket"),
@@ -91,15 +52,13 @@ pub(crate) fn open_any(path: &Path) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Opens the directory at `path`, on which there is no symbolic link, to name what lies in it.
-///
-/// # Errors
-/// `ELOOP` if there is one.
-pub fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
+/// `LOOP` if there is one.
+fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     open_without_links(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
 }
 
-/// Asks if this thread may do that with what lies at `path`, by the rights that it has now: access(2)
-/// asks by those that its process was started with.
+/// Asks if this thread may do that with what lies at `path`, by the rights that it has now:
+/// access(2) asks by those that its process was started with.
 pub(crate) fn may(path: &Path, access: Access) -> rustix::io::Result<()> {
     accessat(CWD, path, access, AtFlags::EACCESS)
 }
@@ -110,8 +69,8 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     Ok(unlinkat(directory, name, AtFlags::empty())?)
 }
 
-/// Removes `name` in `directory` and what is below it, best effort: nothing that a link leads to, and
-/// nothing deeper than volumes are.
+/// Removes `name` in `directory` and what is below it, best effort: nothing that a link leads to,
+/// and nothing deeper than volumes are.
 pub fn remove_below(directory: BorrowedFd<'_>, name: &OsStr) {
     remove_to(directory, name, 3);
 }
@@ -130,10 +89,32 @@ fn remove_to(directory: BorrowedFd<'_>, name: &OsStr, depth: u32) {
     let _ = unlinkat(directory, name, AtFlags::REMOVEDIR);
 }
 
+/// The directory that `path` lies in, by its path.
+#[must_use]
+pub fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Renames within `directory` to a name that nothing has.
+///
+/// # Errors
+/// `EXIST`: something has it.
+pub fn rename_to_new(directory: impl AsFd, from: &Path, to: &Path) -> Result<(), Errno> {
+    let directory = directory.as_fd();
+    match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+        // The file system cannot say "unless something is there".
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match statat(directory, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => renameat(directory, from, directory, to),
+            Err(error) => Err(error),
+            Ok(_) => Err(Errno::EXIST),
+        },
+        renamed => renamed,
+    }
+}
+
 /// Opens the directory that `path` lies in, and tells the name there.
 pub(crate) fn directory_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let directory = open_directory(parent).map_err(|errno| match errno {
+    let directory = open_directory(parent_of(path)).map_err(|errno| match errno {
         Errno::LOOP => io::Error::other("a directory on the way to it became a symbolic link meanwhile"),
         _ => errno.into(),
     })?;
@@ -182,8 +163,8 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     Ok(mkdirat(directory, name, Mode::RWXU)?)
 }
 
-/// Removes `names` and what is below them, as far as they are in `directory`, and then that if nothing
-/// else is in it and `itself`: best effort, wherever its path leads meanwhile.
+/// Removes `names` and what is below them, as far as they are in `directory`, and then that if
+/// nothing else is in it and `itself`: best effort, wherever its path leads meanwhile.
 pub(crate) fn remove_all(directory: &Path, names: &[OsString], itself: bool) {
     let Ok(open) = open_directory(directory) else { return };
     names.iter().for_each(|name| remove_below(open.as_fd(), name));
@@ -199,7 +180,7 @@ pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 /// Refuses a database that is mounted by itself: SQLite's write-ahead log lies beside another name
 /// of it, and would not be found.
-pub(crate) fn refuse_mounted(database: &File, path: &Path) -> Result<()> {
+pub(crate) fn refuse_mounted(database: &File, path: &Path) -> Result<(), Error> {
     if is_mount_point(database) {
         return Err(Error::Unusable(format!(
             "{} is a file mounted by itself (mount --bind), and what is written beside it is not found where it lies; \
@@ -226,7 +207,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         open(options().write(true).create(true), &file).expect("made");
-        open(options().write(true).create_new(), &file).expect_err("it is there");
+        open(options().write(true).create_new(true), &file).expect_err("it is there");
         assert_eq!(file.metadata().expect("there").permissions().mode() & 0o7777, 0o600);
         std::os::unix::fs::symlink(&file, &link).expect("linked");
         let pipe = directory.path().join("pipe");

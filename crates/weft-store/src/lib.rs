@@ -34,7 +34,7 @@ pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock
 pub use digests::contradicts_digest;
 pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
 pub use error::{Error, ErrorKind, Result};
-pub use files::{open_directory, remove_below};
+pub use files::{parent_of, remove_below, rename_to_new};
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 pub use location::{Location, Opened};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};

@@ -1,19 +1,17 @@
 //! Users of the machine, and taking their rights.
 //!
 //! Rights are each thread's own on Linux (credentials(7)): what is taken here, other threads have
-//! not, but for those that this thread starts. Root uses the volume of another user with that user's
-//! rights on files: whatever path the user puts in the place of another one meanwhile, root reaches
-//! nothing by it that the user does not, and what root makes is that user's.
+//! not, but for those that this thread starts. Root uses the volume of another user with that
+//! user's rights on files: whatever path the user puts in the place of another one meanwhile, root
+//! reaches nothing by it that the user does not, and what root makes is that user's.
 
 use rustix::fs::{Gid, Uid};
 use rustix::process::{geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::ffi::{CStr, CString};
-use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::MetadataExt;
 use std::sync::MutexGuard;
 
 /// Bytes that an entry of the user database has room for, its strings included.
@@ -46,8 +44,8 @@ impl User {
     pub fn named(name: &str) -> Result<Option<User>> {
         let name = CString::new(name)?;
         look_up(|entry, strings, found| {
-            // SAFETY: all pointers are to what lives until the call returns, and the length is that of
-            // `strings`.
+            // SAFETY: all pointers are to what lives until the call returns, and the length is that
+            // of `strings`.
             unsafe { libc::getpwnam_r(name.as_ptr(), entry, strings.as_mut_ptr(), strings.len(), found) }
         })
     }
@@ -63,10 +61,10 @@ impl User {
         found.ok().flatten().unwrap_or_else(|| User::new(uid, NO_GROUP))
     }
 
-    /// The owner of `file`, if this is root and that is another user.
-    pub(crate) fn other_of(file: &File) -> Result<Option<User>> {
-        let owner = file.metadata()?.uid();
-        Ok((geteuid().is_root() && owner != 0).then(|| User::numbered(owner)))
+    /// The user with number `owner`, who owns a file, if this is root and that is another user.
+    #[must_use]
+    pub fn other(owner: u32) -> Option<User> {
+        (geteuid().is_root() && owner != 0).then(|| User::numbered(owner))
     }
 
     /// The user's number.
@@ -85,8 +83,8 @@ impl User {
         Ok(set_thread_res_uid(self.uid, self.uid, self.uid)?)
     }
 
-    /// Gives this thread, which is root's, the rights of the user on files until what is returned is
-    /// dropped (setfsuid(2)). Its groups are the user's from now on: root needs none.
+    /// Gives this thread, which is root's, the rights of the user on files until what is returned
+    /// is dropped (setfsuid(2)). Its groups are the user's from now on: root needs none.
     ///
     /// # Errors
     /// It may not (`EPERM`).
@@ -146,8 +144,16 @@ pub struct Rights {
 
 impl Rights {
     /// Those that the thread has.
-    pub fn own() -> Rights {
+    fn own() -> Rights {
         Rights { before: None, _of_this_thread: PhantomData }
+    }
+
+    /// Those of `owner`, or the thread's own if there is none.
+    ///
+    /// # Errors
+    /// As of [`User::take_files`].
+    pub fn of(owner: Option<&User>) -> Result<Rights> {
+        owner.map_or(Ok(Rights::own()), User::take_files)
     }
 
     /// Does `work` with the rights that root's thread has of its own.
@@ -174,8 +180,8 @@ impl Drop for Rights {
 pub(crate) struct AtEnd(Option<Before>);
 
 impl AtEnd {
-    /// Takes those of `user`, if any. Must be called by the `drop` of the value that this is the last
-    /// field of, so that one thread takes them and gives them back.
+    /// Takes those of `user`, if any. Must be called by the `drop` of the value that this is the
+    /// last field of, so that one thread takes them and gives them back.
     pub(crate) fn take(&mut self, user: Option<&User>) {
         // Whoever cannot take them did not get here.
         self.0 = user.and_then(|user| user.switch().ok());
@@ -228,8 +234,8 @@ fn gid() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::read;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs::{File, read};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn users_are_known_by_name_and_number() {

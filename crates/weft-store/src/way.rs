@@ -27,8 +27,8 @@ pub struct Way {
     directory: OwnedFd,
     /// The name of that file.
     file: Option<OsString>,
-    /// The symbolic links on the way, and the numbers of the users who can have them lead there: their
-    /// owners, and those of the directories that they lie in.
+    /// The symbolic links on the way, and the numbers of the users who can have them lead there:
+    /// their owners, and those of the directories that they lie in.
     links: Vec<(OsString, Vec<u32>)>,
 }
 
@@ -83,20 +83,28 @@ impl Way {
         self.directory.as_fd()
     }
 
-    /// The number of the owner of file `name` in the directory that it leads to, or of the file that it
-    /// leads to, if it leads there. Where there is no such file it is that of the directory, whose
-    /// owner may put one there in a moment.
+    /// The number of the owner of that directory.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn directory_owner(&self) -> io::Result<u32> {
+        Ok(fstat(&self.directory)?.st_uid)
+    }
+
+    /// The number of the owner of file `name` in the directory that it leads to, or of the file
+    /// that it leads to, if it leads there. Where there is no such file it is that of the
+    /// directory, whose owner may put one there in a moment.
     ///
     /// # Errors
     /// The directory cannot be looked at.
     pub fn owner_of(&self, name: &str) -> io::Result<u32> {
         let file = self.file.as_deref().unwrap_or(OsStr::new(name));
         let found = look_in(&self.directory, || statat(&self.directory, file, AtFlags::SYMLINK_NOFOLLOW));
-        Ok(found.or_else(|_| Ok::<_, io::Error>(fstat(&self.directory)?))?.st_uid)
+        found.map_or_else(|_| self.directory_owner(), |stat| Ok(stat.st_uid))
     }
 
-    /// Refuses a way that root went by a symbolic link of another user than root and `owner`, who owns
-    /// what it leads to. It was called `named`.
+    /// Refuses a way that root went by a symbolic link of another user than root and `owner`, who
+    /// owns what it leads to. It was called `named`.
     ///
     /// # Errors
     /// `Unusable`.

@@ -94,12 +94,12 @@ fn ranges(subordinates: &str, users: &str) -> Vec<(Range<u32>, u32)> {
     apart(subordinates.lines().filter_map(range).take(RANGES_MAX).collect())
 }
 
-/// The same ranges in their order, none of which has a number of another one: what several have is of
-/// the one that begins last.
+/// The same ranges in their order, none of which has a number of another one: what several have is
+/// of the one that begins last.
 fn apart(mut ranges: Vec<(Range<u32>, u32)>) -> Vec<(Range<u32>, u32)> {
     ranges.sort_by_key(|(range, _)| (range.start, Reverse(range.end)));
     let (mut apart, mut open, mut at) = (Vec::new(), Vec::<(u32, u32)>::new(), 0);
-    // Those that begin at no number end all.
+    // The last one, which is empty, ends those that are open.
     for (range, owner) in ranges.into_iter().chain([(u32::MAX..u32::MAX, 0)]) {
         while let Some((end, owner)) = open.pop_if(|(end, _)| *end <= range.start) {
             apart.extend((at < end).then_some((at..end, owner)));

@@ -104,7 +104,8 @@ fn advice(findings: &[Finding]) -> Advice {
 
 /// The remedy for damaged bytes.
 const FROM_A_COPY: &str = "only a copy brings damaged bytes back: 'weft import --overwrite COPY VOLUME', with COPY a \
-                           directory of whole copies of these files alone, as others in it replace newer ones; until then the rest of these files can be read";
+                           directory of whole copies of these files alone, as others in it replace newer ones; until then \
+                           the rest of these files can be read";
 
 /// The verdict on a repaired volume, all of whose damage is repaired, that is not what a mount
 /// makes of it yet.

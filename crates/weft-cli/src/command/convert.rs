@@ -4,21 +4,23 @@
 //! is whole.
 
 use super::check::verdict_unchanged;
-use super::transfer::{Directory, Interrupt, exit_code, rename_to_new, steps};
+use super::transfer::{Interrupt, exit_code, steps, sync_parent, way_to};
 use super::{damages, places, usage};
 use crate::advice::{filled, is_malformed};
 use crate::arguments::Convert;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
-use rustix::fd::AsFd;
+use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, statat};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weft_store::{BlockHome, ErrorKind, Finding, Location, postgres, remove_below, sqlite};
+use weft_store::{
+    BlockHome, ErrorKind, Finding, Location, Way, parent_of, postgres, remove_below, rename_to_new, sqlite,
+};
 
 /// Tries to remove files that another thread may just be adding to.
 const TRIES: usize = 1000;
@@ -137,8 +139,8 @@ fn summary(location: &Location, new: Option<&Path>, blocks: u64, findings: &[Fin
 /// A volume that is not whole yet.
 struct Unfinished {
     path: PathBuf,
-    /// Where it lies: whoever owns a directory on the way leads nobody elsewhere.
-    directory: Directory,
+    /// The way to the directory that it lies in: whoever owns one on it leads nobody elsewhere.
+    way: Way,
     /// Set once it is removed or has its name. Held while either is done.
     is_over: Mutex<bool>,
 }
@@ -161,8 +163,7 @@ impl Unfinished {
                 several.join(" and ")
             ),
         }
-        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Unfinished { path, directory: Directory::named(parent)?, is_over: Mutex::new(false) })
+        Ok(Unfinished { path, way: way_to(parent_of(new))?, is_over: Mutex::new(false) })
     }
 
     /// Gives it its name.
@@ -170,13 +171,13 @@ impl Unfinished {
         let mut is_over = self.is_over.lock();
         let failed = || format!("cannot finish {}", self.path.display());
         let [from, to] = [&*self.path, new].map(|path| Path::new(path.file_name().unwrap_or_default()));
-        sync(&self.directory, from).with_context(failed)?;
-        match rename_to_new(&self.directory, from, to) {
+        sync(self.way.directory(), from).with_context(failed)?;
+        match rename_to_new(self.way.directory(), from, to) {
             Err(Errno::EXIST) => bail!("{} exists by now; name a volume that does not", new.display()),
             renamed => renamed.with_context(failed)?,
         }
         *is_over = true;
-        rustix::fs::fsync(&self.directory).with_context(failed)
+        sync_parent(new).with_context(failed)
     }
 
     /// It is no more this conversion's.
@@ -208,8 +209,8 @@ impl Unfinished {
         // The thread that converts may make a file in between.
         for _ in 0..TRIES {
             let names = || beside.iter().filter_map(|path| path.file_name());
-            names().for_each(|name| remove_below(self.directory.as_fd(), name));
-            if names().all(|name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW).is_err()) {
+            names().for_each(|name| remove_below(self.way.directory(), name));
+            if names().all(|name| statat(self.way.directory(), name, AtFlags::SYMLINK_NOFOLLOW).is_err()) {
                 return;
             }
         }
@@ -226,7 +227,7 @@ fn with_beside(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Has the names in a volume on the disk; its bytes are.
-fn sync(directory: &Directory, volume: &Path) -> Result<(), Errno> {
+fn sync(directory: BorrowedFd<'_>, volume: &Path) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let volume = openat(directory, volume, flags, Mode::empty())?;
     fsync(&volume)?;

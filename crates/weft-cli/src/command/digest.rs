@@ -69,7 +69,7 @@ impl Source {
         let Some((volume, _)) = in_volume(path) else {
             return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });
         };
-        let Place { opened, path } = Place::open(path, true)?;
+        let Place { opened, path, .. } = Place::open(path, true)?;
         let tree = Stored(opened.vfs.clone());
         Ok(Source::Volume { volume: volume.into(), opened: Some(opened), tree, path })
     }

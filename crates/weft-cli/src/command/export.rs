@@ -11,8 +11,7 @@ mod unfinished;
 mod views;
 
 use super::transfer::{
-    Claims, Directories, Directory, Place, Transfer, Way, What, Words, exit_code, find, in_parallel, location_of,
-    sync_parent,
+    Claims, Directories, Directory, Place, Transfer, Way, What, Words, exit_code, find, in_parallel, sync_parent,
 };
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
@@ -51,7 +50,6 @@ fn export(arguments: &Export) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
     crate::serving::allow_connections();
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an export needs it");
-    let claims = Claims::of(&location_of(&arguments.source)?);
     let place = Place::open(&arguments.source, true)?;
     transfer.stops(&place.opened.vfs);
     place.refuse_own_target(&arguments.directory)?;
@@ -63,7 +61,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
         transfer: &transfer,
         finish: Finish::new(&transfer),
         root,
-        claims,
+        claims: place.claims,
         go_on: arguments.go_on,
     };
     let mut found = Found::default();

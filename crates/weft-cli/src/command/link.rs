@@ -106,7 +106,7 @@ fn make_within(
     }
     // Whose links may run code of their own is said where they are used.
     let options = Options { exported: Exported::Everybody, ..Options::default() };
-    let Place { opened, path } = Place::open_with(link, options)?;
+    let Place { opened, path, .. } = Place::open_with(link, |_| options)?;
     let link = [b"/", &path.join(&b'/')[..]].concat();
     let made = || -> Result<()> {
         refuse_view_of_itself(&link, &wanted)?;
@@ -324,7 +324,7 @@ fn umask() -> u32 {
 /// `path` from the root of the system, without symbolic links or `..` on the way to its last name.
 pub fn resolved(path: &Path) -> Result<PathBuf> {
     let Some(Component::Normal(name)) = path.components().next_back() else { return Ok(path.canonicalize()?) };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = weft_store::parent_of(path);
     let parent = parent.canonicalize().with_context(|| format!("there is no directory {}", parent.display()))?;
     Ok(parent.join(name))
 }
@@ -341,7 +341,7 @@ fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
         let memo = rustix::fs::getxattr(link, OsStr::from_bytes(MEMO), &mut value[..]);
         return Ok((order, memo.ok().and_then(|len| Memo::decode(&value[..len]))));
     }
-    let Place { opened, path } = Place::open(link, true)?;
+    let Place { opened, path, .. } = Place::open(link, true)?;
     let order = || -> Result<_> {
         let ino = find_itself(&opened.vfs, &path)?;
         let order = opened.vfs.link_order(ino)?.context("it is no transformation link")?;

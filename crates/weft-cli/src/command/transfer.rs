@@ -8,7 +8,7 @@ mod same;
 mod way;
 
 pub use claims::Claims;
-pub use directory::{Directories, Directory, proc_path, rename_to_new, sync_parent};
+pub use directory::{Directories, Directory, proc_path, sync_parent, way_to};
 pub use interrupt::Interrupt;
 pub use outcome::{Interrupted, Transfer, What, Words};
 pub use same::is_same;
@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use weft_store::Location;
+use weft_store::parent_of;
 use weft_store::postgres::{OpenOptions, is_address};
 use weft_vfs::{Attributes, Caller, Exported, Ino, Options, Vfs};
 
@@ -44,22 +44,27 @@ const TICK: Duration = Duration::from_millis(500);
 pub struct Place {
     pub opened: Opened,
     pub path: Vec<Vec<u8>>,
+    /// Set if this is root, and others may have written what the volume says.
+    pub claims: Option<Claims>,
 }
 
 impl Place {
     /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it exists.
     pub fn open(named: &OsStr, read_only: bool) -> Result<Place> {
-        // A link is not root's because others say so.
-        let is_others = Claims::of(&location_of(named)?).is_some();
-        let exported = if is_others { Exported::Nobody } else { Options::default().exported };
-        Place::open_with(named, Options { read_only, exported, ..Options::default() })
+        Place::open_with(named, |claims| {
+            // A link is not root's because others say so.
+            let exported = if claims.is_some() { Exported::Nobody } else { Options::default().exported };
+            Options { read_only, exported, ..Options::default() }
+        })
     }
 
-    /// The same with these `options`.
-    pub fn open_with(named: &OsStr, options: Options) -> Result<Place> {
+    /// The same with the options that follow from whether others may have written it.
+    pub fn open_with(named: &OsStr, options: impl FnOnce(Option<Claims>) -> Options) -> Result<Place> {
         let (volume, path) = in_volume(named).unwrap_or((named, OsStr::new("")));
-        let opened = Opened::open(Path::new(volume), options, OpenOptions::default())?;
-        Ok(Place { opened, path: names(path.as_bytes())? })
+        let volume = Path::new(volume);
+        let claims = Claims::of(&super::mounted::unmounted(volume)?);
+        let opened = Opened::open(volume, options(claims), OpenOptions::default())?;
+        Ok(Place { opened, path: names(path.as_bytes())?, claims })
     }
 
     /// Commits all and lets go.
@@ -82,19 +87,12 @@ impl Place {
         let layout = self.opened.layout.as_ref().filter(|layout| layout.segments.is_some());
         let Some(own) = layout.and_then(|layout| layout.database.parent()) else { return Ok(()) };
         // One that is to be made lies where its parent does.
-        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let real = directory.canonicalize().or_else(|_| parent.canonicalize());
+        let real = directory.canonicalize().or_else(|_| parent_of(directory).canonicalize());
         if real.is_ok_and(|real| real.starts_with(own)) {
             bail!("{} lies among the volume's own files; name a directory elsewhere", directory.display());
         }
         Ok(())
     }
-}
-
-/// Where the volume lies that is named by `VOLUME[:PATH]`.
-pub fn location_of(named: &OsStr) -> Result<Location> {
-    let (volume, _) = in_volume(named).unwrap_or((named, OsStr::new("")));
-    super::mounted::unmounted(Path::new(volume))
 }
 
 /// The volume and the path in it, if `named` is `VOLUME:PATH` and nothing else has that name.

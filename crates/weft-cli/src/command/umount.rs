@@ -122,8 +122,8 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     }
 }
 
-/// Refuses to unmount for root what a link on the way to `directory` leads to that is neither root's nor
-/// of the user who mounted it.
+/// Refuses to unmount for root what a link on the way to `directory` leads to that is neither
+/// root's nor of the user who mounted it.
 fn refuse_links_of_others(directory: &Path) -> Result<()> {
     let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else { return Ok(()) };
     // What is not there is told of where it is looked for.

@@ -3,29 +3,24 @@
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::process::geteuid;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use weft_store::open_directory;
 use weft_store::user::{Rights, User};
+use weft_store::{Way, parent_of};
 
 /// The log of a daemon in the background.
 #[derive(Clone, Debug)]
 pub struct Log {
-    /// The path of the file, in a directory without symbolic links on the way to it.
+    /// The path of the file, absolute.
     pub path: PathBuf,
-    /// The user by whose rights it is reached, if not by those of this process.
-    pub owner: Option<Arc<User>>,
 }
 
 impl Log {
     /// Has messages go there from now on.
     pub fn begin(&self) -> io::Result<()> {
-        let _rights = self.owner.as_ref().map_or(Ok(Rights::own()), |owner| owner.take_files())?;
         write_to(open_log(&self.path)?)
     }
 
@@ -48,16 +43,14 @@ pub fn write_to(file: impl AsFd) -> io::Result<()> {
 /// Opens the file that messages go to, for its owner alone: by root with the rights of whoever the
 /// directory belongs to. A link that somebody else put there, or on the way there, is not followed.
 fn open_log(path: &Path) -> io::Result<File> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidFilename.into());
-    };
-    let directory = File::from(open_directory(directory)?);
-    let owner = directory.metadata()?.uid();
-    let other = (geteuid().is_root() && owner != 0).then(|| User::numbered(owner));
-    let _rights = other.map_or(Ok(Rights::own()), |owner| owner.take_files())?;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let way = Way::to(parent_of(path))?;
+    let owner = way.directory_owner()?;
+    way.refuse_links_of_others(owner, path).map_err(io::Error::other)?;
+    let _rights = Rights::of(User::other(owner).as_ref())?;
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let flags = flags | OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY;
-    Ok(openat(&directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+    Ok(openat(way.directory(), name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 /// Finds the log that the user asked for, or says why messages cannot go there: before anything is
@@ -82,8 +75,7 @@ const LINKS_MAX: u32 = 40;
 fn follow_own_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let directory = parent.canonicalize()?;
+        let directory = parent_of(&path).canonicalize()?;
         let file = directory.join(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
         if others_write(&directory.metadata()?) || !file.is_symlink() {
             return Ok(file);

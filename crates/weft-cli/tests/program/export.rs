@@ -161,8 +161,8 @@ fn the_first_signal_ends_an_export_while_a_link_computes() {
     // Nobody waits for hours if it does not end.
     let mut command = std::process::Command::new("timeout");
     let export = ["export", "--json", "v", "out"];
-    // In the foreground it hands a signal on once; else to the whole group again, and a second one ends
-    // an export at once.
+    // In the foreground it hands a signal on once; else to the whole group again, and a second one
+    // ends an export at once.
     command.args(["--foreground", "--signal=KILL", "30", env!("CARGO_BIN_EXE_weft")]);
     command.args(export).current_dir(place.path(""));
     let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();

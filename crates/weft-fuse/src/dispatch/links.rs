@@ -1,7 +1,10 @@
 //! What the kernel keeps of transformation links.
 //!
-//! It keeps their attributes and content as those of files, and is told when a link gives something else. Forgetting attributes takes no lock, so whoever made
-//! the change tells that. Forgetting content waits for reads in flight, which this daemon serves, so threads of their own tell that ([`jobs`]); and who asks for attributes meanwhile, as everybody does who opens the link, is answered when it is done.
+//! It keeps their attributes and content as those of files, and is told when a link gives something
+//! else. Forgetting attributes takes no lock, so whoever made the change tells that. Forgetting
+//! content waits for reads in flight, which this daemon serves, so threads of their own tell that
+//! ([`jobs`]); and who asks for attributes meanwhile, as everybody does who opens the link, is
+//! answered when it is done.
 //!
 //! The kernel drops attributes for which it asked before it was told to forget content. `fstat`
 //! shows them, but a mapping of a link that has grown would end where it ended before. And a
@@ -149,7 +152,8 @@ impl Observer for Forgetting {
         let told = Arc::new(AtomicBool::new(false));
         let (ino, job, waits) = match (change, all_content(change)) {
             (Change::Link { ino }, _) => (*ino, Job::Link(*ino), None),
-            // Whoever wrote by way of a link may read what it led to at once, without asking for attributes before.
+            // Whoever wrote by way of a link may read what it led to at once, without asking for
+            // attributes before.
             (Change::Target { ino, range }, _) => {
                 (*ino, Job::Target(*ino, range.clone(), told.clone()), Some(PATIENCE))
             }

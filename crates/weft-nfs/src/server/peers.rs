@@ -1,9 +1,9 @@
 //! Limits by client: how many connections one address may have, and how many bytes those may keep here.
 //!
-//! A share leaves room for others: nobody has more than is free, so that whoever comes last finds as
-//! much as the greediest has. What comes from this machine itself has a larger one, since many users
-//! and namespaces share it. Connections that no rule of the exports lets in are not among those of
-//! their address.
+//! A share leaves room for others: nobody has more than is free, so that whoever comes last finds
+//! as much as the greediest has. What comes from this machine itself has a larger one, since many
+//! users and namespaces share it. Connections that no rule of the exports lets in are not among
+//! those of their address.
 
 use super::outsiders::{Evicted, Outsiders};
 use crate::machine::machine;
@@ -19,8 +19,8 @@ const ALL_MAX: usize = 7168;
 /// Connections of one machine, and of this one.
 pub(super) const OF_ADDRESS_MAX: usize = 1024;
 pub(super) const OF_LOOPBACK_MAX: usize = ALL_MAX / 2;
-/// Bytes of calls that have not come in whole, and of replies that were not taken: of one machine, and
-/// of all.
+/// Bytes of calls that have not come in whole, and of replies that were not taken: of one machine,
+/// and of all.
 const BYTES_OF_ADDRESS_MAX: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
 /// Bytes of one connection that are not counted: they come and go with each call, and are bounded by

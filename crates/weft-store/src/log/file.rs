@@ -142,7 +142,8 @@ impl IntentLog {
     /// records, unless it has another size and holds records that are needed.
     pub fn open(path: &Path, bytes: u64) -> Result<IntentLog> {
         let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
-        let file = files::open(files::options().read(true).write(true).create(true), path).map_err(io)?;
+        let file =
+            files::open(files::options().read(true).write(true).create(true).truncate(false), path).map_err(io)?;
         let log = IntentLog::new(file, path, bytes)?;
         Ok(IntentLog { skipped: random()? << 1, ..log })
     }
@@ -170,10 +171,10 @@ impl IntentLog {
 
     fn new(file: File, path: &Path, bytes_wanted: u64) -> Result<IntentLog> {
         let io = |source| Error::Io { what: "cannot open the intent log", path: path.into(), source };
-        let size = file.metadata().map_err(io)?.len();
-        let slots = Slots::read(&file, size).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
+        let slots = Slots::read(&file, metadata.len()).map_err(io)?;
         Ok(IntentLog {
-            owner: User::other_of(&file).map_err(io)?.map(Arc::new),
+            owner: User::other(metadata.uid()).map(Arc::new),
             file,
             path: path.into(),
             loss: Loss::Refuse,
@@ -249,8 +250,7 @@ impl IntentLog {
 
     /// The rights by which its path is used.
     fn rights(&self) -> Result<Rights> {
-        let taken = self.owner.as_ref().map_or(Ok(Rights::own()), |owner| owner.take_files());
-        taken.map_err(|source| self.io("cannot take the rights of the owner of", source))
+        Rights::of(self.owner.as_deref()).map_err(|source| self.io("cannot take the rights of the owner of", source))
     }
 
     /// The epoch of a mount after those of `epoch` and of all that used the file.
@@ -278,8 +278,7 @@ impl IntentLog {
         self.write_slot(Stage::Prepared, start, Behind::Unknown)?;
         // Also where an earlier try made the file and could not do this.
         let _rights = self.rights()?;
-        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let synced = File::open(directory.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all());
+        let synced = File::open(files::parent_of(&self.path)).and_then(|directory| directory.sync_all());
         synced.map_err(|source| self.io("cannot sync the directory of", source))?;
         self.is_open = true;
         Ok(())

@@ -61,8 +61,7 @@ pub(crate) fn set_file_aside(path: &Path) -> Result<Option<PathBuf>> {
 
 /// Makes the name of the file at `path` durable.
 pub(super) fn sync_beside(path: &Path) -> Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    sync_directory(directory.unwrap_or(Path::new(".")))
+    sync_directory(files::parent_of(path))
 }
 
 /// Copies a file beside itself, for its owner alone; none if there is nothing in it. A copy of the
@@ -78,7 +77,7 @@ fn copy(path: &Path) -> Result<Option<PathBuf>> {
     }
     for number in 1..=COPIES_MAX {
         let aside = path.with_added_extension(format!("aside-{number}"));
-        let mut copy = match files::open(files::options().write(true).create_new(), &aside) {
+        let mut copy = match files::open(files::options().write(true).create_new(true), &aside) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 if is_same(&file, &aside) {
                     return Ok(Some(aside));

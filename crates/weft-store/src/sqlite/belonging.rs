@@ -61,8 +61,8 @@ fn look(path: &Path) -> Option<Stat> {
     statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
-/// Gives the file or directory at `path` to the owner of the database, which has these attributes, if
-/// it is as Weft makes it: for root alone, and without another name.
+/// Gives the file or directory at `path` to the owner of the database, which has these attributes,
+/// if it is as Weft makes it: for root alone, and without another name.
 fn give(path: &Path, database: &Stat) -> Option<()> {
     let (directory, name) = files::directory_of(path).ok()?;
     // In another's directory, as one for everybody, its name says nothing of whose it is.

@@ -86,7 +86,8 @@ fn is_open(path: &Path) -> bool {
     })
 }
 
-/// Closes a file of the user by whose rights the volume is used that has no second name, which could be anything.
+/// Closes a file of the user by whose rights the volume is used that has no second name, which
+/// could be anything.
 fn close(path: &Path) -> rustix::io::Result<()> {
     let file = files::open_any(path)?;
     let stat = rustix::fs::fstat(&file)?;

@@ -59,7 +59,9 @@ fn failed(source: rusqlite::Error) -> Error {
 /// Writes the volume at `path`, which must not be mounted and stays as it is, anew at `new`, with its blocks at
 /// `home`. Every block is verified on the way: `Corrupt` if one is damaged. Leaves nothing behind if it fails.
 pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    let (layout, rights) = Layout::enter(path)?;
+    // Of both volumes: the new one is in a directory of the same owner's.
+    let (layout, _rights) = Layout::enter(path)?;
+    layout.refuse_elsewhere(new)?;
     refuse_read_only(&layout)?;
     let _hold = hold(&layout)?;
     lost_wal::refusal(&layout, &layout)?.map_or(Ok(()), Err)?;
@@ -71,17 +73,13 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     refuse_waiting_operations(&layout, &header)?;
     refuse_damage(&old, &header)?;
     refuse_other_content(&old, &layout, &header)?;
-    drop(rights);
-    let _rights = layout.rights_at(new)?;
     let options = VolumeOptions { home, ..header.options.clone() };
     create(new, &options, (0, 0), Timestamp(0))?;
     let target = Layout::of(new, home);
     let copied = hold(&target).and_then(|_hold| {
         let new = connect(&target.database, 32)?;
-        let rights = layout.rights()?;
         copy_rows(&new, &layout, home)?;
-        drop(rights);
-        Copy { old, from: Segments::of(&layout), layout: &layout, new: &new, progress }.blocks(&target)?;
+        Copy { old, from: Segments::of(&layout), new: &new, progress }.blocks(&target)?;
         let whole = "PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)";
         new.execute_batch(whole).map_err(failed)?;
         new.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
@@ -160,7 +158,6 @@ fn damaged(block: &BlockRef) -> Error {
 /// Blocks on their way.
 struct Copy<'a> {
     old: Connection,
-    layout: &'a Layout,
     from: Option<Segments>,
     new: &'a Connection,
     progress: &'a mut dyn FnMut(Progress),
@@ -206,7 +203,6 @@ impl Copy<'_> {
     }
 
     fn content(&self, block: &BlockRef) -> Result<Block> {
-        let _rights = self.layout.rights()?;
         bytes_at_place(&self.old, self.from.as_ref(), block)?.ok_or_else(|| damaged(block))
     }
 

@@ -2,8 +2,8 @@
 //!
 //! SQLite goes to a file by its path: first to look for symbolic links on the way, then to open it,
 //! and again for each of its logs. Whoever can rename a directory on the way leads it elsewhere in
-//! between. So the directory is opened before, on a way without links, and SQLite is given the path of
-//! what lies in there (`/proc/self/fd/7/meta.sqlite`), whatever the directory is called by then.
+//! between. So the directory is opened before, on a way without links, and SQLite is given the path
+//! of what lies in there (`/proc/self/fd/7/meta.sqlite`), whatever the directory is called by then.
 //! SQLite would itself look where that link leads: it has to take such a path as it is.
 
 use crate::error::{Error, Result};
@@ -42,8 +42,8 @@ impl Held {
         Ok(Held { directory, path: inside, named: path.into() })
     }
 
-    /// Keeps the directory open as long as `connection` is: SQLite frees functions when it has closed
-    /// its files.
+    /// Keeps the directory open as long as `connection` is: SQLite frees functions when it has
+    /// closed its files.
     pub(super) fn keep(self, connection: &Connection) -> Result<()> {
         let directory = self.directory;
         // Another one of that name would take its place.
@@ -73,8 +73,8 @@ static ORIGINAL: OnceLock<FullPathname> = OnceLock::new();
 fn take_paths_in_descriptors() -> bool {
     [c"unix", c"unix-excl"].into_iter().all(|name| {
         // SAFETY: the name ends with a NUL. What is found is a structure that lives as long as the
-        // process and that SQLite itself does not change. The one pointer that is changed is read by
-        // whoever opens a database at that moment whole, and either function is right for it.
+        // process and that SQLite itself does not change. The one pointer that is changed is read
+        // by whoever opens a database at that moment whole, and either function is right for it.
         unsafe {
             let vfs = ffi::sqlite3_vfs_find(name.as_ptr());
             let Some(original) = vfs.as_ref().and_then(|vfs| vfs.xFullPathname) else { return false };

@@ -35,7 +35,8 @@ impl Holder {
     fn by(file: &Path, layout: &Layout) -> Option<Holder> {
         let place = place_of(file)?;
         let volume = layout.volume.canonicalize().ok()?;
-        // Of processes root is told more than the owner of the volume, by whose rights files are seen.
+        // Of processes root is told more than the owner of the volume, by whose rights files are
+        // seen.
         Rights::roots(|| Holder::at(&place, &volume))
     }
 

@@ -62,8 +62,8 @@ pub(super) fn files_of(layout: &Layout) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Refuses the file at `path` if it is root's and closed to the owner of the volume, by whose rights
-/// it is used.
+/// Refuses the file at `path` if it is root's and closed to the owner of the volume, by whose
+/// rights it is used.
 fn refuse_roots(path: &Path, owner: u32) -> Result<()> {
     if owner == user_of_files()
         && files::may(path, Access::READ_OK) == Err(Errno::ACCESS)
@@ -74,8 +74,8 @@ fn refuse_roots(path: &Path, owner: u32) -> Result<()> {
     Ok(())
 }
 
-/// Says what to do about the file at `path` if it is root's in the volume of `owner`, by whose rights
-/// it is used.
+/// Says what to do about the file at `path` if it is root's in the volume of `owner`, by whose
+/// rights it is used.
 pub(super) fn roots(path: &Path, owner: u32) -> Option<String> {
     let is_roots = path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == 0);
     (is_roots && owner != 0 && owner == user_of_files()).then(|| {

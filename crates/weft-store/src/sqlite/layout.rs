@@ -6,7 +6,6 @@ use crate::sqlite::is_volume;
 use crate::store::{BlockHome, Space};
 use crate::user::{Rights, User};
 use crate::way::{Way, replacer};
-use rustix::fs::fstat;
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -63,8 +62,8 @@ impl Layout {
         }
     }
 
-    /// Of the volume that is there, a directory or a file, with the rights by which its files are to
-    /// be used while these live: if this is root, those of its owner.
+    /// Of the volume that is there, a directory or a file, with the rights by which its files are
+    /// to be used while these live: if this is root, those of its owner.
     pub fn enter(path: &Path) -> Result<(Layout, Rights)> {
         let layout = Layout::find(path)?;
         let rights = layout.rights()?;
@@ -73,25 +72,24 @@ impl Layout {
 
     /// The rights by which the files are to be used, as of [`Layout::enter`].
     pub fn rights(&self) -> Result<Rights> {
-        self.owner.as_ref().map_or(Ok(Rights::own()), |owner| rights_of(owner, &self.volume))
+        rights_of(self.owner.as_deref(), &self.volume)
     }
 
-    /// The rights by which a volume is made at `new` from this one: those of its owner, in a directory of
-    /// the owner's. Root's it would not be for what root knows, but for what the owner wrote in it.
-    pub(super) fn rights_at(&self, new: &Path) -> Result<Rights> {
-        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let is_of = |owner: &User| parent.metadata().is_ok_and(|parent| parent.uid() == owner.number());
-        match &self.owner {
-            None => Ok(Rights::own()),
-            Some(owner) if is_of(owner) => self.rights(),
-            Some(owner) => Err(Error::Unusable(format!(
-                "{} belongs to user {}, and so does what is made of it: {} must be in a directory of that user's; if you \
-                 trust what it says, give it to root first (chown -R)",
-                self.volume.display(),
-                owner.number(),
-                new.display()
-            ))),
+    /// Refuses to have a volume made at `new` from this one where its owner, if that is another
+    /// user than this, has no directory: it is made with the owner's rights, as it holds what the
+    /// owner wrote.
+    pub(super) fn refuse_elsewhere(&self, new: &Path) -> Result<()> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        if files::parent_of(new).metadata().is_ok_and(|parent| parent.uid() == owner.number()) {
+            return Ok(());
         }
+        Err(Error::Unusable(format!(
+            "{} belongs to user {}, and so does what is made of it: {} must be in a directory of that user's; if you trust \
+             what it says, give it to root first (chown -R)",
+            self.volume.display(),
+            owner.number(),
+            new.display()
+        )))
     }
 
     /// The owner of the volume, if this is root and that is another user.
@@ -100,8 +98,8 @@ impl Layout {
     }
 
     /// Of the volume that is there: a directory or a file. Symbolic links on the way are resolved
-    /// here, once, so that all of its files lie together whatever it is called by. Root follows none
-    /// that is neither root's nor the owner's of the volume.
+    /// here, once, so that all of its files lie together whatever it is called by. Root follows
+    /// none that is neither root's nor the owner's of the volume.
     pub fn find(path: &Path) -> Result<Layout> {
         let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound => Error::Unusable(match without_colon(path).filter(|path| is_volume(path)) {
@@ -116,7 +114,7 @@ impl Layout {
         };
         let way = Way::to(path).map_err(failed)?;
         let owner = owner_on(&way, path)?.map(Arc::new);
-        let _rights = owner.as_ref().map_or(Ok(Rights::own()), |owner| rights_of(owner, path))?;
+        let _rights = rights_of(owner.as_deref(), path)?;
         let (is_directory, resolved) = (way.is_to_directory(), way.path);
         let is_part = resolved.file_name().is_some_and(|name| name == DATABASE)
             && resolved.parent().is_some_and(|parent| parent.join("segments").is_dir() || parent.join("lock").exists());
@@ -206,7 +204,7 @@ impl Layout {
 fn owner_on(way: &Way, named: &Path) -> Result<Option<User>> {
     let owners = || {
         // A file of root's in a directory of somebody else's need not be there by root's will.
-        let directory = if way.is_to_directory() { fstat(way.directory())?.st_uid } else { 0 };
+        let directory = if way.is_to_directory() { way.directory_owner()? } else { 0 };
         Ok((way.owner_of(DATABASE)?, directory))
     };
     let failed = |source| Error::Io { what: "cannot look at", path: named.into(), source };
@@ -215,7 +213,7 @@ fn owner_on(way: &Way, named: &Path) -> Result<Option<User>> {
         (owner, _) => owner,
     };
     way.refuse_links_of_others(owner, named)?;
-    Ok((geteuid().is_root() && owner != 0).then(|| User::numbered(owner)))
+    Ok(User::other(owner))
 }
 
 /// Tells, in a line for the user, if root's own volume at `path` lies where another user can put
@@ -232,10 +230,10 @@ pub fn replaceable(path: &Path) -> Option<String> {
     ))
 }
 
-/// Takes the rights on files of `owner`, whose volume lies at `volume`.
-pub(super) fn rights_of(owner: &User, volume: &Path) -> Result<Rights> {
-    let taken = owner.take_files();
-    taken.map_err(|source| Error::Io { what: "cannot take the rights of the owner of", path: volume.into(), source })
+/// Takes the rights of `owner`, if any, by which the volume at `volume` is used.
+fn rights_of(owner: Option<&User>, volume: &Path) -> Result<Rights> {
+    let what = "cannot take the rights of the owner of";
+    Rights::of(owner).map_err(|source| Error::Io { what, path: volume.into(), source })
 }
 
 /// The refusal of the database at `path` as a volume of its own.
@@ -246,10 +244,7 @@ fn part_of_volume(path: &Path) -> Error {
 
 /// `path` without symbolic links, as far as it is there.
 fn resolved(path: &Path) -> PathBuf {
-    let below = || {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Ok(parent.unwrap_or(Path::new(".")).canonicalize()?.join(path.file_name().unwrap_or_default()))
-    };
+    let below = || Ok(files::parent_of(path).canonicalize()?.join(path.file_name().unwrap_or_default()));
     path.canonicalize().or_else(|_: std::io::Error| below()).unwrap_or_else(|_: std::io::Error| path.into())
 }
 

@@ -69,8 +69,7 @@ pub(super) fn look(layout: &Layout) -> Result<Medium> {
 /// write, and why not. Files are made and removed beside the database: SQLite's logs, which SQLite
 /// calls "a readonly database" if it cannot, and the intent log.
 fn closed(layout: &Layout) -> Option<(PathBuf, Errno)> {
-    let beside = layout.database.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directories = [beside.unwrap_or(Path::new(".")).into()].into_iter().chain(layout.segments.clone());
+    let directories = [files::parent_of(&layout.database).into()].into_iter().chain(layout.segments.clone());
     let index = super::layout::beside(&layout.database, "-shm");
     let files = [layout.database.clone(), layout.wal(), index, layout.log.clone(), layout.hold.clone()];
     let directories = directories.map(|path| (path, Access::WRITE_OK | Access::EXEC_OK));
@@ -263,7 +262,7 @@ fn refuse_too_large(layout: &Layout, directory: &Path) -> Result<()> {
 /// Copies a file, its zeros left out: an intent log is little else.
 pub(super) fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let mut source = files::open(files::options().read(true), from).map_err(io("cannot open", from))?;
-    let made = files::open(files::options().write(true).create_new(), to);
+    let made = files::open(files::options().write(true).create_new(true), to);
     let mut copy = made.map_err(io("cannot make", to))?;
     let mut buffer = vec![0; 1 << 20];
     loop {

@@ -110,7 +110,7 @@ pub(super) fn remove(layout: &Layout, made_directory: bool) {
 /// Makes the empty file of the database before SQLite opens it, so that a missing directory or
 /// permission shows as what it is.
 fn make_database(layout: &Layout) -> Result<()> {
-    let made = files::open(files::options().write(true).create_new(), &layout.database);
+    let made = files::open(files::options().write(true).create_new(true), &layout.database);
     made.map(drop).map_err(io("cannot make", &layout.database))
 }
 
@@ -493,8 +493,9 @@ pub(super) struct Hold {
 
 /// Takes the volume for this process.
 pub(super) fn hold(layout: &Layout) -> Result<Hold> {
-    let options = files::options().read(true).write(true).create(layout.segments.is_some());
-    let opened = files::open(options, &layout.hold);
+    let mut options = files::options();
+    options.read(true).write(true).create(layout.segments.is_some()).truncate(false);
+    let opened = files::open(&options, &layout.hold);
     let lock = hold_file(layout, &layout.hold, opened.map_err(io("cannot open", &layout.hold))?)?;
     let database = match layout.segments {
         Some(_) => {

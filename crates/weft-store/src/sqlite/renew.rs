@@ -83,8 +83,7 @@ impl Database {
 
     /// Syncs the directory that names the database and its log.
     fn sync_names(&self) -> Result<()> {
-        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        sync_directory(directory.unwrap_or(Path::new(".")))
+        sync_directory(files::parent_of(&self.path))
     }
 }
 

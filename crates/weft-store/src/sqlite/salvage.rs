@@ -31,7 +31,7 @@ use crate::FORMAT;
 use crate::batch::{Counters, NewBlock};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::{self, rename_to_new};
 use crate::finding::{CheckOptions, Outcome, Progress, Repair};
 use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, Place, Timestamp};
 use crate::store::{Header, VolumeOptions};
@@ -39,11 +39,8 @@ use logs::Looked;
 use pages::Pages;
 use rows::Found;
 use rusqlite::Connection;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, fsync, openat, renameat, renameat_with, statat, unlinkat};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_block::{Block, Rope};
@@ -106,15 +103,13 @@ pub struct Salvaged {
 /// as it is, to a new volume at `new`. Works under the name `new` with `.unfinished` behind it.
 /// Errors: `Locked`, `Unusable`, and what keeps the new volume from being made.
 pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
-    let (layout, rights) = Layout::enter(path)?;
+    // Of both volumes: the new one is in a directory of the same owner's.
+    let (layout, _rights) = Layout::enter(path)?;
     let _hold = medium::hold(&layout)?;
-    drop(rights);
+    layout.refuse_elsewhere(new)?;
     Layout::of(new, layout.home()).refuse_taken()?;
-    let rights = layout.rights()?;
     let Looked { pages, mut found, damaged, mut missing } =
         logs::look(&layout, &mut |done, total| progress(Progress { step: "pages", done, total }))?;
-    drop(rights);
-    let _rights = layout.rights_at(new)?;
     missing.extend(spare::take(&pages, &mut found));
     if found.inodes.is_empty() {
         return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
@@ -168,30 +163,20 @@ fn take_name(target: &Layout, new: &Path) -> Result<()> {
     // Both names are in the directory where it was made, wherever a path leads by now.
     let (directory, name) = files::directory_of(volume).map_err(failed())?;
     let new_name = new.file_name().unwrap_or_default();
-    let log = Path::new(new_name).with_file_name(beside(Path::new(new_name), INTENTS));
+    let log = beside(Path::new(new_name), INTENTS);
     let own_log = target.log.file_name().filter(|_| target.segments.is_none() && target.log.exists());
     if let Some(own_log) = own_log {
-        rename_new(&directory, own_log, log.as_os_str()).map_err(failed())?;
+        rename_to_new(&directory, Path::new(own_log), &log).map_err(|errno| failed()(errno.into()))?;
     }
-    if let Err(error) = rename_new(&directory, name, new_name).map_err(failed()) {
+    if let Err(error) = rename_to_new(&directory, Path::new(name), Path::new(new_name)) {
         if own_log.is_some() {
             // It is nobody's there.
             let _ = unlinkat(&directory, &log, AtFlags::empty());
         }
-        return Err(error);
+        return Err(failed()(error.into()));
     }
     let synced = openat(&directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     synced.and_then(fsync).map_err(|errno| failed()(errno.into()))
-}
-
-/// Renames `from` to `to` in `directory`, where nothing may have that name.
-fn rename_new(directory: &OwnedFd, from: &OsStr, to: &OsStr) -> std::io::Result<()> {
-    let is_free = || statat(directory, to, AtFlags::SYMLINK_NOFOLLOW).is_err();
-    match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-        // Not every file system knows that. Nothing was there when the salvage began.
-        Err(Errno::INVAL | Errno::NOSYS) if is_free() => Ok(renameat(directory, from, directory, to)?),
-        renamed => Ok(renamed?),
-    }
 }
 
 /// What a volume was that does not say so any more.
@@ -319,7 +304,6 @@ impl Salvage<'_> {
         let bytes = match block.place {
             Place::Segment { segment, offset } => {
                 let length = block.length as usize;
-                let _rights = self.layout.rights().ok()?;
                 segments?.read(segment, offset, length, crate::store::Patience::Forever).ok()??
             }
             Place::Database | Place::File(_) | Place::Own(_) => {

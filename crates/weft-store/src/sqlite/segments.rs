@@ -119,8 +119,9 @@ impl Segments {
         if make && !path.exists() {
             self.has_new_names.store(true, Ordering::Release);
         }
-        let options = files::options().read(true).write(self.writes).create(make);
-        let file = match files::open(options, &path) {
+        let mut options = files::options();
+        options.read(true).write(self.writes).create(make).truncate(false);
+        let file = match files::open(&options, &path) {
             Ok(file) => Arc::new(file),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::Corrupt(format!("segment file {} is missing", path.display())));

@@ -19,7 +19,7 @@
 use super::layout::beside;
 use crate::error::{Error, Result};
 use crate::files;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -220,7 +220,7 @@ impl Wal {
         Wal::open_by(files::options().read(true), database)
     }
 
-    fn open_by(options: files::Options, database: &Path) -> Result<Option<Wal>> {
+    fn open_by(options: &OpenOptions, database: &Path) -> Result<Option<Wal>> {
         let path = Wal::path_of(database);
         match files::open(options, &path) {
             Ok(file) => Ok(Some(Wal { file, path })),

@@ -78,8 +78,9 @@ const REFUSED: [c_long; 49] = [
 ];
 
 /// Refused to commands. A daemon mounts and unmounts, also for them in namespaces of theirs
-/// (`mounts`), and may serve the kernel through rings. Extended attributes are the one thing that could
-/// be written in file systems mounted later: nothing else keeps a command from them (`writing`).
+/// (`mounts`), and may serve the kernel through rings. Extended attributes are the one thing that
+/// could be written in file systems mounted later: nothing else keeps a command from them
+/// (`writing`).
 const TO_COMMANDS: [c_long; 16] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,

@@ -20,8 +20,8 @@ use weft_store::{Cookie, Ino, Kind, Name};
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of all values of an inode together: they are in memory together, and one user's must not keep
-/// others waiting until they are.
+/// Bytes of all values of an inode together: they are in memory together, and one user's must not
+/// keep others waiting until they are.
 const ALL_BYTES_MAX: usize = 1 << 20;
 
 /// The attribute that tells the digest. It is not in lists of names, so that nobody copies it along.
@@ -93,10 +93,11 @@ impl Vfs {
         })
     }
 
-    /// Sets an extended attribute (setxattr(2)). Setting an access ACL sets the permission bits that it
-    /// stands for; `kill_set_group_id` then clears the set-group-id bit, for a caller not in the file's group.
-    /// `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name), `NotSupported` (namespace, or [`CONTROL`]), `NoSpace` (list full, or
-    /// too many bytes together).
+    /// Sets an extended attribute (setxattr(2)). Setting an access ACL sets the permission bits
+    /// that it stands for; `kill_set_group_id` then clears the set-group-id bit, for a caller not
+    /// in the file's group. `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name),
+    /// `NotSupported` (namespace, or [`CONTROL`]), `NoSpace` (list full, or too many bytes
+    /// together).
     pub fn set_xattr(
         &self,
         ino: Ino,

@@ -1,7 +1,7 @@
 //! Files that have no name of their own yet: they get it, all at once, when they lie on the disk
 //! whole.
 
-use super::super::transfer::{Directory, os, rename_to_new};
+use super::super::transfer::{Directory, os};
 use anyhow::{Context, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weft_store::rename_to_new;
 use weft_vfs::Attributes;
 
 /// Beginning of the names that files have until they are whole.

@@ -1,5 +1,6 @@
-//! Rights that a volume claims for what is in it: whoever can write its rows says of any file that it is
-//! root's, and runs with root's rights. Root's export makes that true of root's own volumes alone.
+//! Rights that a volume claims for what is in it: whoever can write its rows says of any file that
+//! it is root's, and runs with root's rights. Root's export makes that true of root's own volumes
+//! alone.
 
 use super::{Transfer, What};
 use rustix::process::geteuid;
@@ -17,7 +18,8 @@ const SET_GROUP: u32 = 0o2000;
 pub struct Claims(Option<u32>);
 
 impl Claims {
-    /// Those of the volume at `location`; none if root alone may have written it, or this is not root.
+    /// Those of the volume at `location`; none if root alone may have written it, or this is not
+    /// root.
     pub fn of(location: &Location) -> Option<Claims> {
         if !geteuid().is_root() {
             return None;

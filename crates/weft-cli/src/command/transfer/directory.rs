@@ -5,10 +5,11 @@ use super::way::{For, Trail, Way};
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weft_store::parent_of;
 
 /// An open directory, and its path for people.
 pub struct Directory {
@@ -31,10 +32,7 @@ impl Directory {
     /// The directory that the user named, also by a symbolic link; root by none of a third user's.
     pub fn named(path: &Path) -> Result<Directory> {
         let cannot = || format!("cannot open the directory {}", path.display());
-        let gone = weft_store::Way::to(path).with_context(cannot)?;
-        ensure!(gone.is_to_directory(), "{} is not a directory", path.display());
-        let owner = rustix::fs::fstat(gone.directory()).with_context(cannot)?.st_uid;
-        gone.refuse_links_of_others(owner, path)?;
+        let gone = way_to(path).with_context(cannot)?;
         let fd = rustix::fs::openat(gone.directory(), ".", LISTED, Mode::empty()).with_context(cannot)?;
         Ok(Directory { fd: Arc::new(fd), way: Way::top(path) })
     }
@@ -73,9 +71,8 @@ impl Directories {
         let cannot = || format!("cannot make {}", path.display());
         let name = path.file_name();
         if let Some(name) = name.filter(|_| path.symlink_metadata().is_err()) {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let parent = Directory::named(parent).with_context(cannot)?;
-            match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
+            let parent = way_to(parent_of(path)).with_context(cannot)?;
+            match rustix::fs::mkdirat(parent.directory(), name, Mode::RWXU) {
                 Err(Errno::EXIST) => {}
                 made => made.with_context(cannot)?,
             }
@@ -115,26 +112,17 @@ impl AsFd for Directory {
     }
 }
 
-/// Renames within `directory` to a name that nothing has. `EXIST`: something has it.
-pub fn rename_to_new(directory: impl AsFd, from: &Path, to: &Path) -> Result<(), Errno> {
-    let directory = directory.as_fd();
-    match rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-        // The file system cannot say "unless something is there".
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            match rustix::fs::statat(directory, to, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => rustix::fs::renameat(directory, from, directory, to),
-                Err(error) => Err(error),
-                Ok(_) => Err(Errno::EXIST),
-            }
-        }
-        renamed => renamed,
-    }
+/// The way to the directory that the user named, by links as of [`Directory::named`].
+pub fn way_to(path: &Path) -> Result<weft_store::Way> {
+    let way = weft_store::Way::to(path)?;
+    ensure!(way.is_to_directory(), "{} is not a directory", path.display());
+    way.refuse_links_of_others(way.directory_owner()?, path)?;
+    Ok(way)
 }
 
 /// Has the name of `path` on the disk.
 pub fn sync_parent(path: &Path) -> Result<(), Errno> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match Directory::named(parent) {
+    match Directory::named(parent_of(path)) {
         Ok(parent) => rustix::fs::fsync(&parent),
         // Where it cannot be opened it cannot be synced.
         Err(_) => Ok(()),

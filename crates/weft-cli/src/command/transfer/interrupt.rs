@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// The last signal that came, if one did. The second ends the process at once.
 pub struct Interrupt(AtomicI32);
 
-/// Signals within this time are one: timeout(1) sends one to its child and one to the group of that.
+/// Signals within this time are one: timeout(1) sends one to its child and one to the group of
+/// that.
 const TOGETHER: Duration = Duration::from_millis(500);
 
 impl Interrupt {

@@ -1,8 +1,8 @@
-//! What the kernel is to forget of links, and the threads that tell it.
+//! Notices that the kernel is to forget what links gave, and the threads that tell it.
 //!
 //! Telling that waits for reads of what it forgets, and a read of a link may take minutes. Each
-//! person whose changes are told holds up few threads, and there are more of them as long as none is
-//! free: so nobody waits for what others read.
+//! person whose changes are told holds up few threads, and there are more of them as long as none
+//! is free: so nobody waits for what others read.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet, VecDeque};

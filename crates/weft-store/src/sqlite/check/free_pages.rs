@@ -14,7 +14,6 @@ use crate::sqlite::free_list;
 use crate::sqlite::held::Held;
 use crate::sqlite::layout::Layout;
 use rusqlite::Connection;
-use std::path::Path;
 use tempfile::TempDir;
 
 /// The state of the list of free pages.
@@ -140,7 +139,7 @@ pub(super) fn settle(
 /// Checks what the trees lead to: a copy of the database, made of them alone and removed again.
 fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     // A name that could be another volume's is not to be taken, nor removed.
-    let place = layout.database.parent().unwrap_or(Path::new("."));
+    let place = files::parent_of(&layout.database);
     let made = TempDir::with_prefix_in(".weft-inspected-", place);
     let directory =
         made.map_err(|source| Error::Io { what: "cannot make a directory in", path: place.into(), source })?;
@@ -148,7 +147,7 @@ fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Pr
     let held = Held::at(&copy.database)?;
     let name = held.path.to_str().ok_or_else(|| Error::Unusable("the name of the volume is no UTF-8".into()))?;
     // The rows are nobody else's: SQLite takes a file that is there and empty.
-    let made = files::open(files::options().write(true).create_new(), &copy.database);
+    let made = files::open(files::options().write(true).create_new(true), &copy.database);
     made.map_err(|source| Error::Io { what: "cannot make", path: copy.database.clone(), source })?;
     connection.execute("VACUUM INTO ?1", (name,)).map_err(failed)?;
     let options = CheckOptions { repair: Repair::No, read_data: false };

@@ -33,11 +33,7 @@ pub(super) fn bring(layout: &Layout, volume: Option<&Header>, target: &Layout) -
     };
     let mut missing = Vec::new();
     let mut look = || -> Result<u64> {
-        let rights = layout.rights()?;
-        let read = IntentLog::read(&layout.log)?;
-        drop(rights);
-        let Some(log) = read else {
-            let _rights = layout.rights()?;
+        let Some(log) = IntentLog::read(&layout.log)? else {
             missing.extend(misfit(&layout.log, volume)?.map(|misfit| of_log(misfit.why)));
             return Ok(0);
         };

@@ -61,9 +61,9 @@ impl Salvage<'_> {
         hashes
     }
 
-    /// Makes files whose rows are gone or damaged anew of their blocks, for root alone, if all blocks
-    /// that are known are whole; tells which. What lay behind the last one, and where there is none,
-    /// nobody knows.
+    /// Makes files whose rows are gone or damaged anew of their blocks, for root alone, if all
+    /// blocks that are known are whole; tells which. What lay behind the last one, and where there
+    /// is none, nobody knows.
     pub(super) fn make_files(
         &mut self,
         connection: &Connection,

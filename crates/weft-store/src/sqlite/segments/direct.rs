@@ -2,15 +2,19 @@
 
 use super::PAGE;
 use crate::files;
+use rustix::fs::OFlags;
 use rustix::io::preadv;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use weft_block::{ALIGNED_MIN, Block, Buffer};
 
 /// The file at `path`. None where the file system cannot do that.
 pub(super) fn open(path: &Path, writes: bool) -> io::Result<Option<File>> {
-    match files::open(files::options().read(true).write(writes).direct(), path) {
+    let mut options = files::options();
+    options.read(true).write(writes).custom_flags((files::FLAGS | OFlags::DIRECT).bits().cast_signed());
+    match files::open(&options, path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
         Err(error) => Err(error),

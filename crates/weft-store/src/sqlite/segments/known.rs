@@ -1,9 +1,9 @@
 //! The names of segment files, looked at before anything more is called durable.
 //!
-//! A file that was moved away takes what is written as long as it is open, and lasts until then. One
-//! that has its name instead is not the volume's, whatever it holds: what is written there, or given
-//! back, may be somebody else's.
-//! While no name in the directory changes, which its time of change tells, one stat(2) is enough.
+//! A file that was moved away takes what is written as long as it is open, and lasts until then.
+//! One that has its name instead is not the volume's, whatever it holds: what is written there, or
+//! given back, may be somebody else's. While no name in the directory changes, which its time of
+//! change tells, one stat(2) is enough.
 
 use crate::error::{Error, Result};
 use crate::files::identity;

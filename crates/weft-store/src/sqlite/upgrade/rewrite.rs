@@ -52,8 +52,8 @@ pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut d
     Ok(())
 }
 
-/// Removes the file at `new` if it is what an upgrade of the database `old` left that was killed: not
-/// whole yet, or the same moment of the same volume. Errors: it is anything else.
+/// Removes the file at `new` if it is what an upgrade of the database `old` left that was killed:
+/// not whole yet, or the same moment of the same volume. Errors: it is anything else.
 fn remove_left(new: &Path, old: &Path) -> Result<()> {
     let others = |path: &Path| {
         Error::Unusable(format!(
@@ -108,15 +108,14 @@ fn take_place(layout: &Layout, new: &Path, progress: &mut dyn FnMut(Progress)) -
     remove_file(&beside(&layout.database, "-shm"))?;
     progress(Progress { step: "replacing the database", done: 0, total: 1 });
     std::fs::rename(new, &layout.database).map_err(io("cannot rename", new))?;
-    let directory = layout.database.parent().filter(|parent| !parent.as_os_str().is_empty());
-    sync_directory(directory.unwrap_or(Path::new(".")))?;
+    sync_directory(files::parent_of(&layout.database))?;
     progress(Progress { step: "replacing the database", done: 1, total: 1 });
     Ok(())
 }
 
 /// Makes the empty file `new`, marked as what an upgrade is writing.
 fn make(new: &Path) -> Result<()> {
-    let made = files::open(files::options().write(true).create_new(), new).map_err(io("cannot make", new))?;
+    let made = files::open(files::options().write(true).create_new(true), new).map_err(io("cannot make", new))?;
     // Where files have no attributes, whoever ends an upgrade has to remove the file.
     let _ = fsetxattr(&made, UNFINISHED, b"1", XattrFlags::empty());
     Ok(())
