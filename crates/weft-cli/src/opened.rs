@@ -143,6 +143,7 @@ impl Opened {
 
     /// Commits all and lets go of the volume.
     pub fn close(self) -> Result<()> {
+        let missing = self.vfs.failed_writeback();
         self.vfs
             .close()
             .context("not all changes could be committed; they are lost with this process unless they were synced")?;
@@ -158,7 +159,11 @@ impl Opened {
         self.store.close().map_err(|error| match error.kind() {
             ErrorKind::Corrupt => anyhow::Error::from(error).context("what was committed is not whole any more"),
             _ => Unsettled(command::one_line(&error.into())).into(),
-        })
+        })?;
+        match missing {
+            Some(missing) => Err(anyhow::anyhow!(missing).context("not all changes are in the volume")),
+            None => Ok(()),
+        }
     }
 }
 

@@ -150,7 +150,8 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
 fn failure(stats: &Value) -> Option<String> {
     let volume = &stats["volume"];
     let told = |name: &str| volume[name].as_str().map(str::to_owned);
-    told("lost").or_else(|| Some(format!("the last commit failed: {}", told("commit_error")?)))
+    let failed = || Some(format!("the last commit failed: {}", told("commit_error")?));
+    told("lost").or_else(failed).or_else(|| told("failed_writeback"))
 }
 
 async fn stats(State(shared): State<Arc<Shared>>) -> Response {
@@ -202,10 +203,12 @@ async fn commit(State(shared): State<Arc<Shared>>) -> Response {
     let committed = timeout(COMMIT_MAX, async move {
         let turn = shared.committing.clone().acquire_owned().await.ok()?;
         let vfs = shared.daemon.vfs.upgrade()?;
-        spawn_blocking(move || (vfs.commit_durably(), turn).0).await.ok()
+        let commit = move || (vfs.commit_durably().map(|commit| (commit, vfs.failed_writeback())), turn).0;
+        spawn_blocking(commit).await.ok()
     });
     match committed.await {
-        Ok(Some(Ok(CommitNo(number)))) => json(&json!({ "commit": number })),
+        Ok(Some(Ok((CommitNo(number), None)))) => json(&json!({ "commit": number })),
+        Ok(Some(Ok((_, Some(missing))))) => text(StatusCode::INTERNAL_SERVER_ERROR, &missing),
         Ok(Some(Err(error))) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot commit: {error}")),
         Ok(None) => text(StatusCode::SERVICE_UNAVAILABLE, "the volume is served no more"),
         Err(_) => {
@@ -226,6 +229,7 @@ mod tests {
         let failed = failure(&json!({"volume": {"commit_error": "no space"}}));
         assert_eq!(failed.as_deref(), Some("the last commit failed: no space"));
         assert_eq!(failure(&json!({"volume": {"lost": "taken", "commit_error": "x"}})).as_deref(), Some("taken"));
+        assert_eq!(failure(&json!({"volume": {"failed_writeback": "bytes"}})).as_deref(), Some("bytes"));
     }
 
     #[test]

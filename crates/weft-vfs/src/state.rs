@@ -17,7 +17,7 @@ use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
 use crate::stop::{Miss, Stop};
-use crate::volume::Missing;
+use crate::volume::{FailedWriteback, Missing};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use weft_block::pool;
@@ -100,6 +100,8 @@ pub(crate) struct State {
     pub(crate) lengths: FxHashMap<Version, Length>,
     /// Why the last commit failed, until one succeeds.
     pub(crate) failure: Option<ErrorKind>,
+    /// Changes that the kernel could not pass on.
+    pub(crate) failed_writeback: FailedWriteback,
     /// Bytes free under the volume when last looked at, and what was dirty then.
     pub(crate) space_free: u64,
     pub(crate) inode_hits: u64,
@@ -153,6 +155,7 @@ impl State {
             unheld: VecDeque::new(),
             lengths: FxHashMap::default(),
             failure: None,
+            failed_writeback: FailedWriteback::default(),
             space_free: u64::MAX,
             inode_hits: 0,
             inode_misses: 0,
@@ -177,6 +180,7 @@ impl State {
         if !self.archives.are_none() {
             self.archive_changed(mutation.ino());
         }
+        self.failed_writeback.follow(mutation, u64::from(self.volume.block_size));
         self.counters.op = self.counters.op.next();
         self.operations += 1;
         self.journal.push(mutation);

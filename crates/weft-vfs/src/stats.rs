@@ -69,6 +69,8 @@ pub struct Stats {
     pub commits_failed: u64,
     /// Why the newest commit failed; none if it did not.
     pub commit_error: Option<String>,
+    /// Changes that are missing as the kernel could not pass them on, in words; none if none are.
+    pub failed_writeback: Option<String>,
     /// Syncs answered by the intent log alone.
     pub log_appends: u64,
     /// Bytes read by operations.

@@ -34,9 +34,11 @@ mod recover;
 mod refusing;
 mod report;
 mod unapplied;
+mod writeback;
 
 pub(crate) use load::Missing;
 pub use unapplied::{Unapplied, UnappliedList};
+pub(crate) use writeback::FailedWriteback;
 
 /// A mounted volume. All methods may be called from any thread.
 ///

@@ -129,6 +129,9 @@ fn print(stats: &Value) {
     if let Some(error) = volume["commit_error"].as_str() {
         told!("            the newest failed: {error}");
     }
+    if let Some(missing) = volume["failed_writeback"].as_str() {
+        told!("            {missing}");
+    }
     told!(
         "memory      {} changed, {} metadata, {} blocks, {} shared with programs",
         show(number("dirty_bytes")),

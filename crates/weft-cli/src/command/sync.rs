@@ -1,7 +1,7 @@
 //! `weft sync`.
 
 use super::stats;
-use super::umount::{LOG, asking};
+use super::umount::{LOG, asking, why};
 use crate::arguments::Sync;
 use crate::command::mounted;
 use crate::daemons;
@@ -52,7 +52,10 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
     if asking(owner, || stats::is_dead(root))? {
         asking(owner, || stats::read(root))??;
     }
-    let failed = || format!("not all changes of {place} can be made durable; {LOG}");
+    let failed = || {
+        let why = asking(owner, || why(root)).unwrap_or_else(|_| LOG.into());
+        format!("not all changes of {place} can be made durable; {why}")
+    };
     // First, what the kernel has not passed on yet (`--writeback`).
     asking(owner, || pass_on(root))?.with_context(failed)?;
     // A directory of sockets that cannot be trusted leaves the other way.
@@ -62,7 +65,7 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // syncfs(2) by itself reaches no daemon.
-    asking(owner, || File::open(root)?.sync_all())?.with_context(failed)?;
+    asking(owner, || fsync(root))?.with_context(failed)?;
     outln!("all changes of {place} are durable");
     Ok(ExitCode::SUCCESS)
 }
@@ -70,4 +73,14 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
 /// Has the kernel pass on what it keeps of changes.
 pub(super) fn pass_on(directory: &Path) -> std::io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(directory)?)?)
+}
+
+/// Has the daemon of the mount at `root` make durable all that it was told. Fails if the kernel could
+/// not tell it all.
+pub(super) fn fsync(root: &Path) -> Result<()> {
+    File::open(root)?.sync_all()?;
+    match stats::read(root)?["volume"]["failed_writeback"].as_str() {
+        Some(missing) => bail!("{missing}"),
+        None => Ok(()),
+    }
 }

@@ -173,18 +173,23 @@ fn sync(directory: &Path, is_read_only: bool) -> Result<()> {
         // An fsync keeps whoever reads the directory waiting as long as that takes, and cannot be
         // given up.
         Some(daemon) => pass_on(directory).map_err(Into::into).and_then(|()| daemon.commit().map(drop)),
-        None => std::fs::File::open(directory).and_then(|opened| opened.sync_all()).map_err(Into::into),
+        None => super::sync::fsync(directory),
     };
     synced.with_context(|| {
-        // A log that lay in the volume may be gone with it, or have had no room.
-        let stats = super::stats::read(directory).unwrap_or_default();
-        let told = ["lost", "commit_error"].iter().find_map(|why| stats["volume"][why].as_str());
-        let why = told.unwrap_or(LOG);
         format!(
-            "{} stays mounted, as not all changes can be committed; {why}. Mend that and try again, or give them up by --lazy",
-            directory.display()
+            "{} stays mounted, as not all changes can be committed; {}. Mend that and try again, or give them up by --lazy",
+            directory.display(),
+            why(directory)
         )
     })
+}
+
+/// Why not all changes of the mount at `directory` can be committed, or who tells why.
+pub(super) fn why(directory: &Path) -> String {
+    // A log that lay in the volume may be gone with it, or have had no room.
+    let stats = super::stats::read(directory).unwrap_or_default();
+    let told = ["lost", "commit_error", "failed_writeback"].iter().find_map(|why| stats["volume"][why].as_str());
+    told.unwrap_or(LOG).into()
 }
 
 pub(super) const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";

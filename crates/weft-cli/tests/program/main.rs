@@ -33,3 +33,4 @@ mod trust;
 mod units;
 mod views;
 mod whereabouts;
+mod writeback;

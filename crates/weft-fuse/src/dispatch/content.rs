@@ -2,9 +2,10 @@
 
 use super::opens::Opened;
 use super::{Failure, Outcome, Server};
-use crate::protocol::flags::{READ_LOCKOWNER, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER};
+use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER};
 use crate::protocol::{Body, DATA_BYTES_MAX, Header, Opcode, Reply};
-use weft_vfs::{AllocateMode, ErrorKind, Ino, Privileges, Whence};
+use std::ops::Range;
+use weft_vfs::{AllocateMode, Error, ErrorKind, Ino, Privileges, Whence};
 
 /// Does `work` with what a program sees of `ino`, which is `seen`; if that was popped meanwhile, with
 /// what it sees now.
@@ -60,6 +61,9 @@ impl Server {
         let writer = self.writer(header, seen, flags & WRITE_KILL_SUIDGID != 0);
         let again = || self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
         let written = unless_popped((ino, seen), again, |seen| self.vfs.write(seen, offset, data, writer));
+        if flags & WRITE_CACHE != 0 {
+            self.passed_on(ino, offset..offset.saturating_add(data.len() as u64), written.as_ref().err());
+        }
         Some(written.map_err(Failure::from).map(|privileges| {
             if privileges == Privileges::Dropped {
                 self.attributes_changed(ino);
@@ -67,6 +71,19 @@ impl Server {
             reply.u32(size);
             reply.u32(0);
         }))
+    }
+
+    /// Takes in that the kernel has passed on what it kept of `range` of `ino`, or that this failed.
+    /// Then it forgets: reads would give what is missing, until it drops the pages.
+    fn passed_on(&self, ino: Ino, range: Range<u64>, error: Option<&Error>) {
+        match error {
+            None => self.vfs.writeback_done(ino, range),
+            Some(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Some(error) => {
+                self.vfs.writeback_failed(ino, range.clone(), error);
+                self.links.forget_content(ino, range);
+            }
+        }
     }
 
     pub(super) fn fallocate(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {

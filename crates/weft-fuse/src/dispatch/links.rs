@@ -19,6 +19,7 @@ use jobs::{Job, Jobs};
 use parking_lot::{Condvar, Mutex};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -125,6 +126,16 @@ impl Forgetting {
             _ => VIEW_VALID.min(valid),
         };
         Valid { entry, attributes }
+    }
+
+    /// Has the kernel forget the content of `ino` in `range`, before long.
+    pub(super) fn forget_content(&self, ino: Ino, range: Range<u64>) {
+        let Some((notifier, jobs)) = self.notices.get() else { return };
+        self.expect(ino);
+        notifier.attributes_changed(ino);
+        if !jobs.put(weft_vfs::asking_user(), Job::Target(ino, range, Arc::default())) {
+            self.told(ino);
+        }
     }
 
     /// Counts that the kernel is to be told of `ino`; true if it was not already.

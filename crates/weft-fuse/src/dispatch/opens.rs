@@ -157,7 +157,8 @@ impl Server {
     pub(super) fn fsync(&self, header: &Header, mut body: Body<'_>) -> Option<Outcome> {
         let opened = Opened(body.u64()?);
         let _asking = self.write_asker(header, opened, 0).asks();
-        Some(self.stored(opened).and_then(|()| self.vfs.sync().map_err(Failure::from)))
+        let ino = Ino(header.nodeid);
+        Some(self.stored(opened).and_then(|()| self.vfs.sync_file(ino).map_err(Failure::from)))
     }
 
     /// What was written to what was opened is where it belongs.

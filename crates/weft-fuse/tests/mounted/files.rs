@@ -128,6 +128,40 @@ fn a_mapped_file_is_written_through_its_mapping() {
 }
 
 #[test]
+fn stores_to_a_mapping_that_fail_are_dropped_and_no_fsync_succeeds_before_they_are_made_again() {
+    on_each_transport(|mounted| {
+        let file = File::options().read(true).write(true).create_new(true).open(mounted.path("mapped")).expect("made");
+        file.write_all_at(&[1; 8192], 0).expect("written");
+        let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        // SAFETY: a new mapping of a file that nothing else in this process maps; unmapped below.
+        unsafe {
+            let flags = rustix::mm::MapFlags::SHARED;
+            let memory = rustix::mm::mmap(std::ptr::null_mut(), 8192, protection, flags, &file, 0).expect("mapped");
+            let sync = || rustix::mm::msync(memory, 8192, rustix::mm::MsyncFlags::SYNC);
+            let byte = memory.cast::<u8>().add(5000);
+            byte.write_volatile(9);
+            mounted.vfs.refuse_changes().expect("refused");
+            sync().expect_err("nothing may be changed");
+            mounted.vfs.take_changes().expect("taken");
+            for _ in 0..2 {
+                sync().expect_err("the store is missing");
+                file.sync_all().expect_err("the store is missing");
+            }
+            // The kernel is told by a thread.
+            while byte.read_volatile() != 1 {
+                std::thread::yield_now();
+            }
+            byte.write_volatile(8);
+            sync().expect("synced");
+            file.sync_all().expect("synced");
+            rustix::mm::munmap(memory, 8192).expect("unmapped");
+        }
+        let ino = weft_store::Ino(file.metadata().expect("attributes").ino());
+        assert_eq!(mounted.vfs.read(ino, 5000, 1).expect("read").to_vec(), [8]);
+    });
+}
+
+#[test]
 fn truncating_at_open_and_direct_io_work_without_an_open_request() {
     on_each_transport(|mounted| {
         let path = mounted.path("file");

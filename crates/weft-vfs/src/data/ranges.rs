@@ -66,6 +66,34 @@ impl Ranges {
         self.list.splice(from..to, [start..end]);
     }
 
+    /// How many ranges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// How many numbers there are.
+    pub(crate) fn total(&self) -> u64 {
+        self.list.iter().map(|own| own.end - own.start).sum()
+    }
+
+    /// Adds all numbers between the first and the last.
+    pub(crate) fn fill(&mut self) {
+        if let (Some(first), Some(last)) = (self.list.first(), self.list.last()) {
+            self.list = vec![first.start..last.end];
+        }
+    }
+
+    /// Takes all of `range` out.
+    pub(crate) fn remove(&mut self, range: Range<u64>) {
+        let from = self.list.partition_point(|own| own.end <= range.start);
+        let to = self.list.partition_point(|own| own.start < range.end);
+        if from >= to || range.is_empty() {
+            return;
+        }
+        let (before, after) = (self.list[from].start..range.start, range.end..self.list[to - 1].end);
+        self.list.splice(from..to, [before, after].into_iter().filter(|left| !left.is_empty()));
+    }
+
     /// Adds all of `other`.
     pub(crate) fn add_all(&mut self, other: &Ranges) {
         for range in other.iter() {
@@ -82,13 +110,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_hold_what_a_plain_set_holds(added in proptest::collection::vec((0u64..60, 0u64..12), 0..20)) {
+        fn ranges_hold_what_a_plain_set_holds(
+            changes in proptest::collection::vec((0u64..60, 0u64..12, any::<bool>()), 0..20),
+        ) {
             let mut ranges = Ranges::default();
             let mut plain = BTreeSet::new();
-            for (start, len) in added {
-                ranges.add(start..start + len);
-                plain.extend(start..start + len);
+            for (start, len, is_added) in changes {
+                if is_added {
+                    ranges.add(start..start + len);
+                    plain.extend(start..start + len);
+                } else {
+                    ranges.remove(start..start + len);
+                    plain.retain(|number| !(start..start + len).contains(number));
+                }
             }
+            prop_assert_eq!(ranges.total(), plain.len() as u64);
             for number in 0..80 {
                 prop_assert_eq!(ranges.contains(number), plain.contains(&number));
             }

@@ -82,6 +82,7 @@ impl Vfs {
         let (requests_computing, users_computing) = self.computing.counts();
         let nfs = self.nfs_stats.lock().as_ref().and_then(|counters| counters());
         let pushed = self.stacks.ledger.counts();
+        let failed_writeback = self.failed_writeback();
         let state = self.state.lock();
         let (virtual_inodes, virtual_bytes) = state.inodes.virtual_ones();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -118,6 +119,7 @@ impl Vfs {
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),
             commit_error: self.commit_error.lock().clone(),
+            failed_writeback,
             log_appends: count(&self.log_appends),
             bytes_read: count(&self.bytes_read),
             bytes_written: state.bytes_written,
