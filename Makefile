@@ -19,7 +19,7 @@ help:
 
 ## build      the program and the library for C, in target/release
 build: cargo
-	$(CARGO) build --release --locked -p weft-cli -p weft-c
+	$(CARGO) build --release --locked -p weft-cli -p weft-bench -p weft-c
 
 cargo:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup, then try again" >&2; exit 1; }

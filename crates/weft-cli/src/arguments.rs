@@ -174,8 +174,6 @@ pub enum Command {
     Net(Net),
     /// List the stages that networks are made of, or tell exactly what one does
     Stages(Stages),
-    /// Run the same work in several directories and compare
-    Bench(weft_bench::Arguments),
     /// Print a completion script
     Completions {
         /// For this shell

@@ -72,7 +72,6 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Wc(arguments) => Ok(programs::wc(&arguments)),
         Command::Sum(arguments) => Ok(programs::sum(&arguments)),
         Command::Permute(arguments) => programs::permute(&arguments),
-        Command::Bench(arguments) => weft_bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { dir } => pages::man(dir.as_deref()),
     }

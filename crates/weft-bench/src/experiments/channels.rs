@@ -158,7 +158,7 @@ fn start(way: Way, processor: Option<usize>, end: OwnedFd, bytes: usize) -> Resu
     let (orders, theirs) = UnixStream::pair()?;
     let (name, _) = WAYS.iter().find(|(_, known)| *known == way).context("every way has a name")?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bench", "--fill", &format!("{name}={bytes}")]);
+    command.args(["--fill", &format!("{name}={bytes}")]);
     if let Some(processor) = processor {
         command.args(["--client-cpu", &processor.to_string()]);
     }

@@ -5,6 +5,7 @@
 use crate::place::Place;
 use crate::scale::Scale;
 use crate::timing::time;
+use crate::weft;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
@@ -79,7 +80,7 @@ fn cat(file: &Path) -> Result<Child> {
 fn read_link(file: &Path, count: usize, is_fused: bool) -> Result<Duration> {
     let link = file.with_file_name(format!("network-{count}-{}", if is_fused { "fused" } else { "unfused" }));
     if !link.try_exists()? {
-        let weft = std::env::current_exe()?;
+        let weft = weft()?;
         let network = vec!["increment"; count].join(" | ");
         let mut make = Command::new(weft);
         make.args(["link", "--memo", "off", "--direct", "--network", &network])

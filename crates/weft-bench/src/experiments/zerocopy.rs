@@ -4,6 +4,7 @@
 use crate::place::Place;
 use crate::scale::Scale;
 use crate::timing::time;
+use crate::weft;
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -44,7 +45,7 @@ pub(super) fn run(place: &Place, scale: &Scale) -> Result<Vec<f64>> {
     let bytes = scale.size << 20;
     keep(&small, SMALL_BYTES)?;
     keep(&large, bytes)?;
-    let weft = std::env::current_exe()?.display().to_string();
+    let weft = weft()?.display().to_string();
     let [small, large] = [small, large].map(|path| path.display().to_string());
     let ours = place.is_volume();
     let pick = |here: String, elsewhere: String| if ours { here } else { elsewhere };
@@ -100,7 +101,7 @@ fn keep(file: &Path, len: usize) -> Result<()> {
     text.truncate(len);
     std::fs::write(file, &text)?;
     std::fs::File::open(file)?.sync_all()?;
-    let (weft, file) = (std::env::current_exe()?.display().to_string(), file.display());
+    let (weft, file) = (weft()?.display().to_string(), file.display());
     let same = |ours: &str, theirs: &str| -> Result<()> {
         let (ours, theirs) = (shell(ours)?, shell(theirs)?);
         ensure!(ours == theirs, "weft finds something else than the machine's own programs");
@@ -147,7 +148,7 @@ struct Reader {
 impl Reader {
     fn start(file: &Path) -> Result<Reader> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "--hold"]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("--hold").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().context("cannot run this program again")?;
         let (orders, said) = (process.stdin.take(), process.stdout.take().context("it has a pipe")?);
         let mut line = String::new();

@@ -1,7 +1,8 @@
 //! Benchmarks: the same work in several directories, interleaved, as ratios to the first.
 //!
-//! The harness starts no daemon: directories are given mounted. Each experiment checks that its answers are
-//! right, since a wrong fast one is worth nothing.
+//! Directories are given mounted: no daemon is started here. Each experiment checks that its answers
+//! are right, since a wrong fast one is worth nothing. The program `weft` that some of them run is
+//! the one beside this program.
 
 mod arguments;
 mod experiments;
@@ -11,16 +12,36 @@ mod report;
 mod scale;
 mod timing;
 
-pub use arguments::Arguments;
+use arguments::Arguments;
 
 use anyhow::{Context, Result, bail};
+use clap::Parser;
 use experiments::{Experiment, Kind};
 use place::Place;
 use report::Row;
 use scale::Scale;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weft-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The program `weft` beside this one.
+fn weft() -> Result<PathBuf> {
+    let weft = std::env::current_exe().context("cannot tell where this program lies")?.with_file_name("weft");
+    anyhow::ensure!(weft.exists(), "{} is missing: build it, too", weft.display());
+    Ok(weft)
+}
 
 /// Runs the benchmark.
-pub fn run(arguments: &Arguments) -> Result<()> {
+fn run(arguments: &Arguments) -> Result<()> {
     if let Some(file) = &arguments.hold {
         return experiments::hold(file, arguments.close);
     }
