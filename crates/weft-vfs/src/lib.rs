@@ -62,7 +62,7 @@ pub use operations::{
 pub use options::{AtimePolicy, Exported, Keys, Options};
 pub use permission::Access;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};
-pub use user::{Changed, IfExists, User, verifier_attributes};
+pub use user::{Changed, IfExists, User};
 pub use volume::{Unapplied, UnappliedList, Vfs};
 pub use weft_store::{CommitNo, Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
 pub use weft_transform::whose;

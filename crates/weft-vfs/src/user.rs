@@ -7,7 +7,7 @@
 //! a user is told nothing at all.
 
 use crate::asker::{Asker, Asking};
-use crate::attributes::{Attributes, DirEntry, Reach, RenameMode, SetAttributes, SetTime, Writer};
+use crate::attributes::{Attributes, DirEntry, Reach, RenameMode, SetAttributes, Writer};
 use crate::caller::{Caller, Credentials, FileId, Holds, MakeNode};
 use crate::error::{ErrorKind, Result};
 use crate::observe::Change;
@@ -43,12 +43,17 @@ pub struct Changed<T> {
 /// What to do about a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// Set those of the attributes that can be set again (its size), and take it (RFC 1813 3.3.8, `UNCHECKED`).
+    /// Set those of the attributes that can be set again (its size), and take it.
     Take,
-    /// Fail with `Exists` (`GUARDED`).
+    /// Fail with `Exists`.
     Fail,
-    /// Take it if it was made by a request with the same verifier and not changed since, else fail with `Exists` (`EXCLUSIVE`).
-    TakeIfMadeWith([u8; 8]),
+    /// Take it if it is empty and has these times still, else fail with `Exists`.
+    TakeWithTimes {
+        /// Of its last access.
+        atime: Timestamp,
+        /// Of its last change.
+        mtime: Timestamp,
+    },
 }
 
 impl Vfs {
@@ -306,10 +311,12 @@ impl User<'_> {
                     let again = state.permit_attributes(self.who, entry.ino, again)?;
                     state.set_attributes(entry.ino, again, time)
                 }
-                IfExists::TakeIfMadeWith(verifier) if there.kind == Kind::File && is_made_with(&there, verifier) => {
+                IfExists::TakeWithTimes { atime, mtime }
+                    if there.kind == Kind::File && there.size == 0 && (there.atime, there.mtime) == (atime, mtime) =>
+                {
                     Ok(there)
                 }
-                IfExists::Take | IfExists::Fail | IfExists::TakeIfMadeWith(_) => Err(ErrorKind::Exists.into()),
+                _ => Err(ErrorKind::Exists.into()),
             }
         })?;
         let truncated = Change::Content { ino: changed.value.ino, range: changes.size.unwrap_or(0)..u64::MAX };
@@ -482,20 +489,4 @@ impl User<'_> {
         };
         entries.into_iter().map(told).collect()
     }
-}
-
-/// Attributes that say with which verifier a file was made, until its maker sets them (RFC 1813 3.3.8).
-pub fn verifier_attributes(verifier: [u8; 8]) -> SetAttributes {
-    let (atime, mtime) = verifier_times(verifier);
-    SetAttributes { atime: Some(SetTime::To(atime)), mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() }
-}
-
-fn verifier_times(verifier: [u8; 8]) -> (Timestamp, Timestamp) {
-    let [a, b, c, d, e, f, g, h] = verifier;
-    let seconds = |bytes| Timestamp::from_parts(i64::from(u32::from_be_bytes(bytes)), 0);
-    (seconds([a, b, c, d]), seconds([e, f, g, h]))
-}
-
-fn is_made_with(there: &Attributes, verifier: [u8; 8]) -> bool {
-    (there.atime, there.mtime) == verifier_times(verifier) && there.size == 0
 }

@@ -5,7 +5,7 @@ use super::{Done, Served, name};
 use crate::dispatch::{Failure, GARBAGE, Request};
 use crate::status::Status;
 use crate::xdr::Writer;
-use weft_vfs::{Attributes, Changed, FileId, IfExists, Kind, MakeNode, SetAttributes, verifier_attributes};
+use weft_vfs::{Attributes, Changed, FileId, IfExists, Kind, MakeNode, SetAttributes, SetTime, Timestamp};
 
 /// Permission bits of what is made without any being given.
 const FILE_PERMISSIONS: u32 = 0o600;
@@ -66,8 +66,10 @@ pub(super) fn create(request: &mut Request<'_>, reply: &mut Writer) -> Served {
         0 => (read_changes(request)?, IfExists::Take),
         1 => (read_changes(request)?, IfExists::Fail),
         2 => {
-            let verifier = request.arguments.fixed::<8>().ok_or(GARBAGE)?;
-            (verifier_attributes(verifier), IfExists::TakeIfMadeWith(verifier))
+            let (atime, mtime) = times_of_verifier(request.arguments.fixed().ok_or(GARBAGE)?);
+            let set = |time| Some(SetTime::To(time));
+            let changes = SetAttributes { atime: set(atime), mtime: set(mtime), ..SetAttributes::default() };
+            (changes, IfExists::TakeWithTimes { atime, mtime })
         }
         _ => return Err(GARBAGE),
     };
@@ -75,6 +77,13 @@ pub(super) fn create(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     let (node, changes) = node(Kind::File, 0, changes);
     let changed = request.user().create(directory, name, node, changes, if_exists)?;
     made(request, reply, &changed)
+}
+
+/// The times that say with which verifier a file was made exclusively, until its maker sets them: so a
+/// client that tries again finds its own (RFC 1813 3.3.8).
+fn times_of_verifier([a, b, c, d, e, f, g, h]: [u8; 8]) -> (Timestamp, Timestamp) {
+    let seconds = |bytes| Timestamp::from_parts(i64::from(u32::from_be_bytes(bytes)), 0);
+    (seconds([a, b, c, d]), seconds([e, f, g, h]))
 }
 
 /// RFC 1813 3.3.9.
