@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use weft_attributes::Attribute;
 
 /// A directory under test, with a working directory in it that goes when this is dropped.
 pub(crate) struct Place {
@@ -71,7 +72,8 @@ impl Place {
     fn stats(&self) -> Option<serde_json::Value> {
         let mut stats = vec![0; 1 << 16];
         // The root of the mount has the attribute; the directory given need not be it.
-        let len = self.work.ancestors().find_map(|at| rustix::fs::getxattr(at, "user.weft.stats", &mut stats).ok())?;
+        let len =
+            self.work.ancestors().find_map(|at| rustix::fs::getxattr(at, Attribute::Stats.name(), &mut stats).ok())?;
         serde_json::from_slice(&stats[..len]).ok()
     }
 

@@ -3,18 +3,17 @@
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use weft_vfs::{NONCE, Nonce};
+use weft_attributes::Attribute;
+use weft_vfs::Nonce;
 
-/// Orders what attribute `name` of `directory` controls to be as `value` says. `OPNOTSUPP` if the
+/// Orders what `attribute` of `directory` controls to be as `value` says. `OPNOTSUPP` if the
 /// mount takes no such order, or its daemon is of another version of Weft.
-pub fn order(directory: &Path, name: &[u8], value: &[u8]) -> rustix::io::Result<()> {
+pub fn order(directory: &Path, attribute: Attribute<'_>, value: &[u8]) -> rustix::io::Result<()> {
     let mut nonce = Nonce::default();
-    let len = rustix::fs::getxattr(directory, OsStr::from_bytes(NONCE), &mut nonce[..]);
+    let len = rustix::fs::getxattr(directory, Attribute::Nonce.name(), &mut nonce[..]);
     if len.map_err(|error| if error == Errno::NODATA { Errno::OPNOTSUPP } else { error })? != nonce.len() {
         return Err(Errno::OPNOTSUPP);
     }
-    rustix::fs::setxattr(directory, OsStr::from_bytes(name), &[&nonce[..], value].concat(), XattrFlags::empty())
+    rustix::fs::setxattr(directory, attribute.name(), &[&nonce[..], value].concat(), XattrFlags::empty())
 }

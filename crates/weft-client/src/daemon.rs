@@ -5,7 +5,7 @@
 
 use crate::lent::Lent;
 use crate::protocol::{
-    ATTRIBUTE, INVITATION_BYTES_MAX, Invitation, PACKET_BYTES_MAX, Part, Reference, Reply, Request, VERSION, ZEROS,
+    INVITATION_BYTES_MAX, Invitation, PACKET_BYTES_MAX, Part, Reference, Reply, Request, VERSION, ZEROS,
 };
 use crate::socket::{receive, send};
 use rustix::net::{
@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use weft_attributes::Attribute;
 use weft_block::{Block, Rope};
 
 /// References that are let go together.
@@ -67,7 +68,7 @@ pub(crate) enum Failure {
 /// Opens `file` at the daemon of the volume that it lies in: that, and what it calls the file. None if nothing of it is lent.
 pub(crate) fn open(file: BorrowedFd<'_>) -> Option<(Arc<Daemon>, u32)> {
     let mut value = [0; INVITATION_BYTES_MAX];
-    let len = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value).ok()?;
+    let len = rustix::fs::fgetxattr(file, Attribute::Lent.name(), &mut value).ok()?;
     let invitation = Invitation::decode(&value[..len])?;
     let daemon = named(&invitation.socket)?;
     let request = Request::Open { token: invitation.token };

@@ -22,9 +22,6 @@ pub const RELEASED_MAX: usize = 1024;
 /// What stands for memory that is nowhere: zeros.
 pub const ZEROS: u64 = 0;
 
-/// The attribute of a file that tells an [`Invitation`]. It is in no list of names.
-pub const ATTRIBUTE: &[u8] = b"user.weft.lent";
-
 /// Most bytes of an invitation.
 pub const INVITATION_BYTES_MAX: usize = 128;
 

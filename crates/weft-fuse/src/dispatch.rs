@@ -21,7 +21,6 @@ mod xattrs;
 pub(crate) use init::{Offer, Way};
 pub(crate) use links::Valid;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
-pub use xattrs::STOP_COMPUTING;
 
 use crate::notify::Notifier;
 use crate::protocol::{Body, Header, Opcode, Reply, Request};

@@ -11,11 +11,12 @@ mod session;
 mod transport;
 mod wakefulness;
 
-pub use dispatch::{REFUSE_CHANGES, STOP_COMPUTING, TAKE_CHANGES};
+pub use dispatch::{REFUSE_CHANGES, TAKE_CHANGES};
 pub use mount::{MountError, MountOptions, check_mount_point, remount, unmount};
 pub use session::{Inviter, Leaver, LockKeeper, Placement, Session, SessionOptions, Teller, Transport, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.
+#[cfg(feature = "testing")]
 pub fn fuzz_request(vfs: &std::sync::Arc<weft_vfs::Vfs>, bytes: &[u8]) {
     let options = SessionOptions { locks: LockKeeper::Volume, ..SessionOptions::default() };
     let server = dispatch::Server::new(vfs.clone(), options, None, None);

@@ -35,9 +35,9 @@ pub struct SessionOptions {
     pub idle_policy: bool,
     /// Who keeps the locks of programs.
     pub locks: LockKeeper,
-    /// Whether the kernel tells of opens even if no link of the volume wants that ([`weft_vfs::OPENS`]). Costs requests for each open and close.
+    /// Whether the kernel tells of opens even if no link of the volume wants that ([`weft_attributes::Attribute::Opens`]). Costs requests for each open and close.
     pub opens: bool,
-    /// What tells programs where a file is lent in memory, by its attribute [`weft_vfs::LENT`], if it is.
+    /// What tells programs where a file is lent in memory, by its attribute [`weft_attributes::Attribute::Lent`], if it is.
     pub inviter: Option<Inviter>,
 }
 

@@ -6,7 +6,7 @@
 
 mod dispatch;
 pub mod export;
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub mod fuzzing;
 mod handle;
 mod locking;

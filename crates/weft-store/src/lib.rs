@@ -14,6 +14,7 @@ mod files;
 mod finding;
 mod location;
 pub mod log;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod missing;
 mod name;

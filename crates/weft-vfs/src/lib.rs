@@ -17,7 +17,7 @@ mod commit;
 pub mod computing;
 mod data;
 mod error;
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub mod fuzzing;
 mod inode;
 mod inodes;
@@ -49,16 +49,10 @@ pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use kept::Secret;
-pub use links::{
-    LinkDefinition, LinkError, LinkOrder, MEMO, Memo, OPENS, Opening, Pushed, Scope, ViewKind, is_unstored,
-};
+pub use links::{LinkDefinition, LinkError, LinkOrder, Memo, Opening, Pushed, Scope, ViewKind, is_unstored};
 pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};
-pub use operations::{CONTROL, NETWORK, NONCE, Nonce, Nonces};
-pub use operations::{COUNTS, COUNTS_BYTES, SharedPart};
-pub use operations::{
-    DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, ListedEntry, MADE_AS, decode as decode_entries,
-};
+pub use operations::{COUNTS_BYTES, ListedEntry, MADE_AS, Nonce, Nonces, SharedPart, decode as decode_entries};
 pub use options::{AtimePolicy, Exported, Keys, Options};
 pub use permission::Access;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};

@@ -14,10 +14,10 @@ mod sharing;
 mod telling;
 mod xattrs;
 
-pub use control::{CONTROL, NETWORK, NONCE, Nonce, Nonces};
+pub use control::{Nonce, Nonces};
+pub use counts::COUNTS_BYTES;
 pub(crate) use counts::CountsCache;
-pub use counts::{COUNTS, COUNTS_BYTES};
 pub use digests::{ListedEntry, decode};
 pub(crate) use entries::{SYMLINK, check_target};
 pub use sharing::SharedPart;
-pub use xattrs::{DIGEST, DIGEST_ENTRIES, LENT, LINK, LISTED_DIGEST, MADE_AS};
+pub use xattrs::MADE_AS;

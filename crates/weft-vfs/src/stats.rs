@@ -132,6 +132,8 @@ impl Stats {
     pub fn hide_others(&mut self, user: u32) {
         self.requests_computing_by_user.retain(|of, _| *of == user);
         self.pushed_bytes_by_user.retain(|of, _| *of == user);
+        // It names a file.
+        self.failed_writeback = None;
         if let Some(nfs) = &mut self.nfs {
             nfs.connections_by_address.clear();
         }

@@ -10,8 +10,8 @@ use weft_digest::{Content, FileHasher};
 use weft_store::{BlockHome, Store, Timestamp, VolumeOptions, sqlite};
 use weft_testkit::check_digests;
 use weft_vfs::{
-    AllocateMode, Asker, Caller, DIGEST, DIGEST_ENTRIES, Ino, Kind, LISTED_DIGEST, LinkDefinition, MakeNode,
-    ManualClock, Options, RenameMode, SetAttributes, Vfs,
+    AllocateMode, Asker, Caller, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, RenameMode, SetAttributes,
+    Vfs,
 };
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -228,8 +228,9 @@ fn digests_are_told_to_those_who_may_read_what_they_confirm() {
     let below = directory(top, b"below");
     file(top, b"public", 0o644);
     file(below, b"public", 0o644);
-    let first = [DIGEST_ENTRIES, b"0"].concat();
-    let told = |ino| [DIGEST, LISTED_DIGEST, &first].map(|name| vfs.xattr(ino, name).is_ok());
+    let first = b"user.weft.digest.entries.0";
+    let told =
+        |ino| [&b"user.weft.digest"[..], b"user.weft.digest.listed", first].map(|name| vfs.xattr(ino, name).is_ok());
     let told_to = |uid, ino| {
         let _asking = Asker::thread(uid, uid, 0).asks();
         told(ino)
@@ -264,14 +265,14 @@ fn entries_are_told_to_those_who_may_list_and_search_their_directory() {
     let file = vfs.make(Caller::ROOT, top, b"file", MakeNode { permissions: 0o644, ..FILE }).expect("made").ino;
     vfs.write(file, 0, b"1234", false).expect("written");
     vfs.make_symlink(Caller::ROOT, top, b"symlink", b"/somewhere").expect("made");
-    let first = [DIGEST_ENTRIES, b"0"].concat();
+    let first = b"user.weft.digest.entries.0";
     for (permissions, is_told) in [(0o755, true), (0o744, false), (0o711, false), (0o700, false)] {
         let changes = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
         vfs.set_attributes(top, changes).expect("set");
         let _asking = Asker::thread(1000, 1000, 0).asks();
-        assert_eq!(vfs.xattr(top, &first).is_ok(), is_told, "{permissions:o}");
+        assert_eq!(vfs.xattr(top, first).is_ok(), is_told, "{permissions:o}");
     }
-    assert!(vfs.xattr(top, &first).is_ok(), "the holder of the volume");
+    assert!(vfs.xattr(top, first).is_ok(), "the holder of the volume");
 }
 
 #[test]
@@ -286,5 +287,5 @@ fn what_is_too_much_to_look_at_is_told_in_parts() {
         }
     }
     let _asking = Asker::thread(1000, 1000, 0).asks();
-    assert_eq!([top, parts[0], parts[1]].map(|of| vfs.xattr(of, DIGEST).is_ok()), [false, true, true]);
+    assert_eq!([top, parts[0], parts[1]].map(|of| vfs.xattr(of, b"user.weft.digest").is_ok()), [false, true, true]);
 }

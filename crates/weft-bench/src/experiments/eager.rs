@@ -8,6 +8,7 @@ use anyhow::Result;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use weft_attributes::Attribute;
 use weft_digest::{Digest, Entry, Kind, digest, directory};
 
 /// Times that a file is rewritten in one run.
@@ -78,7 +79,7 @@ pub(super) fn rewrite(place: &Place, scale: &Scale) -> Result<f64> {
 /// As [`rewrite`], but the digest is asked for: `user.weft.digest`, which volumes keep.
 pub(super) fn rewrite_kept(place: &Place, scale: &Scale) -> Result<f64> {
     rewrites(place, scale, |path| {
-        rustix::fs::getxattr(path, "user.weft.digest", &mut [0; 64][..])?;
+        rustix::fs::getxattr(path, Attribute::Digest.name(), &mut [0; 64][..])?;
         Ok(())
     })
 }

@@ -17,10 +17,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
+use weft_attributes::Attribute;
 use weft_transform::{Network, picture};
 use weft_vfs::{
-    Caller, ErrorKind, Exported, Holds, Ino, Kind, LINK, LinkDefinition, LinkError, LinkOrder, MADE_AS, MEMO, Memo,
-    OPENS, Options, Vfs, ViewKind,
+    Caller, ErrorKind, Exported, Holds, Ino, Kind, LinkDefinition, LinkError, LinkOrder, MADE_AS, Memo, Options, Vfs,
+    ViewKind,
 };
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
@@ -228,7 +229,7 @@ fn order_in_mount(link: &Path, device: u64, permissions: u32, definition: LinkDe
     // The kernel must never have heard that there is no such name.
     let name = format!("{MADE_AS}{}", std::process::id());
     let order = LinkOrder { name: name.into_bytes(), permissions, definition };
-    let set = control::order(directory, LINK, &order.encode());
+    let set = control::order(directory, Attribute::Link, &order.encode());
     if set == Err(Errno::PERM) && is_sticky_for_this_user(&status) {
         bail!(
             "{} has the sticky bit and is not yours, and only its owner can order links there (xattr(7)); make it in a \
@@ -311,7 +312,7 @@ fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
 fn tells_of_opens(device: u64) -> bool {
     let Some(root) = mounted::root_of(device) else { return true };
     let mut value = [0; 16];
-    let len = rustix::fs::getxattr(root, OsStr::from_bytes(OPENS), &mut value[..]);
+    let len = rustix::fs::getxattr(root, Attribute::Opens.name(), &mut value[..]);
     len.is_ok_and(|len| &value[..len] == b"told")
 }
 
@@ -333,12 +334,12 @@ pub fn resolved(path: &Path) -> Result<PathBuf> {
 fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     if in_volume(link).is_none() {
         let mut value = vec![0; 64 << 10];
-        let len = match rustix::fs::getxattr(link, OsStr::from_bytes(LINK), &mut value[..]) {
+        let len = match rustix::fs::getxattr(link, Attribute::Link.name(), &mut value[..]) {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => bail!("it is no transformation link"),
             len => len?,
         };
         let order = LinkOrder::decode(&value[..len]).context("a later Weft has made it")?;
-        let memo = rustix::fs::getxattr(link, OsStr::from_bytes(MEMO), &mut value[..]);
+        let memo = rustix::fs::getxattr(link, Attribute::Memo.name(), &mut value[..]);
         return Ok((order, memo.ok().and_then(|len| Memo::decode(&value[..len]))));
     }
     let Place { opened, path, .. } = Place::open(link, true)?;

@@ -18,8 +18,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use weft_attributes::Attribute;
 use weft_transform::{Network, expand};
-use weft_vfs::{ErrorKind, NETWORK, Vfs};
+use weft_vfs::{ErrorKind, Vfs};
 
 /// The networks of a volume, by name.
 pub type Names = BTreeMap<String, String>;
@@ -100,7 +101,10 @@ fn of_mount(root: &Path) -> Result<Names> {
 }
 
 fn name(attribute: &[u8]) -> Option<&str> {
-    std::str::from_utf8(attribute.strip_prefix(NETWORK)?).ok().filter(|name| expand::is_name(name))
+    match Attribute::parse(attribute)? {
+        Attribute::Network(name) => Some(name).filter(|name| expand::is_name(name)),
+        _ => None,
+    }
 }
 
 /// Nothing if somebody has set it to what is no text.
@@ -118,8 +122,7 @@ fn root_above(place: &OsStr) -> Result<Option<std::path::PathBuf>> {
 
 fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
     if let Some(root) = root_above(place)? {
-        let attribute = [NETWORK, name.as_bytes()].concat();
-        return match control::order(&root, &attribute, network.unwrap_or_default().as_bytes()) {
+        return match control::order(&root, Attribute::Network(name), network.unwrap_or_default().as_bytes()) {
             Err(Errno::OPNOTSUPP) => {
                 bail!("the daemon of {} is of another version of Weft; unmount it, and mount it anew", root.display())
             }

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use weft_attributes::Attribute;
 use weft_store::Location;
 
 /// Tells the counters of a mount or a server.
@@ -54,9 +55,6 @@ fn of(named: &Path) -> Result<Value> {
     }
 }
 
-/// The attribute of a mount point that holds what its daemon says of itself.
-pub(super) const ATTRIBUTE: &str = "user.weft.stats";
-
 /// What the kernel answers once the daemon has ended; "canceled" while it is ending.
 const ENDED: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
@@ -64,13 +62,14 @@ const ENDED: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 /// asked for what only the daemon knows.
 pub fn is_dead(directory: &Path) -> bool {
     let mut nothing: [u8; 0] = [];
-    rustix::fs::getxattr(directory, ATTRIBUTE, &mut nothing[..]).is_err_and(|error| ENDED.contains(&error))
+    rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut nothing[..])
+        .is_err_and(|error| ENDED.contains(&error))
 }
 
 /// What the daemon of the mount at `directory` says of itself.
 pub fn read(directory: &Path) -> Result<Value> {
     let mut buffer = vec![0; 64 << 10];
-    let len = match rustix::fs::getxattr(directory, ATTRIBUTE, &mut buffer) {
+    let len = match rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut buffer) {
         Ok(len) => len,
         Err(error) if ENDED.contains(&error) => bail!(
             "the daemon of {} has ended, or waits for a volume that another one took; unmount it ('weft umount {}'), then mount it again",

@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use weft_attributes::Attribute;
 use weft_store::{Location, Way};
 
 /// The wait(2) status of a daemon that could not bring all it committed to where it lies.
@@ -70,7 +71,7 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
 /// mounted. One that refuses is asked for no more than to be unmounted.
 fn stop_computing(directory: &Path) {
     let mut said = [0; 16];
-    let _ = rustix::fs::getxattr(directory, weft_fuse::STOP_COMPUTING, &mut said[..]);
+    let _ = rustix::fs::getxattr(directory, Attribute::StopComputing.name(), &mut said[..]);
 }
 
 fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
@@ -134,7 +135,7 @@ fn refuse_links_of_others(directory: &Path) -> Result<()> {
 
 /// True if a Weft volume is mounted at `directory` whose root cannot be read.
 fn is_unreadable(directory: &Path) -> bool {
-    let asked = rustix::fs::getxattr(directory, super::stats::ATTRIBUTE, &mut [0_u8; 0][..]);
+    let asked = rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut [0_u8; 0][..]);
     // What the directory itself leads to need not be told.
     let real = directory.parent().and_then(|parent| parent.canonicalize().ok()).zip(directory.file_name());
     let real = real.map_or_else(|| directory.into(), |(parent, name)| parent.join(name));
@@ -255,7 +256,10 @@ fn wait(daemon: &Watched, directory: &Path, owner: Option<Owner>, written: Optio
     match ended {
         Ended::Well | Ended::Unknown => Ok(ExitCode::SUCCESS),
         Ended::Badly(_) => {
-            bail!("{} is unmounted, but its daemon failed to commit all changes; {LOG}", directory.display())
+            bail!(
+                "{} is unmounted, but its daemon did not end well: changes that were not synced may be missing; {LOG}",
+                directory.display()
+            )
         }
     }
 }

@@ -5,14 +5,8 @@ use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
 use crate::session::Inviter;
 use std::sync::atomic::Ordering;
-use weft_vfs::{CONTROL, COUNTS, Caller, Ino, LENT, LINK, LinkOrder, NETWORK, NONCE, SetXattr};
-
-/// The attribute of the root that tells counters as JSON.
-const STATS: &[u8] = b"user.weft.stats";
-
-/// The attribute of the root that has all that networks compute end when it is read, by the
-/// super-user or whose the daemon is: something that may be waited for keeps a mount from going.
-pub const STOP_COMPUTING: &str = "user.weft.stop-computing";
+use weft_attributes::{Attribute, is_reserved};
+use weft_vfs::{Caller, Ino, LinkOrder, SetXattr};
 
 impl Server {
     pub(super) fn setxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
@@ -26,7 +20,7 @@ impl Server {
             libc::XATTR_REPLACE => SetXattr::Replace,
             _ => return Some(Err(Failure::Errno(libc::EINVAL))),
         };
-        if name.starts_with(CONTROL) {
+        if is_reserved(name) {
             return Some(self.control(caller, ino, name, value));
         }
         let kill = more & SETXATTR_ACL_KILL_SGID != 0;
@@ -38,15 +32,15 @@ impl Server {
     fn control(&self, caller: Caller, directory: Ino, name: &[u8], value: &[u8]) -> Outcome {
         let nonces = self.nonces.as_ref().ok_or(Failure::Errno(libc::EIO))?;
         let value = nonces.verified(caller.uid, directory, value)?;
-        if name == LINK {
-            return self.make_link(caller, directory, value);
+        match Attribute::parse(name) {
+            Some(Attribute::Link) => self.make_link(caller, directory, value),
+            Some(Attribute::Network(network)) if directory == Ino::ROOT => {
+                let text = std::str::from_utf8(value).map_err(|_| Failure::Errno(libc::EINVAL))?;
+                // No network is nothing at all.
+                Ok(self.vfs.define_network(network, Some(text).filter(|text| !text.is_empty()))?)
+            }
+            _ => Err(Failure::Errno(libc::EOPNOTSUPP)),
         }
-        let network = name.strip_prefix(NETWORK).filter(|_| directory == Ino::ROOT);
-        let network = network.ok_or(Failure::Errno(libc::EOPNOTSUPP))?;
-        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Failure::Errno(libc::EINVAL));
-        // No network is nothing at all.
-        let defined = Some(text(value)?).filter(|text| !text.is_empty());
-        Ok(self.vfs.define_network(text(network)?, defined)?)
     }
 
     /// Makes a transformation link in directory `parent`. The kernel has checked that the caller
@@ -66,35 +60,40 @@ impl Server {
         let size = body.u32()?;
         body.skip(4)?;
         let name = body.string()?;
-        if name == NONCE {
-            let nonces = self.nonces.as_ref().ok_or(Failure::Errno(libc::EIO));
-            return Some(nonces.and_then(|nonces| sized(reply, size, &nonces.of(caller.uid, ino))));
-        }
-        if ino == Ino::ROOT && name == STOP_COMPUTING.as_bytes() {
-            if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
-                return Some(Err(Failure::Errno(libc::EPERM)));
+        let told = match Attribute::parse(name) {
+            Some(Attribute::Nonce) => {
+                let nonces = self.nonces.as_ref().ok_or(Failure::Errno(libc::EIO));
+                nonces.map(|nonces| nonces.of(caller.uid, ino).to_vec())
             }
-            self.vfs.stop_computing(false);
-            return Some(sized(reply, size, b"stopped"));
-        }
-        if ino == Ino::ROOT && name == STATS {
-            return Some(sized(reply, size, self.stats(caller.uid).to_string().as_bytes()));
-        }
-        if name == LENT {
-            let Some(Inviter(invite)) = &self.options.inviter else { return Some(Err(Failure::Errno(libc::ENODATA))) };
-            if !self.vfs.is_for_everybody(self.vfs.seen(ino, None)) {
-                // Memory that programs share is for all of them.
-                return Some(Err(Failure::Errno(libc::ENODATA)));
-            }
-            // Whoever asks may read the file, as the kernel has seen to (xattr(7)).
-            let invitation = invite(caller.uid, ino).map_err(|_| Failure::Errno(libc::EAGAIN));
-            return Some(invitation.and_then(|invitation| sized(reply, size, &invitation)));
-        }
-        if name.starts_with(COUNTS) && (self.options.writeback || self.vfs.seen(ino, None) != ino) {
+            Some(Attribute::StopComputing) if ino == Ino::ROOT => self.stop_computing(caller),
+            Some(Attribute::Stats) if ino == Ino::ROOT => Ok(self.stats(caller.uid).to_string().into_bytes()),
+            Some(Attribute::Lent) => self.invitation(caller, ino),
             // The kernel may hold what is to be counted, or readers see something else.
-            return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
+            Some(Attribute::Counts { .. }) if self.options.writeback || self.vfs.seen(ino, None) != ino => {
+                Err(Failure::Errno(libc::EOPNOTSUPP))
+            }
+            _ => self.vfs.xattr(ino, name).map_err(Failure::from),
+        };
+        Some(told.and_then(|value| sized(reply, size, &value)))
+    }
+
+    /// Has all that networks compute end, for the super-user or whose the daemon is: something that
+    /// may be waited for keeps a mount from going.
+    fn stop_computing(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
+        if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
+            return Err(Failure::Errno(libc::EPERM));
         }
-        Some(self.vfs.xattr(ino, name).map_err(Failure::from).and_then(|value| sized(reply, size, &value)))
+        self.vfs.stop_computing(false);
+        Ok(b"stopped".to_vec())
+    }
+
+    /// Tells how file `ino` is lent in memory. Whoever asks may read it, as the kernel has seen to
+    /// (xattr(7)).
+    fn invitation(&self, caller: Caller, ino: Ino) -> Result<Vec<u8>, Failure> {
+        // Memory that programs share is for all of them.
+        let inviter = self.options.inviter.as_ref().filter(|_| self.vfs.is_for_everybody(self.vfs.seen(ino, None)));
+        let Inviter(invite) = inviter.ok_or(Failure::Errno(libc::ENODATA))?;
+        invite(caller.uid, ino).map_err(|_| Failure::Errno(libc::EAGAIN))
     }
 
     pub(super) fn listxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {

@@ -4,8 +4,8 @@
 use crate::memory_volume;
 use arbitrary::{Arbitrary, Unstructured};
 use weft_vfs::{
-    Asker, Attributes, Caller, Cookie, Credentials, DIGEST, Ino, Kind, LinkDefinition, MEMO, MakeNode, SetAttributes,
-    SetTime, Timestamp, Vfs, ViewKind,
+    Asker, Attributes, Caller, Cookie, Credentials, Ino, Kind, LinkDefinition, MakeNode, SetAttributes, SetTime,
+    Timestamp, Vfs, ViewKind,
 };
 
 const USER: u32 = 1000;
@@ -187,7 +187,7 @@ fn look(vfs: &Vfs, directory: Ino, depth: u32, seen: &mut Vec<String>) {
             }
         };
         seen.push(format!("{name}: {}", told(attributes)));
-        for attribute in [DIGEST, MEMO] {
+        for attribute in [&b"user.weft.digest"[..], b"user.weft.memo"] {
             seen.push(format!("{:?}", vfs.xattr(entry.ino, attribute).map_err(|error| error.kind())));
         }
         seen.push(format!("{:?}", vfs.link_order(entry.ino).map_err(|error| error.kind())));

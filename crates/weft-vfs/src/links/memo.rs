@@ -24,9 +24,6 @@ const ATTRIBUTE: &str = "memo";
 /// What follows the key there: stages of another version may give something else.
 const STAGES: &[u8] = weft_transform::VERSION.as_bytes();
 
-/// The attribute of a transformation link that tells what is kept of what it gives, as [`Memo::encode`] writes it; none if nothing is.
-pub const MEMO: &[u8] = b"user.weft.memo";
-
 /// What is kept of what a link gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memo {

@@ -11,11 +11,8 @@ use crate::error::{ErrorKind, Result};
 use crate::observe::Change;
 use crate::stop::Stop;
 use crate::volume::Vfs;
+use weft_attributes::Attribute;
 use weft_store::{Ino, Kind};
-
-/// The attribute of the root of a volume that has links which want to be told of.
-/// `told`: they are.
-pub const OPENS: &[u8] = b"user.weft.opens";
 
 /// How a file is read and written by one who has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +36,7 @@ pub enum Opening {
 impl Vfs {
     /// Whether the volume has links that want to be told of.
     pub fn wants_opens(&self) -> Result<bool> {
-        match self.xattr(Ino::ROOT, OPENS) {
+        match self.xattr(Ino::ROOT, Attribute::Opens.name().as_bytes()) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(false),
             Err(error) => Err(error),

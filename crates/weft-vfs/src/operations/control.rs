@@ -2,30 +2,19 @@
 //!
 //! Programs that restore files set whatever attributes an archive or another file system has, and
 //! the super-user runs them for others: an attribute that arrives so must do nothing. So no name
-//! that begins with [`CONTROL`] can be set as others are (`NotSupported`). Those that control
+//! that [`weft_attributes::is_reserved`] can be set as others are (`NotSupported`). Those that control
 //! something come through the ways of this module, and the ways in ask for a [`Nonce`] first, which
 //! nothing that is restored can have. (An ioctl would ask the kernel for neither the right to write
 //! to the directory nor whether the mount can be written.)
 
 use crate::error::{ErrorKind, Result};
-use crate::links::OPENS;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::collections::BTreeMap;
+use weft_attributes::Attribute;
 use weft_store::{Ino, Name};
 use weft_transform::expand;
-
-/// Begins the names of attributes that tell what Weft knows of a file, or control it.
-pub const CONTROL: &[u8] = b"user.weft.";
-
-/// Begins, before a name, the attribute of the root that has a named network.
-pub const NETWORK: &[u8] = b"user.weft.network.";
-
-/// The attribute of each directory that tells its [`Nonce`] to the user who asks. It is in no list.
-/// The kernel lets everybody ask for attributes of its namespace, as who may write to a directory
-/// need not be able to read it (xattr(7)).
-pub const NONCE: &[u8] = b"system.weft.nonce";
 
 /// What has to stand before the value of an attribute that controls something: only who asked this
 /// mount for it, as the same user, knows it.
@@ -71,7 +60,7 @@ impl Vfs {
         self.run(|state| {
             let attributes = state.xattrs(Ino::ROOT)?.map.iter();
             let named = attributes.filter_map(|(attribute, text)| {
-                let name = std::str::from_utf8(attribute.as_bytes().strip_prefix(NETWORK)?).ok()?;
+                let Attribute::Network(name) = Attribute::parse(attribute.as_bytes())? else { return None };
                 let text = String::from_utf8(text.to_vec()).ok()?;
                 expand::is_name(name).then(|| (name.to_owned(), text))
             });
@@ -85,22 +74,21 @@ impl Vfs {
         if !expand::is_name(name) || network.is_some_and(|text| expand::check(text).is_err()) {
             return Err(ErrorKind::Invalid.into());
         }
-        let attribute = [NETWORK, name.as_bytes()].concat();
-        self.control(&attribute, network.map(str::as_bytes))
+        self.control(Attribute::Network(name), network.map(str::as_bytes))
     }
 
     /// Has mounts that begin hear of files being opened, as links of the volume want them to, or no
     /// more.
     pub fn want_opens_from_now(&self, wanted: bool) -> Result<()> {
-        match self.control(OPENS, wanted.then_some(b"1")) {
+        match self.control(Attribute::Opens, wanted.then_some(b"1")) {
             Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
             done => done,
         }
     }
 
     /// Sets or removes an attribute of the root that controls something.
-    fn control(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let name = Name::of_xattr(name).map_err(|_| ErrorKind::Range)?;
+    fn control(&self, attribute: Attribute<'_>, value: Option<&[u8]>) -> Result<()> {
+        let name = Name::of_xattr(attribute.name().as_bytes()).map_err(|_| ErrorKind::Range)?;
         self.change(|state| {
             state.may_control(&name, value)?;
             self.put(state, Ino::ROOT, &name, value)
@@ -110,7 +98,7 @@ impl Vfs {
     /// Notes that the volume has links that want to know of opens, as part of an operation that
     /// asked [`State::may_want_opens`] before it changed anything.
     pub(crate) fn put_opens(&self, state: &mut State) -> std::result::Result<(), Stop> {
-        self.put(state, Ino::ROOT, &Name::of_xattr(OPENS)?, Some(b"1"))
+        self.put(state, Ino::ROOT, &Name::of_xattr(Attribute::Opens.name().as_bytes())?, Some(b"1"))
     }
 }
 
@@ -129,7 +117,7 @@ impl State {
     /// Whether the volume has to note yet that it has links that want to know of opens; then it
     /// can.
     pub(crate) fn may_want_opens(&mut self) -> std::result::Result<bool, Stop> {
-        let name = Name::of_xattr(OPENS)?;
+        let name = Name::of_xattr(Attribute::Opens.name().as_bytes())?;
         if self.xattrs(Ino::ROOT)?.map.contains_key(&name) {
             return Ok(false);
         }

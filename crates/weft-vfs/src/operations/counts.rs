@@ -12,11 +12,8 @@ use weft_block::Slice;
 use weft_store::{BlockId, BlockRef, Ino};
 use weft_transform::counting::Counts;
 
-/// Followed by an offset in decimal: the attribute of a file that tells what the [`COUNTS_BYTES`] bytes from there on hold, as [`Counts`]'s text. It tells of
-/// no bytes from the file's end on. It is not in lists of names, so that nobody copies it along.
-pub const COUNTS: &[u8] = b"user.weft.counts.";
-
-/// Bytes of a file that are counted at once: nobody can stop that.
+/// Bytes of a file that are counted at once, and that the attribute [`weft_attributes::Attribute::Counts`]
+/// tells of, as [`Counts`]'s text: nobody can stop that.
 pub const COUNTS_BYTES: u64 = 64 << 20;
 
 /// Bytes of what is kept.

@@ -1,20 +1,18 @@
 //! Extended attributes (xattr(7)), ACLs among them.
 
-use super::control::CONTROL;
-use super::counts::COUNTS;
 use super::digests::encode;
 use crate::acl::Acl;
 use crate::apply::{ACCESS_ACL, DEFAULT_ACL};
 use crate::attributes::SetXattr;
 use crate::error::{ErrorKind, Result};
 use crate::kept::KEPT;
-use crate::links::{MEMO, OPENS};
 use crate::mutation::Mutation;
 use crate::state::{ROW_BYTES, State};
 use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use weft_attributes::{Attribute, is_reserved};
 use weft_store::{Cookie, Ino, Kind, Name};
 
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
@@ -24,71 +22,39 @@ const BYTES_MAX: usize = 64 << 10;
 /// keep others waiting until they are.
 const ALL_BYTES_MAX: usize = 1 << 20;
 
-/// The attribute that tells the digest. It is not in lists of names, so that nobody copies it along.
-pub const DIGEST: &[u8] = b"user.weft.digest";
-
-/// The attribute that tells by what a directory lists this: for nearly every file its digest.
-pub const LISTED_DIGEST: &[u8] = b"user.weft.digest.listed";
-
-/// The attribute by which protocols tell where a file is lent in memory, if they do. It is nobody else's.
-pub const LENT: &[u8] = b"user.weft.lent";
-
-/// Followed by a position in decimal: the attribute of a directory that tells entries after it, with their digests, as [`super::decode`] reads them. The
-/// first are after position 0; there are no more when it is empty.
-pub const DIGEST_ENTRIES: &[u8] = b"user.weft.digest.entries.";
-
-/// The attribute of a transformation link that tells what it is made of, as [`crate::LinkOrder::encode`] writes it, without a name. Of a
-/// directory it is how programs have one made there.
-pub const LINK: &[u8] = b"user.weft.link";
-
 /// How the name begins under which programs have a link made, which they then rename: it is not what
 /// users know the link by.
 pub const MADE_AS: &str = ".weft-link-";
 
 impl Vfs {
-    /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace). [`DIGEST`] is the digest of
-    /// a file or directory in hexadecimal, as [`Vfs::digest`] tells it, [`LISTED_DIGEST`] what [`Vfs::listed_digest`] tells, [`DIGEST_ENTRIES`] what [`Vfs::listed_entries`] does.
+    /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace).
+    /// [`Attribute`] says which of them tell what the volume knows.
     pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let name = xattr_name(name)?;
-        if name.as_bytes().starts_with(DIGEST) {
-            return self.digest_attribute(ino, name.as_bytes())?.ok_or_else(|| ErrorKind::NoAttribute.into());
-        }
-        if let Some(offset) = name.as_bytes().strip_prefix(COUNTS) {
-            let offset = std::str::from_utf8(offset).ok().and_then(|offset| offset.parse().ok());
-            return Ok(self.counts(ino, offset.ok_or(ErrorKind::NoAttribute)?)?.to_string().into_bytes());
-        }
-        if name.as_bytes() == LINK {
-            let order = self.link_order(ino)?;
-            return order.map(|order| order.encode()).ok_or_else(|| ErrorKind::NoAttribute.into());
-        }
-        if name.as_bytes() == MEMO {
-            return self.memo(ino)?.map(|memo| memo.encode()).ok_or_else(|| ErrorKind::NoAttribute.into());
-        }
-        self.run(|state| {
-            let value = state.xattrs(ino)?.map.get(&name).cloned();
-            if value.is_some() && ino == Ino::ROOT && name.as_bytes() == OPENS && state.is_told_of_opens {
-                return Ok(b"told".to_vec());
+        let attribute = Attribute::parse(name.as_bytes());
+        let told = match attribute {
+            Some(Attribute::Digest) => self.digest(ino)?.map(hex),
+            Some(Attribute::ListedDigest) => self.listed_digest(ino)?.map(hex),
+            Some(Attribute::DigestEntries { after }) => {
+                self.listed_entries(ino, Cookie(after))?.map(|entries| encode(&entries))
             }
-            value.ok_or_else(|| ErrorKind::NoAttribute.into())
-        })
-    }
-
-    fn digest_attribute(&self, ino: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let hex = |digest| weft_digest::hex(&digest).into_bytes();
-        let after = name.strip_prefix(DIGEST_ENTRIES).and_then(|after| std::str::from_utf8(after).ok()?.parse().ok());
-        Ok(match (name, after) {
-            (DIGEST, _) => self.digest(ino)?.map(hex),
-            (LISTED_DIGEST, _) => self.listed_digest(ino)?.map(hex),
-            (_, Some(after)) => self.listed_entries(ino, Cookie(after))?.map(|entries| encode(&entries)),
-            _ => None,
-        })
+            Some(Attribute::Counts { offset }) => Some(self.counts(ino, offset)?.to_string().into_bytes()),
+            Some(Attribute::Link) => self.link_order(ino)?.map(|order| order.encode()),
+            Some(Attribute::Memo) => self.memo(ino)?.map(|memo| memo.encode()),
+            _ => self.run(|state| {
+                let value = state.xattrs(ino)?.map.get(&name).cloned();
+                let is_told = ino == Ino::ROOT && attribute == Some(Attribute::Opens) && state.is_told_of_opens;
+                Ok(if value.is_some() && is_told { Some(b"told".to_vec()) } else { value })
+            })?,
+        };
+        told.ok_or_else(|| ErrorKind::NoAttribute.into())
     }
 
     /// Names of all extended attributes, ascending, but those that only this volume can use.
     pub fn xattr_names(&self, ino: Ino) -> Result<Vec<Name>> {
         self.run(|state| {
             let names = state.xattrs(ino)?.map.keys();
-            let is_told = |name: &[u8]| !name.starts_with(KEPT) && name != OPENS;
+            let is_told = |name: &[u8]| !name.starts_with(KEPT) && Attribute::parse(name) != Some(Attribute::Opens);
             Ok(names.filter(|name| is_told(name.as_bytes())).cloned().collect())
         })
     }
@@ -96,7 +62,7 @@ impl Vfs {
     /// Sets an extended attribute (setxattr(2)). Setting an access ACL sets the permission bits
     /// that it stands for; `kill_set_group_id` then clears the set-group-id bit, for a caller not
     /// in the file's group. `Exists`, `NoAttribute`, `AttributeTooBig`, `Range` (name),
-    /// `NotSupported` (namespace, or [`CONTROL`]), `NoSpace` (list full, or too many bytes
+    /// `NotSupported` (namespace, or [`is_reserved`]), `NoSpace` (list full, or too many bytes
     /// together).
     pub fn set_xattr(
         &self,
@@ -138,7 +104,7 @@ impl Vfs {
         }
     }
 
-    /// Removes an extended attribute. `NoAttribute`, `NotSupported` ([`CONTROL`]).
+    /// Removes an extended attribute. `NoAttribute`, `NotSupported` ([`is_reserved`]).
     pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let name = settable(name)?;
         let time = self.now();
@@ -189,9 +155,13 @@ impl State {
     }
 }
 
+fn hex(digest: weft_digest::Digest) -> Vec<u8> {
+    weft_digest::hex(&digest).into_bytes()
+}
+
 /// The name of an attribute that programs set and remove as they like. `NotSupported`.
 fn settable(name: &[u8]) -> Result<Name> {
-    if name.starts_with(CONTROL) { Err(ErrorKind::NotSupported.into()) } else { xattr_name(name) }
+    if is_reserved(name) { Err(ErrorKind::NotSupported.into()) } else { xattr_name(name) }
 }
 
 /// `NoSpace` if one more attribute, `name`, makes a longer list than there can be.

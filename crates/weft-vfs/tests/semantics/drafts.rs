@@ -7,8 +7,8 @@ use std::sync::Arc;
 use weft_store::VolumeOptions;
 use weft_transform::{Network, NoFiles};
 use weft_vfs::{
-    Asker, Caller, Change, Credentials, ErrorKind, FileId, Ino, Keys, LinkDefinition, OPENS, Observer, Opening,
-    Options, Pushed, Scope, SetAttributes,
+    Asker, Caller, Change, Credentials, ErrorKind, FileId, Ino, Keys, LinkDefinition, Observer, Opening, Options,
+    Pushed, Scope, SetAttributes,
 };
 
 const DRAFT: Opening = Opening::Draft { is_direct: false, is_open: false };
@@ -112,11 +112,11 @@ fn only_where_opens_are_told_of_a_link_can_be_written_as_a_whole() {
     assert_eq!(kind(volume.vfs.write(link, 0, b"x", false)), ErrorKind::AccessDenied);
     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
     assert_eq!(kind(volume.vfs.set_attributes(link, empty)), ErrorKind::AccessDenied);
-    assert_eq!(volume.vfs.xattr(Ino::ROOT, OPENS).unwrap(), b"1");
+    assert_eq!(volume.vfs.xattr(Ino::ROOT, b"user.weft.opens").unwrap(), b"1");
     volume.remount();
     assert!(volume.vfs.wants_opens().unwrap());
     volume.vfs.tells_of_opens();
-    assert_eq!(volume.vfs.xattr(Ino::ROOT, OPENS).unwrap(), b"told");
+    assert_eq!(volume.vfs.xattr(Ino::ROOT, b"user.weft.opens").unwrap(), b"told");
     assert_eq!(volume.vfs.opened(link, true).unwrap(), DRAFT);
     volume.write(link, 0, b"x");
     volume.vfs.closed(link).unwrap();

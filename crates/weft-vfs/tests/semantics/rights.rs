@@ -3,8 +3,8 @@
 use crate::links::definition;
 use crate::{DIRECTORY, FILE, Volume, kind};
 use weft_vfs::{
-    Access, Asker, Attributes, Caller, Cookie, Credentials, DIGEST, ErrorKind, FileId, IfExists, Ino, LINK,
-    LinkDefinition, MEMO, MakeNode, OPENS, Opening, Reach, RenameMode, SetAttributes, Timestamp, ViewKind,
+    Access, Asker, Attributes, Caller, Cookie, Credentials, ErrorKind, FileId, IfExists, Ino, LinkDefinition, MakeNode,
+    Opening, Reach, RenameMode, SetAttributes, Timestamp, ViewKind,
 };
 
 const ALICE: u32 = 1000;
@@ -59,8 +59,8 @@ impl Volume {
         assert_eq!(kind(self.vfs.read_some(ino, 0, 100)), ErrorKind::AccessDenied);
         assert_eq!(kind(self.vfs.write(ino, 0, b"x", false)), ErrorKind::AccessDenied);
         assert_eq!(kind(self.vfs.opened(ino, false)), ErrorKind::AccessDenied);
-        assert_eq!(kind(self.vfs.xattr(ino, DIGEST)), ErrorKind::AccessDenied);
-        assert_eq!(kind(self.vfs.xattr(ino, MEMO)), ErrorKind::NoAttribute);
+        assert_eq!(kind(self.vfs.xattr(ino, b"user.weft.digest")), ErrorKind::AccessDenied);
+        assert_eq!(kind(self.vfs.xattr(ino, b"user.weft.memo")), ErrorKind::NoAttribute);
     }
 }
 
@@ -115,7 +115,7 @@ fn who_asks_counts_as_much_as_who_made_it() {
         for (ino, text) in [(link, b"password\n"), (outer, b"PASSWORD\n")] {
             if may {
                 assert_eq!((volume.attributes(ino).size, volume.all(ino).unwrap()), (9, text.to_vec()));
-                assert!(volume.vfs.xattr(link, MEMO).is_ok());
+                assert!(volume.vfs.xattr(link, b"user.weft.memo").is_ok());
                 assert_eq!(volume.vfs.opened(ino, false).unwrap(), Opening::Direct { is_open: false });
             } else {
                 volume.assert_closed(ino);
@@ -350,7 +350,7 @@ fn definitions_are_told_to_their_makers_and_to_those_who_may_read_the_targets() 
     let dead = volume.link_by(ALICE, "dead", &definition(&["/nothing"], "wc"));
     for (asker, told) in [(ALICE, [true, false, true]), (BOB, [false, true, true]), (0, [true; 3])] {
         let _asking = user(asker).asks();
-        let is_told = [closed, roots, dead].map(|link| volume.vfs.xattr(link, LINK).is_ok());
+        let is_told = [closed, roots, dead].map(|link| volume.vfs.xattr(link, b"user.weft.link").is_ok());
         assert_eq!(is_told, told, "to {asker}");
     }
 }
@@ -360,10 +360,10 @@ fn the_first_link_that_is_not_for_everybody_has_the_next_mount_told_of_opens() {
     let volume = Volume::new();
     let file = volume.filled(Ino::ROOT, "file", 0o644, b"text");
     volume.link("open", "/file", "upper");
-    assert!(volume.vfs.xattr(Ino::ROOT, OPENS).is_err());
+    assert!(volume.vfs.xattr(Ino::ROOT, b"user.weft.opens").is_err());
     volume.chmod(file, 0o600);
     volume.link("closed", "/file", "upper");
-    assert_eq!(volume.vfs.xattr(Ino::ROOT, OPENS).unwrap(), b"1");
+    assert_eq!(volume.vfs.xattr(Ino::ROOT, b"user.weft.opens").unwrap(), b"1");
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn so_has_one_that_takes_many_steps_to_resolve() {
     volume.filled(Ino::ROOT, "file", 0o600, b"text");
     volume.directory("x");
     volume.link("closed", &("/x/../".repeat(200) + "file"), "upper");
-    assert_eq!(volume.vfs.xattr(Ino::ROOT, OPENS).unwrap(), b"1");
+    assert_eq!(volume.vfs.xattr(Ino::ROOT, b"user.weft.opens").unwrap(), b"1");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::{Volume, kind, options, volume_options};
 use weft_block::Slice;
-use weft_vfs::{COUNTS, Caller, ErrorKind, Ino, LinkDefinition, Options, SharedPart, Vfs};
+use weft_vfs::{Caller, ErrorKind, Ino, LinkDefinition, Options, SharedPart, Vfs};
 
 fn parts(vfs: &Vfs, ino: Ino, offset: u64, len: usize) -> Vec<SharedPart> {
     let pool = vfs.shared_pool(ino).expect("memory is shared");
@@ -116,7 +116,7 @@ fn without_room_less_is_read_and_then_nothing() {
 }
 
 fn counts(vfs: &Vfs, ino: Ino, offset: u64) -> String {
-    let name = [COUNTS, offset.to_string().as_bytes()].concat();
+    let name = format!("user.weft.counts.{offset}").into_bytes();
     String::from_utf8(vfs.xattr(ino, &name).expect("counted")).expect("text")
 }
 
@@ -144,7 +144,7 @@ fn what_a_file_holds_is_counted_once() {
     let names = volume.vfs.xattr_names(ino).expect("told");
     assert!(names.is_empty(), "nobody copies it along: {names:?}");
     for wrong in ["", "x", "-1", "99999999999999999999"] {
-        assert_eq!(kind(volume.vfs.xattr(ino, &[COUNTS, wrong.as_bytes()].concat())), ErrorKind::NoAttribute);
+        assert_eq!(kind(volume.vfs.xattr(ino, format!("user.weft.counts.{wrong}").as_bytes())), ErrorKind::NoAttribute);
     }
 }
 

@@ -16,8 +16,9 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use weft_attributes::Attribute;
 use weft_digest::{Content, Digest, FileHasher, Kind};
-use weft_vfs::{DIGEST, DIGEST_ENTRIES, LINK, LISTED_DIGEST, LinkOrder, ListedEntry, decode_entries};
+use weft_vfs::{LinkOrder, ListedEntry, decode_entries};
 
 /// What `path` names; a symbolic link stands for its target, and `-` for standard input. With `all` from all bytes, whatever is kept.
 pub fn digest(tree: &Plain, path: &Path, all: bool, progress: &Progress) -> Result<Found> {
@@ -108,16 +109,16 @@ impl Plain {
     }
 
     /// An attribute that a volume computes. None if it is none that does, or it cannot be told.
-    fn attribute(&self, node: &Node, name: &str, len: usize) -> Option<Vec<u8>> {
+    fn attribute(&self, node: &Node, attribute: Attribute<'_>, len: usize) -> Option<Vec<u8>> {
         if !self.keeping.contains(&node.device) {
             return None;
         }
-        let mut value = vec![0; len];
+        let (name, mut value) = (attribute.name(), vec![0; len]);
         let reached = node.reach().ok()?;
         let len = if node.is_top {
-            rustix::fs::getxattr(&*reached.path, name, &mut value[..])
+            rustix::fs::getxattr(&*reached.path, &*name, &mut value[..])
         } else {
-            rustix::fs::lgetxattr(&*reached.path, name, &mut value[..])
+            rustix::fs::lgetxattr(&*reached.path, &*name, &mut value[..])
         };
         // What cannot be told is read, which then says what is wrong.
         value.truncate(len.ok()?);
@@ -126,11 +127,11 @@ impl Plain {
 
     /// What it is made of, if it is a transformation link.
     fn link_order(&self, node: &Node) -> Option<LinkOrder> {
-        LinkOrder::decode(&self.attribute(node, std::str::from_utf8(LINK).expect("a constant"), 64 << 10)?)
+        LinkOrder::decode(&self.attribute(node, Attribute::Link, 64 << 10)?)
     }
 
-    fn digest(&self, node: &Node, name: &[u8]) -> Option<Digest> {
-        unhex(&self.attribute(node, std::str::from_utf8(name).expect("a constant"), 64)?)
+    fn digest(&self, node: &Node, attribute: Attribute<'_>) -> Option<Digest> {
+        unhex(&self.attribute(node, attribute, 64)?)
     }
 }
 
@@ -160,14 +161,15 @@ impl Tree for Plain {
     }
 
     fn kept(&self, node: &Node) -> Result<Option<Digest>> {
-        Ok(self.digest(node, LISTED_DIGEST))
+        Ok(self.digest(node, Attribute::ListedDigest))
     }
 
     fn kept_entries(&self, directory: &Node) -> Result<Option<KeptEntries<Node>>> {
         let (mut all, mut after) = (Vec::<(ListedEntry, Node)>::new(), 0);
         loop {
-            let name = format!("{}{after}", std::str::from_utf8(DIGEST_ENTRIES).expect("a constant"));
-            let Some(page) = self.attribute(directory, &name, 64 << 10) else { return Ok(None) };
+            let Some(page) = self.attribute(directory, Attribute::DigestEntries { after }, 64 << 10) else {
+                return Ok(None);
+            };
             let Some(page) = decode_entries(&page) else { return Ok(None) };
             let Some(last) = page.last() else { return Ok(Some(all)) };
             after = last.cookie.0;
@@ -181,7 +183,7 @@ impl Tree for Plain {
     }
 
     fn kept_content(&self, node: &Node) -> Result<Option<Digest>> {
-        Ok(self.digest(node, DIGEST))
+        Ok(self.digest(node, Attribute::Digest))
     }
 
     fn read(&self, node: &Node, hasher: &mut FileHasher) -> Result<u64> {

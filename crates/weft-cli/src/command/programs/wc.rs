@@ -8,8 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use weft_attributes::Attribute;
 use weft_transform::counting::{self, Words};
-use weft_vfs::{COUNTS, COUNTS_BYTES};
+use weft_vfs::COUNTS_BYTES;
 
 /// Columns of what is read from something that has no length.
 const WIDTH_UNKNOWN: usize = 7;
@@ -62,7 +63,7 @@ fn kept(file: impl AsFd) -> Option<Counts> {
     let mut all = counting::Counts::default();
     loop {
         let mut value = [0; 128];
-        let name = [COUNTS, all.bytes.to_string().as_bytes()].concat();
+        let name = Attribute::Counts { offset: all.bytes }.name();
         let len = rustix::fs::fgetxattr(&file, name, &mut value).ok()?;
         let next: counting::Counts = std::str::from_utf8(&value[..len]).ok()?.parse().ok()?;
         all = all.then(next);

@@ -1,0 +1,150 @@
+//! The extended attributes by which programs ask a mounted volume about itself, and control it.
+//!
+//! The daemon, the program, the client library and the benchmark name them by [`Attribute`] alone.
+//! Their values have the types that each of them says. None is in a list of names, but that of named
+//! networks: so nobody copies them along.
+
+use std::borrow::Cow;
+
+/// Begins the names of all attributes that programs cannot set as they like.
+const RESERVED: &[u8] = b"user.weft.";
+
+const DIGEST_ENTRIES: &str = "user.weft.digest.entries.";
+const NETWORK: &str = "user.weft.network.";
+const COUNTS: &str = "user.weft.counts.";
+
+/// One of these attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attribute<'a> {
+    /// Of the root: the mount's counters, as JSON.
+    Stats,
+    /// Of the root: whoever reads it has all that networks compute end.
+    StopComputing,
+    /// Of a directory: what has to stand before a value that controls something, for who asks.
+    Nonce,
+    /// Of a file: how it is lent in memory, as an invitation of `weft-client`.
+    Lent,
+    /// Of a file or directory: its digest, in hexadecimal.
+    Digest,
+    /// Of anything: by what its directory lists it, in hexadecimal; of nearly every file its digest.
+    ListedDigest,
+    /// Of a directory: its first entries after this position, with their digests. There are no more
+    /// where it is empty.
+    DigestEntries {
+        /// The position; 0 before the first.
+        after: u64,
+    },
+    /// Of a transformation link: what it is made of. Of a directory: whoever sets it, behind a nonce,
+    /// has a link made there.
+    Link,
+    /// Of a transformation link: what is kept of what it gives.
+    Memo,
+    /// Of the root: there are links that want to know of opens; `told` if the mount tells them.
+    Opens,
+    /// Of the root: a named network, by its name.
+    Network(&'a str),
+    /// Of a file: lines, words and bytes from this offset on.
+    Counts {
+        /// In bytes.
+        offset: u64,
+    },
+}
+
+impl<'a> Attribute<'a> {
+    /// The attribute called `name`; none if it is none of these.
+    pub fn parse(name: &'a [u8]) -> Option<Attribute<'a>> {
+        let name = std::str::from_utf8(name).ok()?;
+        Some(match name {
+            "user.weft.stats" => Attribute::Stats,
+            "user.weft.stop-computing" => Attribute::StopComputing,
+            "system.weft.nonce" => Attribute::Nonce,
+            "user.weft.lent" => Attribute::Lent,
+            "user.weft.digest" => Attribute::Digest,
+            "user.weft.digest.listed" => Attribute::ListedDigest,
+            "user.weft.link" => Attribute::Link,
+            "user.weft.memo" => Attribute::Memo,
+            "user.weft.opens" => Attribute::Opens,
+            _ => return Attribute::parse_longer(name),
+        })
+    }
+
+    fn parse_longer(name: &'a str) -> Option<Attribute<'a>> {
+        if let Some(after) = name.strip_prefix(DIGEST_ENTRIES) {
+            return Some(Attribute::DigestEntries { after: after.parse().ok()? });
+        }
+        if let Some(offset) = name.strip_prefix(COUNTS) {
+            return Some(Attribute::Counts { offset: offset.parse().ok()? });
+        }
+        name.strip_prefix(NETWORK).map(Attribute::Network)
+    }
+
+    /// Its name, as getxattr(2) takes it.
+    pub fn name(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Attribute::Stats => "user.weft.stats",
+            Attribute::StopComputing => "user.weft.stop-computing",
+            // The kernel lets everybody ask for attributes of this namespace: who may write to a
+            // directory need not be able to read it (xattr(7)).
+            Attribute::Nonce => "system.weft.nonce",
+            Attribute::Lent => "user.weft.lent",
+            Attribute::Digest => "user.weft.digest",
+            Attribute::ListedDigest => "user.weft.digest.listed",
+            Attribute::Link => "user.weft.link",
+            Attribute::Memo => "user.weft.memo",
+            Attribute::Opens => "user.weft.opens",
+            Attribute::DigestEntries { after } => return Cow::Owned(format!("{DIGEST_ENTRIES}{after}")),
+            Attribute::Network(name) => return Cow::Owned(format!("{NETWORK}{name}")),
+            Attribute::Counts { offset } => return Cow::Owned(format!("{COUNTS}{offset}")),
+        })
+    }
+}
+
+/// True if `name` is one that programs cannot set as they like, whether there is such an attribute or
+/// not.
+pub fn is_reserved(name: &[u8]) -> bool {
+    name.starts_with(RESERVED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_attribute_is_found_by_its_name() {
+        let plain = [
+            Attribute::Stats,
+            Attribute::StopComputing,
+            Attribute::Nonce,
+            Attribute::Lent,
+            Attribute::Digest,
+            Attribute::ListedDigest,
+            Attribute::Link,
+            Attribute::Memo,
+            Attribute::Opens,
+        ];
+        for attribute in plain {
+            assert_eq!(Attribute::parse(attribute.name().as_bytes()), Some(attribute));
+        }
+        for name in ["user.weft", "user.weft.", "user.weft.digest.entries.", "user.weft.counts.x", "user.stats"] {
+            assert_eq!(Attribute::parse(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(Attribute::parse(b"user.weft.network.\xff"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_and_names_come_back(number: u64, name in "[a-z.]{0,20}") {
+            let all = [
+                Attribute::DigestEntries { after: number },
+                Attribute::Counts { offset: number },
+                Attribute::Network(&name),
+            ];
+            for attribute in all {
+                let written = attribute.name();
+                prop_assert!(is_reserved(written.as_bytes()));
+                prop_assert_eq!(Attribute::parse(written.as_bytes()), Some(attribute));
+            }
+        }
+    }
+}
