@@ -23,7 +23,7 @@ pub(crate) use links::Valid;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
 
 use crate::notify::Notifier;
-use crate::protocol::{Body, Header, Opcode, Reply, Request};
+use crate::protocol::{Body, CutShort, Header, Opcode, Reply, Request};
 use crate::session::{LockKeeper, SessionOptions};
 use crate::transport::scheduling::Scheduling;
 use crate::wakefulness::Wakefulness;
@@ -48,6 +48,12 @@ pub(crate) enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::Vfs(error)
+    }
+}
+
+impl From<CutShort> for Failure {
+    fn from(_: CutShort) -> Failure {
+        Failure::Errno(libc::EINVAL)
     }
 }
 
@@ -195,16 +201,15 @@ impl Server {
             number: Some(header.unique),
             host: None,
         });
-        let (outcome, outdated) = links::outdating(|| match self.refuse_left(opcode) {
-            Some(refused) => Some(refused),
-            None => self.dispatch(opcode, &header, request.body, reply),
+        let (outcome, outdated) = links::outdating(|| {
+            self.refuse_left(opcode)?;
+            self.dispatch(opcode, &header, request.body, reply)
         });
         self.links.settle_soon(&self.vfs, Ino(header.nodeid), &outdated);
         let errno = match outcome {
-            None => libc::EINVAL,
-            Some(Ok(())) => 0,
-            Some(Err(Failure::Vfs(error))) if error.kind() == ErrorKind::WouldBlock => return Served::WouldBlock,
-            Some(Err(failure)) => {
+            Ok(()) => 0,
+            Err(Failure::Vfs(error)) if error.kind() == ErrorKind::WouldBlock => return Served::WouldBlock,
+            Err(failure) => {
                 if let Failure::Vfs(error) = &failure {
                     self.log_failure(opcode, &header, request.body, error);
                 }
@@ -224,10 +229,10 @@ impl Server {
         if !matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) {
             return;
         }
-        let mut range = || {
+        let mut range = || -> Result<_, CutShort> {
             body.skip(8)?;
             let (offset, size) = (body.u64()?, u64::from(body.u32()?));
-            Some(format!(" of bytes {offset} to {}", offset.saturating_add(size.saturating_sub(1))))
+            Ok(format!(" of bytes {offset} to {}", offset.saturating_add(size.saturating_sub(1))))
         };
         let range = match opcode {
             Opcode::Read | Opcode::Write => range().unwrap_or_default(),
@@ -238,13 +243,13 @@ impl Server {
         tracing::error!(user = header.uid, "{name}{range} of {path} failed: {error}");
     }
 
-    /// None: the arguments are cut short.
-    fn dispatch(&self, opcode: Opcode, header: &Header, body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    /// Does what the request asks for. `EINVAL` if its arguments are cut short.
+    fn dispatch(&self, opcode: Opcode, header: &Header, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let number = header.nodeid;
         if opcode == Opcode::Forget {
             return self.forget(number, body, reply);
         }
-        let Some(node) = self.node(number) else { return Some(Err(Failure::Errno(libc::ESTALE))) };
+        let Some(node) = self.node(number) else { return Err(Failure::Errno(libc::ESTALE)) };
         let ino = node.ino;
         let header = &Header { nodeid: ino.0, ..*header };
         let caller = Caller { uid: header.uid, gid: header.gid, holds: Holds::Counted };
@@ -254,14 +259,13 @@ impl Server {
         }
         match opcode {
             // A second one is nothing the kernel sends.
-            Opcode::Init => Some(self.init(&Offer::parse(body)?, Way::Device, reply)),
+            Opcode::Init => self.init(&Offer::parse(body)?, Way::Device, reply),
             Opcode::Lookup => self.lookup(caller, ino, body, reply),
-            // Served above.
-            Opcode::Forget => None,
+            Opcode::Forget => self.forget(number, body, reply),
             Opcode::BatchForget => self.batch_forget(body, reply),
-            Opcode::Getattr => Some(self.getattr(header, node, reply)),
+            Opcode::Getattr => self.getattr(header, node, reply),
             Opcode::Setattr => self.setattr(header, node, body, reply),
-            Opcode::Readlink => Some(self.readlink(ino, reply)),
+            Opcode::Readlink => self.readlink(ino, reply),
             Opcode::Symlink => self.symlink(caller, ino, body, reply),
             Opcode::Mknod => self.mknod(caller, ino, body, reply),
             Opcode::Mkdir => self.mkdir(caller, ino, body, reply),
@@ -277,19 +281,19 @@ impl Server {
             Opcode::Lseek => self.lseek(ino, body, reply),
             Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy_file_range(opcode, header, body, reply),
             Opcode::Fsync => self.fsync(header, body),
-            Opcode::Fsyncdir | Opcode::Syncfs => Some(self.vfs.sync().map_err(Failure::from)),
-            Opcode::Statfs => Some(self.statfs(reply)),
+            Opcode::Fsyncdir | Opcode::Syncfs => self.vfs.sync().map_err(Failure::from),
+            Opcode::Statfs => self.statfs(reply),
             Opcode::Setxattr => self.setxattr(caller, ino, body),
             Opcode::Getxattr => self.getxattr(caller, ino, body, reply),
             Opcode::Listxattr => self.listxattr(caller, ino, body, reply),
             Opcode::Removexattr => self.removexattr(ino, body),
-            Opcode::Opendir => Some(self.opendir(ino, reply)),
+            Opcode::Opendir => self.opendir(ino, reply),
             Opcode::Readdir => self.readdir(header, ino, body, reply),
             Opcode::Readdirplus => self.readdirplus(header, caller, ino, body, reply),
             Opcode::Open => self.open(header, node, body, reply),
             Opcode::Flush => self.flush(header, ino, body),
             Opcode::Release => self.release(ino, body),
-            Opcode::Releasedir | Opcode::Destroy => Some(Ok(())),
+            Opcode::Releasedir | Opcode::Destroy => Ok(()),
             Opcode::Getlk => self.getlk(header, body, reply),
             Opcode::Setlk => self.setlk(Patience::Fail, header, body, reply),
             Opcode::Setlkw => self.setlk(Patience::Wait, header, body, reply),
@@ -300,17 +304,17 @@ impl Server {
             }
             Opcode::NotifyReply => {
                 reply.cancel();
-                Some(Ok(()))
+                Ok(())
             }
             Opcode::Ioctl => self.ioctl(caller, ino, body, reply),
-            Opcode::Statx => Some(self.statx(header, node, reply)),
+            Opcode::Statx => self.statx(header, node, reply),
             // The kernel then does these itself: they need no state here.
             Opcode::Create
             | Opcode::Access
             | Opcode::Bmap
             | Opcode::Poll
             | Opcode::SetupMapping
-            | Opcode::RemoveMapping => Some(Err(Failure::Errno(libc::ENOSYS))),
+            | Opcode::RemoveMapping => Err(Failure::Errno(libc::ENOSYS)),
         }
     }
 }

@@ -7,7 +7,7 @@ mod request;
 
 pub(crate) use opcode::Opcode;
 pub(crate) use reply::Reply;
-pub(crate) use request::{Body, Header, Request};
+pub(crate) use request::{Body, CutShort, Header, Request};
 
 /// Protocol version spoken.
 pub(crate) const MAJOR: u32 = 7;

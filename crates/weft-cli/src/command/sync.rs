@@ -52,20 +52,18 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
     if asking(owner, || stats::is_dead(root))? {
         asking(owner, || stats::read(root))??;
     }
-    let failed = || {
-        let why = asking(owner, || why(root)).unwrap_or_else(|_| LOG.into());
-        format!("not all changes of {place} can be made durable; {why}")
-    };
+    let failed = |why: &str| format!("not all changes of {place} can be made durable; {why}");
     // First, what the kernel has not passed on yet (`--writeback`).
-    asking(owner, || pass_on(root))?.with_context(failed)?;
+    asking(owner, || pass_on(root).map_err(|error| (error, why(root))))?
+        .map_err(|(error, why)| anyhow::Error::from(error).context(failed(&why)))?;
     // A directory of sockets that cannot be trusted leaves the other way.
     if let Some(daemon) = daemons::mounting(root).ok().flatten() {
-        let commit = daemon.commit().with_context(failed)?;
+        let commit = daemon.commit().with_context(|| failed(LOG))?;
         outln!("all changes of {place} are committed (commit {commit})");
         return Ok(ExitCode::SUCCESS);
     }
     // syncfs(2) by itself reaches no daemon.
-    asking(owner, || fsync(root))?.with_context(failed)?;
+    asking(owner, || fsync(root))?.with_context(|| failed(LOG))?;
     outln!("all changes of {place} are durable");
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,6 @@ const COMMANDS: &[&str] = &[
     "stats",
     "status",
     "sync",
-    "bench",
     "completions",
     "man",
 ];

@@ -183,17 +183,17 @@ impl Server {
         (caller, node): (Caller, Node),
         body: Body<'_>,
         reply: &mut Reply,
-    ) -> Option<Outcome> {
+    ) -> Outcome {
         let ino = node.ino;
         match opcode {
-            Opcode::Getattr => Some(self.closed_attributes(ino).map(|closed| reply.attr_out(&closed, Duration::ZERO))),
-            Opcode::Statx => Some(self.closed_attributes(ino).map(|closed| reply.statx_out(&closed, Duration::ZERO))),
+            Opcode::Getattr => self.closed_attributes(ino).map(|closed| reply.attr_out(&closed, Duration::ZERO)),
+            Opcode::Statx => self.closed_attributes(ino).map(|closed| reply.statx_out(&closed, Duration::ZERO)),
             Opcode::Setattr => {
-                let outcome = self.setattr(header, node, body, reply)?;
-                Some(outcome.and_then(|()| self.closed_attributes(ino)).map(|closed| {
-                    reply.truncate(0);
-                    reply.attr_out(&closed, Duration::ZERO);
-                }))
+                self.setattr(header, node, body, reply)?;
+                let closed = self.closed_attributes(ino)?;
+                reply.truncate(0);
+                reply.attr_out(&closed, Duration::ZERO);
+                Ok(())
             }
             Opcode::Setxattr => self.setxattr(caller, ino, body),
             Opcode::Getxattr => self.getxattr(caller, ino, body, reply),
@@ -202,7 +202,7 @@ impl Server {
             // It may have been opened before.
             Opcode::Flush => self.flush(header, ino, body),
             Opcode::Release => self.release(ino, body),
-            _ => Some(Err(Failure::Errno(libc::EACCES))),
+            _ => Err(Failure::Errno(libc::EACCES)),
         }
     }
 

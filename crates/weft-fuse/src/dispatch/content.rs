@@ -21,7 +21,7 @@ fn unless_popped<T>(
 }
 
 impl Server {
-    pub(super) fn read(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn read(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let opened = Opened(body.u64()?);
         let (offset, size, flags) = (body.u64()?, body.u32()? as usize, body.u32()?);
         let size = size.min(DATA_BYTES_MAX);
@@ -29,23 +29,20 @@ impl Server {
         // To the page cache, what is missing in an answer is missing in the file.
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
         if opened.is_draft() && opened.is_direct() {
-            match self.vfs.read_draft(seen, offset, size) {
-                Ok(Some(data)) => {
-                    reply.set_data(data);
-                    return Some(Ok(()));
-                }
-                Ok(None) => {}
-                Err(error) => return Some(Err(error.into())),
+            if let Some(data) = self.vfs.read_draft(seen, offset, size)? {
+                reply.set_data(data);
+                return Ok(());
             }
         }
         let again = || self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
         let read = unless_popped((ino, seen), again, |seen| {
             if opened.is_open() { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) }
         });
-        Some(read.map_err(Failure::from).map(|data| reply.set_data(data)))
+        reply.set_data(read?);
+        Ok(())
     }
 
-    pub(super) fn write(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn write(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let opened = Opened(body.u64()?);
         let (offset, size, flags) = (body.u64()?, body.u32()?, body.u32()?);
         body.skip(8)?;
@@ -53,10 +50,7 @@ impl Server {
         body.skip(4)?;
         let _asking = self.write_asker(header, opened, flags).asks();
         let seen = self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
-        let offset = match self.place(seen, opened, offset, appends) {
-            Ok(offset) => offset,
-            Err(failure) => return Some(Err(failure)),
-        };
+        let offset = self.place(seen, opened, offset, appends)?;
         let data = body.bytes(size as usize)?;
         let writer = self.writer(header, seen, flags & WRITE_KILL_SUIDGID != 0);
         let again = || self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
@@ -64,13 +58,12 @@ impl Server {
         if flags & WRITE_CACHE != 0 {
             self.passed_on(ino, offset..offset.saturating_add(data.len() as u64), written.as_ref().err());
         }
-        Some(written.map_err(Failure::from).map(|privileges| {
-            if privileges == Privileges::Dropped {
-                self.attributes_changed(ino);
-            }
-            reply.u32(size);
-            reply.u32(0);
-        }))
+        if written? == Privileges::Dropped {
+            self.attributes_changed(ino);
+        }
+        reply.u32(size);
+        reply.u32(0);
+        Ok(())
     }
 
     /// Takes in that the kernel has passed on what it kept of `range` of `ino`, or that this failed.
@@ -86,7 +79,7 @@ impl Server {
         }
     }
 
-    pub(super) fn fallocate(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn fallocate(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Outcome {
         let opened = Opened(body.u64()?);
         let (offset, len) = (body.u64()?, body.u64()?);
         let flags = body.u32()?.cast_signed();
@@ -97,32 +90,34 @@ impl Server {
             f if f == libc::FALLOC_FL_PUNCH_HOLE | keep => AllocateMode::PunchHole,
             f if f == libc::FALLOC_FL_ZERO_RANGE => AllocateMode::ZeroRange,
             f if f == libc::FALLOC_FL_ZERO_RANGE | keep => AllocateMode::ZeroRangeKeepSize,
-            _ => return Some(Err(Failure::Errno(libc::EOPNOTSUPP))),
+            _ => return Err(Failure::Errno(libc::EOPNOTSUPP)),
         };
         if self.seen(ino, opened, true) != ino {
-            return Some(Err(Failure::Errno(libc::EOPNOTSUPP)));
+            return Err(Failure::Errno(libc::EOPNOTSUPP));
         }
         // It may have taken set-user-id away; such calls are rare enough to always say so.
         let writer = self.writer(header, ino, header.uid != 0);
-        let allocated = self.vfs.allocate_as(writer, ino, (offset, len), mode).map_err(Failure::from);
-        Some(allocated.map(|()| self.attributes_changed(ino)))
+        self.vfs.allocate_as(writer, ino, (offset, len), mode)?;
+        self.attributes_changed(ino);
+        Ok(())
     }
 
-    pub(super) fn lseek(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn lseek(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         body.skip(8)?;
         if self.options.writeback {
             // The kernel may hold what makes a hole none, and does not write it out before it asks. Now it answers
             // itself: no holes.
-            return Some(Err(Failure::Errno(libc::ENOSYS)));
+            return Err(Failure::Errno(libc::ENOSYS));
         }
         let offset = body.u64()?;
         let whence = match body.u32()?.cast_signed() {
             libc::SEEK_DATA => Whence::Data,
             libc::SEEK_HOLE => Whence::Hole,
-            _ => return Some(Err(Failure::Errno(libc::EINVAL))),
+            _ => return Err(Failure::Errno(libc::EINVAL)),
         };
         let seen = self.vfs.seen(ino, None);
-        Some(self.vfs.seek(seen, offset, whence).map_err(Failure::from).map(|found| reply.u64(found)))
+        reply.u64(self.vfs.seek(seen, offset, whence)?);
+        Ok(())
     }
 
     pub(super) fn copy_file_range(
@@ -131,7 +126,7 @@ impl Server {
         header: &Header,
         mut body: Body<'_>,
         reply: &mut Reply,
-    ) -> Option<Outcome> {
+    ) -> Outcome {
         let ino = Ino(header.nodeid);
         let opened = Opened(body.u64()?);
         let from = (ino, body.u64()?);
@@ -155,10 +150,10 @@ impl Server {
             // It copies what is seen, by reading and writing.
             copied => copied,
         };
-        Some(copied.map_err(Failure::from).map(|copied| {
-            self.attributes_changed(to.0);
-            reply.u64(copied);
-        }))
+        let copied = copied?;
+        self.attributes_changed(to.0);
+        reply.u64(copied);
+        Ok(())
     }
 
     /// Copies up to `len` bytes of what the program sees `from` there `to` there; as many as one

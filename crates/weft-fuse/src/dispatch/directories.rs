@@ -42,10 +42,10 @@ impl Server {
         if number != PRIVATE && self.is_shared() { Asker::Anybody } else { asker(header) }
     }
 
-    pub(super) fn readdir(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn readdir(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let _asking = self.lister(header, body.u64()?).asks();
         let (offset, size) = (body.u64()?, (body.u32()? as usize).min(DATA_BYTES_MAX));
-        Some(self.list(ino, offset, size, reply).map_err(Failure::from))
+        Ok(self.list(ino, offset, size, reply)?)
     }
 
     fn list(&self, ino: Ino, offset: u64, size: usize, reply: &mut Reply) -> weft_vfs::Result<()> {
@@ -69,10 +69,10 @@ impl Server {
         ino: Ino,
         mut body: Body<'_>,
         reply: &mut Reply,
-    ) -> Option<Outcome> {
+    ) -> Outcome {
         let _asking = self.lister(header, body.u64()?).asks();
         let (offset, size) = (body.u64()?, (body.u32()? as usize).min(DATA_BYTES_MAX));
-        Some(self.list_with_attributes(caller, ino, offset, size, reply).map_err(Failure::from))
+        Ok(self.list_with_attributes(caller, ino, offset, size, reply)?)
     }
 
     fn list_with_attributes(

@@ -21,7 +21,7 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn lookup(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn lookup(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let name = body.string()?;
         let result = match name {
             // Asked for by kernel NFS exports.
@@ -30,7 +30,7 @@ impl Server {
             // The kernel lets nobody change the directory meanwhile.
             name => self.vfs.lookup_at_once(caller, parent, name),
         };
-        Some(match result {
+        match result {
             // The kernel remembers that there is nothing.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 reply.no_entry(self.missing_valid());
@@ -45,7 +45,7 @@ impl Server {
                 self.settled(attributes).and_then(|attributes| self.reply_entry(caller, Ok(attributes), reply))
             }
             Err(error) => Err(error.into()),
-        })
+        }
     }
 
     /// Who finds a link by its name may go on with what the kernel keeps of it. It was held, and is not any more if that fails.
@@ -61,75 +61,63 @@ impl Server {
         Ok(attributes)
     }
 
-    pub(super) fn mknod(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn mknod(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let (mode, rdev, umask) = (body.u32()?, body.u32()?, body.u32()?);
         body.skip(4)?;
         let name = body.string()?;
-        let Some(kind) = Kind::from_mode(mode) else { return Some(Err(Failure::Errno(libc::EINVAL))) };
+        let Some(kind) = Kind::from_mode(mode) else { return Err(Failure::Errno(libc::EINVAL)) };
         let node = MakeNode { kind, permissions: mode & 0o7777, umask, rdev };
-        Some(self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply))
+        self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply)
     }
 
-    pub(super) fn mkdir(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn mkdir(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let (mode, umask) = (body.u32()?, body.u32()?);
         let name = body.string()?;
         let node = MakeNode { kind: Kind::Directory, permissions: mode & 0o7777, umask, rdev: 0 };
-        Some(self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply))
+        self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply)
     }
 
-    pub(super) fn tmpfile(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        mut body: Body<'_>,
-        reply: &mut Reply,
-    ) -> Option<Outcome> {
+    pub(super) fn tmpfile(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let (_, mode, umask) = (body.u32()?, body.u32()?, body.u32()?);
         let node = MakeNode { kind: Kind::File, permissions: mode & 0o7777, umask, rdev: 0 };
         let outcome = self.reply_entry(caller, self.vfs.make_unnamed(caller, parent, node), reply);
         reply.u64(0);
         reply.u32(FOPEN_KEEP_CACHE);
         reply.u32(0);
-        Some(outcome)
+        outcome
     }
 
-    pub(super) fn symlink(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        mut body: Body<'_>,
-        reply: &mut Reply,
-    ) -> Option<Outcome> {
+    pub(super) fn symlink(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let (name, target) = (body.string()?, body.string()?);
-        Some(self.reply_entry(caller, self.vfs.make_symlink(caller, parent, name, target), reply))
+        self.reply_entry(caller, self.vfs.make_symlink(caller, parent, name, target), reply)
     }
 
-    pub(super) fn link(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn link(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let number = body.u64()?;
         let name = body.string()?;
-        let Some(node) = self.node(number) else { return Some(Err(Failure::Errno(libc::ESTALE))) };
+        let Some(node) = self.node(number) else { return Err(Failure::Errno(libc::ESTALE)) };
         let linked = self.vfs.link(caller, node.ino, parent, name);
         let told = linked.map(|attributes| self.as_told(attributes).unwrap_or(attributes));
-        Some(self.reply_entry(caller, told, reply))
+        self.reply_entry(caller, told, reply)
     }
 
-    pub(super) fn unlink(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn unlink(&self, parent: Ino, mut body: Body<'_>) -> Outcome {
         let name = body.string()?;
-        Some(self.vfs.unlink(parent, name).map_err(Failure::from))
+        Ok(self.vfs.unlink(parent, name)?)
     }
 
-    pub(super) fn rmdir(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn rmdir(&self, parent: Ino, mut body: Body<'_>) -> Outcome {
         let name = body.string()?;
-        Some(self.vfs.remove_directory(parent, name).map_err(Failure::from))
+        Ok(self.vfs.remove_directory(parent, name)?)
     }
 
-    pub(super) fn rename(&self, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn rename(&self, parent: Ino, mut body: Body<'_>) -> Outcome {
         let to = Ino(body.u64()?);
         let (old, new) = (body.string()?, body.string()?);
-        Some(self.vfs.rename((parent, old), (to, new), RenameMode::Replace).map_err(Failure::from))
+        Ok(self.vfs.rename((parent, old), (to, new), RenameMode::Replace)?)
     }
 
-    pub(super) fn rename2(&self, caller: Caller, parent: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn rename2(&self, caller: Caller, parent: Ino, mut body: Body<'_>) -> Outcome {
         let (to, flags) = (Ino(body.u64()?), body.u32()?);
         body.skip(4)?;
         let (old, new) = (body.string()?, body.string()?);
@@ -137,7 +125,7 @@ impl Server {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
-            _ => return Some(Err(Failure::Errno(libc::EINVAL))),
+            _ => return Err(Failure::Errno(libc::EINVAL)),
         };
         let (from, to) = ((parent, old), (to, new));
         let renamed = if flags & libc::RENAME_WHITEOUT == 0 {
@@ -146,6 +134,6 @@ impl Server {
             // The kernel looks up again what its old name names.
             self.vfs.rename_leaving_whiteout(Caller { holds: Holds::None, ..caller }, from, to, mode)
         };
-        Some(renamed.map_err(Failure::from))
+        Ok(renamed?)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Failure, Outcome, Server};
 use crate::protocol::flags::init;
-use crate::protocol::{Body, DATA_BYTES_MAX, MAJOR, MINOR, Reply};
+use crate::protocol::{Body, CutShort, DATA_BYTES_MAX, MAJOR, MINOR, Reply};
 
 /// What is asked for where the kernel offers it: everything that lets it answer from its own caches (this
 /// daemon is the only writer), and the checks and clean-ups that it leaves to the file system.
@@ -45,11 +45,11 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// None if the arguments are cut short.
-    pub(crate) fn parse(mut body: Body<'_>) -> Option<Offer> {
+    /// Reads `struct fuse_init_in`.
+    pub(crate) fn parse(mut body: Body<'_>) -> Result<Offer, CutShort> {
         let (major, minor, readahead, low) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
         let high = if u64::from(low) & init::INIT_EXT != 0 { body.u32()? } else { 0 };
-        Some(Offer { major, minor, readahead, flags: u64::from(low) | u64::from(high) << 32 })
+        Ok(Offer { major, minor, readahead, flags: u64::from(low) | u64::from(high) << 32 })
     }
 
     /// Whether an answer ends the handshake: a kernel of a later major version asks once more.

@@ -7,13 +7,13 @@ use crate::protocol::{Body, Header, Reply};
 use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp, Writer};
 
 impl Server {
-    pub(super) fn forget(&self, number: u64, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn forget(&self, number: u64, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         reply.cancel();
         self.forgotten(number, body.u64()?);
-        Some(Ok(()))
+        Ok(())
     }
 
-    pub(super) fn batch_forget(&self, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn batch_forget(&self, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         reply.cancel();
         let count = body.u32()?;
         body.skip(4)?;
@@ -21,7 +21,7 @@ impl Server {
             let number = body.u64()?;
             self.forgotten(number, body.u64()?);
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     pub(super) fn getattr(&self, header: &Header, node: Node, reply: &mut Reply) -> Outcome {
@@ -49,13 +49,7 @@ impl Server {
         Ok(self.vfs.seen_attributes(attributes)?)
     }
 
-    pub(super) fn setattr(
-        &self,
-        header: &Header,
-        node: Node,
-        mut body: Body<'_>,
-        reply: &mut Reply,
-    ) -> Option<Outcome> {
+    pub(super) fn setattr(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let ino = node.ino;
         let valid = body.u32()?;
         body.skip(12)?;
@@ -90,18 +84,15 @@ impl Server {
         if changes == SetAttributes::default() {
             // chown() to nobody else, or the kernel's word before a write that privileges go, which
             // the write says itself.
-            let owner = match self.vfs.attributes(seen) {
-                Ok(attributes) if header.uid != 0 && header.uid != attributes.uid => {
-                    return Some(self.reply_set(header, node, self.vfs.seen_roughly(attributes), reply));
-                }
-                Ok(attributes) => attributes.uid,
-                Err(error) => return Some(Err(error.into())),
-            };
-            changes.uid = Some(owner);
+            let attributes = self.vfs.attributes(seen)?;
+            if header.uid != 0 && header.uid != attributes.uid {
+                return self.reply_set(header, node, self.vfs.seen_roughly(attributes), reply);
+            }
+            changes.uid = Some(attributes.uid);
             changes.writer = self.writer(header, seen, header.uid != 0);
         }
         let set = if seen == ino { self.vfs.set_attributes(ino, changes) } else { self.set_seen(ino, seen, changes) };
-        Some(set.map_err(Failure::from).and_then(|attributes| self.reply_set(header, node, attributes, reply)))
+        self.reply_set(header, node, set?, reply)
     }
 
     /// Sets the size of what `ino` is seen as, and the rest of `ino` itself.

@@ -36,11 +36,11 @@ impl Server {
         self.options.valid.min(MISSING_VALID)
     }
 
-    /// Answers a request once the volume is another daemon's. None if it is one that takes back
+    /// `ENOTCONN` once the volume is another daemon's, unless it is a request that takes back
     /// what the kernel has.
-    pub(super) fn refuse_left(&self, opcode: Opcode) -> Option<Outcome> {
+    pub(super) fn refuse_left(&self, opcode: Opcode) -> Outcome {
         let is_back = matches!(opcode, Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::NotifyReply);
-        (self.has_left.load(Ordering::Relaxed) && !is_back).then_some(Err(Failure::Errno(libc::ENOTCONN)))
+        if self.has_left.load(Ordering::Relaxed) && !is_back { Err(Failure::Errno(libc::ENOTCONN)) } else { Ok(()) }
     }
 
     /// Answers nothing more, and has the kernel forget what it was told. Returns when it has. Not

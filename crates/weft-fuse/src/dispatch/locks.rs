@@ -32,7 +32,7 @@ impl MountLocks {
     }
 
     /// Reads `struct fuse_lk_in` of the request of `header`: the lock, or the range to give up.
-    fn parse(&self, header: &Header, body: &mut Body<'_>) -> Option<Result<(LockRequest, Wanted), Failure>> {
+    fn parse(&self, header: &Header, body: &mut Body<'_>) -> Result<(LockRequest, Wanted), Failure> {
         body.skip(8)?;
         let (owner, first, last) = (body.u64()?, body.u64()?, body.u64()?);
         let (kind, pid, flags) = (body.u32()?.cast_signed(), body.u32()?, body.u32()?);
@@ -40,12 +40,12 @@ impl MountLocks {
             libc::F_RDLCK => (LockMode::Shared, Wanted::Lock),
             libc::F_WRLCK => (LockMode::Exclusive, Wanted::Lock),
             libc::F_UNLCK => (LockMode::Shared, Wanted::Nothing),
-            _ => return Some(Err(Failure::Errno(libc::EINVAL))),
+            _ => return Err(Failure::Errno(libc::EINVAL)),
         };
-        let Some(range) = LockRange::new(first, last) else { return Some(Err(Failure::Errno(libc::EINVAL))) };
+        let Some(range) = LockRange::new(first, last) else { return Err(Failure::Errno(libc::EINVAL)) };
         let kind = if flags & LK_FLOCK == 0 { LockKind::Range } else { LockKind::File };
         let (owner, user, tag) = (self.owner(owner), whose(header.uid), header.unique);
-        Some(Ok((LockRequest { owner, user, kind, range, mode, pid, tag }, wanted)))
+        Ok((LockRequest { owner, user, kind, range, mode, pid, tag }, wanted))
     }
 }
 
@@ -69,12 +69,9 @@ pub(super) enum Patience {
 }
 
 impl Server {
-    pub(super) fn getlk(&self, header: &Header, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
-        let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
-        let (request, _) = match locks.parse(header, &mut body)? {
-            Ok(parsed) => parsed,
-            Err(failure) => return Some(Err(failure)),
-        };
+    pub(super) fn getlk(&self, header: &Header, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Some(locks) = &self.locks else { return Err(Failure::Errno(libc::ENOSYS)) };
+        let (request, _) = locks.parse(header, &mut body)?;
         let found = self.vfs.locks().test(Ino(header.nodeid), &request);
         let (range, kind, pid) = found.map_or((request.range, libc::F_UNLCK, 0), |found| {
             let kind = if found.mode == LockMode::Shared { libc::F_RDLCK } else { libc::F_WRLCK };
@@ -84,26 +81,17 @@ impl Server {
         reply.u64(range.last());
         reply.u32(kind.cast_unsigned());
         reply.u32(pid);
-        Some(Ok(()))
+        Ok(())
     }
 
-    pub(super) fn setlk(
-        &self,
-        patience: Patience,
-        header: &Header,
-        body: Body<'_>,
-        reply: &mut Reply,
-    ) -> Option<Outcome> {
-        let Some(locks) = &self.locks else { return Some(Err(Failure::Errno(libc::ENOSYS))) };
+    pub(super) fn setlk(&self, patience: Patience, header: &Header, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Some(locks) = &self.locks else { return Err(Failure::Errno(libc::ENOSYS)) };
         let mut body = body;
-        let (request, wanted) = match locks.parse(header, &mut body)? {
-            Ok(parsed) => parsed,
-            Err(failure) => return Some(Err(failure)),
-        };
+        let (request, wanted) = locks.parse(header, &mut body)?;
         let ino = Ino(header.nodeid);
         if matches!(wanted, Wanted::Nothing) {
             let unlocked = self.vfs.locks().unlock(ino, &request.owner, request.kind, request.range);
-            return Some(unlocked.map_err(|error| self.lock_failure(error, header.uid, ino)));
+            return unlocked.map_err(|error| self.lock_failure(error, header.uid, ino));
         }
         let if_held = match patience {
             Patience::Fail => IfHeld::Fail,
@@ -116,10 +104,10 @@ impl Server {
         let locked = self.vfs.locks().lock(ino, request, Claim::New, if_held);
         if locked == Ok(Locked::Waiting) {
             reply.cancel();
-            return Some(Ok(()));
+            return Ok(());
         }
         locks.waiting.lock().remove(&header.unique);
-        Some(locked.map(|_| ()).map_err(|error| self.lock_failure(error, header.uid, ino)))
+        locked.map(|_| ()).map_err(|error| self.lock_failure(error, header.uid, ino))
     }
 
     /// Returns the errno of `error`, which `user` gets for a lock of `ino`.
@@ -154,17 +142,17 @@ impl Server {
 
     /// The program that waits for request `unique` was sent a signal. Locks and networks are waited
     /// for no longer.
-    pub(super) fn interrupt(&self, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn interrupt(&self, mut body: Body<'_>) -> Outcome {
         let unique = body.u64()?;
         self.vfs.interrupt(unique);
-        let Some(locks) = &self.locks else { return Some(Ok(())) };
+        let Some(locks) = &self.locks else { return Ok(()) };
         let taken = locks.waiting.lock().remove(&unique);
         if let Some((ino, request)) = taken
             && self.vfs.locks().cancel(ino, &request)
         {
             answer(self.notifier.get().map(|notifier| &**notifier), unique, libc::EINTR);
         }
-        Some(Ok(()))
+        Ok(())
     }
 }
 

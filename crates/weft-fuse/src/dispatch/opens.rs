@@ -67,17 +67,14 @@ impl Server {
         self.opens || self.locks.is_some()
     }
 
-    pub(super) fn open(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn open(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let ino = node.ino;
         if !self.wants_opens() {
             // The kernel then keeps what it needs itself, and does not ask again.
-            return Some(Err(Failure::Errno(libc::ENOSYS)));
+            return Err(Failure::Errno(libc::ENOSYS));
         }
         let writes = body.u32()?.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY;
-        let (seen, opening) = match self.opening(ino, writes) {
-            Ok(opening) => opening,
-            Err(error) => return Some(Err(error.into())),
-        };
+        let (seen, opening) = self.opening(ino, writes)?;
         let opening = if node.door == Door::Everybody { opening } else { past_cache(opening) };
         // Closing one is told once, not by each process, where nothing follows from that.
         let noflush = if self.locks.is_some() { 0 } else { FOPEN_NOFLUSH };
@@ -98,7 +95,7 @@ impl Server {
         reply.u64(number | how);
         reply.u32(flags);
         reply.u32(0);
-        Some(Ok(()))
+        Ok(())
     }
 
     /// What `ino` is seen as, and how that is opened.
@@ -115,9 +112,9 @@ impl Server {
     }
 
     /// A process has closed the file once: it holds no ranges of it any more (POSIX close()).
-    pub(super) fn flush(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn flush(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Outcome {
         if !self.wants_opens() {
-            return Some(Err(Failure::Errno(libc::ENOSYS)));
+            return Err(Failure::Errno(libc::ENOSYS));
         }
         let opened = Opened(body.u64()?);
         body.skip(8)?;
@@ -127,11 +124,14 @@ impl Server {
             let _ = self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
         }
         let _asking = self.write_asker(header, opened, 0).asks();
-        Some(self.draft(opened).map_or(Ok(()), |draft| self.vfs.flush_written(draft).map_err(Failure::from)))
+        if let Some(draft) = self.draft(opened) {
+            self.vfs.flush_written(draft)?;
+        }
+        Ok(())
     }
 
     /// The file was closed for the last time.
-    pub(super) fn release(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn release(&self, ino: Ino, mut body: Body<'_>) -> Outcome {
         let opened = Opened(body.u64()?);
         body.skip(4)?;
         if let Some(locks) = &self.locks
@@ -142,23 +142,22 @@ impl Server {
         }
         // Those who closed it may not do so themselves any more.
         let _asking = self.opener(opened).unwrap_or_default().asks();
-        let draft = self.draft(opened);
-        if let Some(Err(error)) = draft.map(|draft| self.vfs.closed(draft)) {
-            return Some(Err(error.into()));
+        if let Some(draft) = self.draft(opened) {
+            self.vfs.closed(draft)?;
         }
         self.drafts.lock().remove(&opened.0);
         if opened.has_opener() {
             self.openers.lock().remove(&opened.0);
         }
         self.vfs.pop_all(ino, opened.0);
-        Some(Ok(()))
+        Ok(())
     }
 
-    pub(super) fn fsync(&self, header: &Header, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn fsync(&self, header: &Header, mut body: Body<'_>) -> Outcome {
         let opened = Opened(body.u64()?);
         let _asking = self.write_asker(header, opened, 0).asks();
-        let ino = Ino(header.nodeid);
-        Some(self.stored(opened).and_then(|()| self.vfs.sync_file(ino).map_err(Failure::from)))
+        self.stored(opened)?;
+        Ok(self.vfs.sync_file(Ino(header.nodeid))?)
     }
 
     /// What was written to what was opened is where it belongs.

@@ -26,7 +26,7 @@ const OPENED: u32 = 0;
 const EVERYBODY: u32 = 1;
 
 impl Server {
-    pub(super) fn ioctl(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn ioctl(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let number = body.u64()?;
         body.skip(4)?;
         let command = body.u32()?;
@@ -34,18 +34,18 @@ impl Server {
         let given = body.u32()?;
         body.skip(4)?;
         if let Some(outcome) = self.refusing(caller, command, reply) {
-            return Some(outcome);
+            return outcome;
         }
         if !matches!(command, PUSH | POP | SHOW) {
-            return Some(Err(Failure::Errno(libc::ENOTTY)));
+            return Err(Failure::Errno(libc::ENOTTY));
         }
         if self.options.writeback {
-            return Some(Err(links::WRITEBACK));
+            return Err(links::WRITEBACK);
         }
         let mut argument = Body::new(body.bytes(given as usize)?);
         let (scope, len) = (argument.u32()?, argument.u32()? as usize);
         let text = argument.bytes(len.min(TEXT_BYTES_MAX))?;
-        Some(self.pushing(caller, ino, (command, Opened(number), scope), text, reply))
+        self.pushing(caller, ino, (command, Opened(number), scope), text, reply)
     }
 
     fn pushing(

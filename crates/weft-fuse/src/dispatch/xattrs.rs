@@ -9,7 +9,7 @@ use weft_attributes::{Attribute, is_reserved};
 use weft_vfs::{Caller, Ino, LinkOrder, SetXattr};
 
 impl Server {
-    pub(super) fn setxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn setxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>) -> Outcome {
         let (size, flags, more) = (body.u32()?, body.u32()?, body.u32()?);
         body.skip(4)?;
         let name = body.string()?;
@@ -18,13 +18,13 @@ impl Server {
             0 => SetXattr::Any,
             libc::XATTR_CREATE => SetXattr::Create,
             libc::XATTR_REPLACE => SetXattr::Replace,
-            _ => return Some(Err(Failure::Errno(libc::EINVAL))),
+            _ => return Err(Failure::Errno(libc::EINVAL)),
         };
         if is_reserved(name) {
-            return Some(self.control(caller, ino, name, value));
+            return self.control(caller, ino, name, value);
         }
         let kill = more & SETXATTR_ACL_KILL_SGID != 0;
-        Some(self.vfs.set_xattr(ino, name, value, mode, kill).map_err(Failure::from))
+        Ok(self.vfs.set_xattr(ino, name, value, mode, kill)?)
     }
 
     /// Does what the attribute `name` of `directory` orders, if `value` begins with the caller's
@@ -56,7 +56,7 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn getxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn getxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let size = body.u32()?;
         body.skip(4)?;
         let name = body.string()?;
@@ -74,7 +74,7 @@ impl Server {
             }
             _ => self.vfs.xattr(ino, name).map_err(Failure::from),
         };
-        Some(told.and_then(|value| sized(reply, size, &value)))
+        sized(reply, size, &told?)
     }
 
     /// Has all that networks compute end, for the super-user or whose the daemon is: something that
@@ -96,26 +96,24 @@ impl Server {
         invite(caller.uid, ino).map_err(|_| Failure::Errno(libc::EAGAIN))
     }
 
-    pub(super) fn listxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Option<Outcome> {
+    pub(super) fn listxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let size = body.u32()?;
         // Capabilities are not told; the kernel lets nobody without them read such a value (xattr(7)).
         let hidden: &[u8] = if caller.uid == 0 { b"" } else { b"trusted." };
-        Some(self.vfs.xattr_names(ino).map_err(Failure::from).and_then(|names| {
-            let mut list = Vec::new();
-            for name in names {
-                if !hidden.is_empty() && name.as_bytes().starts_with(hidden) {
-                    continue;
-                }
-                list.extend_from_slice(name.as_bytes());
-                list.push(0);
+        let mut list = Vec::new();
+        for name in self.vfs.xattr_names(ino)? {
+            if !hidden.is_empty() && name.as_bytes().starts_with(hidden) {
+                continue;
             }
-            sized(reply, size, &list)
-        }))
+            list.extend_from_slice(name.as_bytes());
+            list.push(0);
+        }
+        sized(reply, size, &list)
     }
 
-    pub(super) fn removexattr(&self, ino: Ino, mut body: Body<'_>) -> Option<Outcome> {
+    pub(super) fn removexattr(&self, ino: Ino, mut body: Body<'_>) -> Outcome {
         let name = body.string()?;
-        Some(self.vfs.remove_xattr(ino, name).map_err(Failure::from))
+        Ok(self.vfs.remove_xattr(ino, name)?)
     }
 
     /// Counters of the volume and of this mount as JSON, as far as they are for `user`.

@@ -41,18 +41,27 @@ impl<'a> Request<'a> {
 }
 
 impl Header {
-    /// The header, and the length of the request without extensions (which lie at its end; none is asked for).
-    fn parse(bytes: &[u8]) -> Option<(Header, usize)> {
-        let mut body = Body { bytes, then: None };
+    /// The header, the length of the request, and that of its extensions.
+    fn fields(body: &mut Body<'_>) -> Result<(Header, usize, usize), CutShort> {
         let len = body.u32()? as usize;
         let opcode = body.u32()?;
         let (unique, nodeid) = (body.u64()?, body.u64()?);
         let (uid, gid, pid) = (body.u32()?, body.u32()?, body.u32()?);
         let extensions = usize::from(body.u16()?) * 8;
         body.u16()?;
-        Some((Header { opcode, unique, nodeid, uid, gid, pid }, len.checked_sub(extensions)?))
+        Ok((Header { opcode, unique, nodeid, uid, gid, pid }, len, extensions))
+    }
+
+    /// The header, and the length of the request without extensions (which lie at its end; none is asked for).
+    fn parse(bytes: &[u8]) -> Option<(Header, usize)> {
+        let (header, len, extensions) = Header::fields(&mut Body { bytes, then: None }).ok()?;
+        Some((header, len.checked_sub(extensions)?))
     }
 }
+
+/// Arguments end before all that a request needs: nothing that the kernel sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CutShort;
 
 /// Arguments not yet taken: first those of fixed length, then names and data.
 #[derive(Clone, Copy, Debug)]
@@ -68,45 +77,45 @@ impl<'a> Body<'a> {
         Body { bytes, then: None }
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.bytes.split_first_chunk::<N>()?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CutShort> {
+        let (taken, rest) = self.bytes.split_first_chunk::<N>().ok_or(CutShort)?;
         self.bytes = rest;
-        Some(*taken)
+        Ok(*taken)
     }
 
-    pub(crate) fn u16(&mut self) -> Option<u16> {
+    pub(crate) fn u16(&mut self) -> Result<u16, CutShort> {
         self.array().map(u16::from_ne_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Result<u32, CutShort> {
         self.array().map(u32::from_ne_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Result<u64, CutShort> {
         self.array().map(u64::from_ne_bytes)
     }
 
     /// Passes over `bytes` bytes of fixed arguments.
-    pub(crate) fn skip(&mut self, bytes: usize) -> Option<()> {
-        self.bytes = self.bytes.get(bytes..)?;
-        Some(())
+    pub(crate) fn skip(&mut self, bytes: usize) -> Result<(), CutShort> {
+        self.bytes = self.bytes.get(bytes..).ok_or(CutShort)?;
+        Ok(())
     }
 
     /// The next bytes up to a NUL.
-    pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn string(&mut self) -> Result<&'a [u8], CutShort> {
         self.go_on();
-        let end = self.bytes.iter().position(|byte| *byte == 0)?;
+        let end = self.bytes.iter().position(|byte| *byte == 0).ok_or(CutShort)?;
         let string = &self.bytes[..end];
         self.bytes = &self.bytes[end + 1..];
-        Some(string)
+        Ok(string)
     }
 
     /// The next `len` bytes.
-    pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], CutShort> {
         self.go_on();
-        let (taken, rest) = self.bytes.split_at_checked(len)?;
+        let (taken, rest) = self.bytes.split_at_checked(len).ok_or(CutShort)?;
         self.bytes = rest;
-        Some(taken)
+        Ok(taken)
     }
 
     fn go_on(&mut self) {

@@ -325,7 +325,7 @@ impl Device {
     /// The program that waits for a request was sent a signal. False if the request is not queued.
     fn interrupts_queued(&self, request: &Request<'_>) -> bool {
         let (mut body, is_any) = (request.body, self.queued.load(Ordering::Relaxed) > 0);
-        is_any && body.u64().is_some_and(|unique| self.roles.lock().turns.interrupt(unique))
+        is_any && body.u64().is_ok_and(|unique| self.roles.lock().turns.interrupt(unique))
     }
 
     fn pop(&self, roles: &mut Roles) -> Option<(User, Queued)> {

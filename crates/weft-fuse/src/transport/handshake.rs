@@ -17,7 +17,7 @@ pub(crate) fn shake_hands(device: &Arc<File>, server: &Arc<Server>) -> io::Resul
         let len = rustix::io::read(device, &mut buffer)?;
         let offer = Request::parse(&buffer[..len])
             .filter(|request| Opcode::from_number(request.header.opcode) == Some(Opcode::Init))
-            .and_then(|request| Some((request.header.unique, Offer::parse(request.body)?)));
+            .and_then(|request| Some((request.header.unique, Offer::parse(request.body).ok()?)));
         let Some((unique, offer)) = offer else {
             return Err(io::Error::other("the kernel did not begin with INIT"));
         };
