@@ -93,6 +93,9 @@ pub struct Salvaged {
     /// The same where no entry does: the sums of rows and the hashes of blocks verify them, and
     /// that none is missing; but not that all are of one moment.
     pub by_rows: u64,
+    /// Files among these that were made of the blocks that are known of them, and that no entry
+    /// proves whole.
+    pub unproved: u64,
     /// Operations that were synced and wait in the intent log: the first mount applies them.
     pub waiting: u64,
     /// What was not.
@@ -245,8 +248,9 @@ impl Salvage<'_> {
         self.bring_names(&connection, &inodes)?;
         self.bring_volume(&connection)?;
         self.drop_unlike(&connection, target)?;
-        let unused = "DELETE FROM block_bytes WHERE id NOT IN (SELECT block FROM extents); \
-                      DELETE FROM blocks WHERE id NOT IN (SELECT block FROM extents); COMMIT; \
+        // The check makes a file of those that no file named.
+        let unused = "DELETE FROM blocks WHERE refs > 0 AND id NOT IN (SELECT block FROM extents); \
+                      DELETE FROM block_bytes WHERE id NOT IN (SELECT id FROM blocks); COMMIT; \
                       PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)";
         connection.execute_batch(unused).map_err(failed)?;
         connection.close().map_err(|(_, source)| failed(source))?;
@@ -267,7 +271,8 @@ impl Salvage<'_> {
         extents
     }
 
-    /// Brings the blocks that extents name, each verified; tells which they are, and their lengths.
+    /// Brings the blocks, each verified; tells which they are, and their lengths. Those that no file
+    /// names are brought as named by none.
     fn bring_blocks(
         &mut self,
         connection: &Connection,
@@ -276,13 +281,21 @@ impl Salvage<'_> {
     ) -> Result<BTreeMap<BlockId, u32>> {
         let mut refs = BTreeMap::<BlockId, i64>::new();
         extents.values().flat_map(Extents::values).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
+        for block in self.found.blocks.keys() {
+            refs.entry(*block).or_insert(0);
+        }
         let from = self.layout.segments.clone().map(Segments::new_to_read);
         let into = target.segments.clone().map(Segments::new);
         let (mut tail, mut brought) = (Tail { segment: 1, length: 0 }, BTreeMap::new());
         let (mut chunk, mut bytes) = (Vec::new(), 0);
+        let (mut kept, mut lost) = (0, 0);
         let total = refs.len() as u64;
         for (done, (id, count)) in refs.into_iter().enumerate() {
-            if let Some((block, content)) = self.block(id, from.as_ref()) {
+            let block = self.block(id, from.as_ref());
+            if count == 0 {
+                *(if block.is_some() { &mut kept } else { &mut lost }) += 1;
+            }
+            if let Some((block, content)) = block {
                 brought.insert(id, block.length);
                 bytes += u64::from(block.length);
                 chunk.push((NewBlock::new(id, Ino::ROOT, Rope::from(content.whole()), block.base), count));
@@ -294,7 +307,17 @@ impl Salvage<'_> {
             }
         }
         store(connection, &chunk, into.as_ref(), tail)?;
+        let whole = "whole; together they are a file in /lost+found, in the order they were written";
+        self.tell_unnamed(kept, whole);
+        self.tell_unnamed(lost, "whose bytes are damaged or gone");
         Ok(brought)
+    }
+
+    /// Tells what became of blocks that no file names.
+    fn tell_unnamed(&mut self, count: u64, what: &str) {
+        if count > 0 {
+            self.miss("block", "of no file".into(), format!("{count} in all, {what}"));
+        }
     }
 
     /// A block, if it can be read and is what was written.
@@ -437,10 +460,10 @@ impl Salvage<'_> {
     }
 
     /// Drops what has another digest than was kept of it: rows of different moments, or damage that
-    /// nothing else shows.
+    /// nothing else shows. Tells what digests say of the rest that is not as it was.
     fn drop_unlike(&mut self, connection: &Connection, target: &Layout) -> Result<()> {
         if !self.volume.options.digests {
-            return Ok(());
+            return self.judge_made(None);
         }
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let segments = target.segments.clone().map(Segments::new_to_read);
@@ -453,6 +476,7 @@ impl Salvage<'_> {
             self.miss_inode(&row, "its content has another digest than was kept of it");
             drop_inode(connection, row.ino)?;
         }
+        self.judge_made(Some(&scan))?;
         self.prove_undigested(connection, &scan)
     }
 

@@ -38,16 +38,22 @@ fn print(salvaged: &Salvaged, new: &Location) {
     for Missing { kind, what, why } in &salvaged.missing {
         outln!("{kind} {}: {}", shown::message(&String::from_utf8_lossy(what)), shown::message(why));
     }
-    let Salvaged { files, directories, others, bytes, nameless, .. } = salvaged;
+    let Salvaged { files, directories, others, bytes, nameless, unproved, .. } = salvaged;
+    let but = match unproved {
+        0 => String::new(),
+        count => format!(" but {} that may be incomplete", counted(*count, "file", "files")),
+    };
     outln!(
-        "{new}: {}, {} and {}, {}, all verified",
+        "{new}: {}, {} and {}, {}, all verified{but}",
         counted(*files, "file", "files"),
         counted(*directories, "directory", "directories"),
         counted(*others, "other", "others"),
         show(*bytes)
     );
-    if *nameless > 0 {
-        outln!("{new}: {nameless} of them are in /lost+found, as their names are gone");
+    match nameless {
+        0 => {}
+        1 => outln!("{new}: 1 of them is in /lost+found, as its name is gone"),
+        _ => outln!("{new}: {nameless} of them are in /lost+found, as their names are gone"),
     }
     let is_or_are = |count| if count == 1 { "is" } else { "are" };
     if salvaged.by_entries > 0 {
@@ -87,6 +93,7 @@ fn as_json(salvaged: &Salvaged) -> Value {
         "in_lost_and_found": salvaged.nameless,
         "proved_by_entries": salvaged.by_entries,
         "verified_by_rows": salvaged.by_rows,
+        "unproved": salvaged.unproved,
         "operations_waiting": salvaged.waiting,
         "missing_by_kind": counts(salvaged),
         "missing": salvaged.missing.iter().map(missing).collect::<Vec<_>>(),
