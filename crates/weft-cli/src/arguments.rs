@@ -49,7 +49,7 @@ pub enum Command {
     ///
     /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could not
     /// be made. With --salvage: 0: all was brought. 1: something is missing, or nothing proves all of
-    /// it. 2: nothing was brought.
+    /// it. 2: nothing was brought. 130 or 143: a signal ended it, and what was made is removed.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it

@@ -5,6 +5,7 @@ mod directory;
 mod interrupt;
 mod outcome;
 mod same;
+mod unfinished;
 mod way;
 
 pub use claims::Claims;
@@ -12,6 +13,7 @@ pub use directory::{Directories, Directory, proc_path, sync_parent, way_to};
 pub use interrupt::Interrupt;
 pub use outcome::{Interrupted, Transfer, What, Words};
 pub use same::is_same;
+pub use unfinished::Unfinished;
 pub use way::Way;
 
 use crate::opened::Opened;

@@ -21,6 +21,7 @@ use super::check::{check, give_up_attributes};
 use super::digests::Rows;
 use super::extents::put_block;
 use super::layout::{INTENTS, Layout, beside, remove_file};
+use super::making::Making;
 use super::medium;
 use super::open::{connect, create, hold, remove};
 use super::read::{sql, unsigned};
@@ -41,7 +42,7 @@ use rows::Found;
 use rusqlite::Connection;
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use weft_block::{Block, Rope};
 use weft_digest::Kind;
@@ -106,6 +107,16 @@ pub struct Salvaged {
 /// as it is, to a new volume at `new`. Works under the name `new` with `.unfinished` behind it.
 /// Errors: `Locked`, `Unusable`, and what keeps the new volume from being made.
 pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
+    salvage_as(&Making::default(), path, new, progress)
+}
+
+/// Does that, and has `making` know how far it is.
+pub(super) fn salvage_as(
+    making: &Making,
+    path: &Path,
+    new: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Salvaged> {
     // Of both volumes: the new one is in a directory of the same owner's.
     let (layout, _rights) = Layout::enter(path)?;
     let _hold = medium::hold(&layout)?;
@@ -118,16 +129,14 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
         return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
     }
     let volume = found.volume.clone().unwrap_or_else(|| guess(&layout, &found, &pages));
-    let mut unfinished = new.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = PathBuf::from(unfinished);
+    let unfinished = new.with_added_extension("unfinished");
     if unfinished.symlink_metadata().is_ok() {
         return Err(Error::Unusable(format!(
-            "{} exists: it is left from a salvage that was ended, or one is at work; remove it, then try again",
+            "{} exists: it is left from a salvage that was killed, or one is at work; remove it, then try again",
             unfinished.display()
         )));
     }
-    create(&unfinished, &volume.options, (0, 0), volume.created)?;
+    making.begin(|| create(&unfinished, &volume.options, (0, 0), volume.created))?;
     let target = Layout::of(&unfinished, volume.options.home);
     let target_of = |cell| Some(rows::name(&pages.record(cell)?.columns)?.0.ino);
     let names = found.names.iter().filter_map(|(name, (_, cell))| Some((target_of(*cell)?, name))).collect();
@@ -144,15 +153,14 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     if found.damaged > 0 {
         salvage.miss("row", format!("{} rows", found.damaged), "they are not as they were written");
     }
-    match salvage.run(&target).and_then(|()| take_name(&target, new)) {
-        Ok(()) => Ok(salvage.told),
-        Err(error) => {
-            // As all else that was made: the error is what the user must see.
-            let _ = remove_file(&target.log);
-            remove(&target, true);
-            Err(error)
-        }
-    }
+    let done = salvage.run(&target);
+    let clear = || {
+        // As all else that was made: the error is what the user must see.
+        let _ = remove_file(&target.log);
+        remove(&target, true);
+    };
+    making.end(|| done.and_then(|()| take_name(&target, new)).inspect_err(|_| clear()))?;
+    Ok(salvage.told)
 }
 
 /// Gives the volume of `target` the name `new`, with its intent log, which lies beside one that is one

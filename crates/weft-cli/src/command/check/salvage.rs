@@ -1,7 +1,7 @@
 //! `weft check --salvage`.
 
 use crate::command::mounted;
-use crate::command::transfer::steps;
+use crate::command::transfer::{Unfinished, steps};
 use crate::shown::{self, counted};
 use crate::size::show;
 use anyhow::{Context, Result};
@@ -9,14 +9,21 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use weft_store::Location;
-use weft_store::sqlite::{Missing, Salvaged};
+use weft_store::sqlite::{Making, Missing, Salvaged};
 
 /// Brings what can be read of a broken volume to a new one. Exit code 1 if something is missing.
 pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
     let (volume, new) = (mounted::unmounted(volume)?, Location::parse(new)?);
+    let unfinished = new.path().map(|new| Unfinished::of(new).map(Arc::new)).transpose()?;
+    if let Some(unfinished) = &unfinished {
+        unfinished.go_when_interrupted(format!("{volume} is as it was, and {new} was not made"))?;
+    }
+    let nothing = Making::default();
+    let making = unfinished.as_ref().map_or(&nothing, |unfinished| &unfinished.making);
     let bar = steps();
-    let salvaged = volume.salvage(&new, &mut |progress| bar.show(progress));
+    let salvaged = volume.salvage(&new, making, &mut |progress| bar.show(progress));
     drop(bar);
     let salvaged = salvaged.with_context(|| format!("cannot salvage volume {volume}"))?;
     if json {
