@@ -69,6 +69,9 @@ fn a_named_pipe_is_not_waited_for() {
     };
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
     place.weft(&["digest", "pipe"]).could_not(&["pipe is a named pipe", "weft digest - < pipe"]);
+    std::fs::rename(place.path("pipe"), place.path("a pipe")).unwrap();
+    place.weft(&["digest", "a pipe"]).could_not(&["a pipe is a named pipe", "weft digest - < 'a pipe'"]);
+    std::fs::rename(place.path("a pipe"), place.path("pipe")).unwrap();
     let piped = run(r#""$0" digest <(echo hello) | cut -c1-64"#).well();
     assert_eq!(piped, run(r#"echo hello | "$0" digest - | cut -c1-64"#).well());
 }
