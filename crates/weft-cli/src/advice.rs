@@ -30,8 +30,12 @@ pub fn is_about(command: &Command) {
         Command::Scrub(arguments) => of(&arguments.volume),
         Command::Import(arguments) => of(copied(&arguments.target)),
         Command::Export(arguments) => of(copied(&arguments.source)),
-        Command::Digest(arguments) if arguments.paths.len() == 1 => {
-            within(&arguments.paths[0]).and_then(|volume| of(Path::new(volume)))
+        Command::Verify(arguments) => arguments.volume.as_deref().and_then(of),
+        Command::Prove(arguments) => within(&arguments.directory).and_then(|volume| of(Path::new(volume))),
+        Command::Digest(arguments) => {
+            let mut volumes = arguments.paths.iter().map(|path| within(path));
+            let first = volumes.next().flatten();
+            first.filter(|_| volumes.all(|volume| volume == first)).and_then(|volume| of(Path::new(volume)))
         }
         _ => None,
     };

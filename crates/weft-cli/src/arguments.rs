@@ -49,7 +49,7 @@ pub enum Command {
     ///
     /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could not
     /// be made. With --salvage: 0: all was brought. 1: something is missing, or nothing proves all of
-    /// it. 2: nothing was brought.
+    /// it. 2: nothing was brought. 130 or 143: a signal ended it, and what was made is removed.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it
@@ -87,7 +87,8 @@ pub enum Command {
     /// A file's digest is BLAKE3 of its content, as b3sum prints it. A directory's covers the names in it with kinds,
     /// permissions and digests of what they name; two directories of one digest are the same in that. Works on any
     /// file system, and inside a volume that is not mounted. Exit code 0: all could be read, and all that was to be
-    /// verified is right. 1: otherwise. 2: a volume was named without its colon.
+    /// verified is right. 1: something is damaged, or not what a list says. 2: something could not be read, and all else
+    /// is right.
     #[command(after_long_help = examples::DIGEST)]
     Digest(Digest),
     /// Tell where two trees differ: in names, kinds, permissions, contents
@@ -101,7 +102,7 @@ pub enum Command {
     /// Verify a proof that 'weft prove' printed
     ///
     /// Tells the digest of the directory it is about, and what that holds. Exit code 0: it is a proof, of what --root
-    /// and --file say if they are given. 1: otherwise.
+    /// and --file say if they are given. 1: it is not. 2: a file could not be read.
     VerifyProof(VerifyProof),
     /// List a volume's commits with the digests of the trees they left, the last first
     ///
@@ -112,9 +113,13 @@ pub enum Command {
     /// Sign a volume's last commit, and with it all that the volume holds
     ///
     /// Writes what is signed to a file and the signature beside it, with the ending .minisig; 'minisign -V' verifies them, too.
+    /// Exit code 0: it is signed. 1: the volume is damaged. 2: it could not be signed.
     #[command(after_long_help = examples::SIGN)]
     Sign(Sign),
     /// Verify what 'weft sign' wrote, and that a volume holds exactly that
+    ///
+    /// Without --read the digests that the volume keeps are compared, and content is not read. Exit code 0: all is so. 1: it
+    /// was not signed with this key, or the volume holds something else or is damaged. 2: it could not be verified.
     Verify(Verify),
     /// Tell the counters and cache hit rates of a volume that is mounted or served
     ///

@@ -50,14 +50,14 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Import(arguments) => Ok(import::run(&arguments)),
         Command::Export(arguments) => Ok(export::run(&arguments)),
-        Command::Digest(arguments) => digest::run(&arguments),
+        Command::Digest(arguments) => Ok(looked(digest::run(&arguments))),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Prove(arguments) => prove::prove(&arguments),
-        Command::VerifyProof(arguments) => prove::verify(&arguments),
+        Command::VerifyProof(arguments) => Ok(looked(prove::verify(&arguments))),
         Command::Log(arguments) => log::run(&arguments),
         Command::Keygen(arguments) => sign::keygen(&arguments),
-        Command::Sign(arguments) => sign::sign(&arguments),
-        Command::Verify(arguments) => sign::verify(&arguments),
+        Command::Sign(arguments) => Ok(looked(sign::sign(&arguments))),
+        Command::Verify(arguments) => Ok(looked(sign::verify(&arguments))),
         Command::Scrub(arguments) => Ok(looked(scrub::run(&arguments))),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
@@ -147,6 +147,24 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// A difference or damage that a command was to find, told as an error: the exit code is 1, where
+/// what could not be done has 2.
+#[derive(Debug)]
+pub struct Differs(pub String);
+
+impl fmt::Display for Differs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Differs {}
+
+/// Fails with [`Differs`] unless that `is` so.
+fn agrees(is: bool, differs: impl FnOnce() -> String) -> Result<()> {
+    if is { Ok(()) } else { Err(Differs(differs()).into()) }
+}
+
 /// An error and its causes on one line, and what to do.
 pub fn one_line(error: &anyhow::Error) -> String {
     let told = causes(error);
@@ -154,21 +172,32 @@ pub fn one_line(error: &anyhow::Error) -> String {
     advice::filled(&(told + &advice))
 }
 
-/// The exit code of a command that looks for damage. An error that it ends with is said: it has
-/// exit code 1 if it tells of damage, and 2 if the volume could not be looked at, be it that SQLite
-/// cannot read it.
+/// The exit code of a command that looks for damage or a difference. An error that it ends with is
+/// said: it has exit code 1 if it tells of either, and 2 if it could not be looked at, be it that
+/// SQLite cannot read a volume.
 fn looked(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         tracing::error!("{}", crate::shown::message(&one_line(&error)));
-        if advice::is_damage(&error) && !advice::is_malformed(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
+        if is_found(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
     })
+}
+
+/// True if `error` tells of damage or a difference, which was to be found.
+fn is_found(error: &anyhow::Error) -> bool {
+    error.chain().any(|error| error.is::<Differs>()) || advice::is_damage(error) && !advice::is_malformed(error)
 }
 
 /// An error and its causes on one line; many an error names its cause itself.
 fn causes(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for error in error.chain() {
-        let cause = error.to_string();
+        let mut cause = error.to_string();
+        // That something is damaged is said once.
+        if let Some(damage) = cause.strip_prefix("damaged: ")
+            && (damage.contains("damaged") || line.contains(damage))
+        {
+            cause = damage.into();
+        }
         if line.is_empty() {
             line = cause;
         } else if !line.contains(&cause) {
@@ -241,5 +270,13 @@ mod tests {
         let error = std::io::Error::other("no paper");
         let error = Err::<(), _>(error).context("cannot print: no paper\nat all").context("cannot report").unwrap_err();
         assert_eq!(one_line(&error), "cannot report: cannot print: no paper at all");
+        let error = weft_store::Error::Corrupt("block 2 has other bytes".into());
+        let at_inode = "damaged at inode 16: block 2 has other bytes";
+        let error = Err::<(), _>(error).context(at_inode).unwrap_err();
+        let line = one_line(&error);
+        assert!(line.starts_with(&format!("{at_inode}; 'weft check")), "{line}");
+        let error = weft_store::Error::Corrupt("the row of inode 16 is damaged; 'weft check' tells".into());
+        let line = one_line(&Err::<(), _>(error).context("cannot read x").unwrap_err());
+        assert_eq!(line, "cannot read x: the row of inode 16 is damaged; 'weft check VOLUME' tells");
     }
 }

@@ -126,9 +126,14 @@ impl Location {
     }
 
     /// Brings what can be read of a broken volume into a new one, as [`sqlite::salvage`] does.
-    pub fn salvage(&self, new: &Location, progress: &mut dyn FnMut(Progress)) -> Result<sqlite::Salvaged> {
+    pub fn salvage(
+        &self,
+        new: &Location,
+        making: &sqlite::Making,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<sqlite::Salvaged> {
         match (self, new) {
-            (Location::Files(path), Location::Files(new)) => sqlite::salvage(path, new, progress),
+            (Location::Files(path), Location::Files(new)) => making.salvage(path, new, progress),
             _ => Err(Error::Unusable(
                 "only a volume in files can be salvaged, into files; for one in PostgreSQL see what its server has: \
                  backups, replicas, pg_dump"

@@ -4,26 +4,17 @@
 //! is whole.
 
 use super::check::verdict_unchanged;
-use super::transfer::{Interrupt, exit_code, steps, sync_parent, way_to};
+use super::transfer::{Unfinished, exit_code, steps};
 use super::{damages, places, usage};
 use crate::advice::{filled, is_malformed};
 use crate::arguments::Convert;
 use crate::shown;
-use anyhow::{Context, Result, bail};
-use parking_lot::Mutex;
-use rustix::fd::BorrowedFd;
-use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, statat};
-use rustix::io::Errno;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use weft_store::{
-    BlockHome, ErrorKind, Finding, Location, Way, parent_of, postgres, remove_below, rename_to_new, sqlite,
-};
-
-/// Tries to remove files that another thread may just be adding to.
-const TRIES: usize = 1000;
+use weft_store::{BlockHome, ErrorKind, Finding, Location, postgres, sqlite};
 
 /// Writes a volume in files anew with the other home for its blocks; changes the tables of one in PostgreSQL.
 pub fn run(arguments: &Convert) -> ExitCode {
@@ -66,23 +57,16 @@ fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, j
     sqlite::Layout::find(volume).with_context(|| format!("cannot convert volume {location}"))?;
     sqlite::Layout::of(new, home).refuse_taken()?;
     let unfinished = Arc::new(Unfinished::of(new)?);
-    let (own, about) = (unfinished.clone(), format!("{location} is as it was, and {} was not made", new.display()));
-    Interrupt::take(move |signal| own.end(signal, &about))?;
+    unfinished.refuse_left()?;
+    unfinished.go_when_interrupted(format!("{location} is as it was, and {} was not made", new.display()))?;
     let bar = steps();
     let mut blocks = 0;
-    let converted = sqlite::convert(volume, &unfinished.path, home, &mut |progress| {
+    let converted = unfinished.making.convert(volume, &unfinished.path, home, &mut |progress| {
         blocks = progress.total;
         bar.show(progress);
     });
     drop(bar);
-    let named = match converted {
-        // It has removed what it made; what is there now is somebody else's.
-        Err(error) => {
-            unfinished.leave();
-            Err(error.into())
-        }
-        Ok(()) => unfinished.finish(new).inspect_err(|_| unfinished.remove()),
-    };
+    let named = converted.map_err(anyhow::Error::from).and_then(|()| unfinished.finish(new));
     let Err(error) = named else {
         match json {
             true => outln!("{}", summary(location, Some(new), blocks, &[])),
@@ -134,105 +118,4 @@ fn summary(location: &Location, new: Option<&Path>, blocks: u64, findings: &[Fin
         "damaged": places(findings),
         "findings": findings.iter().map(one).collect::<Vec<_>>(),
     })
-}
-
-/// A volume that is not whole yet.
-struct Unfinished {
-    path: PathBuf,
-    /// The way to the directory that it lies in: whoever owns one on it leads nobody elsewhere.
-    way: Way,
-    /// Set once it is removed or has its name. Held while either is done.
-    is_over: Mutex<bool>,
-}
-
-impl Unfinished {
-    fn of(new: &Path) -> Result<Unfinished> {
-        let path = new.with_added_extension("unfinished");
-        let left: Vec<String> = with_beside(&path)
-            .iter()
-            .filter(|path| path.symlink_metadata().is_ok())
-            .map(|path| path.display().to_string())
-            .collect();
-        match &left[..] {
-            [] => {}
-            [one] => bail!(
-                "{one} exists: it is left from a conversion that was killed, or one is at work; remove it, then try again"
-            ),
-            several => bail!(
-                "{} exist: they are left from a conversion that was killed, or one is at work; remove them, then try again",
-                several.join(" and ")
-            ),
-        }
-        Ok(Unfinished { path, way: way_to(parent_of(new))?, is_over: Mutex::new(false) })
-    }
-
-    /// Gives it its name.
-    fn finish(&self, new: &Path) -> Result<()> {
-        let mut is_over = self.is_over.lock();
-        let failed = || format!("cannot finish {}", self.path.display());
-        let [from, to] = [&*self.path, new].map(|path| Path::new(path.file_name().unwrap_or_default()));
-        sync(self.way.directory(), from).with_context(failed)?;
-        match rename_to_new(self.way.directory(), from, to) {
-            Err(Errno::EXIST) => bail!("{} exists by now; name a volume that does not", new.display()),
-            renamed => renamed.with_context(failed)?,
-        }
-        *is_over = true;
-        sync_parent(new).with_context(failed)
-    }
-
-    /// It is no more this conversion's.
-    fn leave(&self) {
-        *self.is_over.lock() = true;
-    }
-
-    /// Removes it, if it has not got its name.
-    fn remove(&self) {
-        let mut is_over = self.is_over.lock();
-        if !*is_over {
-            self.clear();
-            *is_over = true;
-        }
-    }
-
-    /// The same for a signal, which then ends the process; unless it is over anyway.
-    fn end(&self, signal: i32, about: &str) {
-        let is_over = self.is_over.lock();
-        if !*is_over {
-            self.clear();
-            tracing::warn!("interrupted: {about}");
-            std::process::exit(128 + signal);
-        }
-    }
-
-    fn clear(&self) {
-        let beside = with_beside(&self.path);
-        // The thread that converts may make a file in between.
-        for _ in 0..TRIES {
-            let names = || beside.iter().filter_map(|path| path.file_name());
-            names().for_each(|name| remove_below(self.way.directory(), name));
-            if names().all(|name| statat(self.way.directory(), name, AtFlags::SYMLINK_NOFOLLOW).is_err()) {
-                return;
-            }
-        }
-        tracing::error!("cannot remove {}; remove it", self.path.display());
-    }
-}
-
-/// The volume at `path`, and what lies beside it if it is one file.
-fn with_beside(path: &Path) -> Vec<PathBuf> {
-    let beside = sqlite::Layout::of(path, BlockHome::Database).beside();
-    // Under the name by which the user knows the volume.
-    let beside = beside.iter().filter_map(|file| Some(path.with_file_name(file.file_name()?)));
-    std::iter::once(path.to_path_buf()).chain(beside).collect()
-}
-
-/// Has the names in a volume on the disk; its bytes are.
-fn sync(directory: BorrowedFd<'_>, volume: &Path) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let volume = openat(directory, volume, flags, Mode::empty())?;
-    fsync(&volume)?;
-    match openat(&volume, "segments", flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
-        segments => fsync(segments?),
-    }
 }

@@ -25,6 +25,7 @@ use stored::Stored;
 use tree::Found;
 use weft_digest::{Digest, Kind, hex};
 use weft_store::Location;
+use weft_vfs::ErrorKind;
 
 /// Prints digests, or verifies lists of them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -39,9 +40,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         arguments.paths.iter().try_for_each(|path| refuse_volume(path))?;
     }
     let progress = Progress::new();
-    let right = if arguments.check { check(arguments, &progress)? } else { print(arguments, &progress)? };
+    let code = if arguments.check { check(arguments, &progress)? } else { print(arguments, &progress)? };
     progress.end();
-    Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code)
 }
 
 /// Refuses the name of a volume: what is meant is what it holds, and not its files.
@@ -51,8 +52,8 @@ pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
     if !weft_store::sqlite::is_volume(volume) && !is_address() {
         return Ok(());
     }
-    let shown = path.display();
-    super::usage(format!("{shown} is a volume: its content is {shown}: (with the colon)"))
+    let content = [path, OsStr::new(":")].join(OsStr::new(""));
+    super::usage(format!("{} is a volume: its content is {} (with the colon)", path.display(), shown::word(&content)))
 }
 
 /// Where a path leads.
@@ -135,15 +136,23 @@ fn digest_of(path: &OsStr, all: bool, progress: &Progress) -> Result<Found> {
     tell().with_context(|| format!("cannot tell the digest of {}", path.display()))
 }
 
-/// False if one could not be told.
-fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
-    let (mut values, mut all) = (Vec::new(), true);
+/// The exit code after `found` differences and damage, where as much `else` could not be looked at.
+fn exit_code(found: u64, unread: u64) -> ExitCode {
+    match (found, unread) {
+        (0, 0) => ExitCode::SUCCESS,
+        (0, _) => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn print(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
+    let (mut values, mut damaged, mut unread) = (Vec::new(), 0, 0);
     for path in &arguments.paths {
         match digest_of(path, arguments.read, progress) {
             Ok(found) if arguments.json => values.push(as_json(path, &found)),
             Ok(found) => output::write(&Line::new(path.as_bytes(), &found).encode(Reader::of_output())),
             Err(error) => {
-                all = false;
+                *(if super::is_found(&error) { &mut damaged } else { &mut unread }) += 1;
                 progress.say(&format!("weft: {}", shown::message(&super::one_line(&error))));
             }
         }
@@ -151,7 +160,16 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<bool> {
     if arguments.json {
         outln!("{:#}", Value::from(values));
     }
-    Ok(all)
+    Ok(exit_code(damaged, unread))
+}
+
+/// True if `error` says that what was listed is not there any more, or damaged.
+fn differs(error: &anyhow::Error) -> bool {
+    let is_gone = |error: &(dyn std::error::Error + 'static)| {
+        error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            || error.downcast_ref::<weft_vfs::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    super::is_found(error) || error.chain().any(is_gone)
 }
 
 fn as_json(path: &OsStr, found: &Found) -> Value {
@@ -162,9 +180,8 @@ fn as_json(path: &OsStr, found: &Found) -> Value {
     value.into()
 }
 
-/// False if something is not right.
-fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
-    let (mut values, mut wrong, mut unreadable) = (Vec::<Value>::new(), 0, 0);
+fn check(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
+    let (mut values, mut wrong, mut unreadable, mut lost) = (Vec::<Value>::new(), 0, 0, 0);
     for list in &arguments.paths {
         let text = if list == "-" {
             std::io::read_to_string(std::io::stdin()).map(String::into_bytes)
@@ -187,6 +204,7 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
                 }
                 Err(error) => {
                     unreadable += 1;
+                    lost += u64::from(differs(&error));
                     ("FAILED", format!(" ({})", super::one_line(&error)))
                 }
             };
@@ -212,7 +230,7 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<bool> {
             progress.say(&format!("weft: {count} of the listed {what}"));
         }
     }
-    Ok(wrong + unreadable == 0)
+    Ok(exit_code(wrong + lost, unreadable))
 }
 
 /// A line about `path`, which is escaped as in lists, so that it is one line.

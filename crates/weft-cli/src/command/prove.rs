@@ -5,9 +5,10 @@ mod text;
 use super::digest::list::unhex;
 use super::digest::{self, Source, listed};
 use super::transfer::{Progress, names};
+use super::{Differs, agrees, usage};
 use crate::arguments::{Prove, VerifyProof};
 use crate::output;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use serde_json::json;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -41,16 +42,18 @@ pub fn prove(arguments: &Prove) -> Result<ExitCode> {
 pub fn verify(arguments: &VerifyProof) -> Result<ExitCode> {
     let shown = arguments.proof.display();
     let text = read(&arguments.proof).with_context(|| format!("cannot read {shown}"))?;
-    let (root, proof) = text::decode(&text).with_context(|| format!("{shown} is not a proof of 'weft prove'"))?;
-    ensure!(proof.root() == Some(root), "{shown} proves nothing: it does not lead to the directory that it names");
+    let decoded = text::decode(&text);
+    let (root, proof) = decoded.ok_or_else(|| Differs(format!("{shown} is not a proof of 'weft prove'")))?;
+    let is_proof = proof.root() == Some(root);
+    agrees(is_proof, || format!("{shown} proves nothing: it does not lead to the directory that it names"))?;
     if let Some(wanted) = &arguments.root {
-        let Some(wanted) = unhex(wanted.as_bytes()) else { bail!("'{wanted}' is not a digest") };
-        ensure!(wanted == root, "{shown} is about another directory, {}", hex(&root));
+        let Some(wanted) = unhex(wanted.as_bytes()) else { return usage(format!("'{wanted}' is not a digest")) };
+        agrees(wanted == root, || format!("{shown} is about another directory, {}", hex(&root)))?;
     }
     let last = proof.steps.last().expect("a proof has a step");
     if let Some(file) = &arguments.file {
         let is_same = last.kind == Kind::File && listed(file)? == proof.digest;
-        ensure!(is_same, "{shown} is about something else than {}", file.display());
+        agrees(is_same, || format!("{shown} is about something else than {}", file.display()))?;
     }
     report(&root, &proof, arguments.json)?;
     Ok(ExitCode::SUCCESS)

@@ -6,8 +6,9 @@ use super::digest::Source;
 use super::log::show;
 use super::mounted::{is_mount_point, volume_at};
 use super::transfer::Progress;
+use super::{Differs, agrees};
 use crate::arguments::{Keygen, Sign, Verify};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use attestation::Attestation;
 use minisign::{KeyPair, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};
 use std::ffi::OsString;
@@ -130,8 +131,8 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
         let public = public.with_context(|| format!("{} is not a public key", key.display()))?;
         let signed = SignatureBox::from_string(&read_text(&signature)?);
         let signed = signed.with_context(|| format!("{} is not a signature", signature.display()))?;
-        minisign::verify(&public, &signed, Cursor::new(&text), true, false, false)
-            .with_context(|| format!("{} is not signed with this key", path.display()))
+        let is_signed = minisign::verify(&public, &signed, Cursor::new(&text), true, false, false).is_ok();
+        agrees(is_signed, || format!("{} is not signed with this key, or was changed since", path.display()))
     };
     verify()?;
     let attestation = Attestation::decode(&text);
@@ -139,7 +140,13 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
     outln!("signed: commit {} of {}", attestation.number, show(attestation.time));
     if let Some(volume) = volume {
         compare(volume, *read, &attestation)?;
-        outln!("{} holds exactly that", volume.display());
+        match read {
+            true => outln!("{} holds exactly that; all of its content was read", volume.display()),
+            false => outln!(
+                "{} holds exactly that by the digests that it keeps; content was not read, which --read does",
+                volume.display()
+            ),
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -172,6 +179,10 @@ fn compare(volume: &Path, read: bool, attestation: &Attestation) -> Result<()> {
     }
     let commits = Location::parse(&volume_at(volume))?.commits()?;
     let known = commits.iter().find(|commit| commit.number.0 == attestation.number);
-    ensure!(known.is_none(), "{} has changed since commit {}", volume.display(), attestation.number);
-    bail!("{} holds another tree than the one that was signed", volume.display())
+    let volume = volume.display();
+    Err(Differs(match known {
+        Some(_) => format!("{volume} has changed since commit {}", attestation.number),
+        None => format!("{volume} holds another tree than the one that was signed"),
+    })
+    .into())
 }

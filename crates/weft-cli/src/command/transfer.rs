@@ -5,6 +5,7 @@ mod directory;
 mod interrupt;
 mod outcome;
 mod same;
+mod unfinished;
 mod way;
 
 pub use claims::Claims;
@@ -12,6 +13,7 @@ pub use directory::{Directories, Directory, proc_path, sync_parent, way_to};
 pub use interrupt::Interrupt;
 pub use outcome::{Interrupted, Transfer, What, Words};
 pub use same::is_same;
+pub use unfinished::Unfinished;
 pub use way::Way;
 
 use crate::opened::Opened;
@@ -29,7 +31,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use weft_store::parent_of;
 use weft_store::postgres::{OpenOptions, is_address};
-use weft_vfs::{Attributes, Caller, Exported, Ino, Options, Vfs};
+use weft_vfs::{Attributes, Caller, ErrorKind, Exported, Ino, Options, Vfs};
 
 /// Bytes copied at a time.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -144,8 +146,14 @@ pub fn path_as_json(path: &[u8]) -> serde_json::Map<String, Value> {
 pub fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
     let mut found = vfs.attributes(Ino::ROOT)?;
     for name in names {
-        let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
-        found = looked_up.with_context(|| format!("there is no {} in the volume", String::from_utf8_lossy(name)))?;
+        found = vfs.lookup(Caller::ROOT, found.ino, name).map_err(|error| {
+            let name = String::from_utf8_lossy(name);
+            let what = match error.kind() {
+                ErrorKind::NotFound => format!("there is no {name} in the volume"),
+                _ => format!("cannot look up {name} in the volume"),
+            };
+            anyhow::Error::new(error).context(what)
+        })?;
     }
     Ok(found)
 }

@@ -8,7 +8,7 @@ fn an_empty_list_of_digests_is_refused() {
     let place = Place::new();
     for nothing in ["", "\n"] {
         std::fs::write(place.path("list"), nothing).unwrap();
-        place.weft(&["digest", "--check", "list"]).failed(&["list lists no digest"]);
+        place.weft(&["digest", "--check", "list"]).could_not(&["list lists no digest"]);
     }
 }
 
@@ -191,9 +191,10 @@ fn a_volume_is_no_directory_or_file_to_digest() {
     let place = Place::new();
     place.weft(&["init", "v"]).well();
     place.weft(&["init", "one", "--blocks", "database"]).well();
+    place.weft(&["init", "of two"]).well();
     place.directory("from");
-    for volume in ["v", "one"] {
-        let words = format!("{volume} is a volume: its content is {volume}:");
+    for (volume, content) in [("v", "v:"), ("one", "one:"), ("of two", "'of two:'")] {
+        let words = format!("{volume} is a volume: its content is {content} (with the colon)");
         place.weft(&["digest", volume]).misused(&[&words]);
         place.weft(&["digest", "--tree", "from", volume]).misused(&[&words]);
         place.weft(&["diff", volume, "from"]).misused(&[&words]);

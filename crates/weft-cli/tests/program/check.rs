@@ -144,3 +144,49 @@ fn a_conversion_that_is_not_whole_never_has_the_name_that_was_asked_for() {
     assert_eq!((&summary["complete"], &summary["new"]), (&true.into(), &"w".into()));
     place.weft(&["check", "w", "--read-data"]).well();
 }
+
+/// Volumes `a` and `b`, and a file in them.
+fn two_volumes(place: &Place) {
+    let bytes: Vec<u8> = (0..1_000_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    std::fs::write(place.directory("from").join("file"), bytes).unwrap();
+    for volume in ["a", "b"] {
+        place.weft(&["init", volume]).well();
+        place.weft(&["import", "from", volume]).well();
+    }
+}
+
+#[test]
+fn of_two_that_make_a_volume_of_one_name_exactly_one_does() {
+    let place = Place::new();
+    two_volumes(&place);
+    let convert = |volume, blocks| ["convert", volume, "new", "--blocks", blocks];
+    for turn in 0..9 {
+        let blocks = ["segments", "database"][turn % 2];
+        let other = if turn % 3 == 2 { vec!["check", "b", "--salvage", "new"] } else { convert("b", blocks).to_vec() };
+        let ends = std::thread::scope(|scope| {
+            let first = scope.spawn(|| place.weft(&convert("a", blocks)));
+            [place.weft(&other), first.join().unwrap()]
+        });
+        assert_eq!(ends.iter().filter(|said| said.code == 0).count(), 1, "{other:?}: {ends:?}");
+        place.weft(&["check", "new", "--read-data"]).well();
+        let left: Vec<_> = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_string_lossy().contains("unfinished")), "{left:?}");
+        std::fs::remove_dir_all(place.path("new")).or_else(|_| std::fs::remove_file(place.path("new"))).unwrap();
+    }
+}
+
+#[test]
+fn a_salvage_that_a_signal_ends_removes_what_it_made() {
+    let place = Place::new();
+    two_volumes(&place);
+    place.weft(&["convert", "a", "c", "--blocks", "database"]).well();
+    for volume in ["b", "c"] {
+        let unfinished = place.path("new.unfinished");
+        let said = place.interrupted(&["check", volume, "--salvage", "new"], || unfinished.exists());
+        assert_eq!(place.path("new").exists(), said.code == 0, "{said:?}");
+        let words = format!("interrupted: {volume} is as it was, and new was not made");
+        assert!(said.code == 0 || said.err.contains(&words), "{said:?}");
+        let left: Vec<_> = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_string_lossy().contains("unfinished")), "{left:?}");
+    }
+}

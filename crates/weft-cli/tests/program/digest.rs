@@ -52,11 +52,11 @@ fn what_cannot_be_digested_is_said_and_the_rest_is_printed() {
     let place = Place::new();
     std::fs::write(place.path("there"), "").unwrap();
     let said = place.weft(&["digest", "not-there", "there"]);
-    assert_eq!((said.code, said.err.lines().count(), said.out.lines().count()), (1, 1, 1), "{said:?}");
+    assert_eq!((said.code, said.err.lines().count(), said.out.lines().count()), (2, 1, 1), "{said:?}");
     assert!(said.err.contains("not-there: No such file"), "{said:?}");
     place.weft(&["init", "v"]).well();
-    place.weft(&["digest", "v:/nothing"]).failed(&["there is no nothing in the volume"]);
-    place.weft(&["digest", "w:/nothing"]).failed(&["there is no volume at w"]);
+    place.weft(&["digest", "v:/nothing"]).could_not(&["there is no nothing in the volume"]);
+    place.weft(&["digest", "w:/nothing"]).could_not(&["there is no volume at w"]);
 }
 
 #[test]
@@ -68,7 +68,10 @@ fn a_named_pipe_is_not_waited_for() {
         command.output().unwrap().into()
     };
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
-    place.weft(&["digest", "pipe"]).failed(&["pipe is a named pipe", "weft digest - < pipe"]);
+    place.weft(&["digest", "pipe"]).could_not(&["pipe is a named pipe", "weft digest - < pipe"]);
+    std::fs::rename(place.path("pipe"), place.path("a pipe")).unwrap();
+    place.weft(&["digest", "a pipe"]).could_not(&["a pipe is a named pipe", "weft digest - < 'a pipe'"]);
+    std::fs::rename(place.path("a pipe"), place.path("pipe")).unwrap();
     let piped = run(r#""$0" digest <(echo hello) | cut -c1-64"#).well();
     assert_eq!(piped, run(r#"echo hello | "$0" digest - | cut -c1-64"#).well());
 }
@@ -90,7 +93,7 @@ fn lists_are_verified_line_by_line() {
     assert!(said.out.contains("two: FAILED\n") && said.out.contains("one: FAILED (cannot tell"), "{said:?}");
     assert_eq!(said.err.lines().count(), 2, "{said:?}");
     std::fs::write(place.path("list"), "\nno line\n").unwrap();
-    place.weft(&["digest", "--check", "list"]).failed(&["line 2 of list is not a digest"]);
+    place.weft(&["digest", "--check", "list"]).could_not(&["line 2 of list is not a digest"]);
 }
 
 #[test]
@@ -168,4 +171,55 @@ fn what_a_directory_holds_can_be_proved_without_it() {
     }
     place.weft(&["prove", "v:sub/directory", "a\nb"]).well();
     place.weft(&["prove", "same", "x"]).failed(&["same"]);
+}
+
+/// Volume `v` of a file whose bytes lie in a segment, a pair of keys, and what is signed.
+fn signed() -> Place {
+    let place = Place::new();
+    std::fs::write(place.directory("from").join("file"), vec![7; 300_000]).unwrap();
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    place.weft(&["keygen", "--no-password", "secret", "public"]).well();
+    place.weft(&["sign", "--key", "secret", "--output", "signed", "v"]).well();
+    place
+}
+
+#[test]
+fn a_verified_volume_is_said_to_hold_what_was_compared() {
+    let place = signed();
+    let verify = ["verify", "signed", "--key", "public", "--volume", "v"];
+    let read = [&verify[..], &["--read"]].concat();
+    assert!(place.weft(&read).well().ends_with("v holds exactly that; all of its content was read\n"));
+    let segment = std::fs::OpenOptions::new().write(true).open(place.path("v/segments/00000001.seg")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&segment, b"x", 70_000).unwrap();
+    let said = place.weft(&verify).well();
+    let words = "v holds exactly that by the digests that it keeps; content was not read, which --read does\n";
+    assert!(said.ends_with(words), "{said}");
+    let said = place.weft(&read);
+    assert_eq!(said.err.matches("has other bytes than were written").count(), 1, "{said:?}");
+    said.failed(&["cannot read /file", "'weft check --read-data v' tells what is damaged"]);
+}
+
+#[test]
+fn what_differs_and_what_cannot_be_looked_at_have_exit_codes_of_their_own() {
+    let place = signed();
+    place.weft(&["init", "w"]).well();
+    place.weft(&["keygen", "--no-password", "other secret", "other"]).well();
+    let verify = |key, volume| place.weft(&["verify", "signed", "--key", key, "--volume", volume]);
+    verify("other", "v").failed(&["signed is not signed with this key"]);
+    verify("public", "w").failed(&["w holds another tree"]);
+    verify("nothing", "v").could_not(&["cannot read nothing"]);
+    verify("public", "nothing").could_not(&["nothing"]);
+    place.weft(&["verify-proof", "nothing"]).could_not(&["cannot read nothing"]);
+    std::fs::write(place.path("list"), place.weft(&["digest", "v:file"]).well()).unwrap();
+    let lock = File::open(place.path("v/lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    verify("public", "v").could_not(&["in use by another process"]);
+    place.weft(&["digest", "v:"]).could_not(&["in use by another process"]);
+    let said = place.weft(&["digest", "--check", "list"]);
+    assert!(said.code == 2 && said.out.contains("v:file: FAILED"), "{said:?}");
+    drop(lock);
+    let text = std::fs::read_to_string(place.path("signed")).unwrap();
+    std::fs::write(place.path("signed"), text + " ").unwrap();
+    verify("public", "v").failed(&["signed is not signed with this key, or was changed since"]);
 }

@@ -323,13 +323,13 @@ fn signing_says_what_is_wrong_with_its_files() {
     let secret = std::fs::read_to_string(place.path("secret")).unwrap();
     assert!(secret.starts_with("untrusted comment: weft secret key"), "{secret}");
     fails(&place, &["keygen", "--no-password", "secret", "other"], &["secret already exists"]);
-    fails(&place, &["sign", "--key", "public", "--output", "signed", "v"], &["public is a public key"]);
-    fails(&place, &["sign", "--key", "v/meta.sqlite", "--output", "signed", "v"], &["cannot read v/meta.sqlite"]);
-    let sign = ["sign", "--key", "secret", "--output", "signed", "v"];
-    place.weft(&sign).well();
-    fails(&place, &sign, &["signed already exists"]);
+    let sign = |key| place.weft(&["sign", "--key", key, "--output", "signed", "v"]);
+    sign("public").could_not(&["public is a public key"]);
+    sign("v/meta.sqlite").could_not(&["cannot read v/meta.sqlite"]);
+    sign("secret").well();
+    sign("secret").could_not(&["signed already exists"]);
     std::fs::remove_file(place.path("signed")).unwrap();
-    fails(&place, &sign, &["signed.minisig already exists"]);
+    sign("secret").could_not(&["signed.minisig already exists"]);
 }
 
 #[test]
@@ -396,7 +396,8 @@ fn a_colon_too_few_or_too_many_is_pointed_out() {
     for volume in ["v", "postgres:///nowhere?schema=v"] {
         for command in [&["digest", volume][..], &["diff", volume, "."], &["prove", volume, "file"]] {
             let said = place.weft(command);
-            assert!(said.code == 2 && said.err.contains(&format!("its content is {volume}:")), "{said:?}");
+            let words = ["its content is ", &format!("{volume}:")];
+            assert!(said.code == 2 && words.iter().all(|word| said.err.contains(word)), "{said:?}");
         }
     }
     place.weft(&["check", "v:"]).could_not(&["the volume's own name is v, without a colon"]);

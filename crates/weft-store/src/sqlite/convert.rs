@@ -12,6 +12,7 @@ use super::foreign::Alone;
 use super::held::Held;
 use super::layout::Layout;
 use super::lost_wal;
+use super::making::Making;
 use super::medium::refuse_read_only;
 use super::open::{connect, create, hold, read_header, remove};
 use super::read::{self, sql, unsigned};
@@ -59,6 +60,17 @@ fn failed(source: rusqlite::Error) -> Error {
 /// Writes the volume at `path`, which must not be mounted and stays as it is, anew at `new`, with its blocks at
 /// `home`. Every block is verified on the way: `Corrupt` if one is damaged. Leaves nothing behind if it fails.
 pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    convert_as(&Making::default(), path, new, home, progress)
+}
+
+/// Does that, and has `making` know how far it is.
+pub(super) fn convert_as(
+    making: &Making,
+    path: &Path,
+    new: &Path,
+    home: BlockHome,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
     // Of both volumes: the new one is in a directory of the same owner's.
     let (layout, _rights) = Layout::enter(path)?;
     layout.refuse_elsewhere(new)?;
@@ -74,7 +86,7 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
     refuse_damage(&old, &header)?;
     refuse_other_content(&old, &layout, &header)?;
     let options = VolumeOptions { home, ..header.options.clone() };
-    create(new, &options, (0, 0), Timestamp(0))?;
+    making.begin(|| create(new, &options, (0, 0), Timestamp(0)))?;
     let target = Layout::of(new, home);
     let copied = hold(&target).and_then(|_hold| {
         let new = connect(&target.database, 32)?;
@@ -87,7 +99,7 @@ pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMu
         new.close().map_err(|(_, source)| failed(source))
     });
     if copied.is_err() {
-        remove(&target, true);
+        making.end(|| remove(&target, true));
     }
     copied
 }

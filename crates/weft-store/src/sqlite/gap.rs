@@ -61,11 +61,10 @@ impl Gap {
     /// The refusal of the volume of `layout`.
     pub(super) fn refusal(self, layout: &Layout) -> Error {
         Error::Lost(format!(
-            "{}; put the files of one moment together; without them 'weft check --salvage {} NEW' brings what the \
+            "{}; put the files of one moment together; without them 'weft check --salvage VOLUME NEW' brings what the \
              database has by itself to a new volume, and 'weft mount --accept-loss' goes on with that and keeps copies \
              of the logs",
-            self.what(layout),
-            layout.volume.display()
+            self.what(layout)
         ))
     }
 

@@ -61,7 +61,7 @@ fn would_lose(layout: &Layout, why: &str) -> Error {
     let (wal, volume) = (layout.wal(), layout.volume.display());
     Error::Lost(format!(
         "the write-ahead log {} is damaged ({why}): commits behind that would be lost, synced ones too; \
-         'weft check --salvage {volume} NEW' brings all files that can be verified to a new volume, those behind the \
+         'weft check --salvage VOLUME NEW' brings all files that can be verified to a new volume, those behind the \
          damage too; a copy of {volume} brings it back as it was when the copy was made; 'weft mount --accept-loss' \
          gives up all commits behind the damage, and keeps a copy of the log",
         wal.display()

@@ -21,6 +21,7 @@ use super::check::{check, give_up_attributes};
 use super::digests::Rows;
 use super::extents::put_block;
 use super::layout::{INTENTS, Layout, beside, remove_file};
+use super::making::Making;
 use super::medium;
 use super::open::{connect, create, hold, remove};
 use super::read::{sql, unsigned};
@@ -41,7 +42,7 @@ use rows::Found;
 use rusqlite::Connection;
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use weft_block::{Block, Rope};
 use weft_digest::Kind;
@@ -93,6 +94,9 @@ pub struct Salvaged {
     /// The same where no entry does: the sums of rows and the hashes of blocks verify them, and
     /// that none is missing; but not that all are of one moment.
     pub by_rows: u64,
+    /// Files among these that were made of the blocks that are known of them, and that no entry
+    /// proves whole.
+    pub unproved: u64,
     /// Operations that were synced and wait in the intent log: the first mount applies them.
     pub waiting: u64,
     /// What was not.
@@ -103,6 +107,16 @@ pub struct Salvaged {
 /// as it is, to a new volume at `new`. Works under the name `new` with `.unfinished` behind it.
 /// Errors: `Locked`, `Unusable`, and what keeps the new volume from being made.
 pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
+    salvage_as(&Making::default(), path, new, progress)
+}
+
+/// Does that, and has `making` know how far it is.
+pub(super) fn salvage_as(
+    making: &Making,
+    path: &Path,
+    new: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Salvaged> {
     // Of both volumes: the new one is in a directory of the same owner's.
     let (layout, _rights) = Layout::enter(path)?;
     let _hold = medium::hold(&layout)?;
@@ -115,16 +129,14 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
         return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
     }
     let volume = found.volume.clone().unwrap_or_else(|| guess(&layout, &found, &pages));
-    let mut unfinished = new.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = PathBuf::from(unfinished);
+    let unfinished = new.with_added_extension("unfinished");
     if unfinished.symlink_metadata().is_ok() {
         return Err(Error::Unusable(format!(
-            "{} exists: it is left from a salvage that was ended, or one is at work; remove it, then try again",
+            "{} exists: it is left from a salvage that was killed, or one is at work; remove it, then try again",
             unfinished.display()
         )));
     }
-    create(&unfinished, &volume.options, (0, 0), volume.created)?;
+    making.begin(|| create(&unfinished, &volume.options, (0, 0), volume.created))?;
     let target = Layout::of(&unfinished, volume.options.home);
     let target_of = |cell| Some(rows::name(&pages.record(cell)?.columns)?.0.ino);
     let names = found.names.iter().filter_map(|(name, (_, cell))| Some((target_of(*cell)?, name))).collect();
@@ -141,15 +153,14 @@ pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> R
     if found.damaged > 0 {
         salvage.miss("row", format!("{} rows", found.damaged), "they are not as they were written");
     }
-    match salvage.run(&target).and_then(|()| take_name(&target, new)) {
-        Ok(()) => Ok(salvage.told),
-        Err(error) => {
-            // As all else that was made: the error is what the user must see.
-            let _ = remove_file(&target.log);
-            remove(&target, true);
-            Err(error)
-        }
-    }
+    let done = salvage.run(&target);
+    let clear = || {
+        // As all else that was made: the error is what the user must see.
+        let _ = remove_file(&target.log);
+        remove(&target, true);
+    };
+    making.end(|| done.and_then(|()| take_name(&target, new)).inspect_err(|_| clear()))?;
+    Ok(salvage.told)
 }
 
 /// Gives the volume of `target` the name `new`, with its intent log, which lies beside one that is one
@@ -245,8 +256,9 @@ impl Salvage<'_> {
         self.bring_names(&connection, &inodes)?;
         self.bring_volume(&connection)?;
         self.drop_unlike(&connection, target)?;
-        let unused = "DELETE FROM block_bytes WHERE id NOT IN (SELECT block FROM extents); \
-                      DELETE FROM blocks WHERE id NOT IN (SELECT block FROM extents); COMMIT; \
+        // The check makes a file of those that no file named.
+        let unused = "DELETE FROM blocks WHERE refs > 0 AND id NOT IN (SELECT block FROM extents); \
+                      DELETE FROM block_bytes WHERE id NOT IN (SELECT id FROM blocks); COMMIT; \
                       PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)";
         connection.execute_batch(unused).map_err(failed)?;
         connection.close().map_err(|(_, source)| failed(source))?;
@@ -267,7 +279,8 @@ impl Salvage<'_> {
         extents
     }
 
-    /// Brings the blocks that extents name, each verified; tells which they are, and their lengths.
+    /// Brings the blocks, each verified; tells which they are, and their lengths. Those that no file
+    /// names are brought as named by none.
     fn bring_blocks(
         &mut self,
         connection: &Connection,
@@ -276,13 +289,21 @@ impl Salvage<'_> {
     ) -> Result<BTreeMap<BlockId, u32>> {
         let mut refs = BTreeMap::<BlockId, i64>::new();
         extents.values().flat_map(Extents::values).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
+        for block in self.found.blocks.keys() {
+            refs.entry(*block).or_insert(0);
+        }
         let from = self.layout.segments.clone().map(Segments::new_to_read);
         let into = target.segments.clone().map(Segments::new);
         let (mut tail, mut brought) = (Tail { segment: 1, length: 0 }, BTreeMap::new());
         let (mut chunk, mut bytes) = (Vec::new(), 0);
+        let (mut kept, mut lost) = (0, 0);
         let total = refs.len() as u64;
         for (done, (id, count)) in refs.into_iter().enumerate() {
-            if let Some((block, content)) = self.block(id, from.as_ref()) {
+            let block = self.block(id, from.as_ref());
+            if count == 0 {
+                *(if block.is_some() { &mut kept } else { &mut lost }) += 1;
+            }
+            if let Some((block, content)) = block {
                 brought.insert(id, block.length);
                 bytes += u64::from(block.length);
                 chunk.push((NewBlock::new(id, Ino::ROOT, Rope::from(content.whole()), block.base), count));
@@ -294,7 +315,17 @@ impl Salvage<'_> {
             }
         }
         store(connection, &chunk, into.as_ref(), tail)?;
+        let whole = "whole; together they are a file in /lost+found, in the order they were written";
+        self.tell_unnamed(kept, whole);
+        self.tell_unnamed(lost, "whose bytes are damaged or gone");
         Ok(brought)
+    }
+
+    /// Tells what became of blocks that no file names.
+    fn tell_unnamed(&mut self, count: u64, what: &str) {
+        if count > 0 {
+            self.miss("block", "of no file".into(), format!("{count} in all, {what}"));
+        }
     }
 
     /// A block, if it can be read and is what was written.
@@ -437,10 +468,10 @@ impl Salvage<'_> {
     }
 
     /// Drops what has another digest than was kept of it: rows of different moments, or damage that
-    /// nothing else shows.
+    /// nothing else shows. Tells what digests say of the rest that is not as it was.
     fn drop_unlike(&mut self, connection: &Connection, target: &Layout) -> Result<()> {
         if !self.volume.options.digests {
-            return Ok(());
+            return self.judge_made(None);
         }
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let segments = target.segments.clone().map(Segments::new_to_read);
@@ -453,6 +484,7 @@ impl Salvage<'_> {
             self.miss_inode(&row, "its content has another digest than was kept of it");
             drop_inode(connection, row.ino)?;
         }
+        self.judge_made(Some(&scan))?;
         self.prove_undigested(connection, &scan)
     }
 

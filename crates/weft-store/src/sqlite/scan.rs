@@ -9,7 +9,7 @@ use crate::row::{BlockRef, Ino, InodeRow};
 use rusqlite::Connection;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use weft_block::Block;
 use weft_digest::{Digest, Kind};
 
@@ -240,20 +240,39 @@ impl Scan<'_> {
     /// Has inode `ino`, which has no digest, have that of its content, unless an entry's hash says
     /// another.
     pub(super) fn adopt(&self, ino: Ino) -> Result<Proof> {
+        let (proof, digest) = self.proof(ino, None)?;
+        if !matches!(proof, Proof::Contradiction) {
+            self.rows.set_digest(ino, digest.as_ref())?;
+        }
+        Ok(proof)
+    }
+
+    /// What entries say of the content of file `ino`, whose row was made anew around its blocks: the
+    /// permissions that their hashes cover are gone, so all that a file can have are tried.
+    pub(super) fn proof_of_blocks(&self, ino: Ino) -> Result<Proof> {
+        Ok(self.proof(ino, Some(0..=0o7777))?.0)
+    }
+
+    /// What entries say of the content of inode `ino`, if it has any of these `permissions`, else
+    /// its own; and the digest of that content.
+    fn proof(&self, ino: Ino, permissions: Option<RangeInclusive<u32>>) -> Result<(Proof, Option<Digest>)> {
         let row = read::inodes(self.connection(), ino, 1)?.pop().filter(|row| row.ino == ino);
-        let Some(row) = row else { return Ok(Proof::Contradiction) };
+        let Some(row) = row else { return Ok((Proof::Contradiction, None)) };
         let digest = self.content_of(&Compared::new(self.rows), &row)?.inode(&row)?;
-        let Some((digest, inode)) = digest.zip(self.rows.inode(ino)?) else { return Ok(Proof::Contradiction) };
+        let Some(inode) = self.rows.inode(ino)?.filter(|_| digest.is_some()) else {
+            return Ok((Proof::Contradiction, None));
+        };
+        let permissions = permissions.unwrap_or(inode.permissions..=inode.permissions);
         let mut proof = Proof::Rows;
         for (parent, name) in self.rows.names_of(ino)? {
             let Some(kept) = self.rows.entry(parent, &name)? else { continue };
-            if self.digester.entry_of(Inode { digest: Some(digest), ..inode }, &name) != Some(kept) {
-                return Ok(Proof::Contradiction);
+            let hash = |permissions| self.digester.entry_of(Inode { permissions, digest, ..inode }, &name);
+            if !permissions.clone().any(|permissions| hash(permissions) == Some(kept)) {
+                return Ok((Proof::Contradiction, digest));
             }
             proof = Proof::Entry;
         }
-        self.rows.set_digest(ino, Some(&digest))?;
-        Ok(proof)
+        Ok((proof, digest))
     }
 
     /// Makes all that is kept anew, but for the digests of the files in `stay`, whose content says

@@ -159,8 +159,8 @@ fn a_file_whose_row_is_gone_stays_damage_and_keeps_its_name_if_there_is_content(
         let before = content(&*volume.open(), LARGE);
         (volume.edit)(&format!("DELETE FROM fileatt WHERE ino IN ({LARGE}, {SMALL}, {SYMLINK})"));
         let told = [
-            "/dir/large: the entry names inode 23, whose row is gone, with owner, permissions, times and length; its \
-             blocks are there",
+            "/dir/large: the entry names inode 23, whose row is gone, with owner, permissions, times and length; \
+             blocks of it are there, and where none is there are zeros, which may have been a hole or may be lost",
             "/dir/\u{fffd} sub/small: the entry names inode 22, whose row is gone with all that it held",
             "/second name: the entry names inode 22, whose row is gone with all that it held",
             "/symlink: the entry names inode 25, whose row is gone with all that it held",
@@ -187,6 +187,30 @@ fn a_file_whose_row_is_gone_stays_damage_and_keeps_its_name_if_there_is_content(
         assert_eq!(store.xattrs(Ino(LARGE)).expect("readable").len(), 1);
         assert!(row.has_xattrs());
         assert_eq!((entry(&*store, 1, b"second name"), entry(&*store, 1, b"lost+found")), (None, None));
+    });
+}
+
+/// Whether zeros were a hole is told where a digest says it.
+#[test]
+fn a_file_made_of_its_blocks_is_compared_with_the_hash_of_its_entry() {
+    let about = |volume: &Volume<'_>, repair| {
+        let options = CheckOptions { repair, read_data: false };
+        let findings = volume.location.check(options, &mut |_| {}).expect("checked");
+        let about = |finding: &Finding| finding.what.contains("the hash of its entry");
+        findings.iter().filter(|finding| about(finding)).map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let (all, less) = ("proves that the blocks that are known are", "says that the blocks that are known are not");
+    let told = |path, what, outcome| format!("{path}: the hash of its entry {what} all of its content{outcome}");
+    everywhere(|volume| {
+        (volume.edit)(&format!("DELETE FROM fileatt WHERE ino IN ({LARGE}, {CLONE})"));
+        let whole = ["/dir/large", "/dir/clone"].map(|path| told(path, all, " (no damage)"));
+        assert_eq!(about(volume, Repair::No), whole);
+        (volume.edit)(&format!("DELETE FROM extents WHERE ino = {LARGE} AND idx = 1"));
+        let half = |outcome| [told("/dir/large", less, outcome), whole[1].clone()];
+        assert_eq!(about(volume, Repair::No), half(""));
+        assert_eq!(about(volume, Repair::Yes), half(""));
+        assert_eq!(about(volume, Repair::Discard), half(" (repaired)"));
+        assert_eq!(volume.told(Repair::No), CLEAN);
     });
 }
 

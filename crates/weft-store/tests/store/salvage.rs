@@ -3,11 +3,12 @@
 
 use crate::check::{database, look, sample_volume};
 use crate::contract::HOMES;
+use crate::sample::{LARGE, ORPHAN};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use weft_store::sqlite::{Salvaged, open, salvage};
+use weft_store::sqlite::{Missing, Salvaged, open, salvage};
 use weft_store::*;
 
 const PAGE: usize = 4096;
@@ -185,12 +186,81 @@ fn a_file_whose_row_is_gone_is_made_of_its_blocks_for_root_alone() {
             let told = salvaged(&path, &new).expect("brought");
             let [missing] = &told.missing[..] else { panic!("{:?}", told.missing) };
             assert!(missing.kind == "file" && missing.why.contains("may lack its end"), "{missing:?}");
+            assert_eq!(told.unproved, 1);
             assert_eq!(look(&new, Repair::No), []);
             let after = open(&new).expect("opens").store;
             assert_eq!(contents(&*after)[&26], before[&26], "the blocks are all there is of it");
             let row = after.inodes(Ino(26), 1).expect("readable").remove(0);
             assert_eq!((row.permissions, row.uid, row.gid), (0o600, 0, 0));
         }
+    }
+}
+
+/// Why the file at `what` is among what is missing, and how many files are not proved whole.
+fn judged(path: &Path, new: &Path, what: &str) -> (String, u64) {
+    let told = salvaged(path, new).expect("brought");
+    let of = |missing: &&Missing| missing.kind == "file" && missing.what == what.as_bytes();
+    (told.missing.iter().find(of).expect("told").why.clone(), told.unproved)
+}
+
+/// The hash of the entry tells a hole from blocks that are gone, where there is one.
+#[test]
+fn a_file_made_of_its_blocks_is_called_whole_only_if_its_entry_proves_that() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let before = contents(&*open(&path).expect("opens").store);
+        edit(&path, &format!("DELETE FROM fileatt WHERE ino = {LARGE}"));
+        let whole = directory.path().join("whole");
+        let (why, unproved) = judged(&path, &whole, "/dir/large");
+        assert!(unproved == 0 && why.ends_with("proves that they are all of its content"), "{why}");
+        assert_eq!(contents(&*open(&whole).expect("opens").store)[&LARGE], before[&LARGE]);
+        for (at, (gone, words)) in [
+            ("DELETE FROM extents WHERE ino = 23 AND idx = 1", "its end is missing, or zeros stand for lost blocks"),
+            (
+                "DELETE FROM extents WHERE ino = 23 AND idx = 5",
+                "says that they are not all of its content: its end is missing",
+            ),
+            ("UPDATE naming SET digest = NULL", "it may lack its end"),
+            ("INSERT INTO extents SELECT 23, 2, block, since, -1 FROM extents WHERE ino = 24", "may be lost"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            edit(&path, gone);
+            weft_store::sqlite::seal(&path).expect("sealed");
+            let (why, unproved) = judged(&path, &directory.path().join(format!("new {at}")), "/dir/large");
+            assert!(unproved == 1 && why.ends_with(words) && !why.contains("proves"), "{gone}: {why}");
+        }
+    }
+}
+
+/// As a repair keeps them.
+#[test]
+fn blocks_that_no_file_names_are_brought_as_one_file() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
+        let before = contents(&*open(&path).expect("opens").store);
+        // One of two, and the only one of a file that nothing names.
+        edit(
+            &path,
+            &format!("DELETE FROM fileatt WHERE ino = {LARGE}; DELETE FROM extents WHERE ino = {LARGE} AND idx = 0"),
+        );
+        edit(&path, &format!("DELETE FROM extents WHERE ino = {ORPHAN}"));
+        let told = salvaged(&path, &new).expect("brought");
+        let blocks = told.missing.iter().find(|missing| missing.kind == "block").expect("told");
+        assert_eq!((blocks.what.as_slice(), told.nameless), (&b"of no file"[..], 1), "{:?}", told.missing);
+        let words = ["2 in all, whole", "a file in /lost+found"];
+        assert!(words.iter().all(|word| blocks.why.contains(word)), "{}", blocks.why);
+        assert_eq!(look(&new, Repair::No), []);
+        let after = open(&new).expect("opens").store;
+        let name = |parent, name: &[u8]| after.name(parent, &Name::new(name).expect("valid")).expect("readable");
+        let home = name(Ino::ROOT, b"lost+found").expect("made").ino;
+        let [found] = &after.names(home, Cookie(0), 10).expect("readable")[..] else { panic!("one") };
+        let content = &contents(&*after)[&found.ino.0].2;
+        let expected = [(0, before[&LARGE].2[&0].clone()), (1, before[&ORPHAN].2[&0].clone())];
+        assert_eq!(*content, expected.into());
     }
 }
 

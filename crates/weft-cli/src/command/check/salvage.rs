@@ -1,7 +1,7 @@
 //! `weft check --salvage`.
 
 use crate::command::mounted;
-use crate::command::transfer::steps;
+use crate::command::transfer::{Unfinished, steps};
 use crate::shown::{self, counted};
 use crate::size::show;
 use anyhow::{Context, Result};
@@ -9,14 +9,21 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use weft_store::Location;
-use weft_store::sqlite::{Missing, Salvaged};
+use weft_store::sqlite::{Making, Missing, Salvaged};
 
 /// Brings what can be read of a broken volume to a new one. Exit code 1 if something is missing.
 pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
     let (volume, new) = (mounted::unmounted(volume)?, Location::parse(new)?);
+    let unfinished = new.path().map(|new| Unfinished::of(new).map(Arc::new)).transpose()?;
+    if let Some(unfinished) = &unfinished {
+        unfinished.go_when_interrupted(format!("{volume} is as it was, and {new} was not made"))?;
+    }
+    let nothing = Making::default();
+    let making = unfinished.as_ref().map_or(&nothing, |unfinished| &unfinished.making);
     let bar = steps();
-    let salvaged = volume.salvage(&new, &mut |progress| bar.show(progress));
+    let salvaged = volume.salvage(&new, making, &mut |progress| bar.show(progress));
     drop(bar);
     let salvaged = salvaged.with_context(|| format!("cannot salvage volume {volume}"))?;
     if json {
@@ -38,16 +45,22 @@ fn print(salvaged: &Salvaged, new: &Location) {
     for Missing { kind, what, why } in &salvaged.missing {
         outln!("{kind} {}: {}", shown::message(&String::from_utf8_lossy(what)), shown::message(why));
     }
-    let Salvaged { files, directories, others, bytes, nameless, .. } = salvaged;
+    let Salvaged { files, directories, others, bytes, nameless, unproved, .. } = salvaged;
+    let but = match unproved {
+        0 => String::new(),
+        count => format!(" but {} that may be incomplete", counted(*count, "file", "files")),
+    };
     outln!(
-        "{new}: {}, {} and {}, {}, all verified",
+        "{new}: {}, {} and {}, {}, all verified{but}",
         counted(*files, "file", "files"),
         counted(*directories, "directory", "directories"),
         counted(*others, "other", "others"),
         show(*bytes)
     );
-    if *nameless > 0 {
-        outln!("{new}: {nameless} of them are in /lost+found, as their names are gone");
+    match nameless {
+        0 => {}
+        1 => outln!("{new}: 1 of them is in /lost+found, as its name is gone"),
+        _ => outln!("{new}: {nameless} of them are in /lost+found, as their names are gone"),
     }
     let is_or_are = |count| if count == 1 { "is" } else { "are" };
     if salvaged.by_entries > 0 {
@@ -87,6 +100,7 @@ fn as_json(salvaged: &Salvaged) -> Value {
         "in_lost_and_found": salvaged.nameless,
         "proved_by_entries": salvaged.by_entries,
         "verified_by_rows": salvaged.by_rows,
+        "unproved": salvaged.unproved,
         "operations_waiting": salvaged.waiting,
         "missing_by_kind": counts(salvaged),
         "missing": salvaged.missing.iter().map(missing).collect::<Vec<_>>(),

@@ -5,6 +5,7 @@ use super::super::transfer::{CHUNK_BYTES, Progress, os, proc_path};
 use super::directory;
 use super::list::unhex;
 use super::tree::{Found, KeptEntries, Listed, Tree, of_file};
+use crate::shown;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom};
@@ -44,8 +45,8 @@ pub fn listed(path: &Path) -> Result<Digest> {
 fn refuse_named_pipe(path: &Path) -> Result<()> {
     let is_pipe = std::fs::metadata(path).is_ok_and(|status| status.file_type().is_fifo());
     if is_pipe && path.canonicalize().is_ok() {
-        let path = path.display();
-        bail!("{path} is a named pipe, which may never end; 'weft digest - < {path}' reads what is written to it");
+        let (path, word) = (path.display(), shown::word(path.as_os_str()));
+        bail!("{path} is a named pipe, which may never end; to read what is written to it: weft digest - < {word}");
     }
     Ok(())
 }

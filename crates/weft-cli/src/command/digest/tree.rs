@@ -1,7 +1,8 @@
 //! Digests of whole trees, wherever they are read from.
 
+use super::super::agrees;
 use super::super::transfer::{Progress, Sender, in_parallel};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -43,7 +44,8 @@ pub trait Tree: Sync {
     /// Fails if `directory` was `met` before.
     fn refuse_met(&self, directory: &Self::Node, met: &mut HashSet<u64>) -> Result<()> {
         let is_new = self.number(directory).is_none_or(|number| met.insert(number));
-        ensure!(is_new, "{} lies in itself, or has two names: the volume is damaged", self.shown(directory));
+        let damage = || format!("{} lies in itself, or has two names: the volume is damaged", self.shown(directory));
+        agrees(is_new, damage)?;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Checker<'_> {
-    fn scan<T>(&self, header: &Header, look: impl FnOnce(&Scan<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn scan<T>(&self, header: &Header, look: impl FnOnce(&Scan<'_>) -> Result<T>) -> Result<T> {
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let segments = self.segments();
         let elsewhere = self.elsewhere.as_ref().map(|elsewhere| elsewhere.read);

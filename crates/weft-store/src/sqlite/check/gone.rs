@@ -10,12 +10,12 @@ use super::rules::{Rule, rule};
 use super::{Checker, failed};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{ErrorKind, Result};
-use crate::finding::Repair;
+use crate::finding::{Outcome, Repair};
 use crate::row::{BlockId, BlockRef, Ino, Place};
 use crate::sqlite::digests::Rows;
 use crate::sqlite::extents::put_block;
 use crate::sqlite::read;
-use crate::sqlite::scan::Scan;
+use crate::sqlite::scan::{Proof, Scan};
 use crate::sqlite::sums::COMMIT;
 use crate::store::Header;
 use rusqlite::OptionalExtension;
@@ -60,8 +60,11 @@ pub(super) const LOST: &[Lasting] = &[
     (
         rule(
             "SELECT n.parent, n.name, CASE WHEN EXISTS (SELECT 1 FROM extents e WHERE e.ino = n.ino) THEN \
-         printf('the entry names inode %d, whose row is gone, with owner, permissions, times and length; its blocks \
-         are there', n.ino) ELSE printf('the entry names inode %d, whose row is gone with all that it held', n.ino) END \
+         printf('the entry names inode %d, whose row is gone, with owner, permissions, times and length; \
+         %s', n.ino, CASE WHEN (SELECT count(*) <= max(e.idx) FROM extents e WHERE e.ino = n.ino) THEN \
+         'blocks of it are there, and where none is there are zeros, which may have been a hole or may be lost' \
+         ELSE 'its blocks are there, and it may lack its end' END) \
+         ELSE printf('the entry names inode %d, whose row is gone with all that it held', n.ino) END \
          FROM naming n WHERE n.kind <> 16384 AND NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = n.ino) \
          AND NOT EXISTS (SELECT 1 FROM naming c WHERE c.parent = n.ino)",
             &[
@@ -155,7 +158,29 @@ impl Checker<'_> {
         let named = "SELECT DISTINCT n.ino FROM naming n JOIN extents e ON e.ino = n.ino \
                      WHERE n.ino NOT IN (SELECT ino FROM fileatt)";
         // A rule has told of them.
-        self.numbers(named)?.into_iter().try_for_each(|ino| self.make_file(ino, header))
+        for ino in self.numbers(named)? {
+            self.make_file(ino, header)?;
+            self.compare_with_entry(ino, header)?;
+        }
+        Ok(())
+    }
+
+    /// Tells if the hash of its entry is of the blocks of a file whose row is made anew.
+    fn compare_with_entry(&mut self, ino: i64, header: &Header) -> Result<()> {
+        if !header.options.digests {
+            return Ok(());
+        }
+        let (what, outcome) = match self.scan(header, |scan| scan.proof_of_blocks(Ino(ino.unsigned_abs()))) {
+            Ok(Proof::Entry) => ("proves that the blocks that are known are all of its content", Outcome::Note),
+            Ok(Proof::Contradiction) => {
+                ("says that the blocks that are known are not all of its content", self.repaired())
+            }
+            Ok(Proof::Rows) => return Ok(()),
+            // Damage of its blocks is told by itself.
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.find(ino, format!("the hash of its entry {what}"), outcome)
     }
 
     /// Blocks whose bytes are there.

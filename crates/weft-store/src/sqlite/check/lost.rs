@@ -55,7 +55,7 @@ impl Checker<'_> {
         for ino in lost {
             let what = format!(
                 "the row of inode {ino} is gone, its content is not, as far as blocks of it are known: where none is there \
-                 are zeros"
+                 are zeros, which may have been a hole or may be lost"
             );
             self.find(ino, what, self.repaired())?;
             self.make_file(ino, header)?;

@@ -7,10 +7,14 @@ use crate::error::Result;
 use crate::row::{BlockId, Ino, InodeRow};
 use crate::sqlite::apply::put_inode;
 use crate::sqlite::inlined::{Hashed, MADE_ANEW};
+use crate::sqlite::scan::{Proof, Scan};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weft_digest::Kind;
+
+/// Says what of a file is not known.
+const ROW_GONE: &str = "its row is gone or damaged, with owner, permissions, times and length";
 
 impl Salvage<'_> {
     /// Brings content inline in damaged rows if a digest proves it; adds the inodes to `brought`.
@@ -62,8 +66,7 @@ impl Salvage<'_> {
     }
 
     /// Makes files whose rows are gone or damaged anew of their blocks, for root alone, if all
-    /// blocks that are known are whole; tells which. What lay behind the last one, and where there
-    /// is none, nobody knows.
+    /// blocks that are known are whole; tells which.
     pub(super) fn make_files(
         &mut self,
         connection: &Connection,
@@ -78,23 +81,11 @@ impl Salvage<'_> {
             let is_file = kind.is_none_or(|kind| kind == Kind::File);
             let lengths = own.iter().map(|(index, block)| Some((*index, u64::from(*blocks.get(block)?))));
             let lengths = lengths.collect::<Option<Vec<_>>>().filter(|_| is_file);
-            let has_gaps = (0..).zip(own.keys()).any(|(wanted, index)| wanted != *index);
-            let why = match &lengths {
-                Some(_) if has_gaps => {
-                    "its row is gone or damaged, with owner, permissions, times and length; the blocks that are known \
-                     are whole, and the file is made anew of them, for root alone: it may lack its end, and where no \
-                     block is known there are zeros, which may have been a hole or may be lost"
-                }
-                Some(_) => {
-                    "its row is gone or damaged, with owner, permissions, times and length; its blocks are whole, \
-                            and the file is made anew of them, for root alone: it may lack its end"
-                }
-                None => {
-                    "its row is gone or damaged, with owner, permissions, times and length; its content is not brought"
-                }
+            let Some(lengths) = lengths else {
+                let why = format!("{ROW_GONE}; its content is not brought");
+                self.told.missing.push(Missing { kind: "file", what: self.path(*ino), why });
+                continue;
             };
-            self.told.missing.push(Missing { kind: "file", what: self.path(*ino), why: why.into() });
-            let Some(lengths) = lengths else { continue };
             let ends = lengths.iter().map(|(index, length)| index * u64::from(self.volume.options.block_size) + length);
             let row = InodeRow {
                 ino: *ino,
@@ -110,6 +101,36 @@ impl Salvage<'_> {
             made.insert(*ino);
         }
         Ok(made)
+    }
+
+    /// Tells what is known of files that were made of their blocks: whether these are all of their
+    /// content an entry may tell, of which `scan` knows. Else nobody knows what lay behind the last
+    /// one, and where there is none.
+    pub(super) fn judge_made(&mut self, scan: Option<&Scan<'_>>) -> Result<()> {
+        for ino in self.remade.clone() {
+            let proof = scan.map_or(Ok(Proof::Rows), |scan| scan.proof_of_blocks(ino))?;
+            self.told.unproved += u64::from(!matches!(proof, Proof::Entry));
+            let blocks = self.found.extents.range((ino, 0)..=(ino, u64::MAX)).map(|((_, index), _)| *index);
+            let has_gaps = (0..).zip(blocks).any(|(wanted, index)| wanted != index);
+            let zeros = if has_gaps { ", or zeros stand for lost blocks" } else { "" };
+            let why = match proof {
+                Proof::Entry => "the hash of its entry proves that they are all of its content".into(),
+                Proof::Contradiction => {
+                    let less = "the hash of its entry says that they are not all of its content";
+                    format!("{less}: its end is missing{zeros}")
+                }
+                Proof::Rows if has_gaps => {
+                    "it may lack its end, and where no block is known there are zeros, which may have been a hole or \
+                     may be lost"
+                        .into()
+                }
+                Proof::Rows => "it may lack its end".into(),
+            };
+            let anew = "the blocks that are known are whole, and the file is made anew of them, for root alone";
+            let why = format!("{ROW_GONE}; {anew}: {why}");
+            self.told.missing.push(Missing { kind: "file", what: self.path(ino), why });
+        }
+        Ok(())
     }
 
     /// The kinds of inodes by what names say of them.
