@@ -4,6 +4,7 @@ use super::PostgresStore;
 use super::address::Address;
 use super::ahead::Ahead;
 use super::connection::{Connection, runtime};
+use super::identity::Identity;
 use super::lease::{Holder, Lease};
 use super::own::OwnTables;
 use super::read::{self, int};
@@ -61,6 +62,8 @@ pub(super) struct Connector {
     /// What the server calls its connections, if they have a name of their own.
     name: Option<String>,
     lies_apart: bool,
+    /// The volume, once it is known.
+    pub(super) identity: Option<Arc<Identity>>,
 }
 
 impl Connector {
@@ -72,11 +75,14 @@ impl Connector {
         let mut connection = Connection::new(runtime, connected, self.counts.clone(), warned);
         connection.lies_apart = self.lies_apart;
         settings::begin(&mut connection, &self.address, self.name.as_deref())?;
+        connection.identity.clone_from(&self.identity);
+        connection.compares = !self.lies_apart;
         Ok(connection)
     }
 
     fn new(address: &Address) -> Connector {
-        Connector { address: address.clone(), counts: Arc::default(), name: None, lies_apart: false }
+        let (address, counts) = (address.clone(), Arc::default());
+        Connector { address, counts, name: None, lies_apart: false, identity: None }
     }
 
     /// Whose connections the next holder can tell from others, unless the user has a name for them.
@@ -201,7 +207,8 @@ pub(super) fn connect(address: &Address) -> Result<Connection> {
     Connector::new(address).connect()
 }
 
-/// Connects to the volume at `address`, which somebody else may hold, and reads its header.
+/// Connects to the volume at `address`, which somebody else may hold, and reads its header. From then
+/// on the connection reads no other volume.
 pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
     let connector = Connector::new(address);
     let mut connection = connector.connect()?;
@@ -216,6 +223,7 @@ pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
         return Err(Error::Unusable(format!("{address} has format {format}, this program reads {FORMAT}; {advice}")));
     }
     let header = read::header(&mut connection)?;
+    connection.identity = Some(Arc::new(Identity::new(address, header.uuid)));
     Ok((connection, header))
 }
 
@@ -260,6 +268,7 @@ pub(super) fn hold_any(
     let holder = Holder::this(&options.purpose);
     let mut connector = Connector::of(address, &holder);
     connector.lies_apart = lies_apart(&mut connection);
+    connector.identity.clone_from(&connection.identity);
     Ok((Lease::take(connection, &connector, &holder, options)?, connector))
 }
 

@@ -57,7 +57,7 @@ pub(super) fn copy(owner: Ino) -> String {
 }
 
 pub(super) fn bytes(owner: Ino) -> String {
-    format!("SELECT id, bytes FROM {} WHERE id = ANY($1) ORDER BY id", table(owner))
+    format!("SELECT id, bytes FROM {} WHERE OF_VOLUME AND id = ANY($1) ORDER BY id", table(owner))
 }
 
 /// Takes over blocks of file $1 from byte $2 on.

@@ -105,6 +105,7 @@ impl Writer {
 impl Writer {
     /// Takes in what the last commit left, which is durable then; tells the header.
     fn look(&mut self, store: &PostgresStore) -> Result<Header> {
+        store.refuse_other(self.connection())?;
         store.confirm(self.connection())?;
         let header = read::header(self.connection())?;
         self.last = read::last_commit(self.connection(), header.commit)?;
