@@ -78,6 +78,8 @@ pub(super) struct Connection {
     runtime: Runtime,
     client: Client,
     driver: Driver,
+    /// Words for the server, for errors.
+    server: Arc<str>,
     prepared: HashMap<Text, Statement>,
     counts: Arc<Counts>,
     class: Class,
@@ -97,8 +99,8 @@ pub(super) struct Connection {
     pub(super) lies_apart: bool,
 }
 
-fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Error {
-    move |source| Error::Postgres { what, source }
+fn failed(what: &'static str, server: &Arc<str>) -> impl Fn(tokio_postgres::Error) -> Error {
+    move |source| Error::Postgres { what, server: server.clone(), source }
 }
 
 /// Has `driver` send and receive until `future` is there.
@@ -166,6 +168,7 @@ impl Connection {
     pub(super) fn new(
         runtime: Runtime,
         (client, driver): (Client, Driving),
+        server: &Arc<str>,
         counts: Arc<Counts>,
         warned: Arc<AtomicBool>,
     ) -> Connection {
@@ -174,6 +177,7 @@ impl Connection {
             runtime,
             client,
             driver,
+            server: server.clone(),
             prepared,
             counts,
             class: Class::Lease,
@@ -217,7 +221,7 @@ impl Connection {
     pub(super) fn run(&mut self, what: &'static str, statements: &str) -> Result<()> {
         self.count();
         let run = drive(&self.runtime, &mut self.driver, self.client.batch_execute(statements));
-        self.noted(run.map_err(failed(what)))
+        self.noted(run.map_err(failed(what, &self.server)))
     }
 
     /// Has `statement` said before the next ones, without waiting for it.
@@ -247,7 +251,7 @@ impl Connection {
         let text = |statement| identity.map_or_else(|| identity::without(statement), |own| own.put_into(statement));
         let texts = missing.iter().map(|statement| text(statement)).collect::<Vec<_>>();
         let all = try_join_all(texts.iter().map(|text| self.client.prepare(text)));
-        let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what));
+        let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what, &self.server));
         match self.noted(prepared) {
             Ok(prepared) => {
                 self.prepared.extend(missing.into_iter().cloned().zip(prepared));
@@ -282,9 +286,9 @@ impl Connection {
         self.send(what, (calls, Asked::Each), visit)
     }
 
-    /// The same. In the round trip that brings rows, behind them, the server is asked which volume it
-    /// reads: names of tables are looked up for each statement, and rows of another volume are no
-    /// less whole. Asked before them, it might answer for what is exchanged a moment later.
+    /// The same; how rows of another volume are told from ours, [`super::identity`] says. Where a
+    /// statement does not compare them itself, the server is asked behind those that `asked` says, in
+    /// the same round trip. Asked before, it might answer for what is exchanged a moment later.
     fn send(
         &mut self,
         what: &'static str,
@@ -333,7 +337,7 @@ impl Connection {
                 let answer = answer.and_then(|rows| refusal.map_or(Ok(rows), Err));
                 let is_over = answer.as_ref().is_err_and(|error| error.is_closed() || tells_the_end(error));
                 is_ending |= is_over;
-                let answer = answer.map_err(failed(what));
+                let answer = answer.map_err(failed(what, &self.server));
                 match answer {
                     Err(error) if is_prefix || is_over => failure = Err(error),
                     Ok(_) if is_prefix => {}
@@ -397,9 +401,12 @@ impl Connection {
         self.count();
         let client = &self.client;
         let all = async {
-            let rows = client.query_raw::<_, &(dyn ToSql + Sync), _>(statement, []).await.map_err(failed(what))?;
+            let rows = client
+                .query_raw::<_, &(dyn ToSql + Sync), _>(statement, [])
+                .await
+                .map_err(failed(what, &self.server))?;
             let mut rows = pin!(rows);
-            while let Some(row) = rows.try_next().await.map_err(failed(what))? {
+            while let Some(row) = rows.try_next().await.map_err(failed(what, &self.server))? {
                 visit(&row)?;
             }
             Ok(())
@@ -429,7 +436,7 @@ impl Connection {
             }
             sink.as_mut().finish().await
         };
-        let copied = drive(&self.runtime, &mut self.driver, copy).map_err(failed(what));
+        let copied = drive(&self.runtime, &mut self.driver, copy).map_err(failed(what, &self.server));
         self.noted(copied)
     }
 }

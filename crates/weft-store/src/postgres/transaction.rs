@@ -11,7 +11,7 @@ use super::intents;
 use super::own::{self, OwnTables};
 use super::prefetch::prefetch;
 use super::read::{self, int, unsigned};
-use super::rights;
+use super::rights::{self, Task};
 use super::sending::{Back, Sending, Table};
 use super::settings;
 use super::statements as sql;
@@ -191,8 +191,8 @@ impl<'a> PostgresTransaction<'a> {
         }
         writer.connection().count_as(Class::Commits);
         if !writer.may_write {
-            let makes_tables = writer.own_table_from.is_some();
-            rights::refuse_lacking(writer.connection(), &store.connector.address, makes_tables)?;
+            let task = if writer.own_table_from.is_some() { Task::ServeOwnTables } else { Task::Serve };
+            rights::refuse_lacking(writer.connection(), &store.connector.address, task)?;
             writer.may_write = true;
         }
         writer.connection().say_first(sql::BEGIN);

@@ -626,3 +626,23 @@ fn a_schema_that_has_a_volume_or_other_tables_is_refused_in_those_words() {
         assert!(told.contains(words) && told.contains(schema) && told.contains("name another schema"), "{told}");
     }
 }
+
+/// Many addresses leave out where they lead to, for variables and files to say.
+#[test]
+fn errors_of_a_server_say_which_it_is_and_never_the_password() {
+    let cluster = Cluster::shared();
+    let nowhere = Address::parse("postgres://me:hidden@127.0.0.1:1/files").expect("an address");
+    let told = postgres::header(&nowhere).expect_err("nobody is there").to_string();
+    assert!(told.contains("cannot connect: PostgreSQL at 127.0.0.1:1, database files: "), "{told}");
+    assert!(!told.contains("hidden"), "{told}");
+    let address = cluster.address();
+    create(&address);
+    let store = open(&address);
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    cluster.run(&format!("ALTER TABLE {schema}.xattr RENAME TO elsewhere"));
+    let told = store.xattrs(Ino(1)).expect_err("the table is gone").to_string();
+    let server = format!("PostgreSQL at {}:5432, database postgres: ", cluster.socket().display());
+    assert!(told.contains(&server), "{told}");
+    drop(store);
+    postgres::remove(&address).expect("removed");
+}
