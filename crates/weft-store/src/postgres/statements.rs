@@ -104,7 +104,9 @@ statements! {
                since, sum FROM fileatt WHERE OF_VOLUME AND nlink = 0 ORDER BY ino";
     COMMITS = "SELECT number, time, op, root_digest, previous_digest, sum FROM commits WHERE OF_VOLUME AND number >= $1 ORDER BY number LIMIT $2";
     BLOCK_COUNT = "SELECT count(*) FROM blocks";
-    BYTES = "SELECT id, bytes FROM blocks WHERE OF_VOLUME AND owner = $1 AND id = ANY($2) ORDER BY id";
+    /// Blocks $4 of a file, from $2 to $3. By the bounds, a plan for any file goes by the numbers of
+    /// blocks, too: without them it may be one that reads all rows of a file.
+    BYTES = "SELECT id, bytes FROM blocks WHERE OF_VOLUME AND owner = $1 AND id >= $2 AND id <= $3 AND id = ANY($4) ORDER BY id";
 
     /// Without content, which may be much: what lies beside it is not compared with the sum then.
     DIGEST_INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, \
