@@ -2,6 +2,7 @@
 
 use crate::sqlite::InUse;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -47,10 +48,12 @@ pub enum Error {
         source: rusqlite::Error,
     },
     /// The server refused a statement, or went away.
-    #[error("{what}: {}", full(source))]
+    #[error("{what}: {server}: {}", full(source))]
     Postgres {
         /// What was tried.
         what: &'static str,
+        /// Words for the server and its database.
+        server: Arc<str>,
         /// Why it failed.
         source: tokio_postgres::Error,
     },

@@ -11,6 +11,7 @@ mod columns;
 mod connection;
 mod convert;
 mod digests;
+mod identity;
 mod intents;
 mod lease;
 mod missing;
@@ -139,13 +140,6 @@ impl PostgresStore {
         self.lost.lock().get_or_insert(lost).error()
     }
 
-    fn replaced(&self) -> Error {
-        let what =
-            "is another volume now: its schema was removed or renamed, and one that was made or restored has its name";
-        let why = format!("{} {what}; unmount it (--lazy), then mount the one that you want", self.connector.address);
-        self.lose(Lost { as_error: Error::Unusable, why })
-    }
-
     fn gone_back(&self, found: CommitNo, ours: CommitNo) -> Error {
         let what = "it was restored, or a standby without the last commits took over";
         let address = &self.connector.address;
@@ -183,18 +177,12 @@ impl PostgresStore {
     /// Looks whether the volume is still ours, and as we left it, and all of it can be reached.
     fn refuse_other(&self, connection: &mut Connection) -> Result<()> {
         // Noted first: commits go on while the server is asked.
-        let (ours, uuid) = {
-            let header = self.header.lock();
-            (header.commit, header.uuid)
-        };
+        let ours = self.header.lock().commit;
         let asked = [statements::NUMBER, statements::REACH];
         let asked = &asked[..if connection.lies_apart { 2 } else { 1 }];
         let calls = asked.iter().map(|statement| Call::new(*statement, Vec::new())).collect::<Vec<_>>();
         let row = connection.query_all("cannot look at the volume", &calls)?.swap_remove(0).pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
-        if read::get::<Vec<u8>>(&row, 2)? != uuid {
-            return Err(self.replaced());
-        }
         if read::get::<i64>(&row, 1)? != self.lease.epoch() {
             return Err(self.taken(lease::holder_named(connection)));
         }
@@ -408,6 +396,9 @@ impl Store for PostgresStore {
     }
 
     fn lost(&self) -> Option<Error> {
+        if let Some(replaced) = self.connector.identity.as_ref().and_then(|identity| identity.replaced()) {
+            return Some(replaced);
+        }
         if self.lease.is_lost() {
             return Some(self.taken(self.lease.taker()));
         }

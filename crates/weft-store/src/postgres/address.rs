@@ -11,8 +11,10 @@ use crate::error::{Error, Result};
 use percent_encoding::percent_decode_str;
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
@@ -29,6 +31,8 @@ pub struct Address {
     /// True if the server's settings count, whatever a crash may lose by them
     /// (`durability=server`).
     pub(super) trusts_server: bool,
+    /// Words for the server and its database, for errors.
+    pub(super) server: Arc<str>,
     shown: String,
 }
 
@@ -116,7 +120,11 @@ impl Address {
         }
         let certificate = certificate.zip(key).filter(|_| protection.shows_certificate);
         let tls = Tls { mode, roots, own: certificate, protection };
-        Ok(Address { config, schema: own.schema, tls, trusts_server: own.trusts_server, shown: shown(url) })
+        let (shown, trusts_server) = (shown(url), own.trusts_server);
+        // Where the URL can be read in two ways, a part of a password may have become a host.
+        let is_plain = url.matches('@').count() <= 1 && options_of(url).is_none_or(|options| !options.contains('@'));
+        let server = if is_plain { server(&config) } else { format!("PostgreSQL at {shown}") };
+        Ok(Address { config, schema: own.schema, tls, trusts_server, server: server.into(), shown })
     }
 }
 
@@ -254,6 +262,25 @@ pub fn shown(url: &str) -> String {
         options.into_iter().flat_map(|all| all.split('&')).filter(|option| !is_secret(option)).collect();
     let mark = if options.is_empty() { "" } else { "?" };
     format!("{scheme}://{place}{mark}{}", options.join("&"))
+}
+
+/// Words for the server that `config` leads to, or for all of them, and its database.
+fn server(config: &Config) -> String {
+    let ports = config.get_ports();
+    let port = |at: usize| ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
+    let addresses = config.get_hostaddrs();
+    let place = |(at, host): (usize, &Host)| {
+        let name = match host {
+            Host::Tcp(name) if name.contains(':') => format!("[{name}]"),
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(directory) => directory.display().to_string(),
+        };
+        let address = addresses.get(at).map(IpAddr::to_string).filter(|address| !name.contains(address.as_str()));
+        let address = address.map(|address| format!(" ({address})")).unwrap_or_default();
+        format!("{name}:{}{address}", port(at))
+    };
+    let places = config.get_hosts().iter().enumerate().map(place).collect::<Vec<_>>().join(" or ");
+    format!("PostgreSQL at {places}, database {}", config.get_dbname().unwrap_or_default())
 }
 
 /// What the URL leaves out, unless it `says_which` of several servers is wanted.
@@ -492,6 +519,30 @@ mod tests {
         ] {
             assert_eq!(shown(url), expected);
         }
+    }
+
+    #[test]
+    fn errors_name_the_server_and_never_the_password() {
+        let server = |url, variables| parse(url, variables).expect("one").server.to_string();
+        for (url, variables, expected) in [
+            ("postgres://u:hidden@h/d?schema=s", &[][..], "PostgreSQL at h:5432, database d"),
+            ("postgres://u:hid?den@h/d", &[], "PostgreSQL at h:5432, database d"),
+            ("postgres://u@a,b:1,c:2/d", &[], "PostgreSQL at a:5432 or b:1 or c:2, database d"),
+            ("postgres://u@[::1]:77/d", &[], "PostgreSQL at [::1]:77, database d"),
+            ("postgres://u@%2Frun%2Fpg/d", &[], "PostgreSQL at /run/pg:5432, database d"),
+            (
+                "postgres:///?schema=s",
+                &[("PGHOST", "h"), ("PGPORT", "77"), ("PGDATABASE", "d"), ("PGPASSWORD", "hidden")],
+                "PostgreSQL at h:77, database d",
+            ),
+            ("postgres://u@h/d", &[("PGHOSTADDR", "10.0.0.1")], "PostgreSQL at h:5432 (10.0.0.1), database d"),
+            ("postgres:///d", &[("PGHOSTADDR", "10.0.0.1")], "PostgreSQL at 10.0.0.1:5432, database d"),
+            ("postgres://u:hid@den/d@h/x", &[], "PostgreSQL at postgres://u@h/x"),
+        ] {
+            assert_eq!(server(url, variables), expected);
+        }
+        let ambiguous = parse("postgres://h/d?user=a@b&password=hidden", &[]);
+        assert!(ambiguous.is_err() || !ambiguous.expect("one").server.contains("hidden"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::connection::{Call, Connection};
 use super::lease::{self, Lease, in_transaction};
 use super::open::{OpenOptions, hold, look};
 use super::read::{self, get, int, unsigned};
+use super::rights::{self, Task};
 use super::{own, repair, shape, statements as sql, waiting};
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
@@ -51,6 +52,9 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
         return Ok(fault.into_iter().chain(shaped).collect());
     }
     if let Some(lease) = &lease {
+        if shape::is_mendable(&misfits) {
+            rights::refuse_lacking(&mut connection, address, Task::Alter)?;
+        }
         in_transaction(&mut connection, lease.epoch(), |connection| shape::mend(connection, &misfits))?;
     }
     let mut findings = check_tables(connection, (options, lease.as_ref()), progress)?;
@@ -172,8 +176,8 @@ fn verify(row: &Row, bad: &mut Bad) -> Result<()> {
     let (length, base, value) = (get::<i64>(row, 2)?, unsigned(row, 3)?, get::<Vec<u8>>(row, 4)?);
     let length = u32::try_from(length).ok().zip(value.try_into().ok());
     let block = length.map(|(length, value)| BlockRef { id, length, base, value, place: Place::File(owner) });
-    let bytes: &[u8] = row.try_get(5).map_err(|source| Error::Postgres { what: WHAT, source })?;
-    if !block.is_some_and(|block| block.verify(bytes)) {
+    let bytes = row.try_get::<_, &[u8]>(5).ok();
+    if !block.zip(bytes).is_some_and(|(block, bytes)| block.verify(bytes)) {
         bad.push((id, "has other bytes than were written"));
     }
     Ok(())

@@ -3,10 +3,11 @@
 //! Whoever waits for an answer drives the connection itself: a thread of its own would have to be woken for each. Statements are
 //! prepared at their first use; several go out together and cost one round trip.
 
+use super::identity::{self, Identity};
 use crate::error::{Error, Result, tells_the_end};
 use crate::round_trips::{Class, Counts};
 use bytes::Bytes;
-use futures_util::future::{FusedFuture, maybe_done, try_join_all};
+use futures_util::future::{FusedFuture, OptionFuture, join, maybe_done, try_join_all};
 use futures_util::{FutureExt, SinkExt, TryStreamExt};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -56,6 +57,20 @@ impl Call {
         let (parameters, types) = parameters.into_iter().unzip();
         Call { statement: statement.into(), parameters, types: Some(types) }
     }
+
+    /// True if it reads rows, which another volume may have, too.
+    fn is_reading(&self) -> bool {
+        self.statement.trim_start_matches('(').starts_with("SELECT")
+    }
+}
+
+/// The calls behind which a connection asks for the volume that it reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Each, as its rows are used before the next ones are there.
+    Each,
+    /// The last one: no rows are used before all are there.
+    Last,
 }
 
 /// A connection.
@@ -63,6 +78,8 @@ pub(super) struct Connection {
     runtime: Runtime,
     client: Client,
     driver: Driver,
+    /// Words for the server, for errors.
+    server: Arc<str>,
     prepared: HashMap<Text, Statement>,
     counts: Arc<Counts>,
     class: Class,
@@ -72,14 +89,18 @@ pub(super) struct Connection {
     warned: Arc<AtomicBool>,
     /// How the session is told from others, if its settings have it.
     pub(super) mark: Option<String>,
+    /// The volume that it reads, once that is known: nothing is read of another one.
+    pub(super) identity: Option<Arc<Identity>>,
+    /// True if statements compare it themselves, where they can.
+    pub(super) compares: bool,
     /// Whether the server has said that it ends.
     is_ending: bool,
     /// Whether each file's rows may lie on a node of their own, so that no join reaches those of another file.
     pub(super) lies_apart: bool,
 }
 
-fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Error {
-    move |source| Error::Postgres { what, source }
+fn failed(what: &'static str, server: &Arc<str>) -> impl Fn(tokio_postgres::Error) -> Error {
+    move |source| Error::Postgres { what, server: server.clone(), source }
 }
 
 /// Has `driver` send and receive until `future` is there.
@@ -96,6 +117,20 @@ fn drive<T>(runtime: &Runtime, driver: &mut Driver, future: impl Future<Output =
             }
         }
     }))
+}
+
+/// The rows of `call`, one of those `prepared` or to be sent once.
+async fn rows(
+    client: &Client,
+    prepared: &HashMap<Text, Statement>,
+    call: &Call,
+) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+    let parameters = call.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync));
+    let rows = match &call.types {
+        None => client.query_raw(&prepared[&call.statement], parameters).await,
+        Some(types) => client.query_typed_raw(&call.statement, parameters.zip(types.iter().cloned())).await,
+    };
+    rows?.try_collect().await
 }
 
 /// Has `visit` look at the result of each of `requests` as it comes. They are sent in the order in which they are first polled, [`WAITING_MAX`] at once, and
@@ -133,6 +168,7 @@ impl Connection {
     pub(super) fn new(
         runtime: Runtime,
         (client, driver): (Client, Driving),
+        server: &Arc<str>,
         counts: Arc<Counts>,
         warned: Arc<AtomicBool>,
     ) -> Connection {
@@ -141,12 +177,15 @@ impl Connection {
             runtime,
             client,
             driver,
+            server: server.clone(),
             prepared,
             counts,
             class: Class::Lease,
             prefix: None,
             warned,
             mark: None,
+            identity: None,
+            compares: false,
             is_ending: false,
             lies_apart: false,
         }
@@ -182,7 +221,7 @@ impl Connection {
     pub(super) fn run(&mut self, what: &'static str, statements: &str) -> Result<()> {
         self.count();
         let run = drive(&self.runtime, &mut self.driver, self.client.batch_execute(statements));
-        self.noted(run.map_err(failed(what)))
+        self.noted(run.map_err(failed(what, &self.server)))
     }
 
     /// Has `statement` said before the next ones, without waiting for it.
@@ -208,11 +247,19 @@ impl Connection {
             return Ok(());
         }
         self.count();
-        let all = try_join_all(missing.iter().map(|statement| self.client.prepare(statement)));
-        let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what));
-        let prepared = self.noted(prepared)?;
-        self.prepared.extend(missing.into_iter().cloned().zip(prepared));
-        Ok(())
+        let identity = self.identity.as_ref().filter(|_| self.compares);
+        let text = |statement| identity.map_or_else(|| identity::without(statement), |own| own.put_into(statement));
+        let texts = missing.iter().map(|statement| text(statement)).collect::<Vec<_>>();
+        let all = try_join_all(texts.iter().map(|text| self.client.prepare(text)));
+        let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what, &self.server));
+        match self.noted(prepared) {
+            Ok(prepared) => {
+                self.prepared.extend(missing.into_iter().cloned().zip(prepared));
+                Ok(())
+            }
+            // Another volume may lack the table.
+            Err(error) => self.refuse_other().and(Err(error)),
+        }
     }
 
     /// The rows of each of `calls`, which go out together, and cost a round trip for each [`WAITING_MAX`] of them. The first error is told; after one in a transaction nothing but rolling back
@@ -220,60 +267,100 @@ impl Connection {
     pub(super) fn query_all(&mut self, what: &'static str, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
         let mut rows = Vec::with_capacity(calls.len());
         let mut failure = Ok(());
-        let sent = self.visit_all(what, calls, |answer| match answer {
+        let sent = self.send(what, (calls, Asked::Last), |answer| match answer {
             Ok(found) => rows.push(found),
             Err(error) if failure.is_ok() => failure = Err(error),
             Err(_) => {}
         });
-        failure.and(sent).map(|()| rows)
+        sent.and(failure).map(|()| rows)
     }
 
     /// Has `visit` look at the rows of each of `calls`, which go out together, as they come, or at why there are none. Fails if the connection
-    /// breaks, or what stands behind it; from there on nothing is visited.
+    /// breaks, or what stands behind it, or if another volume is read; from there on nothing is visited.
     pub(super) fn visit_all(
         &mut self,
         what: &'static str,
         calls: &[Call],
+        visit: impl FnMut(Result<Vec<Row>>),
+    ) -> Result<()> {
+        self.send(what, (calls, Asked::Each), visit)
+    }
+
+    /// The same; how rows of another volume are told from ours, [`super::identity`] says. Where a
+    /// statement does not compare them itself, the server is asked behind those that `asked` says, in
+    /// the same round trip. Asked before, it might answer for what is exchanged a moment later.
+    fn send(
+        &mut self,
+        what: &'static str,
+        (calls, asked): (&[Call], Asked),
         mut visit: impl FnMut(Result<Vec<Row>>),
     ) -> Result<()> {
-        if calls.is_empty() {
-            return Ok(());
-        }
-        let lasting = calls.iter().filter(|call| call.types.is_none());
+        let Some(last) = calls.last() else { return Ok(()) };
+        let (identity, may_compare) = (self.identity.clone(), self.compares);
+        let compares = |call: &Call| may_compare && call.types.is_none() && identity::has_place(&call.statement);
+        let is_needed = calls.iter().any(|call| call.is_reading() && !compares(call));
+        let own = identity
+            .as_ref()
+            .filter(|_| is_needed)
+            .map(|identity| Call::new(identity.question().to_owned(), Vec::new()));
+        let lasting = calls.iter().chain(&own).filter(|call| call.types.is_none());
         self.prepare(what, lasting.map(|call| &call.statement))?;
         (0..calls.len().div_ceil(WAITING_MAX)).for_each(|_| self.count());
         let (client, prepared) = (&self.client, &self.prepared);
         let prefix = self.prefix.take();
         let query = async |call: Option<&Call>| {
             let Some(call) = call else {
-                return (true, client.batch_execute(prefix.unwrap_or_default()).await.map(|()| Vec::new()));
+                let said = client.batch_execute(prefix.unwrap_or_default()).await;
+                return (true, said.map(|()| Vec::new()), None);
             };
-            let parameters = call.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync));
-            let rows = match &call.types {
-                None => client.query_raw(&prepared[&call.statement], parameters).await,
-                Some(types) => client.query_typed_raw(&call.statement, parameters.zip(types.iter().cloned())).await,
-            };
-            (false, async { rows?.try_collect::<Vec<Row>>().await }.await)
+            let is_asked = asked == Asked::Each || std::ptr::eq(call, last);
+            let own = own.as_ref().filter(|_| is_asked).map(|own| rows(client, prepared, own));
+            let (answer, own) = join(rows(client, prepared, call), OptionFuture::from(own)).await;
+            match answer {
+                Err(error) if compares(call) => (false, Ok(Vec::new()), Some(error)),
+                answer => (false, answer, own.and_then(std::result::Result::err)),
+            }
         };
         let first = prefix.is_some().then_some(None);
-        let (mut is_ending, mut failure) = (false, Ok(()));
-        let all = in_order(first.into_iter().chain(calls.iter().map(Some)).map(query), |(is_prefix, answer)| {
-            if failure.is_err() {
-                // Whoever visits knows answers by their order.
-                return;
-            }
-            let is_over = answer.as_ref().is_err_and(|error| error.is_closed() || tells_the_end(error));
-            is_ending |= is_over;
-            let answer = answer.map_err(failed(what));
-            match answer {
-                Err(error) if is_prefix || is_over => failure = Err(error),
-                Ok(_) if is_prefix => {}
-                answer => visit(answer),
-            }
-        });
+        let (mut is_ending, mut failure, mut held) = (false, Ok(()), Vec::new());
+        let all =
+            in_order(first.into_iter().chain(calls.iter().map(Some)).map(query), |(is_prefix, answer, refusal)| {
+                if failure.is_err() {
+                    // Whoever visits knows answers by their order.
+                    return;
+                }
+                let refused = identity.as_ref().zip(refusal.as_ref());
+                if let Some(other) = refused.and_then(|(identity, refusal)| identity.refused(refusal)) {
+                    failure = Err(other);
+                    return;
+                }
+                let answer = answer.and_then(|rows| refusal.map_or(Ok(rows), Err));
+                let is_over = answer.as_ref().is_err_and(|error| error.is_closed() || tells_the_end(error));
+                is_ending |= is_over;
+                let answer = answer.map_err(failed(what, &self.server));
+                match answer {
+                    Err(error) if is_prefix || is_over => failure = Err(error),
+                    Ok(_) if is_prefix => {}
+                    // Another volume may lack the table.
+                    answer if answer.is_err() || !held.is_empty() => held.push(answer),
+                    answer => visit(answer),
+                }
+            });
         drive(&self.runtime, &mut self.driver, all);
         self.is_ending |= is_ending;
+        if !held.is_empty() && failure.is_ok() {
+            self.refuse_other()?;
+            held.into_iter().for_each(visit);
+        }
         failure
+    }
+
+    /// Fails if another volume is read, as far as that can be told.
+    fn refuse_other(&mut self) -> Result<()> {
+        let Some(identity) = self.identity.clone().filter(|_| !self.is_closed()) else { return Ok(()) };
+        self.count();
+        let asked = drive(&self.runtime, &mut self.driver, self.client.batch_execute(identity.question()));
+        asked.err().and_then(|error| identity.refused(&error)).map_or(Ok(()), Err)
     }
 
     /// Has `take` look at the rows of each of `calls`, by its place among them, as they come. The first error is told, of a call or of `take`.
@@ -284,7 +371,7 @@ impl Connection {
         mut take: impl FnMut(usize, Vec<Row>) -> Result<()>,
     ) -> Result<()> {
         let (mut places, mut taken) = (0.., Ok(()));
-        let sent = self.visit_all(what, calls, |answer| {
+        let sent = self.send(what, (calls, Asked::Last), |answer| {
             let place = places.next().unwrap_or_default();
             if taken.is_ok() {
                 taken = answer.and_then(|rows| take(place, rows));
@@ -314,14 +401,19 @@ impl Connection {
         self.count();
         let client = &self.client;
         let all = async {
-            let rows = client.query_raw::<_, &(dyn ToSql + Sync), _>(statement, []).await.map_err(failed(what))?;
+            let rows = client
+                .query_raw::<_, &(dyn ToSql + Sync), _>(statement, [])
+                .await
+                .map_err(failed(what, &self.server))?;
             let mut rows = pin!(rows);
-            while let Some(row) = rows.try_next().await.map_err(failed(what))? {
+            while let Some(row) = rows.try_next().await.map_err(failed(what, &self.server))? {
                 visit(&row)?;
             }
             Ok(())
         };
-        drive(&self.runtime, &mut self.driver, all)
+        drive(&self.runtime, &mut self.driver, all)?;
+        // Behind any statement it is asked which volume was read.
+        self.query(what, "SELECT 1", Vec::new()).map(drop)
     }
 
     /// Feeds `chunks` to a `COPY … FROM STDIN`; tells how many rows it took.
@@ -344,7 +436,7 @@ impl Connection {
             }
             sink.as_mut().finish().await
         };
-        let copied = drive(&self.runtime, &mut self.driver, copy).map_err(failed(what));
+        let copied = drive(&self.runtime, &mut self.driver, copy).map_err(failed(what, &self.server));
         self.noted(copied)
     }
 }

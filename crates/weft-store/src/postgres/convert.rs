@@ -6,6 +6,7 @@ use super::connection::{Call, Connection};
 use super::lease::in_transaction;
 use super::open::{OpenOptions, hold};
 use super::read::{self, int, unsigned};
+use super::rights::{self, Task};
 use super::{own, statements as sql};
 use crate::error::Result;
 use crate::finding::Progress;
@@ -22,6 +23,7 @@ const FILES_TOGETHER: i64 = 1000;
 pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let (lease, connector) = hold(address, &OpenOptions::default())?;
     let mut connection = connector.connect()?;
+    rights::refuse_lacking(&mut connection, address, Task::ServeOwnTables)?;
     let from = own_table_from.map(int);
     let mut header = read::header(&mut connection)?;
     header.options.own_table_from = own_table_from;

@@ -3,7 +3,7 @@
 //! Each holder has an epoch of its own, which every commit checks in its own transaction: a daemon that slept past the end of its lease, while
 //! another took it, can change nothing any more. Times are the server's alone.
 
-use super::connection::Connection;
+use super::connection::{Call, Connection};
 use super::open::{Connector, OpenOptions};
 use super::read::{get, unsigned};
 use super::statements as sql;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tokio_postgres::Row;
 
 const WHAT: &str = "cannot hold the volume";
 
@@ -275,8 +276,11 @@ impl Lease {
 
 /// Words for the process that the row of the lease names.
 pub(super) fn holder_named(connection: &mut Connection) -> Option<String> {
-    let rows = connection.query(WHAT, sql::LEASE, Vec::new()).ok()?;
-    Some(Holder::from_row(&get::<String>(rows.first()?, 1).ok()?)?.to_string())
+    connection.query(WHAT, sql::LEASE, Vec::new()).ok()?.first().and_then(holder_of)
+}
+
+fn holder_of(row: &Row) -> Option<String> {
+    Some(Holder::from_row(&get::<String>(row, 1).ok()?)?.to_string())
 }
 
 impl Shared {
@@ -297,10 +301,12 @@ impl Shared {
                 connection = connector.connect().ok();
             }
             let Some(open) = &mut connection else { continue };
-            match open.query(WHAT, sql::RENEW_LEASE, vec![Box::new(self.epoch), Box::new(term)]) {
-                Ok(rows) if rows.is_empty() => {
+            // The row is read as well, so that another volume's is noticed.
+            let renew = Call::new(sql::RENEW_LEASE, vec![Box::new(self.epoch), Box::new(term)]);
+            match open.query_all(WHAT, &[renew, Call::new(sql::LEASE, Vec::new())]) {
+                Ok(rows) if rows[0].is_empty() => {
                     if !self.lost.load(Ordering::Acquire) {
-                        *self.taker.lock() = holder_named(open);
+                        *self.taker.lock() = rows[1].first().and_then(holder_of);
                     }
                     self.lost.store(true, Ordering::Release);
                 }
@@ -308,8 +314,10 @@ impl Shared {
                 Err(_) => connection = None,
             }
         }
-        // Best effort: if it cannot be ended it expires.
-        if let Some(mut open) = connection.filter(|open| !open.is_closed()).or_else(|| connector.connect().ok()) {
+        // Best effort: if it cannot be ended it expires. Another volume's holder keeps its own.
+        if let Some(mut open) = connection.filter(|open| !open.is_closed()).or_else(|| connector.connect().ok())
+            && open.query(WHAT, sql::LEASE, Vec::new()).is_ok()
+        {
             let _ = open.query(WHAT, sql::END_LEASE, vec![Box::new(self.epoch)]);
         }
     }

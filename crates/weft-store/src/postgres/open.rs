@@ -4,12 +4,14 @@ use super::PostgresStore;
 use super::address::Address;
 use super::ahead::Ahead;
 use super::connection::{Connection, runtime};
+use super::identity::Identity;
 use super::lease::{Holder, Lease};
 use super::own::OwnTables;
 use super::read::{self, int};
+use super::rights::{self, Task};
 use super::schema::{TABLES, TUNING};
 use super::transaction::Writer;
-use super::{rights, settings, shape, tls, trust, write};
+use super::{settings, shape, tls, trust, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheOptions};
@@ -61,6 +63,8 @@ pub(super) struct Connector {
     /// What the server calls its connections, if they have a name of their own.
     name: Option<String>,
     lies_apart: bool,
+    /// The volume, once it is known.
+    pub(super) identity: Option<Arc<Identity>>,
 }
 
 impl Connector {
@@ -69,14 +73,17 @@ impl Connector {
         let runtime = runtime()?;
         let warned = Arc::new(AtomicBool::new(false));
         let connected = tls::connect(&runtime, &self.address, &warned)?;
-        let mut connection = Connection::new(runtime, connected, self.counts.clone(), warned);
+        let mut connection = Connection::new(runtime, connected, &self.address.server, self.counts.clone(), warned);
         connection.lies_apart = self.lies_apart;
         settings::begin(&mut connection, &self.address, self.name.as_deref())?;
+        connection.identity.clone_from(&self.identity);
+        connection.compares = !self.lies_apart;
         Ok(connection)
     }
 
     fn new(address: &Address) -> Connector {
-        Connector { address: address.clone(), counts: Arc::default(), name: None, lies_apart: false }
+        let (address, counts) = (address.clone(), Arc::default());
+        Connector { address, counts, name: None, lies_apart: false, identity: None }
     }
 
     /// Whose connections the next holder can tell from others, unless the user has a name for them.
@@ -184,16 +191,33 @@ fn has_code(error: &Error, code: &SqlState) -> bool {
     matches!(error, Error::Postgres { source, .. } if source.code() == Some(code))
 }
 
+/// The error for a volume at `address` that the role may not even look at.
+fn unreadable(address: &Address) -> Error {
+    let (schema, role) = (&address.schema, address.config.get_user().unwrap_or_default());
+    Error::Unusable(format!(
+        "the role has no rights in schema '{schema}' of {address}; to read the volume, role '{role}' needs USAGE on \
+         the schema and SELECT on its tables, and to mount it INSERT, UPDATE and DELETE (docs/guide/postgresql.md, \
+         'Roles and rights')"
+    ))
+}
+
 /// Why no volume is seen at `address`. A schema that the role may not use is passed over, as if it were not there, until it is named.
 fn absent(address: &Address, connection: &mut Connection) -> Error {
     let schema = &address.schema;
     let named = connection.run("cannot look for a volume", &format!("SELECT 1 FROM {schema}.volume"));
     if named.is_err_and(|error| has_code(&error, &SqlState::INSUFFICIENT_PRIVILEGE)) {
-        return Error::Unusable(format!(
-            "the role has no rights in schema '{schema}' of {address}; docs/guide/postgresql.md lists what to grant"
-        ));
+        return unreadable(address);
     }
     Error::Unusable(format!("there is no volume in schema '{schema}' of {address}; make one with 'weft init'"))
+}
+
+/// The format of the volume at `address`. It is read alone: another one may lack what else there is.
+pub(super) fn format(address: &Address, connection: &mut Connection) -> Result<u32> {
+    match read::format(connection) {
+        Err(error) if has_code(&error, &SqlState::UNDEFINED_TABLE) => Err(absent(address, connection)),
+        Err(error) if has_code(&error, &SqlState::INSUFFICIENT_PRIVILEGE) => Err(unreadable(address)),
+        format => format,
+    }
 }
 
 /// A connection to what is at `address`, whatever that is.
@@ -201,21 +225,19 @@ pub(super) fn connect(address: &Address) -> Result<Connection> {
     Connector::new(address).connect()
 }
 
-/// Connects to the volume at `address`, which somebody else may hold, and reads its header.
+/// Connects to the volume at `address`, which somebody else may hold, and reads its header. From then
+/// on the connection reads no other volume.
 pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
     let connector = Connector::new(address);
     let mut connection = connector.connect()?;
     settings::refuse_pooled(&mut connection, &connector)?;
-    // Alone: another format may lack what else there is to read.
-    let format = match read::format(&mut connection) {
-        Err(error) if has_code(&error, &SqlState::UNDEFINED_TABLE) => return Err(absent(address, &mut connection)),
-        format => format?,
-    };
+    let format = format(address, &mut connection)?;
     if format != FORMAT {
         let advice = if format > FORMAT { "use a newer weft" } else { "'weft upgrade' brings it up" };
         return Err(Error::Unusable(format!("{address} has format {format}, this program reads {FORMAT}; {advice}")));
     }
     let header = read::header(&mut connection)?;
+    connection.identity = Some(Arc::new(Identity::new(address, header.uuid)));
     Ok((connection, header))
 }
 
@@ -257,9 +279,11 @@ pub(super) fn hold_any(
 ) -> Result<(Lease, Connector)> {
     settings::refuse_weak(&mut connection, address)?;
     settings::refuse_emptied(&mut connection, address)?;
+    rights::refuse_lacking(&mut connection, address, Task::Hold)?;
     let holder = Holder::this(&options.purpose);
     let mut connector = Connector::of(address, &holder);
     connector.lies_apart = lies_apart(&mut connection);
+    connector.identity.clone_from(&connection.identity);
     Ok((Lease::take(connection, &connector, &holder, options)?, connector))
 }
 

@@ -56,8 +56,12 @@ pub(super) fn copy(owner: Ino) -> String {
     format!("COPY {} (id, bytes) FROM STDIN WITH (FORMAT binary)", table(owner))
 }
 
+/// Blocks $3 of a file, from $1 to $2.
 pub(super) fn bytes(owner: Ino) -> String {
-    format!("SELECT id, bytes FROM {} WHERE id = ANY($1) ORDER BY id", table(owner))
+    format!(
+        "SELECT id, bytes FROM {} WHERE OF_VOLUME AND id >= $1 AND id <= $2 AND id = ANY($3) ORDER BY id",
+        table(owner)
+    )
 }
 
 /// Takes over blocks of file $1 from byte $2 on.

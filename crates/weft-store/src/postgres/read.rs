@@ -479,9 +479,13 @@ pub(super) fn blocks(
 fn ask(connection: &mut Connection, together: &[&[BlockRef]], visit: &mut dyn FnMut(Result<Vec<Row>>)) -> Result<()> {
     let call = |blocks: &&[BlockRef]| {
         let ids: Vec<i64> = blocks.iter().map(|block| int(block.id.0)).collect();
+        let [first, last] = [ids.iter().min(), ids.iter().max()].map(|id| id.copied().unwrap_or_default());
         match blocks[0].place {
-            Place::File(owner) => Ok(Call::new(sql::BYTES, vec![Box::new(int(owner.0)), Box::new(ids)])),
-            Place::Own(owner) => Ok(Call::new(own::bytes(owner), vec![Box::new(ids)])),
+            Place::File(owner) => {
+                let owner = Box::new(int(owner.0));
+                Ok(Call::new(sql::BYTES, vec![owner, Box::new(first), Box::new(last), Box::new(ids)]))
+            }
+            Place::Own(owner) => Ok(Call::new(own::bytes(owner), vec![Box::new(first), Box::new(last), Box::new(ids)])),
             Place::Database | Place::Segment { .. } => {
                 Err(Error::Bug(format!("block {} does not lie in this database", blocks[0].id.0)))
             }

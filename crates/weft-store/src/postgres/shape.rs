@@ -260,6 +260,11 @@ pub(super) fn refuse_to_write(connection: &mut Connection) -> Result<()> {
     refuse(&misfits(connection)?, Weight::Surplus, "undo that change")
 }
 
+/// True if there is anything to put right.
+pub(super) fn is_mendable(misfits: &[Misfit]) -> bool {
+    misfits.iter().any(|misfit| misfit.remedy.is_some())
+}
+
 /// Puts right what can be, in the transaction under way.
 pub(super) fn mend(connection: &mut Connection, misfits: &[Misfit]) -> Result<()> {
     let remedies = misfits.iter().filter_map(|misfit| misfit.remedy.as_ref());

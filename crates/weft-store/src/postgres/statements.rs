@@ -1,4 +1,5 @@
 //! Every statement that is sent, in the part of SQL that engines which speak PostgreSQL's protocol share (a test holds them to it).
+//! Those that most reads need say `OF_VOLUME AND`, for which [`super::identity`] has a condition.
 
 use super::settings::is_durable;
 
@@ -28,7 +29,7 @@ macro_rules! extents {
             "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum \
              FROM extents e LEFT JOIN blocks b ON b.owner = ",
             $owner,
-            " AND b.id = e.block WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx"
+            " AND b.id = e.block WHERE OF_VOLUME AND e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx"
         )
     };
 }
@@ -41,7 +42,7 @@ macro_rules! extents_ahead {
              CASE WHEN e.idx < 2 AND b.length <= $3 THEN b.bytes END \
              FROM extents e LEFT JOIN blocks b ON b.owner = ",
             $owner,
-            " AND b.id = e.block WHERE e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.idx LIMIT $4"
+            " AND b.id = e.block WHERE OF_VOLUME AND e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.idx LIMIT $4"
         )
     };
 }
@@ -56,7 +57,7 @@ macro_rules! missing_blocks {
              FROM fileatt f LEFT JOIN extents e ON e.ino = f.ino AND e.idx >= 0 \
              AND e.idx < f.size / $2 + CASE WHEN f.size % $2 > 0 THEN 1 ELSE 0 END LEFT JOIN blocks b ON b.owner = ",
             $owner,
-            " AND b.id = e.block WHERE f.ino = $1 AND f.inline IS NULL GROUP BY f.ino, f.allocated"
+            " AND b.id = e.block WHERE OF_VOLUME AND f.ino = $1 AND f.inline IS NULL GROUP BY f.ino, f.allocated"
         )
     };
 }
@@ -65,43 +66,47 @@ statements! {
     FORMAT = "SELECT format FROM volume WHERE id = 1";
     HEADER = "SELECT format, created, block_size, inline_max, bytes_max, inodes_max, digests, number, op, next_id, next_block, epoch, \
               bytes_used, inodes_used, own_table_from, uuid, sum FROM volume WHERE id = 1";
-    NUMBER = "SELECT v.number, l.epoch, v.uuid FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
+    NUMBER = "SELECT v.number, l.epoch FROM volume v, lease l WHERE v.id = 1 AND l.id = 1";
+    /// Fails unless this is volume $1.
+    REFUSE_OTHER = "SELECT 1 / count(*) FROM volume WHERE id = 1 AND uuid = $1";
     /// Fails where a table is distributed and one of the nodes that have it is away.
     REACH = "SELECT ino FROM fileatt LIMIT 1";
 
     INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, inline, \
-              since, sum FROM fileatt WHERE ino >= $1 ORDER BY ino LIMIT $2";
-    NAME = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE parent = $1 AND name = $2";
-    NAMES = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
-    NAMES_AHEAD = "SELECT cookie, ino, kind, name, since, sum, parent FROM naming WHERE parent >= $1 AND parent <= $2 ORDER BY parent, cookie LIMIT $3";
+              since, sum FROM fileatt WHERE OF_VOLUME AND ino >= $1 ORDER BY ino LIMIT $2";
+    NAME = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE OF_VOLUME AND parent = $1 AND name = $2";
+    NAMES = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE OF_VOLUME AND parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
+    NAMES_AHEAD = "SELECT cookie, ino, kind, name, since, sum, parent FROM naming WHERE OF_VOLUME AND parent >= $1 AND parent <= $2 ORDER BY parent, cookie LIMIT $3";
     /// The limit stands inside: an engine that keeps a directory's entries elsewhere than its files' rows brings few of them together then.
     LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, n.since, n.sum, n.digest, n.digest_sum, f.mode, f.digest, f.digest_sum \
-              FROM (SELECT cookie, ino, kind, name, since, sum, digest, digest_sum FROM naming WHERE parent = $1 AND cookie > $2 \
+              FROM (SELECT cookie, ino, kind, name, since, sum, digest, digest_sum FROM naming WHERE OF_VOLUME AND parent = $1 AND cookie > $2 \
               ORDER BY cookie LIMIT $3) n LEFT JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
     EXTENTS = extents!("e.owner");
     EXTENTS_AHEAD = extents_ahead!("e.owner");
     /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
-    EXTENT_FROM_START = "SELECT idx FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx LIMIT 1 OFFSET $4";
-    EXTENT_FROM_END = "SELECT idx FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx DESC LIMIT 1 OFFSET $4";
+    EXTENT_FROM_START = "SELECT idx FROM extents WHERE OF_VOLUME AND ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx LIMIT 1 OFFSET $4";
+    EXTENT_FROM_END = "SELECT idx FROM extents WHERE OF_VOLUME AND ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx DESC LIMIT 1 OFFSET $4";
     /// Of a file, from the index behind $2 on, with what their sums are made of.
-    EXTENT_SUMS = "SELECT idx, owner, block, since, sum FROM extents WHERE ino = $1 AND idx > $2 ORDER BY idx LIMIT $3";
+    EXTENT_SUMS = "SELECT idx, owner, block, since, sum FROM extents WHERE OF_VOLUME AND ino = $1 AND idx > $2 ORDER BY idx LIMIT $3";
     MISSING_BLOCKS = missing_blocks!("e.owner");
     MISSING_BLOCKS_APART = missing_blocks!("e.ino");
     MISSING_NAMES = "SELECT f.size, count(n.cookie) FROM fileatt f LEFT JOIN naming n ON n.parent = f.ino AND n.cookie > 0 \
-                     WHERE f.ino = $1 GROUP BY f.ino, f.size";
+                     WHERE OF_VOLUME AND f.ino = $1 GROUP BY f.ino, f.size";
     /// Blocks of one file that others name, too; with bytes if they have no more than $3.
     OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, refs, sum, CASE WHEN length <= $3 THEN bytes END \
-                     FROM blocks WHERE owner = $1 AND id = ANY($2)";
+                     FROM blocks WHERE OF_VOLUME AND owner = $1 AND id = ANY($2)";
     /// And a row without a name, which has how many there are by the row of their inode, as of the same commit.
     XATTRS = "SELECT name, value, since, sum FROM xattr WHERE ino = $1 \
-              UNION ALL SELECT NULL, NULL, xattrs, NULL FROM fileatt WHERE ino = $1 ORDER BY name";
+              UNION ALL SELECT NULL, NULL, xattrs, NULL FROM fileatt WHERE OF_VOLUME AND ino = $1 ORDER BY name";
     ORPHANS = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, inline, \
-               since, sum FROM fileatt WHERE nlink = 0 ORDER BY ino";
-    COMMITS = "SELECT number, time, op, root_digest, previous_digest, sum FROM commits WHERE number >= $1 ORDER BY number LIMIT $2";
+               since, sum FROM fileatt WHERE OF_VOLUME AND nlink = 0 ORDER BY ino";
+    COMMITS = "SELECT number, time, op, root_digest, previous_digest, sum FROM commits WHERE OF_VOLUME AND number >= $1 ORDER BY number LIMIT $2";
     BLOCK_COUNT = "SELECT count(*) FROM blocks";
-    BYTES = "SELECT id, bytes FROM blocks WHERE owner = $1 AND id = ANY($2) ORDER BY id";
+    /// Blocks $4 of a file, from $2 to $3. By the bounds, a plan for any file goes by the numbers of
+    /// blocks, too: without them it may be one that reads all rows of a file.
+    BYTES = "SELECT id, bytes FROM blocks WHERE OF_VOLUME AND owner = $1 AND id >= $2 AND id <= $3 AND id = ANY($4) ORDER BY id";
 
     /// Without content, which may be much: what lies beside it is not compared with the sum then.
     DIGEST_INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, \

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Connects as `address` asks for. A warning that comes is noted in `warned`.
@@ -28,7 +28,7 @@ pub(super) fn connect(runtime: &Runtime, address: &Address, warned: &Arc<AtomicB
     // An address that is given besides is where the connection goes.
     let is_local = address.config.get_hostaddrs().is_empty()
         && address.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
-    let plain = || connect_with(runtime, &address.config, SslMode::Disable, None, warned);
+    let plain = || connect_with(runtime, address, SslMode::Disable, None, warned);
     // A socket on this machine needs no protection, and PostgreSQL offers none there.
     if is_local || mode == TlsMode::Disable {
         return plain();
@@ -39,7 +39,7 @@ pub(super) fn connect(runtime: &Runtime, address: &Address, warned: &Arc<AtomicB
         return Ok(connected);
     }
     let offered = if mode == TlsMode::Prefer { SslMode::Prefer } else { SslMode::Require };
-    let connected = connect_with(runtime, &address.config, offered, Some(client(&address.tls)?), warned);
+    let connected = connect_with(runtime, address, offered, Some(client(&address.tls)?), warned);
     match connected {
         // The server offers protection and then wants none of us who ask for it.
         Err(error) if mode == TlsMode::Prefer && is_refused(&error) => plain().or(Err(error)),
@@ -58,13 +58,13 @@ fn is_refused(error: &Error) -> bool {
 
 fn connect_with(
     runtime: &Runtime,
-    config: &Config,
+    address: &Address,
     mode: SslMode,
     tls: Option<ClientConfig>,
     warned: &Arc<AtomicBool>,
 ) -> Result<(Client, Driving)> {
-    let failed = |source| Error::Postgres { what: "cannot connect", source };
-    let mut config = config.clone();
+    let failed = |source| Error::Postgres { what: "cannot connect", server: address.server.clone(), source };
+    let mut config = address.config.clone();
     config.ssl_mode(mode);
     runtime.block_on(async {
         match tls {

@@ -11,7 +11,7 @@ use super::intents;
 use super::own::{self, OwnTables};
 use super::prefetch::prefetch;
 use super::read::{self, int, unsigned};
-use super::rights;
+use super::rights::{self, Task};
 use super::sending::{Back, Sending, Table};
 use super::settings;
 use super::statements as sql;
@@ -105,6 +105,7 @@ impl Writer {
 impl Writer {
     /// Takes in what the last commit left, which is durable then; tells the header.
     fn look(&mut self, store: &PostgresStore) -> Result<Header> {
+        store.refuse_other(self.connection())?;
         store.confirm(self.connection())?;
         let header = read::header(self.connection())?;
         self.last = read::last_commit(self.connection(), header.commit)?;
@@ -190,8 +191,8 @@ impl<'a> PostgresTransaction<'a> {
         }
         writer.connection().count_as(Class::Commits);
         if !writer.may_write {
-            let makes_tables = writer.own_table_from.is_some();
-            rights::refuse_lacking(writer.connection(), &store.connector.address, makes_tables)?;
+            let task = if writer.own_table_from.is_some() { Task::ServeOwnTables } else { Task::Serve };
+            rights::refuse_lacking(writer.connection(), &store.connector.address, task)?;
             writer.may_write = true;
         }
         writer.connection().say_first(sql::BEGIN);

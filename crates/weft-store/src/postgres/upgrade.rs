@@ -3,8 +3,9 @@
 
 use super::address::Address;
 use super::connection::Connection;
-use super::open::{OpenOptions, connect, hold_any};
+use super::open::{self, OpenOptions, connect, hold_any};
 use super::read::{self, unsigned};
+use super::rights::{self, Task};
 use super::{FORMAT, lease, seal};
 use crate::digests::small;
 use crate::error::{Error, Result};
@@ -54,7 +55,7 @@ const WITHOUT_LOG: &str = "UPDATE volume SET epoch = epoch + epoch % 2 WHERE id 
 /// cleanly, to this format; or tells what that would take. Errors as of `sqlite::upgrade`.
 pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
     let mut connection = connect(address)?;
-    let from = read::format(&mut connection)?;
+    let from = open::format(address, &mut connection)?;
     if from == FORMAT {
         return Err(Error::Unusable(format!("{address} has format {FORMAT} already; there is nothing to upgrade")));
     }
@@ -64,6 +65,7 @@ pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progre
             "{address} has format {from}, this program upgrades from these alone: {known}"
         )));
     }
+    rights::refuse_lacking(&mut connection, address, Task::Alter)?;
     let (lease, connector) = hold_any(connection, address, &OpenOptions::default())?;
     let mut connection = connector.connect()?;
     refuse_waiting_operations(&mut connection, address)?;

@@ -22,6 +22,7 @@ mod parts;
 mod postgres;
 mod postgres_dropped;
 mod postgres_durability;
+mod postgres_exchanged;
 mod postgres_lease;
 mod postgres_protected;
 mod postgres_rights;

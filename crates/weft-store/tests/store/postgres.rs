@@ -626,3 +626,53 @@ fn a_schema_that_has_a_volume_or_other_tables_is_refused_in_those_words() {
         assert!(told.contains(words) && told.contains(schema) && told.contains("name another schema"), "{told}");
     }
 }
+
+/// Many addresses leave out where they lead to, for variables and files to say.
+#[test]
+fn errors_of_a_server_say_which_it_is_and_never_the_password() {
+    let cluster = Cluster::shared();
+    let nowhere = Address::parse("postgres://me:hidden@127.0.0.1:1/files").expect("an address");
+    let told = postgres::header(&nowhere).expect_err("nobody is there").to_string();
+    assert!(told.contains("cannot connect: PostgreSQL at 127.0.0.1:1, database files: "), "{told}");
+    assert!(!told.contains("hidden"), "{told}");
+    let address = cluster.address();
+    create(&address);
+    let store = open(&address);
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    cluster.run(&format!("ALTER TABLE {schema}.xattr RENAME TO elsewhere"));
+    let told = store.xattrs(Ino(1)).expect_err("the table is gone").to_string();
+    let server = format!("PostgreSQL at {}:5432, database postgres: ", cluster.socket().display());
+    assert!(told.contains(&server), "{told}");
+    drop(store);
+    postgres::remove(&address).expect("removed");
+}
+
+/// The server plans a statement once for all files, by how many blocks most of them have.
+#[test]
+fn a_block_of_a_large_file_among_small_ones_is_found_by_its_number() {
+    let cluster = Cluster::shared();
+    let address = cluster.address();
+    create(&address);
+    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let store = open(&address);
+    store.apply(&some(&*store), Durability::Durable).expect("applied");
+    let block = store.extents(Ino(2), 0..1).expect("readable")[0].1;
+    let rows = "INSERT INTO blocks SELECT owner, id, 1, 0, 0, '', 0, '' FROM generate_series(1, 20000) AS n";
+    let of = |owner: &str, id: &str| rows.replace("owner", owner).replace("id", id);
+    let (small, large) = (of("1000 + n", "n + 50000"), of("2", "n + 100000"));
+    cluster.run(&format!("SET search_path TO {schema}; {small}; {large}; ANALYZE blocks"));
+    for _ in 0..12 {
+        store.read_block(&block, Patience::Forever).expect("readable");
+    }
+    // The server counts at the latest when a connection has ended.
+    drop(store);
+    let used = format!("SELECT backend_type FROM pg_stat_activity WHERE application_name LIKE '%{schema}'");
+    while !cluster.run(&used).is_empty() {
+        std::thread::yield_now();
+    }
+    let read = cluster.run(&format!(
+        "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE schemaname = '{schema}' AND indexrelname = 'blocks_pkey'"
+    ));
+    assert!(read.parse::<u64>().expect("a number") < 1000, "{read} rows of the index were read");
+    postgres::remove(&address).expect("removed");
+}

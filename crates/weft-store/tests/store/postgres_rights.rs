@@ -130,7 +130,8 @@ fn a_role_that_may_change_rows_and_no_tables_serves_a_volume() {
         assert!(!roles.may("daemon", refused) && roles.may("owner", refused), "{refused}");
     }
     roles.cluster.run(&format!("DROP INDEX {}.naming_inode", roles.schema));
-    check(&roles.address("daemon"), Repair::Yes).expect_err("who made the volume mends its schema");
+    let refused = check(&roles.address("daemon"), Repair::Yes).expect_err("who made the volume mends its schema");
+    assert!(refused.to_string().contains("may not change the table"), "{refused}");
     check(&roles.address("owner"), Repair::Yes).expect("mended");
 }
 
@@ -154,6 +155,74 @@ fn a_role_that_lacks_a_right_on_any_table_is_refused_before_it_commits() {
     let store = roles.open("daemon").expect("it may read");
     let refused = store.apply(&batch(&*store, &[]), Durability::Durable).expect_err("refused").to_string();
     assert!(refused.contains("may not make tables like the table blocks_of"), "{refused}");
+}
+
+/// The statement that `error` says to run, by whom it may.
+fn grant_told(error: &Error) -> String {
+    let text = error.to_string();
+    let grant = text.split_once("administrator run ").and_then(|(_, rest)| rest.split_once(" (docs"));
+    grant.unwrap_or_else(|| panic!("no grant is told: {text}")).0.to_owned()
+}
+
+#[test]
+fn a_role_that_lacks_a_right_is_told_what_to_grant() {
+    let roles = Roles::new();
+    roles.create(&options(BlockHome::Database));
+    let role = roles.role("daemon");
+    let refused = roles.open("daemon").map(drop).expect_err("it may not even look").to_string();
+    assert!(
+        refused.contains(&format!("role '{role}' needs USAGE on the schema and SELECT on its tables")),
+        "{refused}"
+    );
+    roles.grant("USAGE", "daemon");
+    let refused = roles.open("daemon").map(drop).expect_err("it may look at no table").to_string();
+    assert!(
+        refused.contains(&format!("role '{role}' needs USAGE on the schema and SELECT on its tables")),
+        "{refused}"
+    );
+    roles.grant("SELECT", "daemon");
+    postgres::header(&roles.address("daemon")).expect("it may read");
+    let refused = roles.open("daemon").map(drop).expect_err("it may change nothing");
+    assert!(refused.to_string().contains("may not UPDATE rows of the table lease"), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Unusable);
+    roles.cluster.run(&grant_told(&refused));
+    let store = roles.open("daemon").expect("it may serve");
+    store.apply(&batch(&*store, &[]), Durability::Durable).expect("applied");
+    drop(store);
+    // Nothing is begun that could not be ended.
+    let convert = || postgres::convert(&roles.address("daemon"), Some(0), &mut |_| {});
+    let refused = convert().expect_err("it may make no tables");
+    assert!(refused.to_string().contains("may not make tables like the table blocks_of"), "{refused}");
+    let header = postgres::header(&roles.address("daemon")).expect("readable");
+    assert_eq!(header.options.own_table_from, None);
+    roles.cluster.run(&grant_told(&refused));
+    convert().expect("converted");
+}
+
+#[test]
+fn an_upgrade_by_a_role_that_may_not_make_it_changes_nothing_and_says_who_may() {
+    let roles = Roles::new();
+    roles.create(&options(BlockHome::Database));
+    postgres::downgrade(&roles.address("owner")).expect("an old one");
+    let (role, owner) = (roles.role("daemon"), format!("owner_{}", roles.number));
+    let upgrade = |mode| postgres::upgrade(&roles.address("daemon"), mode, &mut |_| {}).map(drop);
+    let refused = upgrade(Upgrade::Now).expect_err("it may not even look").to_string();
+    assert!(refused.contains(&format!("role '{role}' needs USAGE on the schema")), "{refused}");
+    roles.grant("USAGE", "daemon");
+    roles.grant("SELECT, INSERT, UPDATE, DELETE", "daemon");
+    let epoch = || roles.cluster.run(&format!("SELECT epoch, expires FROM {}.lease", roles.schema));
+    let before = epoch();
+    for mode in [Upgrade::DryRun, Upgrade::Now] {
+        let refused = upgrade(mode).expect_err("it may change no tables");
+        assert_eq!(refused.kind(), ErrorKind::Unusable);
+        let text = refused.to_string();
+        assert!(text.contains(&format!("role {role} may not change the table ")), "{text}");
+        assert!(text.contains(&format!("connect as role {owner}")), "{text}");
+        assert_eq!(grant_told(&refused), format!("GRANT {owner} TO {role}"));
+        assert_eq!(epoch(), before);
+    }
+    roles.cluster.run(&format!("GRANT {owner} TO {role}"));
+    upgrade(Upgrade::Now).expect("upgraded");
 }
 
 /// Whatever the role that makes it gives to everybody by default.
