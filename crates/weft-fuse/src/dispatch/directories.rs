@@ -5,7 +5,7 @@ use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE};
 use crate::protocol::{Body, DATA_BYTES_MAX, Header, Reply};
 use std::time::Duration;
-use weft_vfs::{Asker, Caller, Cookie, DirEntry, Ino};
+use weft_vfs::{Asker, Attributes, Caller, Cookie, DirEntry, Ino};
 
 /// Bytes of the smallest entry: its fixed part and a name of up to 8 bytes.
 const DIRENT_BYTES_MIN: usize = 32;
@@ -88,26 +88,25 @@ impl Server {
         let listed = self.vfs.read_directory_attributes(caller, ino, start(offset), limit.max(1))?;
         let mut full = false;
         for (entry, attributes) in listed {
+            // Links are among those without, and so is what is seen through code: its length is not known.
+            let is_told = |attributes: &Attributes| self.vfs.seen(attributes.ino, None) == attributes.ino;
+            let told = attributes.filter(|attributes| !full && is_told(attributes));
             let before = reply.len();
             if !full {
-                match attributes.map(|attributes| self.vfs.seen_roughly(attributes)) {
-                    Some(attributes) => {
-                        let attributes = &attributes;
-                        // Links are among those without.
-                        reply.entry_out(attributes.ino.0, attributes, self.valid(attributes));
-                    }
+                match &told {
+                    Some(attributes) => reply.entry_out(attributes.ino.0, attributes, self.valid(attributes)),
                     // The kernel asks when somebody wants to know.
                     None => reply.no_entry(Duration::ZERO),
                 }
                 push(reply, &entry);
                 full = reply.len() > size;
-            }
-            if full {
-                // The kernel does not hear of this one, so it does not hold it.
-                reply.truncate(before.min(reply.len()));
-                if attributes.is_some() {
-                    self.vfs.release(entry.ino, 1);
+                if full {
+                    reply.truncate(before);
                 }
+            }
+            if attributes.is_some() && (full || told.is_none()) {
+                // The kernel does not hear of this one, so it does not hold it.
+                self.vfs.release(entry.ino, 1);
             }
         }
         Ok(())

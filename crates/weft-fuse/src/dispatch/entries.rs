@@ -11,6 +11,12 @@ impl Server {
         // What was done is done: nothing may fail here.
         let attributes = self.vfs.seen_roughly(result?);
         let node = self.tell_node(caller.uid, &attributes);
+        let is_computed = attributes.computed.is_some() && attributes.kind == Kind::File;
+        if is_computed && !weft_vfs::is_unstored(attributes.ino) {
+            // The kernel takes none of a file that it knows if it was told, since it asked, that they
+            // changed. Of another length it would wait for reads of the file, with the directory locked.
+            self.attributes_changed(Ino(node));
+        }
         reply.entry_out(node, &attributes, self.valid(&attributes));
         Ok(())
     }

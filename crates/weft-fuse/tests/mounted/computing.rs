@@ -2,11 +2,19 @@
 //! threads, and does not hold up the end of the mount.
 
 use crate::fixture::{Mounted, on_each_transport};
+use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
+use std::io::Seek;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::thread;
-use weft_vfs::{Caller, Ino, LinkDefinition, Stats};
+use std::time::Duration;
+use weft_vfs::{Caller, Ino, LinkDefinition, Pushed, Scope, SetAttributes, Stats};
+
+/// A test that fails does so instead of hanging.
+const LONG: Duration = Duration::from_secs(20);
 
 /// Makes a link to a file of 1000 TiB, all of it a hole, that is computed from all of that.
 fn endless(mounted: &Mounted, name: &str) {
@@ -85,5 +93,92 @@ fn the_end_of_a_mount_waits_for_no_computation() {
         let _ = rustix::mount::unmount(mounted.root(), rustix::mount::UnmountFlags::FORCE);
         assert!(!reader.wait().expect("ended").success());
         until(mounted, |stats| stats.requests_computing == 0);
+    });
+}
+
+/// Has the kernel read `name` by a computation without end, since `file` has grown by another way
+/// into the volume than the mount. The kernel holds a page locked then, of a file that seems
+/// shorter than the kernel knows: the length is not known until it is computed.
+fn held_page(mounted: &Mounted, name: &str, file: Ino) -> Child {
+    let mut open = File::open(mounted.path(name)).expect("opened");
+    let grown = SetAttributes { size: Some(1000 << 40), ..SetAttributes::default() };
+    mounted.vfs.set_attributes(file, grown).expect("grown");
+    loop {
+        // It asks for no more than the length that the kernel knows, nor for attributes.
+        let mut dd = Command::new("dd");
+        dd.args(["bs=2", "count=1", "status=none"]).stdin(open.try_clone().expect("cloned"));
+        let mut reader = dd.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("dd");
+        // One that the kernel still answered is of no use.
+        while reader.try_wait().expect("a child").is_none() {
+            if mounted.vfs.stats().requests_computing == 1 {
+                return reader;
+            }
+            thread::yield_now();
+        }
+        open.rewind().expect("rewound");
+    }
+}
+
+/// Does `work`, which ends although somebody reads for ever.
+fn in_time(mounted: &Mounted, what: &str, work: impl FnOnce() + Send) {
+    let (done, is_done) = channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            work();
+            done.send(()).expect("heard");
+        });
+        if is_done.recv_timeout(LONG).is_err() {
+            answer_all(mounted);
+            panic!("{what} waits for what somebody reads");
+        }
+    });
+    assert_eq!(mounted.vfs.stats().requests_computing, 1, "it is still read");
+}
+
+/// Has the kernel answer whoever waits for the daemon.
+fn answer_all(mounted: &Mounted) {
+    // What is in use stays.
+    let _ = rustix::mount::unmount(mounted.root(), rustix::mount::UnmountFlags::FORCE);
+}
+
+/// Attack: somebody reads what takes long to compute, and has it changed by another way in. The
+/// kernel would wait for that read wherever it hears of another length, with the directory locked.
+fn uses_a_directory_while(mounted: &Mounted, name: &str, file: Ino, node: Ino) {
+    assert_eq!(fs::read_to_string(mounted.path(name)).expect("computed"), "2\n");
+    // A name that the kernel has not seen yet.
+    mounted.vfs.link(Caller::ROOT, node, Ino::ROOT, b"other name").expect("linked");
+    let mut reader = held_page(mounted, name, file);
+    in_time(mounted, "ls", || assert!(fs::read_dir(mounted.root()).expect("listed").count() > 1));
+    in_time(mounted, "looking up a name", || {
+        rustix::fs::open(mounted.path("other name"), OFlags::PATH, Mode::empty()).expect("found");
+    });
+    in_time(mounted, "mkdir", || fs::create_dir(mounted.path("new")).expect("made"));
+    answer_all(mounted);
+    assert!(!reader.wait().expect("ended").success());
+    until(mounted, |stats| stats.requests_computing == 0);
+}
+
+fn small_file(mounted: &Mounted) -> Ino {
+    fs::write(mounted.path("file"), "some words\n").expect("written");
+    Ino(fs::metadata(mounted.path("file")).expect("attributes").ino())
+}
+
+#[test]
+fn a_pushed_file_that_is_read_for_long_holds_up_nobody_who_uses_its_directory() {
+    on_each_transport(|mounted| {
+        let file = small_file(mounted);
+        let pushed = Pushed { network: "wc -w".into(), code: Vec::new(), may_resize: true };
+        mounted.vfs.push(Caller::ROOT, file, Scope::Everybody, &pushed).expect("pushed");
+        uses_a_directory_while(mounted, "file", file, file);
+    });
+}
+
+#[test]
+fn a_link_that_is_read_for_long_holds_up_nobody_who_uses_its_directory() {
+    on_each_transport(|mounted| {
+        let file = small_file(mounted);
+        link(mounted, "link", "/file", "wc -w");
+        let node = Ino(fs::symlink_metadata(mounted.path("link")).expect("attributes").ino());
+        uses_a_directory_while(mounted, "link", file, node);
     });
 }
