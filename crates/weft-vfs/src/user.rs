@@ -211,6 +211,7 @@ impl User<'_> {
         mut guard: impl FnMut(&Attributes) -> bool,
     ) -> Result<Changed<()>> {
         let _asking = self.asks();
+        self.vfs.ready_for_owner(file.ino, &changes)?;
         let time = self.vfs.now();
         let mut permitted = changes;
         let changed = self.change(file, |state, ino| {

@@ -7,7 +7,7 @@ use super::compiled::Link;
 use super::definition::LinkDefinition;
 use super::ledger::{Charge, Ledger};
 use super::unstored::{is_unstored, unstored_number};
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, SetAttributes};
 use crate::blocking::{self, Wait};
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
@@ -66,6 +66,15 @@ struct Table {
 struct Layer {
     link: Ino,
     charge: Charge,
+    /// The user who pushed it.
+    by: u32,
+}
+
+impl Layer {
+    /// True if it counts on a file of `owner`: that user pushed it, or root.
+    fn is_of(&self, owner: u32) -> bool {
+        self.by == owner || self.by == 0
+    }
 }
 
 impl Table {
@@ -123,6 +132,7 @@ impl Vfs {
     /// `NotSynchronized` if somebody is writing all of it anew, `QuotaExceeded` and `NoMemory` if
     /// what the user pushed, or what all did, takes as much memory as it may; and as reading the code.
     pub fn push(&self, caller: Caller, ino: Ino, scope: Scope, pushed: &Pushed) -> Result<()> {
+        let owner = self.owner(ino)?;
         let definition = self.pushable(caller, ino, pushed)?;
         self.may_wait(Wait::Commit)?;
         let below = self.below(ino, scope)?;
@@ -141,13 +151,24 @@ impl Vfs {
         if let Err(error) = self.may_run(caller, link).and_then(|()| {
             // What programs have written, and the kernel not passed on yet, was written to what they saw.
             self.looks_different(ino, scope);
-            self.put_on(ino, scope, below, Layer { link, charge })
+            self.put_on(ino, scope, below, Layer { link, charge, by: caller.uid })
         }) {
             self.release(link, 1);
             return Err(error);
         }
         self.looks_different(ino, scope);
-        Ok(())
+        let now = self.owner(ino)?;
+        if now != owner {
+            // It was given away meanwhile.
+            self.pop_of_former_owner(ino, now);
+        }
+        let stays = now == owner || caller.uid == now || caller.uid == 0;
+        if stays { Ok(()) } else { Err(ErrorKind::NotPermitted.into()) }
+    }
+
+    /// The owner of `ino` itself, of which nothing else is looked at. `Stale`.
+    pub(crate) fn owner(&self, ino: Ino) -> Result<u32> {
+        self.run(|state| Ok(state.inode(ino)?.row.uid))
     }
 
     /// Whether the code is there that `link` runs, and `caller` may read it. Who may not is told no more.
@@ -269,6 +290,41 @@ impl Vfs {
         if self.attributes(ino).is_err_and(|error| error.kind() == ErrorKind::Stale) {
             self.forget_stack(ino, Scope::Everybody);
         }
+    }
+
+    /// Makes sure that `ino` can get another owner: this thread may wait if something is to be
+    /// taken off then, and nobody is writing all of it anew (`NotSynchronized`).
+    pub(crate) fn ready_for_owner(&self, ino: Ino, changes: &SetAttributes) -> Result<()> {
+        let scopes = changes.uid.map_or_else(Vec::new, |owner| self.scopes_of_others(ino, owner));
+        if scopes.is_empty() {
+            return Ok(());
+        }
+        self.may_wait(Wait::Commit)?;
+        let table = self.stacks.table.lock();
+        let is_written = |scope: &Scope| table.top(ino, *scope).is_some_and(|top| self.draft(top).is_some());
+        if scopes.iter().any(is_written) { Err(ErrorKind::NotSynchronized.into()) } else { Ok(()) }
+    }
+
+    /// Takes off what was pushed onto file `ino` by neither root nor `owner`, whose it is now, and
+    /// what lies on and below that: whoever gives a file away leaves no code on it, as the kernel
+    /// leaves no set-user-id bit (POSIX chown()).
+    pub(crate) fn pop_of_former_owner(&self, ino: Ino, owner: u32) {
+        for scope in self.scopes_of_others(ino, owner) {
+            self.looks_different(ino, scope);
+            self.forget_stack(ino, scope);
+            self.looks_different(ino, scope);
+        }
+    }
+
+    /// The scopes for which somebody else than root and `owner` has pushed something onto `ino`.
+    fn scopes_of_others(&self, ino: Ino, owner: u32) -> Vec<Scope> {
+        if self.stacks.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let table = self.stacks.table.lock();
+        let is_own = |stack: &[Layer]| stack.iter().all(|layer| layer.is_of(owner));
+        let others = table.stacks.iter().filter(|((of, _), stack)| *of == ino && !is_own(stack));
+        others.map(|((_, scope), _)| *scope).collect()
     }
 
     fn forget_stack(&self, ino: Ino, scope: Scope) {

@@ -24,16 +24,17 @@ impl Vfs {
     }
 
     /// Sets attributes (POSIX chmod(), chown(), truncate(), utimensat()); tells them all as they are then.
-    /// `TooBig`, `IsDirectory` or `Invalid` for the size of anything but a file, `NoSpace`, `QuotaExceeded`.
+    /// `TooBig`, `IsDirectory` or `Invalid` for the size of anything but a file, `NoSpace`, `QuotaExceeded`;
+    /// `NotSynchronized` for the owner of one that is written anew through what its owner pushed.
     pub fn set_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
+        self.ready_for_owner(ino, &changes)?;
         let time = self.now();
-        match self.change(|state| state.set_attributes(ino, changes, time)) {
+        let set = match self.change(|state| state.set_attributes(ino, changes, time)) {
             Err(error) if error.kind() == ErrorKind::Transformed => self.set_link_attributes(ino, changes),
-            set => {
-                self.rights_changed(ino, &changes);
-                set
-            }
-        }
+            set => set,
+        };
+        self.rights_changed(ino, &changes);
+        set
     }
 
     /// The group of `ino` if its set-group-id bit stays or goes by whether a writer is in it: the
@@ -46,10 +47,16 @@ impl Vfs {
         })
     }
 
-    /// Who could not read `ino` before is not to see what it held then.
+    /// Who could not read `ino` before is not to see what it held then, and its former owner's
+    /// networks go.
     pub(crate) fn rights_changed(&self, ino: Ino, changes: &SetAttributes) {
         if changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.blocks.shared.renew(ino);
+        }
+        if changes.uid.is_some()
+            && let Ok(owner) = self.owner(ino)
+        {
+            self.pop_of_former_owner(ino, owner);
         }
     }
 

@@ -627,6 +627,53 @@ fn what_is_pushed_for_everybody_is_what_they_see_and_the_file_stays_what_it_is()
     assert_eq!(volume.vfs.pushed(file, Scope::Everybody).unwrap(), [""; 0], "nobody can pop it any more");
 }
 
+/// As set-user-id bits are cleared: else whoever gave a file away would have code of theirs act on
+/// what another user reads and writes.
+#[test]
+fn who_gives_a_file_away_leaves_nothing_pushed_on_it() {
+    let volume = Volume::told(volume_options(), options());
+    let alice = Caller { uid: 7, gid: 7, ..Caller::ROOT };
+    let own = volume.vfs.make(alice, Ino::ROOT, b"own", crate::FILE).unwrap().ino;
+    volume.write(own, 0, b"text");
+    let push = |caller, scope, network| volume.vfs.push(caller, own, scope, &pushed(network, &[]));
+    let give = |uid| {
+        let owner = SetAttributes { uid: Some(uid), ..SetAttributes::default() };
+        volume.vfs.set_attributes(own, owner).unwrap();
+    };
+    let all = |scope| volume.vfs.pushed(own, scope).unwrap();
+    let none = || (all(Scope::Everybody).len(), all(Scope::Opened(8)).len()) == (0, 0);
+    for scope in [Scope::Everybody, Scope::Opened(8)] {
+        push(alice, scope, "upper").unwrap();
+        push(Caller::ROOT, scope, "rot13").unwrap();
+    }
+    give(7);
+    assert_eq!(all(Scope::Everybody), ["rot13", "upper"], "it is hers as before");
+    give(8);
+    assert!(none(), "on other code, or below it");
+    assert_eq!(volume.all_of(volume.vfs.seen(own, None)), b"text");
+    assert_eq!(kind(push(alice, Scope::Everybody, "upper")), ErrorKind::NotPermitted);
+    // Root's stays, as root's word counts on every file.
+    push(Caller::ROOT, Scope::Everybody, "upper").unwrap();
+    give(7);
+    assert_eq!(all(Scope::Everybody), ["upper"]);
+    volume.vfs.pop(alice, own, Scope::Everybody).unwrap();
+    // By NFS too, but not while somebody writes all of it anew, as nothing is popped then.
+    push(alice, Scope::Everybody, "base64").unwrap();
+    let root = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+    let (user, id) = (volume.vfs.user(&root), FileId { ino: own, generation: volume.attributes(own).generation });
+    let given = SetAttributes { uid: Some(8), ..SetAttributes::default() };
+    let top = volume.vfs.seen(own, None);
+    assert_eq!(volume.vfs.opened(top, true).unwrap(), DRAFT);
+    volume.resize(top, 0);
+    volume.write(top, 0, b"bmV3\n");
+    assert_eq!(kind(user.set_attributes(id, given, |_| true)), ErrorKind::NotSynchronized);
+    assert_eq!(kind(volume.vfs.set_attributes(own, given)), ErrorKind::NotSynchronized);
+    volume.vfs.closed(top).unwrap();
+    user.set_attributes(id, given, |_| true).unwrap();
+    assert!(none());
+    assert_eq!(volume.all_of(volume.vfs.seen(own, None)), b"new");
+}
+
 #[test]
 fn who_pushes_code_must_be_let_read_it_and_is_told_no_more() {
     let exported = Options { exported: weft_vfs::Exported::Everybody, ..options() };
