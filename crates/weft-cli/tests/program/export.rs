@@ -270,6 +270,7 @@ fn root_makes_no_rights_true_that_a_volume_of_another_user_claims() {
     }
     let may_raw = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
     setxattr(from.join("own"), "security.capability", may_raw, XattrFlags::empty()).unwrap();
+    setxattr(from.join("own"), "trusted.overlay.redirect", b"/etc", XattrFlags::empty()).unwrap();
     mknodat(CWD, from.join("disk"), FileType::BlockDevice, Mode::from_raw_mode(0o666), makedev(7, 77)).unwrap();
     place.weft(&["init", "v", "--blocks", "database"]).well();
     place.weft(&["import", "from", "v"]).well();
@@ -280,14 +281,22 @@ fn root_makes_no_rights_true_that_a_volume_of_another_user_claims() {
     std::os::unix::fs::chown(place.path("v"), Some(65534), Some(65534)).unwrap();
     std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o1777)).unwrap();
     let said = place.weft(&["export", "v", "out", "--json"]);
-    let told =
-        ["out/roots: set-user-id", "out/group: set-group-id", "out/own: security.capability", "out/disk: a device"];
+    let told = [
+        "out/roots: set-user-id",
+        "out/group: set-group-id",
+        "out/own: security.capability",
+        "out/own: trusted.overlay.redirect",
+        "out/disk: a device",
+    ];
     assert!(told.iter().all(|word| said.err.contains(word)), "{said:?}");
-    assert_eq!(said.partly()["failures"].as_array().unwrap().len(), 4);
+    assert_eq!(said.partly()["failures"].as_array().unwrap().len(), 5);
     assert_eq!(["out/roots", "out/own", "out/group"].map(mode), [0o755, 0o4755, 0o755]);
     assert!(!place.path("out/disk").exists());
-    let mut capability = [0; 64];
-    assert!(rustix::fs::getxattr(place.path("out/own"), "security.capability", &mut capability).is_err());
+    for name in ["security.capability", "trusted.overlay.redirect"] {
+        let mut value = [0; 64];
+        assert!(rustix::fs::getxattr(place.path("out/own"), name, &mut value).is_err(), "{name}");
+        assert!(rustix::fs::getxattr(place.path("of-root/own"), name, &mut value).is_ok(), "{name}");
+    }
 }
 
 #[test]

@@ -44,9 +44,11 @@ impl Claims {
         permissions & !left_out
     }
 
-    /// Why attribute `name` is left out, if it gives rights (capabilities(7)).
+    /// Why attribute `name` is left out, if it gives rights (capabilities(7)) or is believed to be
+    /// root's word: `trusted.overlay.redirect` has root's overlay show another directory.
     pub fn refusal_of_attribute(self, name: &[u8]) -> Option<String> {
-        name.starts_with(b"security.").then(|| self.why(&String::from_utf8_lossy(name)))
+        let is_believed = [&b"security."[..], b"trusted."].iter().any(|class| name.starts_with(class));
+        is_believed.then(|| self.why(&String::from_utf8_lossy(name)))
     }
 
     /// Why an entry of `kind` is left out, if it gives rights.
