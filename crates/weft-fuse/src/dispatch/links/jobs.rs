@@ -4,7 +4,7 @@
 //! person whose changes are told holds up few threads, and there are more of them as long as none
 //! is free: so nobody waits for what others read.
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -54,7 +54,9 @@ struct Queue {
     /// What is to be told once more, in the order of when, and of whose.
     later: VecDeque<(Instant, u32, Ino)>,
     threads: usize,
+    /// Of these, those that wait for a job, and those that have not looked for one yet.
     idle: usize,
+    starting: usize,
     has_ended: bool,
 }
 
@@ -121,7 +123,10 @@ impl Jobs {
     /// Starts to tell by `tell`.
     pub(super) fn start(tell: Box<Tell>) -> io::Result<Arc<Jobs>> {
         let jobs = Arc::new(Jobs { queue: Mutex::default(), more: Condvar::new(), tell });
-        jobs.queue.lock().threads = 1;
+        {
+            let mut queue = jobs.queue.lock();
+            (queue.threads, queue.starting) = (1, 1);
+        }
         jobs.start_thread()?;
         Ok(jobs)
     }
@@ -139,15 +144,27 @@ impl Jobs {
             return false;
         }
         queue.add(person, job);
-        let starts = queue.idle == 0 && queue.threads < ALL_MAX;
+        self.call(queue);
+        true
+    }
+
+    /// Has a thread for each person whose job is ready: one that is free, or else one more.
+    fn call(self: &Arc<Jobs>, mut queue: MutexGuard<'_, Queue>) {
+        if queue.ready.is_empty() {
+            return;
+        }
+        // One that was woken, or started, and has not looked yet is free for one job.
+        let starts = queue.ready.len() > queue.idle + queue.starting && queue.threads < ALL_MAX;
         queue.threads += usize::from(starts);
+        queue.starting += usize::from(starts);
         drop(queue);
         // One that cannot be started is missed: those that there are do it later.
         if starts && self.start_thread().is_err() {
-            self.queue.lock().threads -= 1;
+            let mut queue = self.queue.lock();
+            queue.threads -= 1;
+            queue.starting -= 1;
         }
         self.more.notify_one();
-        true
     }
 
     /// Has link `ino` told of once more, `when` it is time, for `person`.
@@ -162,10 +179,12 @@ impl Jobs {
         self.more.notify_all();
     }
 
-    fn work(&self) {
-        while let Some((person, job)) = self.next() {
+    fn work(self: &Arc<Jobs>) {
+        let mut queue = self.queue.lock();
+        queue.starting -= 1;
+        while let Some((person, job)) = self.next(queue) {
             (self.tell)(self, person, job);
-            let mut queue = self.queue.lock();
+            queue = self.queue.lock();
             if let Some(of) = queue.people.get_mut(&person) {
                 of.held -= 1;
             }
@@ -174,8 +193,7 @@ impl Jobs {
     }
 
     /// Waits for the next one; none if nothing more will come, or this thread is one too many.
-    fn next(&self) -> Option<(u32, Job)> {
-        let mut queue = self.queue.lock();
+    fn next(self: &Arc<Jobs>, mut queue: MutexGuard<'_, Queue>) -> Option<(u32, Job)> {
         loop {
             if queue.has_ended {
                 return None;
@@ -185,6 +203,8 @@ impl Jobs {
                 queue.add(person, Job::Again(ino));
             }
             if let Some(job) = queue.take() {
+                // It may hold this thread up, and whoever put more took this one for free.
+                self.call(queue);
                 return Some(job);
             }
             if queue.threads > KEPT && queue.idle > 0 {
