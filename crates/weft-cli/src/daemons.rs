@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-use weft_control::{Answer, Method, Socket, Unanswered, ask, sockets};
+use weft_control::{Answer, Method, Socket, Unanswered, ask, remove_stale, sockets};
 use weft_store::Location;
 
 /// How long a daemon may take to tell of itself.
@@ -30,7 +30,7 @@ enum Untold {
     Because(String),
 }
 
-/// All daemons of this user, but those that have ended.
+/// All daemons of this user, but those that have ended, whose sockets are removed.
 pub fn all() -> Result<Vec<Running>> {
     let sockets = sockets().context("cannot look for control sockets")?;
     let mut all = Vec::new();
@@ -40,7 +40,10 @@ pub fn all() -> Result<Vec<Running>> {
             for (socket, asked) in some.iter().zip(asking) {
                 let status = match asked.join() {
                     Ok(Ok(status)) => Ok(status),
-                    Ok(Err(Untold::Gone)) => continue,
+                    Ok(Err(Untold::Gone)) => {
+                        remove_stale(socket);
+                        continue;
+                    }
                     Ok(Err(Untold::Because(why))) => Err(why),
                     Err(panic) => std::panic::resume_unwind(panic),
                 };

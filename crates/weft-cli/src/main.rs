@@ -24,6 +24,7 @@ mod secrets;
 mod serving;
 mod shown;
 mod size;
+mod spot;
 mod user;
 mod watched;
 

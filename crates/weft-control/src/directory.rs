@@ -4,14 +4,16 @@
 //! Its path is the same for all daemons of a user, so nothing that somebody else made there may be
 //! trusted: directory and parent must be the user's own (the parent may be root's), no symbolic
 //! link, and writable by nobody else. A socket is named for the id of its volume, the kind of its
-//! daemon and its process. One that nobody listens at is replaced by a daemon that holds its volume
-//! alone.
+//! daemon and its process. One that nobody listens at is removed by whoever finds it: another daemon
+//! of its volume, or a program that looks for daemons. The directory is locked (flock(2)) while one
+//! is removed or named, so that none is that a new daemon of the same number has just named.
 
 use crate::answers::Kind;
 use crate::client::{Unanswered, connected};
+use rustix::fs::FlockOperation;
 use rustix::process::geteuid;
 use std::fmt::Write;
-use std::fs::{DirBuilder, Metadata};
+use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -96,6 +98,24 @@ pub fn missing() -> Option<DirectoryError> {
     parent().err()
 }
 
+/// Removes `socket` if nobody listens at it: its daemon was killed.
+pub fn remove_stale(socket: &Socket) {
+    let Some(directory) = socket.path.parent() else { return };
+    // Somebody who removes or names one now leaves this one for the next time.
+    if let Ok(_locked) = locked(directory, FlockOperation::NonBlockingLockExclusive)
+        && is_stale(&socket.path)
+    {
+        let _ = std::fs::remove_file(&socket.path);
+    }
+}
+
+/// Locks `directory` until the file is dropped.
+fn locked(directory: &Path, how: FlockOperation) -> io::Result<File> {
+    let locked = File::open(directory)?;
+    rustix::fs::flock(&locked, how)?;
+    Ok(locked)
+}
+
 fn sockets_in(directory: &Path) -> Result<Vec<Socket>, DirectoryError> {
     let system = |error| DirectoryError::System(directory.into(), error);
     let entries = std::fs::read_dir(directory).map_err(system)?;
@@ -171,6 +191,7 @@ pub(crate) fn listen(directory: &Path, id: &[u8], kind: Kind) -> io::Result<(Uni
         let _ = write!(hex, "{byte:02x}");
         hex
     });
+    let _locked = locked(directory, FlockOperation::LockExclusive)?;
     for socket in sockets_in(directory).unwrap_or_default() {
         if socket.volume == volume && is_stale(&socket.path) {
             let _ = std::fs::remove_file(&socket.path);
@@ -257,6 +278,23 @@ mod tests {
         assert_eq!(found.len(), 3);
         let own = found.iter().find(|socket| socket.path == path).expect("listed");
         assert_eq!((own.kind, own.pid, &own.volume), (Kind::Mount, std::process::id(), &"ab".repeat(16)));
+    }
+
+    #[test]
+    fn a_socket_is_removed_that_nobody_listens_at_and_no_other() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let directory = made_in(parent.path()).expect("made");
+        drop(UnixListener::bind(directory.join(format!("{}-mount-1.socket", "cd".repeat(16)))).expect("bound"));
+        let (_listener, path) = listen(&directory, ID, Kind::Mount).expect("listening");
+        let all = || sockets_in(&directory).expect("listed");
+        assert_eq!(all().len(), 2);
+        // As long as a daemon may be giving its socket that name.
+        let naming = locked(&directory, FlockOperation::LockExclusive).expect("locked");
+        all().iter().for_each(remove_stale);
+        assert_eq!(all().len(), 2);
+        drop(naming);
+        all().iter().for_each(remove_stale);
+        assert_eq!(all().iter().map(|socket| &socket.path).collect::<Vec<_>>(), [&path]);
     }
 
     #[test]

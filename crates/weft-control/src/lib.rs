@@ -11,7 +11,7 @@ mod server;
 
 pub use answers::{Daemon, Kind};
 pub use client::{Answer, Method, Unanswered, ask};
-pub use directory::{DirectoryError, Socket, missing, sockets};
+pub use directory::{DirectoryError, Socket, missing, remove_stale, sockets};
 pub use server::{Server, StartError};
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Asks the kernel for a mount point: by mount(2) as root, by `fusermount3` otherwise.
 
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -58,10 +58,11 @@ impl MountOptions {
         flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag)
     }
 
-    /// The options of what is mounted at `directory`, as far as they can be changed there.
-    pub fn of(directory: &Path) -> Result<MountOptions, MountError> {
+    /// The options of what is mounted where `place` was opened, called `directory`, as far as they
+    /// can be changed there.
+    pub fn of(place: impl AsFd, directory: &Path) -> Result<MountOptions, MountError> {
         use rustix::fs::StatVfsMountFlags as Flags;
-        let stat = rustix::fs::statvfs(directory).map_err(|error| MountError::no_directory(directory, error.into()))?;
+        let stat = rustix::fs::fstatvfs(place).map_err(|error| MountError::no_directory(directory, error.into()))?;
         let has = |flag| stat.f_flag.contains(flag);
         Ok(MountOptions {
             read_only: has(Flags::RDONLY),
@@ -293,11 +294,11 @@ fn receive(socket: &UnixStream) -> Result<File, Error> {
     descriptors.map(|fd: OwnedFd| File::from(fd)).ok_or_else(|| Error::other("fusermount3 sent no descriptor"))
 }
 
-/// Gives what is mounted at `directory` other options: whether changes are refused, and what of it
-/// works. Only root may.
-pub fn remount(directory: &Path, options: &MountOptions) -> Result<(), MountError> {
+/// Gives what is mounted where `place` was opened, called `directory`, other options: whether
+/// changes are refused, and what of it works. Only root may.
+pub fn remount((place, directory): (BorrowedFd<'_>, &Path), options: &MountOptions) -> Result<(), MountError> {
     let refused = |source| MountError::Refused { what: "remount", path: directory.into(), source };
-    let target = CString::new(directory.as_os_str().as_bytes()).map_err(|_| refused(ErrorKind::InvalidInput.into()))?;
+    let target = CString::new(proc_path(&place)).map_err(|_| refused(ErrorKind::InvalidInput.into()))?;
     let flags = libc::MS_REMOUNT | options.flags();
     let none = std::ptr::null();
     // SAFETY: the path ends with a NUL; a file system of this kind takes nothing more.
@@ -354,5 +355,31 @@ mod tests {
         std::fs::rename(root.join("own"), root.join("gone")).unwrap();
         std::os::unix::fs::symlink(root.join("other"), root.join("own")).unwrap();
         assert!(place(&checked).unwrap_err().to_string().contains("replaced it"));
+    }
+
+    #[test]
+    fn a_remount_concerns_what_was_looked_at_whatever_comes_in_its_place() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED a_remount_concerns_what_was_looked_at: needs root");
+        }
+        use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
+        for path in ["own/m", "others/m"] {
+            std::fs::create_dir_all(at(path)).unwrap();
+            mount("none", at(path), "tmpfs", MountFlags::empty(), c"size=64k").unwrap();
+        }
+        let way = Way::to(&at("own/m")).unwrap();
+        std::fs::rename(at("own"), at("gone")).unwrap();
+        std::os::unix::fs::symlink(at("others"), at("own")).unwrap();
+        let looked = MountOptions::of(way.directory(), &at("own/m"));
+        let options = MountOptions { read_only: true, ..MountOptions::default() };
+        let done = remount((way.directory(), &at("own/m")), &options);
+        let written = ["gone/m/file", "others/m/file"].map(|path| std::fs::write(at(path), "").is_ok());
+        drop(way);
+        ["gone/m", "others/m"].iter().for_each(|path| unmount(at(path), UnmountFlags::DETACH).unwrap());
+        assert!(!looked.unwrap().read_only);
+        done.unwrap();
+        assert_eq!(written, [false, true]);
     }
 }

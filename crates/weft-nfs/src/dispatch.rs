@@ -6,6 +6,7 @@ use crate::locking::{Locking, nlm, nsm};
 use crate::mount::{self, Mounts};
 use crate::portmap::{self, Mapping};
 use crate::refusals::Refusals;
+use crate::refused::Refused;
 use crate::rpc::{self, Auth, Call, Procedure, Refusal, Reply};
 use crate::status::Status;
 use crate::v3;
@@ -26,6 +27,8 @@ pub(crate) struct Service {
     pub(crate) locking: Option<Locking>,
     /// What a portmapper tells of.
     pub(crate) portmap: Vec<Mapping>,
+    /// Machines of calls that no rule let in, as far as the log told of them.
+    refused: Refused,
     /// Counts of calls that were refused.
     pub(crate) refusals: Refusals,
 }
@@ -70,7 +73,7 @@ impl From<Status> for Failure {
 impl From<Closed> for Failure {
     fn from(closed: Closed) -> Failure {
         match closed {
-            Closed::Denied => Failure::Status(Status::Acces),
+            Closed::Denied | Closed::UnreservedPort => Failure::Status(Status::Acces),
             Closed::NeedsTls => Failure::Refused(Refusal::TooWeak),
         }
     }
@@ -130,8 +133,8 @@ impl Service {
         };
         let exports = exports.0.into_iter().map(find).collect::<Result<_, _>>()?;
         let (locking, portmap) = (None, Vec::new());
-        let (mounts, refusals) = (Mounts::default(), Refusals::default());
-        Ok(Service { vfs, exports, mounts, verifier, key, locking, portmap, refusals })
+        let (mounts, refusals, refused) = (Mounts::default(), Refusals::default(), Refused::default());
+        Ok(Service { vfs, exports, mounts, verifier, key, locking, portmap, refused, refusals })
     }
 
     /// What comes of `call` from `client`.
@@ -171,7 +174,25 @@ impl Service {
 
     /// Whether some export is open to `client`, over TLS at least.
     pub(crate) fn lets_in(&self, client: &Client) -> bool {
-        self.exports.iter().any(|exported| exported.export.rule(client) != Err(Closed::Denied))
+        let is_open = |exported: &Exported| matches!(exported.export.rule(client), Ok(_) | Err(Closed::NeedsTls));
+        self.exports.iter().any(is_open)
+    }
+
+    /// The rule of `exported` for `client`. The log tells of one that is not let in.
+    pub(crate) fn rule<'s>(&self, exported: &'s Exported, client: &Client) -> Result<&'s Rule, Closed> {
+        let rule = exported.export.rule(client);
+        if let Err(closed) = rule {
+            let why = match closed {
+                Closed::Denied => "no rule of the export is for that address",
+                Closed::UnreservedPort => {
+                    "it calls from a port above 1023, as any user can; mount as root, or export it as insecure"
+                }
+                Closed::NeedsTls => "it calls without TLS, which the export demands",
+            };
+            let (path, port) = (String::from_utf8_lossy(&exported.export.name()).into_owned(), client.port);
+            self.refused.log(client.address, format_args!("is refused {path} over NFS, at port {port}: {why}"));
+        }
+        rule
     }
 
     /// The user that `call` of NFS acts as; none if it is not let in: its first handle was not made
@@ -255,7 +276,7 @@ impl<'a> Request<'a> {
             Some((first, _)) if first.root == exported.root => {}
             Some(_) => return Err(Status::XDev.into()),
             None => {
-                let rule = exported.export.rule(self.client)?;
+                let rule = self.service.rule(exported, self.client)?;
                 self.who = rule.credentials(self.auth);
                 self.exported = Some((exported, rule));
             }

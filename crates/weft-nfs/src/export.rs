@@ -113,6 +113,8 @@ pub(crate) enum Transport {
 pub(crate) enum Closed {
     /// No rule is for it.
     Denied,
+    /// Its port is one that any user can call from, and the rule is for reserved ones.
+    UnreservedPort,
     /// The rule asks for TLS.
     NeedsTls,
 }
@@ -170,7 +172,7 @@ impl Export {
         let best = fitting.reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (_, best) = best.ok_or(Closed::Denied)?;
         if best.secure_port && client.port >= RESERVED_PORTS_END {
-            return Err(Closed::Denied);
+            return Err(Closed::UnreservedPort);
         }
         if best.tls && !client.tls { Err(Closed::NeedsTls) } else { Ok(best) }
     }
@@ -229,9 +231,13 @@ mod tests {
         let exports: Exports = "/ 10.0.0.0/8(secure) fd00::/8(xprtsec=tls)".parse().unwrap();
         let rule = |client: Client| exports.0[0].rule(&client).map(|_| ());
         assert_eq!(rule(client("10.0.0.1", 700)), Ok(()));
-        assert_eq!(rule(client("10.0.0.1", 1024)), Err(Closed::Denied));
+        assert_eq!(rule(client("10.0.0.1", 1024)), Err(Closed::UnreservedPort));
         let exports: Exports = "/ *(rw,no_root_squash) 10.0.0.0/8(secure,ro)".parse().unwrap();
-        assert_eq!(exports.0[0].rule(&client("10.0.0.1", 1024)).err(), Some(Closed::Denied), "not by the wider rule");
+        assert_eq!(
+            exports.0[0].rule(&client("10.0.0.1", 1024)).err(),
+            Some(Closed::UnreservedPort),
+            "not by the wider rule"
+        );
         assert!(exports.0[0].rule(&client("10.0.0.1", 1023)).unwrap().read_only);
         let exports: Exports = "/ 10.0.0.0/8(secure) fd00::/8(xprtsec=tls)".parse().unwrap();
         let rule = |client: Client| exports.0[0].rule(&client).map(|_| ());
@@ -245,8 +251,8 @@ mod tests {
         let exports = Exports::default();
         let rule = |port| exports.0[0].rule(&client("127.0.0.1", port)).map(|rule| rule.squash);
         assert_eq!(rule(1023), Ok(Squash::Root));
-        assert_eq!(rule(1024), Err(Closed::Denied));
-        assert_eq!(rule(60000), Err(Closed::Denied));
+        assert_eq!(rule(1024), Err(Closed::UnreservedPort));
+        assert_eq!(rule(60000), Err(Closed::UnreservedPort));
     }
 
     #[test]

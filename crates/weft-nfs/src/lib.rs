@@ -14,6 +14,7 @@ mod machine;
 mod mount;
 mod portmap;
 mod refusals;
+mod refused;
 mod rpc;
 mod server;
 mod status;

@@ -7,7 +7,6 @@ mod arguments;
 mod clients;
 pub(crate) mod nlm;
 pub(crate) mod nsm;
-mod refused;
 mod room;
 
 pub(crate) use clients::{Earlier, Locking};

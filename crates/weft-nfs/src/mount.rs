@@ -84,7 +84,7 @@ fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Res
     let contains = |exported: &&Exported| path.starts_with(&exported.export.path);
     let innermost = service.exports.iter().filter(contains).max_by_key(|exported| exported.export.path.len());
     let exported = innermost.ok_or(Status::NoEnt)?;
-    let rule = exported.export.rule(client)?;
+    let rule = service.rule(exported, client)?;
     if path.len() == exported.export.path.len() {
         return Ok(service.handle(exported, exported.root));
     }

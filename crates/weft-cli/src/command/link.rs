@@ -2,14 +2,15 @@
 
 use super::net::{self, Names};
 use super::run::{said, show};
-use super::transfer::{Place, find, in_volume, names};
+use super::transfer::{Place, find, in_volume, names, proc_path};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
 use crate::control;
 use crate::output;
 use crate::shown;
+use crate::spot::Spot;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, StatxFlags, makedev, statx};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
@@ -176,7 +177,8 @@ fn file_type(kind: Kind) -> FileType {
 
 /// Makes a link in a mounted volume.
 fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -> Result<()> {
-    let link = resolved(link)?;
+    let spot = Spot::at(link)?;
+    let link = spot.path();
     let (within, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
     for (at, target) in targets.iter().enumerate() {
         let path = resolved(Path::new(target))?;
@@ -196,9 +198,9 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
     let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
     // Before the volume is told what the link will want.
-    ensure!(link.symlink_metadata().is_err(), Errno::EXIST);
-    let order = order_in_mount(&link, device, permissions(&definition), definition)?;
-    rename(&order, &link, RenameFlags::NOREPLACE)?;
+    ensure!(spot.here().symlink_metadata().is_err(), Errno::EXIST);
+    let order = order_in_mount(&spot, device, permissions(&definition), definition)?;
+    rename(&order, &spot, RenameFlags::NOREPLACE)?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
         let (now, then) = match &order.definition {
             LinkDefinition { lazy: true, .. } => ("its length is computed when it is asked for", "it is left open"),
@@ -207,9 +209,9 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
         };
         errln!("weft: for now {now}: {MOUNT_AGAIN}, and {then}");
     }
-    warn_if_closed(&link, order.permissions, device);
+    warn_if_closed(&spot, order.permissions, device);
     if order.definition.view == ViewKind::Members
-        && let Err(error) = std::fs::read_dir(&link)
+        && let Err(error) = std::fs::read_dir(spot.here())
     {
         errln!(
             "weft: {} shows nothing: {error}; is it a tar or zip archive? Of one that is compressed as a whole make a link that decompresses it, and a \
@@ -220,9 +222,9 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
     Ok(())
 }
 
-/// Has the daemon make a link beside `link`, in the mount of this device, which is to be renamed.
-fn order_in_mount(link: &Path, device: u64, permissions: u32, definition: LinkDefinition) -> Result<LinkOrder> {
-    let directory = link.parent().context("it is the root of the volume")?;
+/// Has the daemon make a link beside `spot`, in the mount of this device, which is to be renamed.
+fn order_in_mount(spot: &Spot, device: u64, permissions: u32, definition: LinkDefinition) -> Result<LinkOrder> {
+    let directory = &spot.directory();
     // What is mounted within the volume would keep the order as it keeps any attribute.
     let status = std::fs::metadata(directory)?;
     ensure!(status.dev() == device, anyhow!(NO_VOLUME));
@@ -234,7 +236,7 @@ fn order_in_mount(link: &Path, device: u64, permissions: u32, definition: LinkDe
         bail!(
             "{} has the sticky bit and is not yours, and only its owner can order links there (xattr(7)); make it in a \
              directory of yours in the volume, and move it there",
-            directory.display()
+            weft_store::parent_of(&spot.path()).display()
         );
     }
     if set == Err(Errno::PERM) && order.definition.is_exported() {
@@ -259,40 +261,58 @@ fn is_sticky_for_this_user(status: &std::fs::Metadata) -> bool {
     status.mode() & libc::S_ISVTX != 0 && status.uid() != user.as_raw() && !user.is_root()
 }
 
-/// Makes `link`, which runs code, anew as it is, by whose it is.
+/// Makes `link`, which runs code, anew as it is, by whose it is. All is told of one file, held open:
+/// nobody gets a link confirmed that came in its place after the look.
 fn trust(link: &Path) -> Result<()> {
-    let link = resolved(link)?;
-    let (_, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
-    let (LinkOrder { permissions, definition, .. }, _) = read(link.as_os_str())?;
+    let spot = Spot::at(link)?;
+    let (_, device) = mounted::in_volume(&spot.path()).ok_or_else(|| anyhow!(NO_VOLUME))?;
+    let itself = spot.open()?;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let seen = statx(&itself, "", flags, StatxFlags::UID | StatxFlags::INO)?;
+    ensure!(makedev(seen.stx_dev_major, seen.stx_dev_minor) == device, anyhow!(NO_VOLUME));
+    let (LinkOrder { permissions, definition, .. }, _) = read_mounted(proc_path(&itself).as_ref())?;
     if !definition.is_exported() || definition.trusted {
         return Ok(());
     }
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
-    let owner = statx(CWD, &link, flags, StatxFlags::UID)?.stx_uid;
+    let owner = seen.stx_uid;
     if owner != rustix::process::geteuid().as_raw() {
         bail!("it is user {owner}'s to confirm");
     }
-    let order = order_in_mount(&link, device, permissions, definition)?;
+    let order = order_in_mount(&spot, device, permissions, definition)?;
     // A view that shows something cannot be replaced.
-    Ok(rename(&order, &link, RenameFlags::EXCHANGE)?)
+    rename(&order, &spot, RenameFlags::EXCHANGE)?;
+    let made = spot.beside(OsStr::from_bytes(&order.name));
+    let is_it = statx(CWD, &made, AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC, StatxFlags::INO)
+        .is_ok_and(|found| found.stx_ino == seen.stx_ino);
+    if !is_it {
+        rename(&order, &spot, RenameFlags::EXCHANGE)?;
+        remove(&made);
+        bail!("another file came in its place meanwhile, and stays as it is");
+    }
+    remove(&made);
+    Ok(())
 }
 
-/// Gives the link that was ordered beside `link` that name, and removes what has the other one then.
-fn rename(order: &LinkOrder, link: &Path, how: RenameFlags) -> rustix::io::Result<()> {
-    let made = link.with_file_name(OsStr::from_bytes(&order.name));
-    let renamed = rustix::fs::renameat_with(CWD, &made, CWD, link, how);
-    if renamed.is_err() || how == RenameFlags::EXCHANGE {
-        // What is left otherwise is a link as good as that one.
-        let _ = std::fs::remove_file(&made).or_else(|_| std::fs::remove_dir(&made));
+/// Gives the link that was ordered beside `spot` that name, and what has it the other one.
+fn rename(order: &LinkOrder, spot: &Spot, how: RenameFlags) -> rustix::io::Result<()> {
+    let made = spot.beside(OsStr::from_bytes(&order.name));
+    let renamed = rustix::fs::renameat_with(CWD, &made, CWD, spot.here(), how);
+    if renamed.is_err() {
+        remove(&made);
     }
     renamed
 }
 
-/// Says if nobody can read `link`, which was made with these permission bits.
-fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
+/// Removes a link. One that is left is as good as the other.
+fn remove(made: &Path) {
+    let _ = std::fs::remove_file(made).or_else(|_| std::fs::remove_dir(made));
+}
+
+/// Says if nobody can read the link at `spot`, which was made with these permission bits.
+fn warn_if_closed(spot: &Spot, permissions: u32, device: u64) {
     // As the kernel knows it from looking it up: asking anew computes how long it is.
     let (flags, wanted) = (AtFlags::STATX_DONT_SYNC, StatxFlags::MODE);
-    let seen = statx(CWD, link, flags, wanted);
+    let seen = statx(CWD, spot.here(), flags, wanted);
     let is_closed = seen.is_ok_and(|seen| seen.stx_mode & 0o777 == 0);
     if !is_closed || permissions == 0 {
         return;
@@ -305,7 +325,7 @@ fn warn_if_closed(link: &Path, permissions: u32, device: u64) {
              open to those who may"
         )
     };
-    errln!("weft: {}: {why}", link.display());
+    errln!("weft: {}: {why}", spot.path().display());
 }
 
 /// Whether the daemon of a mount hears of files being opened and closed.
@@ -333,14 +353,7 @@ pub fn resolved(path: &Path) -> Result<PathBuf> {
 /// What a link is made of, and what is kept of what it gives.
 fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     if in_volume(link).is_none() {
-        let mut value = vec![0; 64 << 10];
-        let len = match rustix::fs::getxattr(link, Attribute::Link.name(), &mut value[..]) {
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => bail!("it is no transformation link"),
-            len => len?,
-        };
-        let order = LinkOrder::decode(&value[..len]).context("a later Weft has made it")?;
-        let memo = rustix::fs::getxattr(link, Attribute::Memo.name(), &mut value[..]);
-        return Ok((order, memo.ok().and_then(|len| Memo::decode(&value[..len]))));
+        return read_mounted(link);
     }
     let Place { opened, path, .. } = Place::open(link, true)?;
     let order = || -> Result<_> {
@@ -351,6 +364,18 @@ fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     let order = order();
     opened.close()?;
     order
+}
+
+/// The same of a link in a mounted volume.
+fn read_mounted(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
+    let mut value = vec![0; 64 << 10];
+    let len = match rustix::fs::getxattr(link, Attribute::Link.name(), &mut value[..]) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => bail!("it is no transformation link"),
+        len => len?,
+    };
+    let order = LinkOrder::decode(&value[..len]).context("a later Weft has made it")?;
+    let memo = rustix::fs::getxattr(link, Attribute::Memo.name(), &mut value[..]);
+    Ok((order, memo.ok().and_then(|len| Memo::decode(&value[..len]))))
 }
 
 /// The inode at `names`, of which nothing is computed.

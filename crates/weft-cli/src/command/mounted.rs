@@ -2,6 +2,7 @@
 
 use crate::shown;
 use anyhow::{Result, bail};
+use rustix::fd::{AsFd, AsRawFd};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use weft_store::Location;
 
 /// A mount of a volume.
 struct Mount {
+    id: u64,
     device: u64,
     directory: PathBuf,
     volume: PathBuf,
@@ -45,6 +47,14 @@ pub fn volume_at(path: &Path) -> PathBuf {
     let wanted = path.canonicalize().unwrap_or_else(|_| path.into());
     let found = mounts().into_iter().rfind(|mount| mount.directory == wanted);
     found.map_or_else(|| path.into(), |mount| mount.volume)
+}
+
+/// The volume whose mount point was opened as `place` at `directory`, and the user who mounted it.
+pub fn volume_of(place: impl AsFd, directory: &Path) -> Option<(PathBuf, u32)> {
+    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", place.as_fd().as_raw_fd())).ok()?;
+    let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse::<u64>().ok())?;
+    let found = mounts().into_iter().find(|mount| mount.id == id && mount.directory == directory)?;
+    Some((found.volume, found.owner.0))
 }
 
 /// The volume that `named` names, for what wants it unmounted.
@@ -103,7 +113,8 @@ fn seen_in(list: &str) -> Vec<Mount> {
 
 fn mount(line: &[u8]) -> Option<Mount> {
     let mut words = line.split(|byte| *byte == b' ');
-    let device = std::str::from_utf8(words.nth(2)?).ok()?;
+    let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let device = std::str::from_utf8(words.nth(1)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
     let (root, directory) = (path(words.next()?), path(words.next()?));
@@ -115,7 +126,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let options = String::from_utf8_lossy(after.next()?);
     let number = |name| options.split(',').find_map(|option| option.strip_prefix(name)?.parse().ok());
     let owner = (number("user_id=")?, number("group_id=")?);
-    Some(Mount { device, directory, volume, root, owner })
+    Some(Mount { id, device, directory, volume, root, owner })
 }
 
 /// A path as mountinfo writes it.
@@ -131,6 +142,7 @@ mod tests {
     fn a_line_tells_the_device_the_directory_and_the_volume() {
         let line = b"36 35 0:49 / /mnt/a\\040b rw,nosuid shared:1 master:2 - fuse.weft /srv/x\\134y.weft rw,user_id=1000,group_id=7,allow_other";
         let mount = mount(line).expect("one of a volume");
+        assert_eq!(mount.id, 36);
         assert_eq!(mount.device, rustix::fs::makedev(0, 49));
         assert_eq!(mount.directory, Path::new("/mnt/a b"));
         assert_eq!((&*mount.volume, &*mount.root), (Path::new("/srv/x\\y.weft"), Path::new("/")));

@@ -4,6 +4,7 @@
 use crate::fixture::{Mounted, on_each_transport};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
+use std::io::Seek;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -99,15 +100,23 @@ fn the_end_of_a_mount_waits_for_no_computation() {
 /// into the volume than the mount. The kernel holds a page locked then, of a file that seems
 /// shorter than the kernel knows: the length is not known until it is computed.
 fn held_page(mounted: &Mounted, name: &str, file: Ino) -> Child {
-    let open = File::open(mounted.path(name)).expect("opened");
+    let mut open = File::open(mounted.path(name)).expect("opened");
     let grown = SetAttributes { size: Some(1000 << 40), ..SetAttributes::default() };
     mounted.vfs.set_attributes(file, grown).expect("grown");
-    // It asks for no more than the length that the kernel knows, nor for attributes.
-    let mut dd = Command::new("dd");
-    dd.args(["bs=2", "count=1", "status=none"]).stdin(open).stdout(Stdio::null()).stderr(Stdio::null());
-    let reader = dd.spawn().expect("dd");
-    until(mounted, |stats| stats.requests_computing == 1);
-    reader
+    loop {
+        // It asks for no more than the length that the kernel knows, nor for attributes.
+        let mut dd = Command::new("dd");
+        dd.args(["bs=2", "count=1", "status=none"]).stdin(open.try_clone().expect("cloned"));
+        let mut reader = dd.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("dd");
+        // One that the kernel still answered is of no use.
+        while reader.try_wait().expect("a child").is_none() {
+            if mounted.vfs.stats().requests_computing == 1 {
+                return reader;
+            }
+            thread::yield_now();
+        }
+        open.rewind().expect("rewound");
+    }
 }
 
 /// Does `work`, which ends although somebody reads for ever.

@@ -9,11 +9,11 @@
 //! asked first.
 
 use super::Message;
-use super::refused::Refused;
 use super::room::{Place, Room};
 use crate::dispatch::Failure;
 use crate::export::Client;
 use crate::machine::machine;
+use crate::refused::Refused;
 use crate::status::Status;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -173,10 +173,10 @@ impl Locking {
                 drop(clients);
                 let most = CLIENTS.of_holder;
                 let why = format_args!(
-                    "too many names of clients hold locks; an address has {most} at most, and one user a \
-                     quarter of them: end programs that hold some"
+                    "cannot lock a file for user {user}: too many names of clients hold locks; an address has \
+                     {most} at most, and one user a quarter of them: end programs that hold some"
                 );
-                self.refused.log(client.address, user, why);
+                self.refused.log(client.address, why);
                 return Err(Status::NoSpc.into());
             }
         }

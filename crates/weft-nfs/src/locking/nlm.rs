@@ -272,7 +272,7 @@ fn lock(
 fn refused(locking: &Locking, client: &Client, user: u32, error: LockError) -> LockStatus {
     if error == LockError::TooMany {
         let why = "too many locks; one user has a quarter of an address's at most: end programs that hold some";
-        locking.refused.log(client.address, user, format_args!("{why}"));
+        locking.refused.log(client.address, format_args!("cannot lock a file for user {user}: {why}"));
     }
     error.into()
 }

@@ -219,7 +219,7 @@ impl Connection {
             self.replies.sent(count);
         }
         let (Some(tls), Some(Stream::Plain(stream))) = (&self.shared.tls, self.stream.take()) else { return Err(End) };
-        let stream = tls.begin(stream).await.ok_or(End)?;
+        let stream = tls.begin(stream, self.client.address).await.ok_or(End)?;
         self.stream = Some(Stream::Tls(Box::new(stream)));
         self.client.tls = true;
         Ok(())

@@ -1,14 +1,17 @@
 //! RPC over TLS (RFC 9289): what the server shows, and whom it asks to show what.
 
+use crate::refused::Refused;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ServerConfig, crypto};
 use std::error::Error;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -38,7 +41,11 @@ pub struct TlsError {
 }
 
 /// Begins TLS on connections.
-pub(super) struct Tls(TlsAcceptor);
+pub(super) struct Tls {
+    acceptor: TlsAcceptor,
+    /// Machines that could not begin, as far as the log told of them.
+    refused: Refused,
+}
 
 fn with<E: Into<Box<dyn Error + Send + Sync>>>(file: &Path) -> impl FnOnce(E) -> TlsError {
     move |source| TlsError { file: file.into(), source: source.into() }
@@ -66,14 +73,28 @@ impl Tls {
         };
         let mut config = config.with_single_cert(chain, secret).map_err(with(certificate))?;
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Tls(TlsAcceptor::from(Arc::new(config))))
+        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), refused: Refused::default() })
     }
 
-    /// Agrees on keys with whoever is at the other end. None: they could not, or did not in time.
-    pub(super) async fn begin(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-        let stream = tokio::time::timeout(HANDSHAKE, self.0.accept(stream)).await.ok()?.ok()?;
+    /// Agrees on keys with whoever is at the other end, `address`. None: they could not, or did not
+    /// in time, and the log tells of it.
+    pub(super) async fn begin(&self, stream: TcpStream, address: IpAddr) -> Option<TlsStream<TcpStream>> {
+        let begun = match tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await {
+            Ok(begun) => begun,
+            Err(_) => Err(io::Error::other("it did not agree on keys in time")),
+        };
         // Who wants to speak something else over it has come to the wrong place.
-        (stream.get_ref().1.alpn_protocol() == Some(PROTOCOL)).then_some(stream)
+        let is_ours = |stream: &TlsStream<TcpStream>| stream.get_ref().1.alpn_protocol() == Some(PROTOCOL);
+        match begun {
+            Ok(stream) if is_ours(&stream) => return Some(stream),
+            Ok(_) => self.refuse(address, "it would speak something else than RPC"),
+            Err(error) => self.refuse(address, error),
+        }
+        None
+    }
+
+    fn refuse(&self, address: IpAddr, why: impl fmt::Display) {
+        self.refused.log(address, format_args!("cannot begin TLS: {why}"));
     }
 }
 

@@ -2,25 +2,29 @@
 
 use super::{options, source};
 use crate::arguments::Mount;
+use crate::command::transfer::proc_path;
 use crate::command::{mounted, usage};
 use anyhow::{Context, Result, bail};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, ioctl};
 use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use weft_fuse::{MountError, MountOptions, REFUSE_CHANGES, TAKE_CHANGES};
-use weft_store::Location;
+use weft_store::{Location, Way};
 use weft_vfs::AtimePolicy;
 
 /// Changes options of the mount. Refusing changes begins when all is committed.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let named = arguments.directory.clone();
-    let directory = named.canonicalize().with_context(|| format!("cannot find {}", named.display()))?;
-    if !mounted::is_mount_point(&directory) {
+    // From here on all is told of, and done to, what is open.
+    let way = Way::to(&named).with_context(|| format!("cannot find {}", named.display()))?;
+    let (directory, place) = (way.path.clone(), way.directory());
+    let Some((mounted, owner)) = mounted::volume_of(place, &directory).filter(|_| way.is_to_directory()) else {
         bail!("no volume is mounted at {}; mount it first", directory.display());
-    }
-    let mounted = mounted::volume_at(&directory);
+    };
+    way.refuse_links_of_others(owner, &named)?;
     // mount(8) names the source itself where fstab(5) has no line.
     if source(&Location::parse(&arguments.volume)?) != mounted.as_os_str() {
         bail!(
@@ -33,7 +37,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     if !rustix::process::geteuid().is_root() {
         bail!("only root may remount {}; unmount it and mount it again", directory.display());
     }
-    let before = MountOptions::of(&directory)?;
+    let before = MountOptions::of(place, &directory)?;
     let mut wanted = before.clone();
     options::take(&mut arguments, &mut wanted)?;
     let times = match (arguments.open.noatime, arguments.open.strictatime) {
@@ -44,23 +48,23 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     if times != before.access_times {
         return usage("when access times move is said at the mount: unmount it, and mount it again".into());
     }
-    let opened = File::open(&directory).with_context(|| format!("cannot open {}", directory.display()))?;
+    let opened = File::open(proc_path(place)).with_context(|| format!("cannot open {}", directory.display()))?;
     if wanted.read_only {
         // The kernel first: it knows who has files open to write, and refuses then.
-        remount_read_only(&directory, &wanted)?;
+        remount_read_only((place, &directory), &wanted)?;
         if let Err(error) = tell::<REFUSE_CHANGES>(&opened, &directory) {
-            weft_fuse::remount(&directory, &before)?;
+            weft_fuse::remount((place, &directory), &before)?;
             return Err(error);
         }
     } else {
         tell::<TAKE_CHANGES>(&opened, &directory)?;
-        weft_fuse::remount(&directory, &wanted)?;
+        weft_fuse::remount((place, &directory), &wanted)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn remount_read_only(directory: &Path, wanted: &MountOptions) -> Result<()> {
-    let done = weft_fuse::remount(directory, wanted);
+fn remount_read_only((place, directory): (BorrowedFd<'_>, &Path), wanted: &MountOptions) -> Result<()> {
+    let done = weft_fuse::remount((place, directory), wanted);
     if let Err(MountError::Refused { source, .. }) = &done
         && source.raw_os_error() == Some(libc::EBUSY)
     {

@@ -1,4 +1,4 @@
-//! Tells the log which machines are refused locks, once in a while for each.
+//! Tells the log which machines are refused something, once in a while for each.
 
 use crate::machine::machine;
 use parking_lot::Mutex;
@@ -14,14 +14,13 @@ const MACHINES_MAX: usize = 1024;
 
 /// Machines that the log has told of, and when.
 #[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<FxHashMap<IpAddr, Instant>>);
+pub(crate) struct Refused(Mutex<FxHashMap<IpAddr, Instant>>);
 
 impl Refused {
-    /// Logs that `user` at `address` gets no lock, and why, unless the log told of that machine
-    /// lately.
-    pub(super) fn log(&self, address: IpAddr, user: u32, why: fmt::Arguments<'_>) {
+    /// Logs that `address` is refused this, and why, unless the log told of that machine lately.
+    pub(crate) fn log(&self, address: IpAddr, what: fmt::Arguments<'_>) {
         if self.is_news(address, Instant::now()) {
-            tracing::warn!("{address} cannot lock a file for user {user}: {why}");
+            tracing::warn!("{address} {what}");
         }
     }
 
