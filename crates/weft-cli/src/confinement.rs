@@ -8,7 +8,7 @@
 //! mounts without root keeps all system calls, too, as `fusermount3`, which unmounts, needs its own
 //! privileges, and those go with a filter.
 
-use crate::daemon::is_begun_anew;
+use crate::daemon::is_reexec;
 use anyhow::{Context, Result};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
@@ -60,7 +60,7 @@ pub fn confine(serves: Serves, files: Files<'_>) -> Result<()> {
     lose_privileges(files)?;
     let needs_helper = serves == Serves::Mount && !geteuid().is_root();
     // One that begins anew has its filter still.
-    if needs_helper || is_begun_anew() {
+    if needs_helper || is_reexec() {
         return Ok(());
     }
     if let Err(error) = weft_transform::refuse_to_daemon() {

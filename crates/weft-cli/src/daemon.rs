@@ -1,14 +1,14 @@
 //! Going to the background, what signals do there, and beginning anew.
 
-mod anew;
 mod log;
+mod reexec;
 mod signals;
 
 use crate::allocator;
-use anew::Place;
-pub use anew::{is_begun_anew, may_serve};
 use anyhow::{Context, Result, bail};
 pub use log::{Log, find_log};
+use reexec::StartDirectory;
+pub use reexec::{is_reexec, may_serve};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use signals::{HangUp, Signals};
 use std::fs::OpenOptions;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Daemon {
     signals: Arc<Signals>,
-    place: Place,
+    place: StartDirectory,
 }
 
 /// Which of the two processes this is after [`split`].
@@ -45,8 +45,8 @@ pub fn run<T>(
     log: impl FnOnce(&T) -> Log,
     serve: impl FnOnce(T, &Daemon) -> Result<ExitCode>,
 ) -> Result<ExitCode> {
-    let place = Place::here();
-    if is_begun_anew() {
+    let place = StartDirectory::here();
+    if is_reexec() {
         weft_vfs::write_log();
         let daemon = Daemon::new(place, foreground)?;
         return match start(&daemon) {
@@ -59,7 +59,7 @@ pub fn run<T>(
                 }
                 serve(started, &daemon)
             }
-            Err(error) if anew::may_pass(&error) => Err(daemon.place.begin_anew_later()),
+            Err(error) if reexec::may_pass(&error) => Err(daemon.place.reexec_later()),
             Err(error) => Err(error),
         };
     }
@@ -92,7 +92,7 @@ pub fn run<T>(
 
 impl Daemon {
     /// This process, in which threads may be started from now on.
-    fn new(place: Place, foreground: bool) -> Result<Daemon> {
+    fn new(place: StartDirectory, foreground: bool) -> Result<Daemon> {
         allocator::start_giving_back().context("cannot have free memory given back")?;
         let hang_up = if foreground && signals::has_terminal() { HangUp::Ends } else { HangUp::Nothing };
         Ok(Daemon { signals: Signals::take(hang_up)?, place })
@@ -110,8 +110,8 @@ impl Daemon {
 
     /// Begins anew, without anything of what is in memory, and waits for the volume of this id if
     /// need be. Gives why not if that cannot be.
-    pub fn begin_anew(&self, uuid: &[u8]) -> anyhow::Error {
-        self.place.begin_anew(uuid)
+    pub fn reexec(&self, uuid: &[u8]) -> anyhow::Error {
+        self.place.reexec(uuid)
     }
 }
 

@@ -15,6 +15,7 @@ mod control;
 mod control_socket;
 mod daemon;
 mod daemons;
+mod dentry;
 mod helper;
 mod input;
 mod leaving;
@@ -24,7 +25,6 @@ mod secrets;
 mod serving;
 mod shown;
 mod size;
-mod spot;
 mod user;
 mod watched;
 

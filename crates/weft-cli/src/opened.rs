@@ -132,7 +132,7 @@ impl Opened {
             tracing::error!("{why}; {lost}{but}");
             if is_taken {
                 tracing::info!("waiting to have it again; unmounting or ending this process ends that");
-                let error = daemon.begin_anew(&uuid);
+                let error = daemon.reexec(&uuid);
                 tracing::error!("{}", command::one_line(&error));
             }
             std::process::exit(1);

@@ -3,7 +3,7 @@
 use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
 use crate::confinement::{self, Files, Serves};
-use crate::daemon::is_begun_anew;
+use crate::daemon::is_reexec;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -43,7 +43,7 @@ impl Open {
         };
         Ok(Options {
             commit_interval,
-            put_off_max: Options::default().put_off_max,
+            defer_max: Options::default().defer_max,
             dirty_bytes_max: self.dirty_max.max(8 << 20),
             metadata_cache_bytes: self.metadata_cache,
             block_cache_bytes: self.block_cache.unwrap_or(block_cache_bytes),
@@ -114,7 +114,7 @@ impl Open {
         OpenOptions {
             lease: self.lease.map_or(unsaid.lease, Duration::from_secs),
             // Who had it before has programs that wait for it, too.
-            wait: if is_begun_anew() { Duration::MAX } else { self.wait.map_or(unsaid.wait, Duration::from_secs) },
+            wait: if is_reexec() { Duration::MAX } else { self.wait.map_or(unsaid.wait, Duration::from_secs) },
             patience: self.patience.map_or(unsaid.patience, Duration::from_secs),
             purpose,
             loss: if self.accept_loss { Loss::Accept } else { Loss::Refuse },

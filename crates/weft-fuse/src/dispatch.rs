@@ -18,18 +18,18 @@ mod refusing;
 mod tests;
 mod xattrs;
 
-pub(crate) use init::{Offer, Way};
+pub(crate) use init::{Offer, Via};
 pub(crate) use links::Valid;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
 
+use crate::latency_guard::LatencyGuard;
 use crate::notify::Notifier;
 use crate::protocol::{Body, CutShort, Header, Opcode, Reply, Request};
 use crate::session::{LockKeeper, SessionOptions};
 use crate::transport::scheduling::Scheduling;
-use crate::wakefulness::Wakefulness;
 use closed::Door;
 use links::Forgetting;
-use locks::{MountLocks, Patience};
+use locks::{MountLocks, OnConflict};
 use parking_lot::Mutex;
 use personal::PersonalNodes;
 use std::collections::HashMap;
@@ -81,7 +81,7 @@ pub(crate) enum Served {
 pub(crate) struct Server {
     pub(crate) vfs: Arc<Vfs>,
     pub(crate) options: SessionOptions,
-    wakefulness: Option<Wakefulness>,
+    latency_guard: Option<LatencyGuard>,
     /// Seats for the threads that serve, if they take the idle policy.
     pub(crate) scheduling: Option<Scheduling>,
     /// Tells the kernel of changes that it cannot infer.
@@ -120,7 +120,7 @@ impl Server {
     pub(crate) fn new(
         vfs: Arc<Vfs>,
         options: SessionOptions,
-        wakefulness: Option<Wakefulness>,
+        latency_guard: Option<LatencyGuard>,
         scheduling: Option<Scheduling>,
     ) -> Server {
         let opens = vfs
@@ -134,7 +134,7 @@ impl Server {
         Server {
             vfs,
             options,
-            wakefulness,
+            latency_guard,
             scheduling,
             notifier: OnceLock::new(),
             locks,
@@ -186,8 +186,8 @@ impl Server {
 
     /// Serves `request`.
     pub(crate) fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Served {
-        if let Some(wakefulness) = &self.wakefulness {
-            wakefulness.request_came();
+        if let Some(latency_guard) = &self.latency_guard {
+            latency_guard.request_came();
         }
         reply.begin();
         let header = request.header;
@@ -259,7 +259,7 @@ impl Server {
         }
         match opcode {
             // A second one is nothing the kernel sends.
-            Opcode::Init => self.init(&Offer::parse(body)?, Way::Device, reply),
+            Opcode::Init => self.init(&Offer::parse(body)?, Via::Device, reply),
             Opcode::Lookup => self.lookup(caller, ino, body, reply),
             Opcode::Forget => self.forget(number, body, reply),
             Opcode::BatchForget => self.batch_forget(body, reply),
@@ -295,8 +295,8 @@ impl Server {
             Opcode::Release => self.release(ino, body),
             Opcode::Releasedir | Opcode::Destroy => Ok(()),
             Opcode::Getlk => self.getlk(header, body, reply),
-            Opcode::Setlk => self.setlk(Patience::Fail, header, body, reply),
-            Opcode::Setlkw => self.setlk(Patience::Wait, header, body, reply),
+            Opcode::Setlk => self.setlk(OnConflict::Fail, header, body, reply),
+            Opcode::Setlkw => self.setlk(OnConflict::Wait, header, body, reply),
             // The kernel needs no answer.
             Opcode::Interrupt => {
                 reply.cancel();

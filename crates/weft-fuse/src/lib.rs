@@ -4,12 +4,12 @@
 //! `mount` how the kernel is asked for a mount point.
 
 mod dispatch;
+mod latency_guard;
 mod mount;
 mod notify;
 mod protocol;
 mod session;
 mod transport;
-mod wakefulness;
 
 pub use dispatch::{REFUSE_CHANGES, TAKE_CHANGES};
 pub use mount::{MountError, MountOptions, check_mount_point, remount, unmount};

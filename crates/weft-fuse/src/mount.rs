@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use weft_store::{Way, parent_of};
+use weft_store::{PathWalk, parent_of};
 use weft_vfs::AtimePolicy;
 
 /// Options of a mount point.
@@ -141,7 +141,7 @@ pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
         }
         _ => MountError::Refused { what: "mount at", path: directory.into(), source },
     };
-    let way = Way::to(directory).map_err(refused)?;
+    let way = PathWalk::to(directory).map_err(refused)?;
     let owner = way.directory_owner().map_err(refused)?;
     way.refuse_links_of_others(owner, directory).map_err(|error| refused(Error::other(error)))?;
     let absolute = way.path;
@@ -314,7 +314,7 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
         let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
         let name = directory.file_name().ok_or_else(|| refused(ErrorKind::InvalidFilename.into()))?;
         // Who may write to a directory on the way could have put a link to another mount there.
-        let way = Way::to(parent_of(directory)).map_err(refused)?;
+        let way = PathWalk::to(parent_of(directory)).map_err(refused)?;
         way.refuse_links_of_others(0, directory).map_err(|error| refused(Error::other(error)))?;
         return rustix::mount::unmount(
             Path::new(&proc_path(&way.directory())).join(name),
@@ -369,7 +369,7 @@ mod tests {
             std::fs::create_dir_all(at(path)).unwrap();
             mount("none", at(path), "tmpfs", MountFlags::empty(), c"size=64k").unwrap();
         }
-        let way = Way::to(&at("own/m")).unwrap();
+        let way = PathWalk::to(&at("own/m")).unwrap();
         std::fs::rename(at("own"), at("gone")).unwrap();
         std::os::unix::fs::symlink(at("others"), at("own")).unwrap();
         let looked = MountOptions::of(way.directory(), &at("own/m"));

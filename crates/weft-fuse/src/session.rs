@@ -1,13 +1,13 @@
 //! A mount from beginning to end.
 
 use crate::dispatch::Server;
+use crate::latency_guard::LatencyGuard;
 use crate::mount::{self, MountError, MountOptions};
 use crate::notify::Notifier;
 use crate::transport::device::Device;
 use crate::transport::handshake::shake_hands;
 use crate::transport::scheduling::{KeptOff, Scheduling};
 use crate::transport::uring::Rings;
-use crate::wakefulness::Wakefulness;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -128,13 +128,13 @@ impl Session {
         options: SessionOptions,
     ) -> Result<Session, MountError> {
         let directory = mount::check_mount_point(directory)?;
-        let wakefulness = options.keep_awake.then(Wakefulness::new).transpose().map_err(MountError::Awake)?;
+        let latency_guard = options.keep_awake.then(LatencyGuard::new).transpose().map_err(MountError::Awake)?;
         let file = Arc::new(mount::mount(&directory, mount)?);
         // Without it all is served as rightly.
         let scheduling = if options.idle_policy { Scheduling::new().ok() } else { None };
         let kept_off = scheduling.as_ref().zip(vfs.background_thread());
         let kept_off = kept_off.map(|(scheduling, thread)| scheduling.keep_off(thread));
-        let server = Arc::new(Server::new(vfs, options, wakefulness, scheduling));
+        let server = Arc::new(Server::new(vfs, options, latency_guard, scheduling));
         server.is_shared.store(mount.is_shared(), Ordering::Relaxed);
         server.set_notifier(Notifier::new(file.clone()));
         let rings = shake_hands(&file, &server).map_err(|source| {

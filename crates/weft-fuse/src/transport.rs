@@ -4,12 +4,12 @@
 mod company;
 pub(crate) mod device;
 pub(crate) mod handshake;
-mod lookout;
 mod placement;
 mod proc_stat;
 pub(crate) mod scheduling;
 mod turns;
 pub(crate) mod uring;
+mod watchdog;
 
 /// Kept by each thread that serves: a panic there ends the process. A mount that lacks a thread would hang
 /// every program that uses it; one whose daemon is gone gives errors, and loses nothing that was synced.

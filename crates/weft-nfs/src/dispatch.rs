@@ -1,6 +1,6 @@
 //! From calls to programs: which program a call is for, what of the volume it is about, as whom it acts.
 
-use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule, Told, Transport};
+use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule, Transport, WriteAck};
 use crate::handle::{HANDLE_BYTES, HANDLE_BYTES_MAX, Handle, HandleKey};
 use crate::locking::{Locking, nlm, nsm};
 use crate::mount::{self, Mounts};
@@ -46,7 +46,7 @@ pub(crate) enum Outcome {
     /// This answers it.
     Reply(Reply),
     /// This answers it once all that was done is as safe as this says.
-    Once(Told, Reply),
+    Once(WriteAck, Reply),
     /// This answers it, and TLS begins.
     StartTls(Vec<u8>),
     /// It would have to wait, and has changed nothing.
@@ -309,8 +309,8 @@ impl<'a> Request<'a> {
     }
 
     /// When what was changed is told.
-    pub(crate) fn told(&self) -> Told {
-        self.exported.map_or(Told::Durable, |(_, rule)| rule.told)
+    pub(crate) fn told(&self) -> WriteAck {
+        self.exported.map_or(WriteAck::Durable, |(_, rule)| rule.told)
     }
 
     /// Whether the export is to be read only.

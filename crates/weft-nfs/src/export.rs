@@ -53,12 +53,12 @@ pub struct Rule {
     /// whoever parses exports sees to that.
     pub mutual: bool,
     /// When what was changed is told.
-    pub told: Told,
+    pub told: WriteAck,
 }
 
 /// When a change is told to whoever asked for it. What a client asks to be made durable (COMMIT, stable writes) always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum WriteAck {
     /// When it survives anything (`sync`), as RFC 1813 4.8 demands.
     Durable,
     /// When it survives the end of the daemon (`async`): a power cut may undo what clients believe done.
@@ -130,7 +130,7 @@ impl Default for Rule {
             secure_port: false,
             tls: false,
             mutual: false,
-            told: Told::Durable,
+            told: WriteAck::Durable,
         }
     }
 }

@@ -9,7 +9,7 @@ mod directories;
 mod entries;
 
 use crate::dispatch::{Failure, GARBAGE, Outcome, Request, Service};
-use crate::export::{Client, Told};
+use crate::export::{Client, WriteAck};
 use crate::rpc::{self, Call, Refusal, Reply};
 use crate::status::Status;
 use crate::xdr::Writer;
@@ -29,7 +29,7 @@ struct Done {
     /// Bytes after those written.
     data: Rope,
     /// What must come before it is told, if anything.
-    once: Option<Told>,
+    once: Option<WriteAck>,
 }
 
 impl Done {
@@ -45,7 +45,7 @@ impl Done {
 
     /// It was asked to be durable.
     fn durable() -> Served {
-        Ok(Done { data: Rope::new(), once: Some(Told::Durable) })
+        Ok(Done { data: Rope::new(), once: Some(WriteAck::Durable) })
     }
 }
 

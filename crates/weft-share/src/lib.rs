@@ -8,7 +8,7 @@
 //!
 //! This crate translates requests ([`weft_client::protocol`]) to calls of the vfs, and knows nothing of how the volume is mounted.
 
-mod holdings;
+mod leases;
 mod ledger;
 mod server;
 mod session;

@@ -1,6 +1,6 @@
 //! One connection: what a program asks for, and what it gets.
 
-use crate::holdings::{Holdings, Lending};
+use crate::leases::{Leases, Lending};
 use crate::server::{Admitted, Shared};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -48,14 +48,14 @@ pub(crate) struct Session {
     files: HashMap<u32, Open>,
     next: u32,
     is_greeted: bool,
-    holdings: Holdings,
+    leases: Leases,
     admitted: Admitted,
 }
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, socket: Arc<OwnedFd>, uid: u32, admitted: Admitted) -> Session {
-        let (files, holdings) = (HashMap::new(), Holdings::default());
-        Session { shared, socket, uid, files, next: 0, is_greeted: false, holdings, admitted }
+        let (files, leases) = (HashMap::new(), Leases::default());
+        Session { shared, socket, uid, files, next: 0, is_greeted: false, leases, admitted }
     }
 
     /// Serves until the program closes the connection or breaks the rules.
@@ -79,7 +79,7 @@ impl Session {
         }
         // Before others are told that there may be room.
         self.files.clear();
-        self.holdings = Holdings::default();
+        self.leases = Leases::default();
     }
 
     fn serve(&mut self) -> Result<(), End> {
@@ -92,7 +92,7 @@ impl Session {
                 Ok((_, 0)) if self.admitted.is_ended() => return Ok(()),
                 // It is gone, and may have gone before it read all answers.
                 Ok((_, 0)) | Err(Errno::CONNRESET) => {
-                    self.holdings.let_go();
+                    self.leases.let_go();
                     return Ok(());
                 }
                 Ok((_, len)) => len,
@@ -139,13 +139,13 @@ impl Session {
             Request::Read { file, offset, len } => return self.read(*file, *offset, *len).map(Some),
             Request::Release(released) => {
                 for reference in released {
-                    self.holdings.release(*reference).ok_or(End::Nonsense)?;
+                    self.leases.release(*reference).ok_or(End::Nonsense)?;
                 }
-                self.admitted.holds(self.holdings.bytes());
+                self.admitted.holds(self.leases.bytes());
                 return Ok(None);
             }
             Request::Forget { arena } => {
-                self.holdings.forget(*arena).ok_or(End::Nonsense)?;
+                self.leases.forget(*arena).ok_or(End::Nonsense)?;
                 return Ok(None);
             }
             Request::Close { file } => {
@@ -200,14 +200,14 @@ impl Session {
                 Err(error) => return Ok((Err(error.errno()), Vec::new())),
             }
         };
-        let lending = self.holdings.lend(&pool, parts);
+        let lending = self.leases.lend(&pool, parts);
         let descriptors = if lending.parts.is_empty() { Ok(Vec::new()) } else { self.give(&lending) };
         let Ok(descriptors) = descriptors else {
             // There are too many open files, or its user has enough that the daemon knows nothing of.
-            self.holdings.take_back(&lending);
+            self.leases.take_back(&lending);
             return Ok((Err(libc::ENOBUFS), Vec::new()));
         };
-        self.admitted.holds(self.holdings.bytes());
+        self.admitted.holds(self.leases.bytes());
         let lent = lending.new.iter().map(|arena| arena.number()).collect();
         Ok((Ok(Reply::Read { parts: lending.parts, lent }), descriptors))
     }

@@ -95,7 +95,7 @@ fn blocks(store: &dyn Store) -> Result<()> {
     timed("64 KiB blocks written, durable", megabytes, "MB", || store.apply(&batch, Durability::Durable))?;
     timed("blocks read and verified, warm", megabytes, "MB", || {
         let extents = store.extents(Ino(2), 0..BLOCKS)?;
-        extents.iter().try_for_each(|(_, block)| store.read_block(block, Patience::Forever).map(|_| ()))
+        extents.iter().try_for_each(|(_, block)| store.read_block(block, ReadMode::Blocking).map(|_| ()))
     })?;
     let mut remove = next(store)?;
     remove.extents.push(ExtentChange::Clear { ino: Ino(2), range: 0..u64::MAX });

@@ -18,6 +18,7 @@ pub mod log;
 pub mod memory;
 mod missing;
 mod name;
+mod path_walk;
 pub mod postgres;
 mod round_trips;
 mod row;
@@ -29,7 +30,6 @@ mod upgrade;
 pub mod user;
 mod uuid;
 mod waiting;
-mod way;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
 pub use digests::contradicts_digest;
@@ -39,17 +39,17 @@ pub use files::{parent_of, remove_below, rename_to_new};
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 pub use location::{Location, Opened};
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
+pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;
 pub use row::{
     BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OpNo, Place,
     Timestamp,
 };
 pub use store::{
-    Applied, BlockHome, Durability, Header, Nth, Patience, Space, Store, Transaction, VolumeOptions, path_to,
+    Applied, BlockHome, Durability, Header, Nth, ReadMode, Space, Store, Transaction, VolumeOptions, path_to,
 };
 pub use upgrade::{Upgrade, Upgraded};
 pub use waiting::Waiting;
-pub use way::Way;
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.

@@ -6,7 +6,7 @@ use crate::Name;
 use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
-use crate::store::{Durability, Header, Patience, Space, Store, Transaction, VolumeOptions};
+use crate::store::{Durability, Header, ReadMode, Space, Store, Transaction, VolumeOptions};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -222,7 +222,7 @@ impl Store for MemoryStore {
         Ok(rows.inodes.values().filter(|row| row.nlink == 0).map(|row| row.ino).filter(is_named).collect())
     }
 
-    fn read_block(&self, block: &BlockRef, _patience: Patience) -> Result<Option<Block>> {
+    fn read_block(&self, block: &BlockRef, _mode: ReadMode) -> Result<Option<Block>> {
         let rows = self.rows.read();
         let (_, bytes, _) =
             rows.blocks.get(&block.id).ok_or_else(|| Error::Corrupt(format!("block {} is missing", block.id.0)))?;

@@ -5,7 +5,6 @@
 //! that engines of the same protocol share (see `statements`). `docs/reference/format.md` says what lies where.
 
 mod address;
-mod ahead;
 mod check;
 mod columns;
 mod connection;
@@ -19,6 +18,7 @@ mod open;
 mod own;
 mod parameters;
 mod prefetch;
+mod prefetcher;
 mod read;
 mod repair;
 mod rights;
@@ -57,13 +57,13 @@ use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
-use crate::store::{Durability, Header, Nth, Patience, Space, Store, Transaction};
-use ahead::Ahead;
+use crate::store::{Durability, Header, Nth, ReadMode, Space, Store, Transaction};
 use connection::{Call, Connection};
 use digests::{Known, Rows};
 use lease::Lease;
 use open::Connector;
 use parking_lot::Mutex;
+use prefetcher::Prefetcher;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -84,7 +84,7 @@ pub struct PostgresStore {
     readers: Mutex<Vec<Connection>>,
     writer: Mutex<Writer>,
     zeros: Arc<ZeroValues>,
-    ahead: Ahead,
+    prefetcher: Prefetcher,
     disk_cache: Option<DiskCache>,
     /// Why the volume is lost to this process, if it is.
     lost: Mutex<Option<Lost>>,
@@ -261,10 +261,10 @@ impl Store for PostgresStore {
 
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         self.refuse_lost()?;
-        let asked = if after == Cookie(0) { self.ahead.names(parent, limit) } else { Err(None) };
+        let asked = if after == Cookie(0) { self.prefetcher.names(parent, limit) } else { Err(None) };
         asked.or_else(|wanted| {
-            let ahead = wanted.as_ref().map(|wanted| (&self.ahead, wanted));
-            self.read(Class::Names, |connection| read::names(connection, parent, after, limit, ahead))
+            let prefetcher = wanted.as_ref().map(|wanted| (&self.prefetcher, wanted));
+            self.read(Class::Names, |connection| read::names(connection, parent, after, limit, prefetcher))
         })
     }
 
@@ -274,9 +274,9 @@ impl Store for PostgresStore {
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.refuse_lost()?;
-        self.ahead.extents(ino, &range).or_else(|wanted| {
-            let ahead = wanted.as_ref().map(|wanted| (&self.ahead, wanted));
-            self.read(Class::Extents, |connection| read::extents(connection, ino, &range, ahead))
+        self.prefetcher.extents(ino, &range).or_else(|wanted| {
+            let prefetcher = wanted.as_ref().map(|wanted| (&self.prefetcher, wanted));
+            self.read(Class::Extents, |connection| read::extents(connection, ino, &range, prefetcher))
         })
     }
 
@@ -294,11 +294,11 @@ impl Store for PostgresStore {
     }
 
     fn wants_more(&self) -> bool {
-        self.ahead.is_due()
+        self.prefetcher.is_due()
     }
 
-    fn bring_more(&self) -> Result<()> {
-        self.ahead.bring(|wanted| self.read(Class::Extents, |connection| read::more_extents(connection, wanted)))
+    fn prefetch(&self) -> Result<()> {
+        self.prefetcher.bring(|wanted| self.read(Class::Extents, |connection| read::more_extents(connection, wanted)))
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -330,11 +330,11 @@ impl Store for PostgresStore {
         self.read(Class::Digests, |connection| read::commits(connection, from, limit))
     }
 
-    fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
-        if let Some(here) = self.ahead.block(block.id).filter(|_| self.lost().is_none()) {
+    fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>> {
+        if let Some(here) = self.prefetcher.block(block.id).filter(|_| self.lost().is_none()) {
             return Ok(Some(here));
         }
-        if patience == Patience::None {
+        if mode == ReadMode::CachedOnly {
             return Ok(None);
         }
         let mut read = None;
@@ -346,7 +346,7 @@ impl Store for PostgresStore {
         self.refuse_lost()?;
         let mut next = 0;
         // What came along is visited while it lasts; those after it go out together.
-        while let Some(here) = blocks.get(next).and_then(|block| self.ahead.block(block.id)) {
+        while let Some(here) = blocks.get(next).and_then(|block| self.prefetcher.block(block.id)) {
             visit(next, Ok(here));
             next += 1;
         }

@@ -91,7 +91,7 @@ use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
-use crate::store::{Durability, Header, Nth, Patience, Space, Store, Transaction};
+use crate::store::{Durability, Header, Nth, ReadMode, Space, Store, Transaction};
 use crate::user::{AtEnd, Rights};
 use names::Names;
 use parking_lot::Mutex;
@@ -243,14 +243,14 @@ impl Store for SqliteStore {
         self.readers.with(|connection| read::commits(connection, from, limit))
     }
 
-    fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+    fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>> {
         let _rights = self.rights()?;
-        self.block(block, patience)
+        self.block(block, mode)
     }
 
-    fn read_part(&self, block: &BlockRef, range: Range<usize>, patience: Patience) -> Result<Option<(usize, Block)>> {
+    fn read_part(&self, block: &BlockRef, range: Range<usize>, mode: ReadMode) -> Result<Option<(usize, Block)>> {
         let _rights = self.rights()?;
-        self.part(block, &range, patience)
+        self.part(block, &range, mode)
     }
 
     fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {

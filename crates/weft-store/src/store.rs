@@ -107,32 +107,32 @@ pub trait Store: Send + Sync {
     }
 
     /// The bytes of a block, verified against its digest (`Corrupt` if they differ). `None` only
-    /// with `Patience::None` when the bytes would have to be waited for.
-    fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>>;
+    /// with `ReadMode::CachedOnly` when the bytes would have to be waited for.
+    fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>>;
 
     /// Bytes `range` of a block, as far as it reaches, verified as by [`Store::read_block`]: whatever part of the block
     /// can be read and verified alone and holds them, with where in the block it begins.
-    fn read_part(&self, block: &BlockRef, _range: Range<usize>, patience: Patience) -> Result<Option<(usize, Block)>> {
-        Ok(self.read_block(block, patience)?.map(|bytes| (0, bytes)))
+    fn read_part(&self, block: &BlockRef, _range: Range<usize>, mode: ReadMode) -> Result<Option<(usize, Block)>> {
+        Ok(self.read_block(block, mode)?.map(|bytes| (0, bytes)))
     }
 
     /// Has `visit` look at each of `blocks`, with its place among them, in their order and as soon as it is here: read as by
     /// [`Store::read_block`]. Those that lie together are read together. Fails if all that was not visited cannot be had.
     fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
         for (at, block) in blocks.iter().enumerate() {
-            let read = self.read_block(block, Patience::Forever);
+            let read = self.read_block(block, ReadMode::Blocking);
             visit(at, read.and_then(|read| read.ok_or_else(|| Error::Bug("nobody waited".into()))));
         }
         Ok(())
     }
 
-    /// Whether [`Store::bring_more`] would bring something. Asked after extents were.
+    /// Whether [`Store::prefetch`] would bring something. Asked after extents were.
     fn wants_more(&self) -> bool {
         false
     }
 
     /// Brings what readers are likely to ask for next, so that they need not wait for it: for a thread that may.
-    fn bring_more(&self) -> Result<()> {
+    fn prefetch(&self) -> Result<()> {
         Ok(())
     }
 
@@ -249,11 +249,11 @@ pub trait Transaction {
 
 /// Whether a read may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum ReadMode {
     /// Answer only from memory.
-    None,
+    CachedOnly,
     /// Wait as long as it takes.
-    Forever,
+    Blocking,
 }
 
 /// Whether a commit must outlive a power cut when it returns. Either way commits survive only

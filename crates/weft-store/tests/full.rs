@@ -33,7 +33,7 @@ fn batch(store: &dyn Store, seed: u8) -> Batch {
 fn contents(store: &dyn Store) -> (CommitNo, Vec<InodeRow>, Vec<Vec<u8>>) {
     let extents = store.extents(Ino(2), 0..u64::MAX).expect("readable");
     let read = |(_, block): &(u64, BlockRef)| {
-        store.read_block(block, Patience::Forever).expect("whole").expect("waited for").to_vec()
+        store.read_block(block, ReadMode::Blocking).expect("whole").expect("waited for").to_vec()
     };
     let inodes = store.inodes(Ino(0), 1000).expect("readable");
     (store.header().expect("readable").commit, inodes, extents.iter().map(read).collect())

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory, hex};
-use weft_store::{CommitNo, Cookie, Ino, InodeRow, Patience, Store};
+use weft_store::{CommitNo, Cookie, Ino, InodeRow, ReadMode, Store};
 
 /// The first digest that `store` keeps and that is wrong, if any; what the last commit says of the root included.
 pub fn check_digests(store: &dyn Store) -> Result<(), String> {
@@ -94,7 +94,7 @@ impl Scratch<'_> {
             take(0, inline);
         }
         for (index, block) in self.store.extents(row.ino, 0..u64::MAX).map_err(|error| error.to_string())? {
-            let bytes = self.store.read_block(&block, Patience::Forever).map_err(|error| error.to_string())?;
+            let bytes = self.store.read_block(&block, ReadMode::Blocking).map_err(|error| error.to_string())?;
             take(index * block_size, &bytes.ok_or("a wait for ever ended")?);
         }
         hasher.zeros(row.size - at);

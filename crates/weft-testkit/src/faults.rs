@@ -10,7 +10,7 @@ use weft_store::log::OperationLog;
 use weft_store::memory::MemoryStore;
 use weft_store::{
     Batch, BlockRef, CommitNo, CommitRow, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, ListedRow, Name,
-    NameRow, NewBlock, Patience, Place, Result, RoundTrips, Space, Store, Transaction, VolumeOptions,
+    NameRow, NewBlock, Place, ReadMode, Result, RoundTrips, Space, Store, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make its
@@ -28,14 +28,14 @@ pub struct CrashStore {
     /// Done once the next commit is in the store, before whoever commits hears of it.
     stored: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What whoever makes the next commit is told, though it has happened.
-    doubt: Mutex<Option<Doubt>>,
+    doubt: Mutex<Option<InDoubt>>,
     /// A commit that the next reading of a block waits for.
     late: Mutex<Option<(Batch, Vec<NewBlock>)>>,
 }
 
 /// A commit that fails, as far as whoever makes it hears.
 #[derive(Clone, Copy, Debug)]
-pub enum Doubt {
+pub enum InDoubt {
     /// It has happened; a second try is worth while.
     Interrupted,
     /// It has happened; the store cannot be reached any more.
@@ -143,7 +143,7 @@ impl CrashStore {
     }
 
     /// The next commit fails, as far as whoever makes it hears.
-    pub fn leave_in_doubt(&self, doubt: Doubt) {
+    pub fn leave_in_doubt(&self, doubt: InDoubt) {
         *self.doubt.lock() = Some(doubt);
     }
 
@@ -243,10 +243,10 @@ impl Store for CrashStore {
         self.call(Calls::All)?;
         self.live.commits(from, limit)
     }
-    fn read_block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+    fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>> {
         self.call(Calls::All)?;
         self.catch_up()?;
-        self.live.read_block(block, patience)
+        self.live.read_block(block, mode)
     }
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         self.call(Calls::Commits)?;
@@ -292,7 +292,7 @@ impl Transaction for CrashTransaction<'_> {
     fn commit(self: Box<Self>, batch: &Batch) -> Result<()> {
         self.store.call(Calls::Commits)?;
         let doubt = self.store.doubt.lock().take();
-        if let Some(Doubt::Late) = doubt {
+        if let Some(InDoubt::Late) = doubt {
             *self.store.late.lock() = Some((batch.clone(), self.blocks));
             return Err(Error::Interrupted);
         }
@@ -309,9 +309,9 @@ impl Transaction for CrashTransaction<'_> {
             work();
         }
         match doubt {
-            Some(Doubt::Interrupted) => Err(Error::Interrupted),
-            Some(Doubt::Unheard) => Err(Error::Unheard(ErrorKind::Unavailable)),
-            Some(Doubt::Late) | None => Ok(()),
+            Some(InDoubt::Interrupted) => Err(Error::Interrupted),
+            Some(InDoubt::Unheard) => Err(Error::Unheard(ErrorKind::Unavailable)),
+            Some(InDoubt::Late) | None => Ok(()),
         }
     }
 }

@@ -15,7 +15,7 @@ mod run;
 pub use cluster::{Client, Cluster};
 pub use compare::compare;
 pub use digests::check_digests;
-pub use faults::{Calls, CrashStore, Doubt, Faults};
+pub use faults::{Calls, CrashStore, Faults, InDoubt};
 pub use model::{Model, Node, NodeId};
 pub use operations::{Operation, Step, operations};
 pub use pooler::Pooler;

@@ -23,7 +23,6 @@
 //! ```
 
 mod account;
-mod ahead;
 pub mod archive;
 mod arguments;
 pub mod catalog;
@@ -40,6 +39,7 @@ mod keys;
 mod language;
 mod network;
 pub mod picture;
+mod prefetch;
 mod run;
 mod stage;
 mod stages;

@@ -4,11 +4,11 @@
 //! stages is bounded by what one of them gives at once.
 
 use crate::account::{Account, Bounds};
-use crate::ahead::ahead;
 use crate::flow::{Input, Output, filled};
 use crate::fork::fork;
 use crate::interrupt::is_interrupted;
 use crate::network::{Network, Part};
+use crate::prefetch::prefetch;
 use crate::stage::{Progress, Running, StageError};
 use std::io::{self, Read};
 use std::vec;
@@ -195,7 +195,7 @@ fn run(
                 })?;
                 let node = Box::new(Node { name: text, running, before: Some(before), input: Input::default() });
                 // What comes last is run by whoever reads it.
-                if stage.is_heavy && parts.peek().is_some() { ahead(node)? } else { node }
+                if stage.is_heavy && parts.peek().is_some() { prefetch(node)? } else { node }
             }
             Part::Join { join, branches } => {
                 let count = branches.iter().filter(|branch| !reads_files(branch)).count();

@@ -42,10 +42,10 @@ struct Tries(u32);
 
 /// Whoever has it commits.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct CommitState {
     /// What the store was told to commit, and nobody knows whether it has, or will: the server may be at it still. It is tried again as it is
     /// before anything else is committed. If the first try happens after all, it is the same.
-    doubtful: Option<(Snapshot, Durability)>,
+    in_doubt: Option<(Snapshot, Durability)>,
 }
 
 impl Vfs {
@@ -253,12 +253,12 @@ impl Vfs {
 
     /// Returns when the commit that is under way, if any, is over, and one that was in doubt was tried again. `WouldBlock`.
     pub(crate) fn await_commit(&self) -> Result<()> {
-        if self.committing.try_lock().is_some_and(|turn| turn.doubtful.is_none()) {
+        if self.committing.try_lock().is_some_and(|turn| turn.in_doubt.is_none()) {
             return Ok(());
         }
         self.may_wait(Wait::Commit)?;
         let mut turn = self.committing.lock();
-        if turn.doubtful.is_some() {
+        if turn.in_doubt.is_some() {
             // What fails is reported.
             let _ = self.try_hard(&mut turn, Durability::Durable);
         }
@@ -267,7 +267,7 @@ impl Vfs {
 
     /// Sees that nothing is lost if the background puts off its commit; tells whether it may. Where programs sync, the log has most of what
     /// changed already, and blocks that they go on writing to are then made once for many writes.
-    pub(crate) fn put_off_commit(&self) -> bool {
+    pub(crate) fn defer_commit(&self) -> bool {
         let is_synced = self.synced_at.load(Ordering::Relaxed) == self.commits.load(Ordering::Relaxed);
         let has_room =
             self.log.as_ref().map(|log| log.lock()).is_some_and(|log| log.broken.is_none() && !log.file.is_half_full());
@@ -296,17 +296,17 @@ impl Vfs {
     }
 
     /// Commits all there is, again if something was in the way; first what is in doubt.
-    pub(crate) fn commit_once(&self, turn: &mut Turn, durability: Durability) -> Result<()> {
-        if turn.doubtful.is_some() {
+    pub(crate) fn commit_once(&self, turn: &mut CommitState, durability: Durability) -> Result<()> {
+        if turn.in_doubt.is_some() {
             let tried = self.try_hard(turn, durability);
-            if turn.doubtful.is_some() {
+            if turn.in_doubt.is_some() {
                 return tried;
             }
         }
         self.try_hard(turn, durability)
     }
 
-    fn try_hard(&self, turn: &mut Turn, durability: Durability) -> Result<()> {
+    fn try_hard(&self, turn: &mut CommitState, durability: Durability) -> Result<()> {
         let mut result = self.try_commit(turn, durability, Tries(CONFLICTS_MAX));
         for left in (1..CONFLICTS_MAX).rev() {
             match &result {
@@ -319,9 +319,9 @@ impl Vfs {
         result
     }
 
-    fn try_commit(&self, turn: &mut Turn, durability: Durability, tries: Tries) -> Result<()> {
-        let was_doubtful = turn.doubtful.is_some();
-        let (mut snapshot, durability) = turn.doubtful.take().unwrap_or_else(|| self.snapshot(durability));
+    fn try_commit(&self, turn: &mut CommitState, durability: Durability, tries: Tries) -> Result<()> {
+        let was_in_doubt = turn.in_doubt.is_some();
+        let (mut snapshot, durability) = turn.in_doubt.take().unwrap_or_else(|| self.snapshot(durability));
         let stored = self.store_snapshot(&mut snapshot, durability);
         let is_stored = stored.is_ok();
         let (number, epoch) = (snapshot.batch.commit, snapshot.batch.counters.epoch);
@@ -350,8 +350,8 @@ impl Vfs {
             }
             Err(error) => {
                 // That one try fails says nothing of those before.
-                if was_doubtful || (snapshot.is_sent && error.leaves_doubt()) {
-                    turn.doubtful = Some((snapshot, durability));
+                if was_in_doubt || (snapshot.is_sent && error.leaves_doubt()) {
+                    turn.in_doubt = Some((snapshot, durability));
                 } else {
                     state.thaw(&snapshot);
                 }

@@ -3,7 +3,7 @@
 use crate::attributes::{Attributes, Reach};
 use crate::cache::Cached;
 use crate::data::FileData;
-use crate::links::{Link, Shows, is_unstored};
+use crate::links::{Link, Shows, is_virtual};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, OpNo};
@@ -151,7 +151,7 @@ impl Inode {
 
     /// True if it is a network that is pushed onto a file. What it is made of is counted there.
     pub(crate) fn is_pushed(&self) -> bool {
-        is_unstored(self.row.ino) && self.link.is_some()
+        is_virtual(self.row.ino) && self.link.is_some()
     }
 
     /// Its directory part.
@@ -182,7 +182,7 @@ impl Cached for Inode {
     /// Drops what can be read again: the definition of a link from its row, a file's map and
     /// attributes from the store.
     fn shed(&mut self) -> bool {
-        let has_link = !is_unstored(self.row.ino) && self.link.take().is_some();
+        let has_link = !is_virtual(self.row.ino) && self.link.take().is_some();
         // Those of one that changed may be on their way to the store.
         let has_xattrs = !self.is_pinned()
             && self.xattrs.take_if(|xattrs| xattrs.changed.is_empty() && xattrs.weight() > XATTRS_KEPT_BYTES).is_some();

@@ -1,12 +1,12 @@
 //! All inodes in memory: those of the store, of which some are forgotten where there are too many,
-//! and virtual ones ([`crate::links::is_unstored`]), which nobody could read again.
+//! and virtual ones ([`crate::links::is_virtual`]), which nobody could read again.
 //!
 //! Virtual inodes lie beside the others. However many of them are held, they take no room from the
 //! others, and no eviction has to go past them.
 
 use crate::cache::{Cached, ClockMap};
 use crate::inode::Inode;
-use crate::links::is_unstored;
+use crate::links::is_virtual;
 use rustc_hash::FxHashMap;
 use weft_store::Ino;
 
@@ -41,7 +41,7 @@ impl Inodes {
 
     /// Inode `ino`, which is used now.
     pub(crate) fn get(&mut self, ino: &Ino) -> Option<&mut Box<Inode>> {
-        if is_unstored(*ino) {
+        if is_virtual(*ino) {
             return self.virtual_ones.get_mut(ino).map(|weighed| &mut weighed.inode);
         }
         self.stored.get(ino)
@@ -49,7 +49,7 @@ impl Inodes {
 
     /// Inode `ino`.
     pub(crate) fn peek(&self, ino: &Ino) -> Option<&Inode> {
-        if is_unstored(*ino) {
+        if is_virtual(*ino) {
             return self.virtual_ones.get(ino).map(|weighed| &*weighed.inode);
         }
         self.stored.peek(ino).map(|inode| &**inode)
@@ -57,7 +57,7 @@ impl Inodes {
 
     /// Sets inode `ino`.
     pub(crate) fn insert(&mut self, ino: Ino, inode: Box<Inode>) {
-        if !is_unstored(ino) {
+        if !is_virtual(ino) {
             return self.stored.insert(ino, inode);
         }
         let weight = inode.weight() + size_of::<(Ino, Weighed)>();
@@ -72,7 +72,7 @@ impl Inodes {
 
     /// Takes inode `ino` out.
     pub(crate) fn remove(&mut self, ino: &Ino) -> Option<Box<Inode>> {
-        if !is_unstored(*ino) {
+        if !is_virtual(*ino) {
             return self.stored.remove(ino);
         }
         let old = self.virtual_ones.remove(ino)?;
@@ -82,7 +82,7 @@ impl Inodes {
 
     /// Weighs inode `ino` anew after it grew or shrank: a virtual one does neither.
     pub(crate) fn reweigh(&mut self, ino: &Ino) {
-        if !is_unstored(*ino) {
+        if !is_virtual(*ino) {
             self.stored.reweigh(ino);
         }
     }
@@ -106,7 +106,7 @@ impl Inodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::FIRST_UNSTORED;
+    use crate::links::FIRST_VIRTUAL;
     use weft_store::{InodeRow, Timestamp};
 
     fn inode(ino: Ino) -> Box<Inode> {
@@ -118,7 +118,7 @@ mod tests {
         const BYTES_MAX: usize = 1 << 20;
         let mut inodes = Inodes::new(BYTES_MAX);
         for number in 0..20_000 {
-            let ino = Ino(FIRST_UNSTORED + number);
+            let ino = Ino(FIRST_VIRTUAL + number);
             inodes.insert(ino, inode(ino));
         }
         let (count, held) = inodes.virtual_ones();
@@ -132,7 +132,7 @@ mod tests {
         let present = (0..20_000).filter(|number| inodes.peek(&Ino(*number)).is_some()).count();
         assert!(present > 1000, "they take no room from the others: {present}");
         for number in 0..20_000 {
-            inodes.remove(&Ino(FIRST_UNSTORED + number)).expect("still there");
+            inodes.remove(&Ino(FIRST_VIRTUAL + number)).expect("still there");
         }
         assert_eq!(inodes.virtual_ones(), (0, 0));
     }

@@ -31,9 +31,9 @@ mod shown;
 mod sources;
 mod steps;
 mod turns;
-mod unstored;
 mod view;
 mod views;
+mod virtual_inodes;
 mod watch;
 mod writing;
 
@@ -51,10 +51,10 @@ pub use pushed::{Pushed, Scope};
 pub(crate) use resolve::{Length, Resolving};
 pub(crate) use shown::Shown;
 pub(crate) use turns::{Turn, Turns};
-#[cfg(test)]
-pub(crate) use unstored::FIRST as FIRST_UNSTORED;
-pub use unstored::is_unstored;
 pub(crate) use views::Views;
+#[cfg(test)]
+pub(crate) use virtual_inodes::FIRST as FIRST_VIRTUAL;
+pub use virtual_inodes::is_virtual;
 pub(crate) use watch::Watches;
 
 /// Which content a link has: a hash of its network and of what its targets were changed by last.

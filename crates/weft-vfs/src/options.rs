@@ -9,7 +9,7 @@ pub struct Options {
     /// Longest time between a change and when it is durable: in the commit that holds it, or in the intent log before.
     pub commit_interval: Duration,
     /// Longest time for which that commit is put off where programs sync.
-    pub put_off_max: Duration,
+    pub defer_max: Duration,
     /// Most bytes of changes kept in memory; writers wait beyond.
     pub dirty_bytes_max: u64,
     /// Most bytes of cached inodes and names.
@@ -45,7 +45,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             commit_interval: Duration::from_secs(1),
-            put_off_max: Duration::from_secs(10),
+            defer_max: Duration::from_secs(10),
             dirty_bytes_max: 256 << 20,
             metadata_cache_bytes: 256 << 20,
             block_cache_bytes: 64 << 20,

@@ -94,7 +94,7 @@ impl ReadAhead {
     }
 
     /// Has the store bring what it wants to.
-    pub(crate) fn bring_more(&self) {
+    pub(crate) fn prefetch(&self) {
         self.shared.jobs.lock().is_store_due = true;
         self.shared.work.notify_one();
     }
@@ -143,7 +143,7 @@ impl Shared {
             match work {
                 Work::Read(run) => run.read(),
                 // What does not come will be asked for, and who does is told why not.
-                Work::BringMore => drop(self.store.bring_more()),
+                Work::Prefetch => drop(self.store.prefetch()),
             }
         }
     }
@@ -156,7 +156,7 @@ impl Shared {
                 return None;
             }
             if std::mem::take(&mut jobs.is_store_due) {
-                return Some(Work::BringMore);
+                return Some(Work::Prefetch);
             }
             if let Some(blocks) = jobs.waiting.pop_front() {
                 return Some(Work::Read(Run::new(self, &mut jobs, blocks)));
@@ -237,7 +237,7 @@ impl Shared {
 /// What a thread does next.
 enum Work<'a> {
     Read(Run<'a>),
-    BringMore,
+    Prefetch,
 }
 
 /// Blocks that one thread reads. Dropped, none of them is on its way any more.

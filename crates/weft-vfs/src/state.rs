@@ -11,13 +11,13 @@ use crate::inode::{Added, Changed, Inode};
 use crate::inodes::Inodes;
 use crate::journal::Journal;
 use crate::links::{
-    Archives, Drafts, Length, MEMBERS_BYTES_MAX, MemberLink, Resolving, Shown, Version, Watches, is_unstored,
+    Archives, Drafts, Length, MEMBERS_BYTES_MAX, MemberLink, Resolving, Shown, Version, Watches, is_virtual,
 };
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::options::{Exported, Options};
 use crate::stop::{Miss, Stop};
-use crate::volume::{FailedWriteback, Missing};
+use crate::volume::{FailedWriteback, Locality};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use weft_block::pool;
@@ -73,7 +73,7 @@ pub(crate) struct State {
     /// the intent log has it, or the intent log names its commit, or it was settled.
     pub(crate) named: OpNo,
     /// Inodes that were read from the store lately.
-    pub(crate) missing: Missing,
+    pub(crate) locality: Locality,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
     /// Whose links may run code of their own.
@@ -141,7 +141,7 @@ impl State {
             durable_commit: (header.commit, counters.op),
             last_commit: (header.commit, None),
             named: counters.op,
-            missing: Missing::default(),
+            locality: Locality::default(),
             finished: 0,
             exported: options.exported,
             keys_of: options.keys.as_ref().map(|keys| keys.uid),
@@ -173,7 +173,7 @@ impl State {
 
     /// Applies `mutation` as the next operation.
     pub(crate) fn perform(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
-        if is_unstored(mutation.ino()) {
+        if is_virtual(mutation.ino()) {
             return Err(ErrorKind::ReadOnly.into());
         }
         self.apply_watched(mutation)?;
@@ -259,7 +259,7 @@ impl State {
 
     /// Marks inode `ino`, which is in memory, as changed.
     pub(crate) fn touch(&mut self, ino: Ino) {
-        if is_unstored(ino) {
+        if is_virtual(ino) {
             return;
         }
         let generation = self.generation;

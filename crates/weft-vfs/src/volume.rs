@@ -4,10 +4,10 @@ use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
-use crate::commit::{ROWS_EAGER, Syncs, Turn};
+use crate::commit::{CommitState, ROWS_EAGER, Syncs};
 use crate::computing::Computing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turn as LongTurn, Turns, Views, is_unstored};
+use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turn as LongTurn, Turns, Views, is_virtual};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::operations::CountsCache;
@@ -36,7 +36,7 @@ mod report;
 mod unapplied;
 mod writeback;
 
-pub(crate) use load::Missing;
+pub(crate) use load::Locality;
 pub use unapplied::{Unapplied, UnappliedList};
 pub(crate) use writeback::FailedWriteback;
 
@@ -53,7 +53,7 @@ pub struct Vfs {
     pub(crate) zeros: Block,
     pub(crate) block_size: u32,
     /// Held by whoever commits; the number of the last commit.
-    pub(crate) committing: Mutex<Turn>,
+    pub(crate) committing: Mutex<CommitState>,
     pub(crate) log: Option<Mutex<Log>>,
     /// Signalled when a sync of the log has ended.
     pub(crate) log_synced: Condvar,
@@ -326,7 +326,7 @@ impl State {
             self.delete_inode(ino);
         }
         self.holds.remove(&ino);
-        if is_unstored(ino) {
+        if is_virtual(ino) {
             self.let_go(ino);
         }
         Ok(())

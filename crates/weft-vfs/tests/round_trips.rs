@@ -208,7 +208,7 @@ fn files_that_are_brought_meanwhile_are_not_waited_for() {
         assert!(read == content(number, 70_000), "file {number}");
         waited += store.round_trips().total() - before;
         if store.wants_more() {
-            store.bring_more().expect("brought");
+            store.prefetch().expect("brought");
             brought += 1;
         }
     }

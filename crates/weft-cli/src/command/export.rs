@@ -11,7 +11,7 @@ mod unfinished;
 mod views;
 
 use super::transfer::{
-    Claims, Directories, Directory, Place, Transfer, Way, What, Words, exit_code, find, in_parallel, sync_parent,
+    Claims, Directories, Directory, Place, Transfer, TreePath, What, Words, exit_code, find, in_parallel, sync_parent,
 };
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
@@ -105,7 +105,7 @@ struct Item {
 /// One of the names of a file: a directory below the target, and the name there.
 #[derive(Clone)]
 struct First {
-    directory: Way,
+    directory: TreePath,
     name: Vec<u8>,
 }
 
@@ -113,7 +113,7 @@ struct First {
 #[derive(Default)]
 struct Found {
     /// Directories of the target.
-    directories: Vec<(Way, Attributes)>,
+    directories: Vec<(TreePath, Attributes)>,
     /// Inodes of several names, of which one was met.
     met: HashSet<Ino>,
     /// Their other names.
@@ -398,7 +398,7 @@ impl Exporter<'_> {
 
     /// Sets the attributes of directories, the deepest first, since what is made in a directory
     /// moves its times; then all names are on the disk.
-    fn directories(&self, directories: &[(Way, Attributes)]) {
+    fn directories(&self, directories: &[(TreePath, Attributes)]) {
         let many = directories.len() > DIRECTORIES_MANY;
         for (way, attributes) in directories.iter().rev() {
             let sync = |directory: &Directory| {

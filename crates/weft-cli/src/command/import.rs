@@ -6,7 +6,7 @@
 mod attributes;
 mod content;
 
-use super::transfer::{Directories, Directory, Place, Transfer, Way, What, Words, exit_code, in_parallel};
+use super::transfer::{Directories, Directory, Place, Transfer, TreePath, What, Words, exit_code, in_parallel};
 use crate::arguments::Import;
 use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
@@ -77,7 +77,7 @@ type Key = (u64, u64);
 /// there.
 struct Other {
     key: Key,
-    directory: Way,
+    directory: TreePath,
     parent: Ino,
     name: Vec<u8>,
     kind: Kind,
@@ -87,7 +87,7 @@ struct Other {
 #[derive(Default)]
 struct Found {
     /// Directories, and their copies.
-    directories: Vec<(Way, Ino)>,
+    directories: Vec<(TreePath, Ino)>,
     /// Files of several names, of which one was met.
     met: HashSet<Key>,
     /// Their other names.

@@ -6,9 +6,9 @@ use super::transfer::{Place, find, in_volume, names, proc_path};
 use super::{mounted, usage};
 use crate::arguments::{Link, OnOff};
 use crate::control;
+use crate::dentry::Dentry;
 use crate::output;
 use crate::shown;
-use crate::spot::Spot;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, StatxFlags, makedev, statx};
 use rustix::io::Errno;
@@ -177,8 +177,8 @@ fn file_type(kind: Kind) -> FileType {
 
 /// Makes a link in a mounted volume.
 fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -> Result<()> {
-    let spot = Spot::at(link)?;
-    let link = spot.path();
+    let dentry = Dentry::at(link)?;
+    let link = dentry.path();
     let (within, device) = mounted::in_volume(&link).ok_or_else(|| anyhow!(NO_VOLUME))?;
     for (at, target) in targets.iter().enumerate() {
         let path = resolved(Path::new(target))?;
@@ -198,9 +198,9 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
     let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
     // Before the volume is told what the link will want.
-    ensure!(spot.here().symlink_metadata().is_err(), Errno::EXIST);
-    let order = order_in_mount(&spot, device, permissions(&definition), definition)?;
-    rename(&order, &spot, RenameFlags::NOREPLACE)?;
+    ensure!(dentry.here().symlink_metadata().is_err(), Errno::EXIST);
+    let order = order_in_mount(&dentry, device, permissions(&definition), definition)?;
+    rename(&order, &dentry, RenameFlags::NOREPLACE)?;
     if order.definition.wants_opens() && !tells_of_opens(device) {
         let (now, then) = match &order.definition {
             LinkDefinition { lazy: true, .. } => ("its length is computed when it is asked for", "it is left open"),
@@ -209,9 +209,9 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
         };
         errln!("weft: for now {now}: {MOUNT_AGAIN}, and {then}");
     }
-    warn_if_closed(&spot, order.permissions, device);
+    warn_if_closed(&dentry, order.permissions, device);
     if order.definition.view == ViewKind::Members
-        && let Err(error) = std::fs::read_dir(spot.here())
+        && let Err(error) = std::fs::read_dir(dentry.here())
     {
         errln!(
             "weft: {} shows nothing: {error}; is it a tar or zip archive? Of one that is compressed as a whole make a link that decompresses it, and a \
@@ -222,9 +222,9 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
     Ok(())
 }
 
-/// Has the daemon make a link beside `spot`, in the mount of this device, which is to be renamed.
-fn order_in_mount(spot: &Spot, device: u64, permissions: u32, definition: LinkDefinition) -> Result<LinkOrder> {
-    let directory = &spot.directory();
+/// Has the daemon make a link beside `dentry`, in the mount of this device, which is to be renamed.
+fn order_in_mount(dentry: &Dentry, device: u64, permissions: u32, definition: LinkDefinition) -> Result<LinkOrder> {
+    let directory = &dentry.directory();
     // What is mounted within the volume would keep the order as it keeps any attribute.
     let status = std::fs::metadata(directory)?;
     ensure!(status.dev() == device, anyhow!(NO_VOLUME));
@@ -236,7 +236,7 @@ fn order_in_mount(spot: &Spot, device: u64, permissions: u32, definition: LinkDe
         bail!(
             "{} has the sticky bit and is not yours, and only its owner can order links there (xattr(7)); make it in a \
              directory of yours in the volume, and move it there",
-            weft_store::parent_of(&spot.path()).display()
+            weft_store::parent_of(&dentry.path()).display()
         );
     }
     if set == Err(Errno::PERM) && order.definition.is_exported() {
@@ -264,9 +264,9 @@ fn is_sticky_for_this_user(status: &std::fs::Metadata) -> bool {
 /// Makes `link`, which runs code, anew as it is, by whose it is. All is told of one file, held open:
 /// nobody gets a link confirmed that came in its place after the look.
 fn trust(link: &Path) -> Result<()> {
-    let spot = Spot::at(link)?;
-    let (_, device) = mounted::in_volume(&spot.path()).ok_or_else(|| anyhow!(NO_VOLUME))?;
-    let itself = spot.open()?;
+    let dentry = Dentry::at(link)?;
+    let (_, device) = mounted::in_volume(&dentry.path()).ok_or_else(|| anyhow!(NO_VOLUME))?;
+    let itself = dentry.open()?;
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let seen = statx(&itself, "", flags, StatxFlags::UID | StatxFlags::INO)?;
     ensure!(makedev(seen.stx_dev_major, seen.stx_dev_minor) == device, anyhow!(NO_VOLUME));
@@ -278,14 +278,14 @@ fn trust(link: &Path) -> Result<()> {
     if owner != rustix::process::geteuid().as_raw() {
         bail!("it is user {owner}'s to confirm");
     }
-    let order = order_in_mount(&spot, device, permissions, definition)?;
+    let order = order_in_mount(&dentry, device, permissions, definition)?;
     // A view that shows something cannot be replaced.
-    rename(&order, &spot, RenameFlags::EXCHANGE)?;
-    let made = spot.beside(OsStr::from_bytes(&order.name));
+    rename(&order, &dentry, RenameFlags::EXCHANGE)?;
+    let made = dentry.beside(OsStr::from_bytes(&order.name));
     let is_it = statx(CWD, &made, AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC, StatxFlags::INO)
         .is_ok_and(|found| found.stx_ino == seen.stx_ino);
     if !is_it {
-        rename(&order, &spot, RenameFlags::EXCHANGE)?;
+        rename(&order, &dentry, RenameFlags::EXCHANGE)?;
         remove(&made);
         bail!("another file came in its place meanwhile, and stays as it is");
     }
@@ -293,10 +293,10 @@ fn trust(link: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives the link that was ordered beside `spot` that name, and what has it the other one.
-fn rename(order: &LinkOrder, spot: &Spot, how: RenameFlags) -> rustix::io::Result<()> {
-    let made = spot.beside(OsStr::from_bytes(&order.name));
-    let renamed = rustix::fs::renameat_with(CWD, &made, CWD, spot.here(), how);
+/// Gives the link that was ordered beside `dentry` that name, and what has it the other one.
+fn rename(order: &LinkOrder, dentry: &Dentry, how: RenameFlags) -> rustix::io::Result<()> {
+    let made = dentry.beside(OsStr::from_bytes(&order.name));
+    let renamed = rustix::fs::renameat_with(CWD, &made, CWD, dentry.here(), how);
     if renamed.is_err() {
         remove(&made);
     }
@@ -308,11 +308,11 @@ fn remove(made: &Path) {
     let _ = std::fs::remove_file(made).or_else(|_| std::fs::remove_dir(made));
 }
 
-/// Says if nobody can read the link at `spot`, which was made with these permission bits.
-fn warn_if_closed(spot: &Spot, permissions: u32, device: u64) {
+/// Says if nobody can read the link at `dentry`, which was made with these permission bits.
+fn warn_if_closed(dentry: &Dentry, permissions: u32, device: u64) {
     // As the kernel knows it from looking it up: asking anew computes how long it is.
     let (flags, wanted) = (AtFlags::STATX_DONT_SYNC, StatxFlags::MODE);
-    let seen = statx(CWD, spot.here(), flags, wanted);
+    let seen = statx(CWD, dentry.here(), flags, wanted);
     let is_closed = seen.is_ok_and(|seen| seen.stx_mode & 0o777 == 0);
     if !is_closed || permissions == 0 {
         return;
@@ -325,7 +325,7 @@ fn warn_if_closed(spot: &Spot, permissions: u32, device: u64) {
              open to those who may"
         )
     };
-    errln!("weft: {}: {why}", spot.path().display());
+    errln!("weft: {}: {why}", dentry.path().display());
 }
 
 /// Whether the daemon of a mount hears of files being opened and closed.

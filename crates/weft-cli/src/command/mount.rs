@@ -10,7 +10,7 @@ use super::usage;
 use crate::arguments::Mount;
 use crate::confinement::Serves;
 use crate::control_socket::ControlSocket;
-use crate::daemon::{self, Daemon, is_begun_anew};
+use crate::daemon::{self, Daemon, is_reexec};
 use crate::leaving;
 use crate::opened::Opened;
 use crate::serving::{allow_connections, memory_bytes, say_if_unconfined, start_lender, start_nfs};
@@ -150,7 +150,7 @@ fn refuse_below(directory: &Path, path: &Path, what: &str) -> Result<()> {
 }
 
 fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
-    let dead = is_begun_anew().then(|| Dead::watch(&arguments.directory)).transpose()?;
+    let dead = is_reexec().then(|| Dead::watch(&arguments.directory)).transpose()?;
     // Before the volume is opened: a mistake must leave it as it was.
     let directory = match &dead {
         None => weft_fuse::check_mount_point(&arguments.directory)?,

@@ -5,16 +5,16 @@ mod directory;
 mod interrupt;
 mod outcome;
 mod same;
+mod tree_path;
 mod unfinished;
-mod way;
 
 pub use claims::Claims;
 pub use directory::{Directories, Directory, proc_path, sync_parent, way_to};
 pub use interrupt::Interrupt;
 pub use outcome::{Interrupted, Transfer, What, Words};
 pub use same::is_same;
+pub use tree_path::TreePath;
 pub use unfinished::Unfinished;
-pub use way::Way;
 
 use crate::opened::Opened;
 use anyhow::{Context, Result, bail};

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use weft_attributes::Attribute;
-use weft_store::{Location, Way};
+use weft_store::{Location, PathWalk};
 
 /// The wait(2) status of a daemon that could not bring all it committed to where it lies.
 const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
@@ -128,7 +128,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
 fn refuse_links_of_others(directory: &Path) -> Result<()> {
     let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else { return Ok(()) };
     // What is not there is told of where it is looked for.
-    let Ok(way) = Way::to(parent) else { return Ok(()) };
+    let Ok(way) = PathWalk::to(parent) else { return Ok(()) };
     let owner = super::mounted::mount_at(&way.path.join(name)).map_or(0, |(_, (user, _))| user);
     Ok(way.refuse_links_of_others(owner, directory)?)
 }

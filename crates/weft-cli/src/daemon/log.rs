@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weft_store::user::{Rights, User};
-use weft_store::{Way, parent_of};
+use weft_store::{PathWalk, parent_of};
 
 /// The log of a daemon in the background.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub fn write_to(file: impl AsFd) -> io::Result<()> {
 /// directory belongs to. A link that somebody else put there, or on the way there, is not followed.
 fn open_log(path: &Path) -> io::Result<File> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let way = Way::to(parent_of(path))?;
+    let way = PathWalk::to(parent_of(path))?;
     let owner = way.directory_owner()?;
     way.refuse_links_of_others(owner, path).map_err(io::Error::other)?;
     let _rights = Rights::of(User::other(owner).as_ref())?;

@@ -12,7 +12,7 @@ impl Server {
         let attributes = self.vfs.seen_roughly(result?);
         let node = self.tell_node(caller.uid, &attributes);
         let is_computed = attributes.computed.is_some() && attributes.kind == Kind::File;
-        if is_computed && !weft_vfs::is_unstored(attributes.ino) {
+        if is_computed && !weft_vfs::is_virtual(attributes.ino) {
             // The kernel takes none of a file that it knows if it was told, since it asked, that they
             // changed. Of another length it would wait for reads of the file, with the directory locked.
             self.attributes_changed(Ino(node));

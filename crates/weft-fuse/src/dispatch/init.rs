@@ -65,7 +65,7 @@ impl Offer {
 
 /// How requests will come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Via {
     /// Over the device alone.
     Device,
     /// Over io_uring, those without a reply over the device.
@@ -74,7 +74,7 @@ pub(crate) enum Way {
 
 impl Server {
     /// Answers INIT.
-    pub(crate) fn init(&self, offer: &Offer, way: Way, reply: &mut Reply) -> Outcome {
+    pub(crate) fn init(&self, offer: &Offer, via: Via, reply: &mut Reply) -> Outcome {
         if offer.major < MAJOR || offer.major == MAJOR && offer.minor < MINOR_MIN {
             return Err(Failure::Errno(libc::EPROTO));
         }
@@ -86,7 +86,7 @@ impl Server {
             reply.raw(&[0; 56]);
             return Ok(());
         }
-        let rings = if way == Way::Rings { init::OVER_IO_URING } else { 0 };
+        let rings = if via == Via::Rings { init::OVER_IO_URING } else { 0 };
         let writeback = if self.options.writeback { init::WRITEBACK_CACHE } else { 0 };
         let locks = if self.locks.is_some() { LOCKS } else { 0 };
         let agreed = offer.flags & (WANTED | rings | writeback | locks);

@@ -33,7 +33,7 @@ pub(super) const WRITEBACK: Failure = Failure::Errno(libc::EOPNOTSUPP);
 const VIEW_VALID: Duration = Duration::from_secs(1);
 
 /// Who waits longer for the kernel to forget something is answered all the same: whatever is in its way may be waiting for the answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Longest wait of the answer to a change for the kernel to forget what links gave before. Somebody
 /// may be reading what takes long to compute.
@@ -87,7 +87,7 @@ impl Forgetting {
     pub(super) fn settle(&self, vfs: &Vfs, ino: Ino) -> Result<()> {
         if self.pending.lock().contains_key(&ino) {
             vfs.may_wait(Wait::Commit)?;
-            self.wait(PATIENCE, |pending| !pending.contains_key(&ino));
+            self.wait(WAIT_MAX, |pending| !pending.contains_key(&ino));
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Forgetting {
         }
         // Of what is not for everybody a name means another node to others. What is in a view may
         // be something else at any time.
-        let is_lasting = attributes.reach == Reach::Everybody && !weft_vfs::is_unstored(attributes.ino);
+        let is_lasting = attributes.reach == Reach::Everybody && !weft_vfs::is_virtual(attributes.ino);
         let entry = if is_lasting { valid } else { Duration::ZERO };
         let is_told = self.notices.get().is_some() && vfs.is_watched(attributes.ino);
         let attributes = match attributes.kind {
@@ -166,7 +166,7 @@ impl Observer for Forgetting {
             // Whoever wrote by way of a link may read what it led to at once, without asking for
             // attributes before.
             (Change::Target { ino, range }, _) => {
-                (*ino, Job::Target(*ino, range.clone(), told.clone()), Some(PATIENCE))
+                (*ino, Job::Target(*ino, range.clone(), told.clone()), Some(WAIT_MAX))
             }
             // Whoever did that may have others to serve.
             (_, Some((ino, range))) => (ino, Job::Target(ino, range.clone(), told.clone()), Some(SOON)),

@@ -63,7 +63,7 @@ enum Wanted {
 
 /// What to do about a lock that others are in the way of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum OnConflict {
     Fail,
     Wait,
 }
@@ -84,7 +84,7 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn setlk(&self, patience: Patience, header: &Header, body: Body<'_>, reply: &mut Reply) -> Outcome {
+    pub(super) fn setlk(&self, on_conflict: OnConflict, header: &Header, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let Some(locks) = &self.locks else { return Err(Failure::Errno(libc::ENOSYS)) };
         let mut body = body;
         let (request, wanted) = locks.parse(header, &mut body)?;
@@ -93,9 +93,9 @@ impl Server {
             let unlocked = self.vfs.locks().unlock(ino, &request.owner, request.kind, request.range);
             return unlocked.map_err(|error| self.lock_failure(error, header.uid, ino));
         }
-        let if_held = match patience {
-            Patience::Fail => IfHeld::Fail,
-            Patience::Wait => {
+        let if_held = match on_conflict {
+            OnConflict::Fail => IfHeld::Fail,
+            OnConflict::Wait => {
                 // Before it can be granted, or taken back.
                 locks.waiting.lock().insert(header.unique, (ino, request.clone()));
                 IfHeld::Wait(self.answer_later(locks, header.unique))

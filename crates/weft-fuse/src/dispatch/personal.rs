@@ -11,7 +11,7 @@ use weft_vfs::Ino;
 
 /// The first number: the volume's inodes have lower ones.
 const FIRST: u64 = 1 << 61;
-/// From here on there are entries of views ([`weft_vfs::is_unstored`]).
+/// From here on there are entries of views ([`weft_vfs::is_virtual`]).
 const END: u64 = 1 << 62;
 
 /// The personal nodes that the kernel knows.

@@ -1,6 +1,6 @@
 //! Requests as bytes, replies as bytes, over a volume in memory.
 
-use super::{Offer, Served, Server, Way};
+use super::{Offer, Served, Server, Via};
 use crate::notify::Notifier;
 use crate::protocol::flags::init;
 use crate::protocol::{Opcode, Reply, Request};
@@ -317,7 +317,7 @@ fn opens_are_left_to_the_kernel() {
     }
 }
 
-fn shake(major: u32, minor: u32, flags: u64, way: Way) -> Answer {
+fn shake(major: u32, minor: u32, flags: u64, via: Via) -> Answer {
     let low = u32::try_from(flags & u64::from(u32::MAX)).expect("masked");
     let high = u32::try_from(flags >> 32).expect("shifted");
     let arguments = Arguments::default().u32s(&[major, minor, 131_072, low, high]).0;
@@ -325,7 +325,7 @@ fn shake(major: u32, minor: u32, flags: u64, way: Way) -> Answer {
     let offer = Offer::parse(Request::parse(&bytes).expect("whole").body).expect("whole");
     let mut reply = Reply::default();
     reply.begin();
-    let outcome = server().init(&offer, way, &mut reply);
+    let outcome = server().init(&offer, via, &mut reply);
     reply.finish(77, outcome.map_or_else(|failure| failure.errno(), |()| 0));
     check(&reply)
 }
@@ -333,20 +333,20 @@ fn shake(major: u32, minor: u32, flags: u64, way: Way) -> Answer {
 #[test]
 fn only_what_the_kernel_offers_is_agreed_on() {
     let agreed = |reply: &[u8]| u64::from(u32_at(reply, 12)) | u64::from(u32_at(reply, 32)) << 32;
-    let all = shake(7, 45, u64::MAX, Way::Rings).expect("agreed");
+    let all = shake(7, 45, u64::MAX, Via::Rings).expect("agreed");
     assert_eq!(all.len(), 64);
     assert_ne!(agreed(&all) & init::OVER_IO_URING, 0);
     assert_eq!(agreed(&all) & (1 << 16), 0, "no write-back cache: it would reorder what is acknowledged");
-    let device = shake(7, 45, u64::MAX, Way::Device).expect("agreed");
+    let device = shake(7, 45, u64::MAX, Via::Device).expect("agreed");
     assert_eq!(agreed(&device) & init::OVER_IO_URING, 0);
     let little = init::NO_OPEN_SUPPORT | init::MAX_PAGES;
-    assert_eq!(agreed(&shake(7, 31, little, Way::Device).expect("agreed")), little);
+    assert_eq!(agreed(&shake(7, 31, little, Via::Device).expect("agreed")), little);
 }
 
 #[test]
 fn an_older_protocol_is_refused_and_a_newer_one_asked_to_speak_this() {
-    assert_eq!(shake(7, 30, 0, Way::Device), Err(libc::EPROTO));
-    let later = shake(8, 1, 0, Way::Device).expect("an answer");
+    assert_eq!(shake(7, 30, 0, Via::Device), Err(libc::EPROTO));
+    let later = shake(8, 1, 0, Via::Device).expect("an answer");
     assert_eq!((u32_at(&later, 0), u32_at(&later, 4)), (7, 45));
 }
 

@@ -12,10 +12,10 @@
 
 use super::EndOnPanic;
 use super::company::Watch;
-use super::lookout::Lookout;
 use super::placement::Follower;
 use super::scheduling::{Scheduling, Seat};
 use super::turns::{OTHERS, Queued, THREADS, Turns, User, Waits};
+use super::watchdog::Watchdog;
 use crate::dispatch::Server;
 use crate::protocol::{Opcode, REQUEST_BYTES_MAX, Reply, Request};
 use crate::session::Placement;
@@ -67,7 +67,7 @@ pub(crate) struct Device {
     /// Signalled when the role is free, a thread was given back that is waited for, or all is over.
     free: Condvar,
     /// Gives the role away for a thread that takes long, and has not done so before.
-    lookout: Arc<Lookout>,
+    watchdog: Arc<Watchdog>,
     /// How many threads may compute.
     lane: Arc<Lane>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Device {
 #[derive(Default)]
 struct Role {
     held: Cell<bool>,
-    /// Since then the lookout may give it away.
+    /// Since then the watchdog may give it away.
     watched: Cell<Option<NonZeroU64>>,
     /// Whose request is served.
     user: Cell<Option<User>>,
@@ -89,9 +89,9 @@ struct Role {
 
 impl Role {
     /// Whether it has it, now that nobody gives it away for it any more.
-    fn settle(&self, lookout: &Lookout) -> bool {
+    fn settle(&self, watchdog: &Watchdog) -> bool {
         if let Some(beginning) = self.watched.take()
-            && !lookout.end(beginning)
+            && !watchdog.end(beginning)
         {
             self.held.set(false);
             self.is_taken.set(true);
@@ -108,7 +108,7 @@ struct Roles {
     spare: usize,
     ended: Option<Result<(), Errno>>,
     turns: Turns,
-    /// Whose request the thread serves that the lookout looks after.
+    /// Whose request the thread serves that the watchdog looks after.
     watched: Option<User>,
 }
 
@@ -161,7 +161,7 @@ impl Device {
             company: Watch::default(),
             is_nonblocking: AtomicBool::new(false),
             free: Condvar::new(),
-            lookout: Lookout::new(),
+            watchdog: Watchdog::new(),
             lane: Lane::new(THREADS),
         })
     }
@@ -198,7 +198,7 @@ impl Device {
         loop {
             match self.next_work(&role) {
                 Work::Read => {
-                    while role.settle(&self.lookout) {
+                    while role.settle(&self.watchdog) {
                         self.serve_next(&role, &mut tools);
                     }
                 }
@@ -247,7 +247,7 @@ impl Device {
     fn look(&self, role: &Role, tools: &mut Tools) {
         let now = Instant::now();
         let is_due = role.looked.get().is_none_or(|looked| now.duration_since(looked) >= LOOK_AGAIN);
-        if !is_due || self.beside_rings || !role.settle(&self.lookout) {
+        if !is_due || self.beside_rings || !role.settle(&self.watchdog) {
             return;
         }
         role.looked.set(Some(now));
@@ -255,7 +255,7 @@ impl Device {
             return;
         }
         self.wait_in_reads(false);
-        while role.settle(&self.lookout) && self.roles.lock().turns.has_room() {
+        while role.settle(&self.watchdog) && self.roles.lock().turns.has_room() {
             match self.read(&mut tools.buffer) {
                 Read::Request(len) => self.take_in(role, tools, len, true),
                 Read::Nothing => return,
@@ -309,7 +309,7 @@ impl Device {
 
     /// Gives this thread back, if it was taken for the request that is served now.
     fn settle(&self, role: &Role) {
-        role.settle(&self.lookout);
+        role.settle(&self.watchdog);
         if let Some(user) = role.user.take().filter(|_| role.is_taken.take()) {
             let mut roles = self.roles.lock();
             let had_room = roles.turns.has_room();
@@ -391,7 +391,7 @@ impl Device {
                 seat.be_ordinary();
             }
             let Some(of) = device.upgrade() else { return Answer::Wait };
-            if !role.settle(&of.lookout) {
+            if !role.settle(&of.watchdog) {
                 of.waits_on(&role, wait);
                 return Answer::Wait;
             }
@@ -399,7 +399,7 @@ impl Device {
                 of.roles.lock().watched = role.user.get();
                 let device = device.clone();
                 let act = move || device.upgrade().iter().for_each(Device::give_watched_role);
-                role.watched.set(of.lookout.begin(act));
+                role.watched.set(of.watchdog.begin(act));
             }
             if role.watched.get().is_none() {
                 role.held.set(false);
@@ -545,7 +545,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.lookout.stop();
+        self.watchdog.stop();
     }
 }
 

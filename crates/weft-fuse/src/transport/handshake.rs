@@ -1,7 +1,7 @@
 //! The first exchange with the kernel: what each side can do, and which way requests come.
 
 use super::uring::Rings;
-use crate::dispatch::{Offer, Server, Way};
+use crate::dispatch::{Offer, Server, Via};
 use crate::protocol::{Opcode, REQUEST_BYTES_MAX, Reply, Request};
 use crate::session::{LockKeeper, Transport};
 use std::fs::File;
@@ -22,9 +22,9 @@ pub(crate) fn shake_hands(device: &Arc<File>, server: &Arc<Server>) -> io::Resul
             return Err(io::Error::other("the kernel did not begin with INIT"));
         };
         let rings = prepare(&offer, device, server);
-        let way = if rings.is_some() { Way::Rings } else { Way::Device };
+        let via = if rings.is_some() { Via::Rings } else { Via::Device };
         reply.begin();
-        let outcome = server.init(&offer, way, &mut reply);
+        let outcome = server.init(&offer, via, &mut reply);
         reply.finish(unique, outcome.as_ref().map_or_else(|failure| failure.errno(), |()| 0));
         rustix::io::write(device, reply.head())?;
         if outcome.is_err() {

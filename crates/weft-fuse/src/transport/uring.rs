@@ -5,7 +5,7 @@
 //! device. The kernel uses the queues when all of them are known to it.
 
 mod entry;
-mod patience;
+mod inline_wait;
 mod queue;
 mod restricted;
 mod workers;

@@ -10,7 +10,7 @@ use weft_block::Block;
 use weft_fuse::{Leaver, MountOptions, Session, SessionOptions, Transport, Unmounter};
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    BlockRef, Cookie, Durability, Header, Ino, InodeRow, Name, NameRow, Patience, Space, Store, Transaction,
+    BlockRef, Cookie, Durability, Header, Ino, InodeRow, Name, NameRow, ReadMode, Space, Store, Transaction,
     VolumeOptions,
 };
 use weft_vfs::{Options, SystemClock, Vfs};
@@ -186,9 +186,9 @@ impl Store for GatedStore {
         self.store.orphans()
     }
 
-    fn read_block(&self, block: &BlockRef, patience: Patience) -> weft_store::Result<Option<Block>> {
+    fn read_block(&self, block: &BlockRef, mode: ReadMode) -> weft_store::Result<Option<Block>> {
         // As if every block were on a disk.
-        if patience == Patience::None { Ok(None) } else { self.store.read_block(block, patience) }
+        if mode == ReadMode::CachedOnly { Ok(None) } else { self.store.read_block(block, mode) }
     }
 
     fn begin(&self, durability: Durability) -> weft_store::Result<Box<dyn Transaction + '_>> {

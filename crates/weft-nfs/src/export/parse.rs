@@ -1,6 +1,6 @@
 //! Exports as exports(5) writes them: `/path client(option,…) client…`.
 
-use super::{Clients, Export, Exports, Rule, Squash, Told};
+use super::{Clients, Export, Exports, Rule, Squash, WriteAck};
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -117,8 +117,8 @@ impl Rule {
                 "root_squash" => self.squash = Squash::Root,
                 "no_root_squash" => self.squash = Squash::None,
                 "all_squash" => self.squash = Squash::All,
-                "sync" => self.told = Told::Durable,
-                "async" => self.told = Told::Recorded,
+                "sync" => self.told = WriteAck::Durable,
+                "async" => self.told = WriteAck::Recorded,
                 "secure" => self.secure_port = true,
                 "insecure" => self.secure_port = false,
                 _ => return Err(unknown()),

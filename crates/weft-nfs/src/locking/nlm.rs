@@ -75,7 +75,7 @@ impl From<Status> for LockStatus {
 }
 
 /// What a procedure tells.
-enum Told {
+enum NlmReply {
     Status(LockStatus),
     /// That this is in the way.
     Conflict(Conflict),
@@ -146,15 +146,15 @@ fn result(locking: &Locking, client: &Client, number: u32, request: &mut Request
         _ => share(locking, client, number, request),
     };
     let told = match told {
-        Err(Failure::Status(status)) => Told::Status(status.into()),
+        Err(Failure::Status(status)) => NlmReply::Status(status.into()),
         told => told?,
     };
-    if matches!(told, Told::Status(LockStatus::NoLocks)) {
+    if matches!(told, NlmReply::Status(LockStatus::NoLocks)) {
         request.service.refusals.bound_reached();
     }
     match &told {
-        Told::Status(status) => body.u32(*status as u32),
-        Told::Conflict(conflict) => {
+        NlmReply::Status(status) => body.u32(*status as u32),
+        NlmReply::Conflict(conflict) => {
             let (process, owner) = Locking::name_of(&conflict.owner);
             body.u32(LockStatus::Denied as u32);
             body.bool(conflict.mode == LockMode::Exclusive);
@@ -178,8 +178,8 @@ pub(crate) fn answer(result: &[u8]) -> Option<u32> {
     reader.u32()
 }
 
-fn told(status: LockStatus) -> Result<Told, Failure> {
-    Ok(Told::Status(status))
+fn told(status: LockStatus) -> Result<NlmReply, Failure> {
+    Ok(NlmReply::Status(status))
 }
 
 /// Whether the one who calls may lock `file`.
@@ -206,7 +206,7 @@ fn request_of((client, user): (LockClient, u32), lock: &Lock<'_>, exclusive: boo
 }
 
 /// `NLMPROC4_TEST`.
-fn test(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<Told, Failure> {
+fn test(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<NlmReply, Failure> {
     let exclusive = bool(request)?;
     let lock = Lock::read(request)?;
     may_lock(request, lock.file)?;
@@ -215,7 +215,7 @@ fn test(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result
     let Some(wanted) = request_of((who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
     match request.service.vfs.locks().test(lock.file.ino, &wanted) {
         None => told(LockStatus::Granted),
-        Some(conflict) => Ok(Told::Conflict(conflict)),
+        Some(conflict) => Ok(NlmReply::Conflict(conflict)),
     }
 }
 
@@ -226,7 +226,7 @@ fn lock(
     monitored: Monitored,
     mut granted: Writer,
     request: &mut Request<'_>,
-) -> Result<Told, Failure> {
+) -> Result<NlmReply, Failure> {
     let (block, exclusive) = (bool(request)?, bool(request)?);
     let lock = Lock::read(request)?;
     let (reclaim, _state) = (bool(request)?, u32(request)?);
@@ -278,7 +278,7 @@ fn refused(locking: &Locking, client: &Client, user: u32, error: LockError) -> L
 }
 
 /// `NLMPROC4_CANCEL`.
-fn cancel(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<Told, Failure> {
+fn cancel(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<NlmReply, Failure> {
     let (_block, exclusive) = (bool(request)?, bool(request)?);
     let lock = Lock::read(request)?;
     let Some(who) = locking.find(client, lock.caller) else { return told(LockStatus::Denied) };
@@ -289,7 +289,7 @@ fn cancel(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Resu
 }
 
 /// `NLMPROC4_UNLOCK`.
-fn unlock(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<Told, Failure> {
+fn unlock(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<NlmReply, Failure> {
     let lock = Lock::read(request)?;
     // One that holds nothing has nothing to give up.
     let Some(who) = locking.find(client, lock.caller) else { return told(LockStatus::Granted) };
@@ -301,7 +301,7 @@ fn unlock(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Resu
 }
 
 /// `NLMPROC4_SHARE`, `NLMPROC4_UNSHARE`.
-fn share(locking: &Locking, client: &Client, number: u32, request: &mut Request<'_>) -> Result<Told, Failure> {
+fn share(locking: &Locking, client: &Client, number: u32, request: &mut Request<'_>) -> Result<NlmReply, Failure> {
     let caller = name(request)?;
     let file = request.file()?;
     let owner = owner(request)?;

@@ -15,9 +15,9 @@ use tokio::net::{TcpSocket, UdpSocket};
 use tokio::time::timeout;
 
 /// How long to wait for a connection and a reply over it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for a datagram before the call is sent again, and how often it is sent.
-const DATAGRAM_PATIENCE: Duration = Duration::from_secs(1);
+const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(1);
 const DATAGRAM_TRIES: u32 = 3;
 /// Longest reply that is read.
 const REPLY_BYTES_MAX: usize = 8 << 10;
@@ -37,7 +37,7 @@ pub(super) async fn call(
     let xid = NEXT.fetch_add(1, Ordering::Relaxed);
     let message = rpc::call(xid, procedure, arguments);
     let reply = match transport {
-        Transport::Tcp => timeout(PATIENCE, over_tcp(to, from, &message)).await??,
+        Transport::Tcp => timeout(CALL_TIMEOUT, over_tcp(to, from, &message)).await??,
         Transport::Udp => over_udp(to, from, xid, &message).await?,
     };
     rpc::results(xid, &reply).map(<[u8]>::to_vec).ok_or_else(|| io::Error::other("the call was refused"))
@@ -137,7 +137,7 @@ async fn over_udp(to: SocketAddr, from: IpAddr, xid: u32, message: &[u8]) -> io:
     let mut reply = vec![0; REPLY_BYTES_MAX];
     for _ in 0..DATAGRAM_TRIES {
         socket.send(message).await?;
-        let received = timeout(DATAGRAM_PATIENCE, async {
+        let received = timeout(DATAGRAM_TIMEOUT, async {
             loop {
                 let len = socket.recv(&mut reply).await?;
                 // Not one to a call of before.

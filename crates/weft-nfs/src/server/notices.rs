@@ -22,9 +22,9 @@ use weft_vfs::locks::Wanted;
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(16);
 /// How long a client is told that a lock is its own: then it is for it to ask.
-const GRANT_PATIENCE: Duration = Duration::from_secs(60);
+const GRANT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client is told of a restart.
-const NOTICE_PATIENCE: Duration = Duration::from_secs(900);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Pauses between tries, ever longer, for a while.
 struct Tries {
@@ -33,8 +33,8 @@ struct Tries {
 }
 
 impl Tries {
-    fn during(patience: Duration) -> Tries {
-        Tries { pause: AGAIN, left: patience }
+    fn during(timeout: Duration) -> Tries {
+        Tries { pause: AGAIN, left: timeout }
     }
 
     /// Waits until it is time to try again; false if it is no more.
@@ -64,7 +64,7 @@ async fn send_one(message: Message, portmapper: u16, vfs: &Vfs, turns: &Turns) {
         }
         Message::Granted { to, arguments, ino, request, grant, place: _place } => {
             let procedure = Procedure { program: nlm::PROGRAM, version: 4, number: nlm::GRANTED };
-            let mut tries = Tries::during(GRANT_PATIENCE);
+            let mut tries = Tries::during(GRANT_TIMEOUT);
             loop {
                 let call = async {
                     // Who has asked again knows it, and who has given it up does not care.
@@ -123,7 +123,7 @@ pub(super) fn restarted(earlier: Vec<Earlier>, options: &LockOptions, shared: &A
 
 /// Tells a host that this one has restarted, until it has heard of it.
 async fn tell(to: &Peer, portmapper: u16, state: u32, turns: &Turns) {
-    let mut tries = Tries::during(NOTICE_PATIENCE);
+    let mut tries = Tries::during(NOTICE_TIMEOUT);
     while let Err(error) = turns.call(to.address, notify(to, portmapper, state)).await {
         if !tries.again().await {
             let what = "cannot be told to claim its locks again";

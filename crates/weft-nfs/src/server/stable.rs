@@ -4,7 +4,7 @@
 //! thread for all connections, and share a sync.
 
 use super::{May, waiting};
-use crate::export::Told;
+use crate::export::WriteAck;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
@@ -48,11 +48,11 @@ impl Stabilizer {
     }
 
     /// Whether all that was done may be told, now or after a short while. If not, [`Stabilizer::once_durable`] is the way.
-    pub(super) fn is_now(&self, told: Told) -> bool {
+    pub(super) fn is_now(&self, told: WriteAck) -> bool {
         match told {
-            Told::Recorded => self.vfs.record().is_ok(),
-            Told::Durable if !self.is_nearby => false,
-            Told::Durable => {
+            WriteAck::Recorded => self.vfs.record().is_ok(),
+            WriteAck::Durable if !self.is_nearby => false,
+            WriteAck::Durable => {
                 let Some(_turn) = self.turn.try_lock() else { return false };
                 waiting(May::WaitForLog, || self.vfs.sync()).is_ok()
             }

@@ -27,7 +27,7 @@ use weft_vfs::computing::request_number;
 /// How often it is looked at who waits.
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks until a call is told to be asked again.
-pub(crate) const PATIENCE_LOOKS: u32 = 10;
+pub(crate) const LATE_AFTER_LOOKS: u32 = 10;
 /// Looks until a call ends that does not come again. Clients ask again after 5 to 15 seconds.
 pub(crate) const UNASKED_LOOKS: u32 = 30;
 /// Longest arguments of a call that others may join.
@@ -122,11 +122,11 @@ impl Wait {
     fn look(&mut self, late: &mut Vec<Asker>) {
         self.looks += 1;
         if self.alike.is_none() {
-            self.ends |= self.looks >= PATIENCE_LOOKS;
+            self.ends |= self.looks >= LATE_AFTER_LOOKS;
             return;
         }
         self.askers.iter_mut().for_each(|(_, looks)| *looks += 1);
-        let is_late = |(_, looks): &mut (Asker, u32)| *looks >= PATIENCE_LOOKS;
+        let is_late = |(_, looks): &mut (Asker, u32)| *looks >= LATE_AFTER_LOOKS;
         for (asker, _) in self.askers.extract_if(.., is_late) {
             if !self.put_off.iter().any(|other| other.same_channel(&asker.sender)) {
                 self.put_off.push(asker.sender.clone());
@@ -314,14 +314,14 @@ mod tests {
         let known = alike(2000, 7, READ, 1);
         let number = begin(&waits, known.clone(), &first).unwrap();
         let look = |times: u32| (0..times).map(|_| waits.look()).last().unwrap();
-        assert!(look(PATIENCE_LOOKS - 1).late.is_empty());
+        assert!(look(LATE_AFTER_LOOKS - 1).late.is_empty());
         let late = look(1).late;
         late.iter().for_each(Asker::put_off);
         let told = receiver.try_recv().unwrap();
         assert_eq!((late.len(), told.ran, &told.reply.head[24..28]), (1, Some(9), &10008u32.to_be_bytes()[..]));
         assert!(look(UNASKED_LOOKS - 2).ending.is_empty());
         assert_eq!(begin(&waits, known.clone(), &again), None, "it goes on meanwhile");
-        assert_eq!(look(PATIENCE_LOOKS).late.len(), 1);
+        assert_eq!(look(LATE_AFTER_LOOKS).late.len(), 1);
         assert!(waits.is_wanted(number));
         assert_eq!(look(UNASKED_LOOKS).ending, [number]);
         assert!(!waits.is_wanted(number));
@@ -338,7 +338,7 @@ mod tests {
         begin(&waits, known, &second);
         drop(one);
         assert!(waits.left().is_empty());
-        (0..PATIENCE_LOOKS).for_each(|_| drop(waits.look()));
+        (0..LATE_AFTER_LOOKS).for_each(|_| drop(waits.look()));
         assert!(waits.left().is_empty(), "it was told to ask again");
         two.close();
         assert_eq!(waits.left(), [number]);
@@ -349,7 +349,7 @@ mod tests {
         let waits = Waits::default();
         let (first, one) = asker(1);
         let number = begin(&waits, None, &first).unwrap();
-        let looks: Vec<Look> = (0..PATIENCE_LOOKS).map(|_| waits.look()).collect();
+        let looks: Vec<Look> = (0..LATE_AFTER_LOOKS).map(|_| waits.look()).collect();
         assert!(looks.iter().all(|look| look.late.is_empty()));
         assert_eq!(looks.last().unwrap().ending, [number]);
         let other = begin(&waits, None, &first).unwrap();

@@ -3,7 +3,7 @@
 use super::client::{Client, arguments};
 use super::{Served, serve, serve_with};
 use crate::rpc::Procedure;
-use crate::server::waits::{PATIENCE_LOOKS, UNASKED_LOOKS};
+use crate::server::waits::{LATE_AFTER_LOOKS, UNASKED_LOOKS};
 use crate::v3;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn a_call_that_takes_long_is_put_off_goes_on_and_ends_when_nobody_asks_again() {
         ask(client, &handles[0]);
         let root = client.root.clone();
         assert!(client.getattr(&root).is_ok(), "the call before was taken");
-        (0..PATIENCE_LOOKS).for_each(|_| served.server.look());
+        (0..LATE_AFTER_LOOKS).for_each(|_| served.server.look());
         assert_eq!(client.answered_any().status, JUKEBOX);
     };
     put_off(&mut client);
@@ -141,7 +141,7 @@ fn whoever_asks_again_gets_what_was_computed_meanwhile() {
     let mut client = connect(&served, 1000);
     ask(&mut client, &handle);
     computing(&served, 1);
-    (0..PATIENCE_LOOKS).for_each(|_| served.server.look());
+    (0..LATE_AFTER_LOOKS).for_each(|_| served.server.look());
     assert_eq!(client.answered_any().status, JUKEBOX);
     ask(&mut client, &handle);
     std::fs::write(&go, "").expect("written");

@@ -24,7 +24,7 @@ const DOT: Cookie = Cookie(1);
 const DOT_DOT: Cookie = Cookie(2);
 
 /// An entry to tell.
-struct Told<'a> {
+struct ListedEntry<'a> {
     name: &'a [u8],
     ino: Ino,
     cookie: Cookie,
@@ -92,7 +92,7 @@ impl Page<'_, '_> {
         for (cookie, name) in [(DOT, b".".as_slice()), (DOT_DOT, b"..")] {
             if after < cookie {
                 let found = self.found(name)?;
-                let told = Told { name, ino: found.ino, cookie, attributes: Some(found) };
+                let told = ListedEntry { name, ino: found.ino, cookie, attributes: Some(found) };
                 if !self.tell(&told) {
                     return Ok(false);
                 }
@@ -115,7 +115,7 @@ impl Page<'_, '_> {
             }
             for (entry, attributes) in &page {
                 let (name, attributes) = (entry.name.as_bytes(), *attributes);
-                if !self.tell(&Told { name, ino: entry.ino, cookie: entry.cookie, attributes }) {
+                if !self.tell(&ListedEntry { name, ino: entry.ino, cookie: entry.cookie, attributes }) {
                     return Ok(false);
                 }
                 (after, has_told) = (entry.cookie, true);
@@ -146,7 +146,7 @@ impl Page<'_, '_> {
     }
 
     /// Tells an entry, if there is room for it.
-    fn tell(&mut self, entry: &Told<'_>) -> bool {
+    fn tell(&mut self, entry: &ListedEntry<'_>) -> bool {
         let (request, reply) = (self.request, &mut *self.reply);
         let begin = reply.len();
         reply.bool(true);

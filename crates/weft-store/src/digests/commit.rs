@@ -75,7 +75,7 @@ impl Digester {
     }
 
     /// The same where all blocks of each file will be put, and nothing is kept of them.
-    pub(crate) fn begin_anew<'a>(&'a self, rows: &'a dyn DigestRows, block_size: u64) -> CommitDigests<'a> {
+    pub(crate) fn rebuild<'a>(&'a self, rows: &'a dyn DigestRows, block_size: u64) -> CommitDigests<'a> {
         CommitDigests { is_anew: true, ..self.begin(rows, block_size) }
     }
 

@@ -5,7 +5,7 @@ use super::{DigestRows, Digester, Inode, ZeroValues};
 use crate::Name;
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, Ino, InodeRow};
-use crate::store::{Patience, Store};
+use crate::store::{ReadMode, Store};
 use std::ops::Range;
 use std::sync::Arc;
 use weft_block::Block;
@@ -26,7 +26,7 @@ pub fn contradicts_digest(store: &dyn Store, row: &InodeRow) -> Result<bool> {
     let Some(kept) = store.digest(row.ino)? else { return Ok(false) };
     let rows = Stored { store, ino: row.ino, extents: store.extents(row.ino, 0..u64::MAX)? };
     let digester = Digester::new(Arc::new(ZeroValues::default()));
-    let mut digests = digester.begin_anew(&rows, block_size);
+    let mut digests = digester.rebuild(&rows, block_size);
     rows.extents.iter().for_each(|(index, _)| digests.put(row.ino, *index));
     Ok(digests.inode(row)?.is_some_and(|digest| digest != kept))
 }
@@ -83,7 +83,7 @@ impl DigestRows for Stored<'_> {
     }
     fn bytes(&self, block: &BlockRef) -> Result<Block> {
         let gone = || Error::Corrupt(format!("block {} is gone", block.id.0));
-        self.store.read_block(block, Patience::Forever)?.ok_or_else(gone)
+        self.store.read_block(block, ReadMode::Blocking)?.ok_or_else(gone)
     }
     fn node(&self, _ino: Ino, _level: u32, _index: u64) -> Result<Option<Vec<u8>>> {
         Ok(None)

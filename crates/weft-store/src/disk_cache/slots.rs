@@ -24,7 +24,7 @@ const HEADER_BYTES: u64 = 4096;
 const ENTRY_BYTES: usize = 64;
 
 /// How long is waited for another process to let go of the file: one that lost the volume to this one ends.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Slots that a file has at most: each takes memory.
 const SLOTS_MAX: u32 = 1 << 24;
@@ -96,10 +96,10 @@ fn at(slot: usize) -> u64 {
 impl Slots {
     /// Opens the file at `path`, or makes it, with slots of `slot_bytes` that take `bytes` in all. One of other sizes is emptied.
     pub(super) fn open(path: &Path, bytes: u64, slot_bytes: u32) -> Result<Slots> {
-        Slots::lock_and_open(path, bytes, slot_bytes, PATIENCE)
+        Slots::lock_and_open(path, bytes, slot_bytes, LOCK_TIMEOUT)
     }
 
-    pub(super) fn lock_and_open(path: &Path, bytes: u64, slot_bytes: u32, patience: Duration) -> Result<Slots> {
+    pub(super) fn lock_and_open(path: &Path, bytes: u64, slot_bytes: u32, timeout: Duration) -> Result<Slots> {
         let io = |source| Error::Io { what: "cannot open the disk cache", path: path.into(), source };
         let directory = path.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io)?;
@@ -107,7 +107,7 @@ impl Slots {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path).map_err(io)?;
         refuse_others(&file, path).map_err(io)?;
-        lock(&file, path, patience)?;
+        lock(&file, path, timeout)?;
         let count = count(bytes, slot_bytes);
         let first = at(count as usize).next_multiple_of(HEADER_BYTES);
         let expected = header(slot_bytes, count);
@@ -271,10 +271,10 @@ fn refuse_others(file: &File, path: &Path) -> std::io::Result<()> {
 
 /// Has the file for this process alone.
 #[expect(clippy::disallowed_methods, reason = "what is waited for is another process")]
-fn lock(file: &File, path: &Path, patience: Duration) -> Result<()> {
+fn lock(file: &File, path: &Path, timeout: Duration) -> Result<()> {
     let began = Instant::now();
     while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if began.elapsed() >= patience {
+        if began.elapsed() >= timeout {
             return Err(Error::Unusable(format!("another process uses the disk cache {}", path.display())));
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -2,11 +2,11 @@
 
 use super::PostgresStore;
 use super::address::Address;
-use super::ahead::Ahead;
 use super::connection::{Connection, runtime};
 use super::identity::Identity;
 use super::lease::{Holder, Lease};
 use super::own::OwnTables;
+use super::prefetcher::Prefetcher;
 use super::read::{self, int};
 use super::rights::{self, Task};
 use super::schema::{TABLES, TUNING};
@@ -319,7 +319,7 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
         readers: Mutex::new(Vec::new()),
         writer: Mutex::new(writer),
         zeros,
-        ahead: Ahead::default(),
+        prefetcher: Prefetcher::default(),
         disk_cache,
         lost: Mutex::default(),
         has_intents: AtomicBool::new(true),

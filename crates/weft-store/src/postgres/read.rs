@@ -1,7 +1,7 @@
 //! Reading rows. A value that no Weft writes is damage, never a default.
 
-use super::ahead::{Ahead, BLOCK_BYTES_MAX, EXTENTS_MAX, NAMES_MAX, Wanted};
 use super::connection::{Call, Connection};
+use super::prefetcher::{BLOCK_BYTES_MAX, EXTENTS_MAX, NAMES_MAX, Prefetcher, Wanted};
 use super::{own, statements as sql};
 use crate::Name;
 use crate::batch::Counters;
@@ -210,16 +210,16 @@ pub(super) fn names(
     parent: Ino,
     after: Cookie,
     limit: usize,
-    ahead: Option<(&Ahead, &Wanted)>,
+    prefetcher: Option<(&Prefetcher, &Wanted)>,
 ) -> Result<Vec<NameRow>> {
     let numbers = |numbers: [u64; 3]| numbers.map(|number| Box::new(int(number)) as _).into();
     let mut calls = vec![Call::new(sql::NAMES, numbers([parent.0, after.0, limit as u64]))];
-    if let Some((_, Wanted { span: (first, last), .. })) = ahead {
+    if let Some((_, Wanted { span: (first, last), .. })) = prefetcher {
         calls.push(Call::new(sql::NAMES_AHEAD, numbers([first.0, last.0, NAMES_MAX as u64])));
     }
     let (own, more) = with_more(connection, &calls)?;
-    if let Some((ahead, wanted)) = ahead {
-        ahead.keep_names(wanted, &more)?;
+    if let Some((prefetcher, wanted)) = prefetcher {
+        prefetcher.keep_names(wanted, &more)?;
     }
     own.iter().map(|row| name_row(row, parent)).collect()
 }
@@ -294,9 +294,9 @@ fn extents_ahead(connection: &Connection, wanted: &Wanted) -> Call {
 pub(super) type Others = HashMap<BlockId, Row>;
 
 /// Asks for those that `own` and `ahead` name, rows of [`sql::EXTENTS`] and [`sql::EXTENTS_AHEAD`]; of the latter with the bytes of short ones.
-fn others(connection: &mut Connection, own: &[Row], ahead: &[Row]) -> Result<Others> {
+fn others(connection: &mut Connection, own: &[Row], prefetcher: &[Row]) -> Result<Others> {
     let mut asked = BTreeMap::<(i64, bool), Vec<i64>>::new();
-    for (row, is_ahead) in own.iter().map(|row| (row, false)).chain(ahead.iter().map(|row| (row, true))) {
+    for (row, is_ahead) in own.iter().map(|row| (row, false)).chain(prefetcher.iter().map(|row| (row, true))) {
         if is_elsewhere(row)? {
             let with_bytes = is_ahead && get::<i64>(row, 1)? < WITH_BYTES;
             asked.entry((get(row, 3)?, with_bytes)).or_default().push(get(row, 2)?);
@@ -328,12 +328,12 @@ pub(super) fn extents(
     connection: &mut Connection,
     ino: Ino,
     range: &Range<u64>,
-    ahead: Option<(&Ahead, &Wanted)>,
+    prefetcher: Option<(&Prefetcher, &Wanted)>,
 ) -> Result<Vec<(u64, BlockRef)>> {
     let numbers = [ino.0, range.start, range.end].map(int);
     let statement = if connection.lies_apart { sql::EXTENTS_APART } else { sql::EXTENTS };
     let mut calls = vec![Call::new(statement, numbers.map(|number| Box::new(number) as _).into())];
-    calls.extend(ahead.map(|(_, wanted)| extents_ahead(connection, wanted)));
+    calls.extend(prefetcher.map(|(_, wanted)| extents_ahead(connection, wanted)));
     let mut missing = BTreeSet::new();
     loop {
         let (own, more) = with_more(connection, &calls)?;
@@ -350,8 +350,8 @@ pub(super) fn extents(
             missing = gone;
             continue;
         }
-        if let Some((ahead, wanted)) = ahead {
-            ahead.keep_extents(wanted, &more, &others)?;
+        if let Some((prefetcher, wanted)) = prefetcher {
+            prefetcher.keep_extents(wanted, &more, &others)?;
         }
         return own.iter().map(|row| extent(row, &others)).collect();
     }

@@ -187,7 +187,7 @@ impl<'a> PostgresTransaction<'a> {
             let header = writer.look(store);
             *store.header.lock() = header.map_err(|error| writer.interrupted(error))?;
             // A commit of which nobody knew may have outdated what came along.
-            store.ahead.forget();
+            store.prefetcher.forget();
         }
         writer.connection().count_as(Class::Commits);
         if !writer.may_write {
@@ -650,7 +650,7 @@ impl Transaction for PostgresTransaction<'_> {
     fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {
         let written = self.write(batch);
         // It may have happened even if it failed.
-        self.store.ahead.forget();
+        self.store.prefetcher.forget();
         if written.is_err() {
             self.writer.in_doubt = true;
             // What it would have removed may still be there.

@@ -5,7 +5,7 @@ use super::read;
 use super::segments::{PAGE, Segments, taken};
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, Place};
-use crate::store::Patience;
+use crate::store::ReadMode;
 use rusqlite::Connection;
 use std::ops::Range;
 use weft_block::Block;
@@ -18,14 +18,14 @@ const RUN_BYTES: u64 = 1 << 20;
 const RUN_BLOCKS: usize = 256;
 
 impl SqliteStore {
-    pub(super) fn block(&self, block: &BlockRef, patience: Patience) -> Result<Option<Block>> {
+    pub(super) fn block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>> {
         let bytes = match block.place {
             Place::Database | Place::File(_) | Place::Own(_) => {
                 self.readers.with(|connection| read::block_bytes(connection, block.id))?
             }
             Place::Segment { segment, offset } => {
                 let length = block.length as usize;
-                match self.segments_of(block)?.read(segment, offset, length, patience)? {
+                match self.segments_of(block)?.read(segment, offset, length, mode)? {
                     Some(bytes) => bytes,
                     None => return Ok(None),
                 }
@@ -39,13 +39,13 @@ impl SqliteStore {
         &self,
         block: &BlockRef,
         range: &Range<usize>,
-        patience: Patience,
+        mode: ReadMode,
     ) -> Result<Option<(usize, Block)>> {
-        let whole = || Ok(self.block(block, patience)?.map(|bytes| (0, bytes)));
+        let whole = || Ok(self.block(block, mode)?.map(|bytes| (0, bytes)));
         let (Place::Segment { segment, offset }, Some(index)) = (block.place, part_of(block, range)) else {
             return whole();
         };
-        if patience == Patience::None {
+        if mode == ReadMode::CachedOnly {
             // Whoever reads here and there reads past the page cache.
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl SqliteStore {
     }
 
     fn block_in_time(&self, block: &BlockRef) -> Result<Block> {
-        self.block(block, Patience::Forever)?.ok_or_else(|| Error::Bug("a wait for ever ended".into()))
+        self.block(block, ReadMode::Blocking)?.ok_or_else(|| Error::Bug("a wait for ever ended".into()))
     }
 
     /// Blocks that lie together.
@@ -102,7 +102,7 @@ pub(super) fn bytes_at_place(
     match (block.place, segments) {
         (Place::Database | Place::File(_) | Place::Own(_), _) => Ok(Some(read::block_bytes(connection, block.id)?)),
         (Place::Segment { segment, offset }, Some(segments)) => {
-            segments.read(segment, offset, block.length as usize, Patience::Forever)
+            segments.read(segment, offset, block.length as usize, ReadMode::Blocking)
         }
         (Place::Segment { .. }, None) => Ok(None),
     }

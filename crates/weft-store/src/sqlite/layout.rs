@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::files;
+use crate::path_walk::{PathWalk, replacer};
 use crate::sqlite::is_volume;
 use crate::store::{BlockHome, Space};
 use crate::user::{Rights, User};
-use crate::way::{Way, replacer};
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -112,7 +112,7 @@ impl Layout {
             }),
             _ => Error::Io { what: "cannot open", path: path.into(), source },
         };
-        let way = Way::to(path).map_err(failed)?;
+        let way = PathWalk::to(path).map_err(failed)?;
         let owner = owner_on(&way, path)?.map(Arc::new);
         let _rights = rights_of(owner.as_deref(), path)?;
         let (is_directory, resolved) = (way.is_to_directory(), way.path);
@@ -201,7 +201,7 @@ impl Layout {
 
 /// The owner of the volume that `way` leads to, if this is root and that is another user. Errors: a
 /// link on the way, called `named`, is neither root's nor the owner's.
-fn owner_on(way: &Way, named: &Path) -> Result<Option<User>> {
+fn owner_on(way: &PathWalk, named: &Path) -> Result<Option<User>> {
     let owners = || {
         // A file of root's in a directory of somebody else's need not be there by root's will.
         let directory = if way.is_to_directory() { way.directory_owner()? } else { 0 };
@@ -219,8 +219,9 @@ fn owner_on(way: &Way, named: &Path) -> Result<Option<User>> {
 /// Tells, in a line for the user, if root's own volume at `path` lies where another user can put
 /// another one in its place while root uses it.
 pub fn replaceable(path: &Path) -> Option<String> {
-    let way =
-        Way::to(path).ok().filter(|way| geteuid().is_root() && way.owner_of(DATABASE).is_ok_and(|owner| owner == 0))?;
+    let way = PathWalk::to(path)
+        .ok()
+        .filter(|way| geteuid().is_root() && way.owner_of(DATABASE).is_ok_and(|owner| owner == 0))?;
     let (directory, who) = replacer(&way.path)?;
     Some(format!(
         "{} is root's and lies in {}, where {who} can put another volume of root's in its place while it is used; keep it \

@@ -335,7 +335,7 @@ impl Salvage<'_> {
         let bytes = match block.place {
             Place::Segment { segment, offset } => {
                 let length = block.length as usize;
-                segments?.read(segment, offset, length, crate::store::Patience::Forever).ok()??
+                segments?.read(segment, offset, length, crate::store::ReadMode::Blocking).ok()??
             }
             Place::Database | Place::File(_) | Place::Own(_) => {
                 let record = self.pages.record(*self.found.bytes.get(&id)?)?;

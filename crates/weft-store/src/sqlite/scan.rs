@@ -115,7 +115,7 @@ impl Scan<'_> {
 
     /// The digests of a commit in which all content of `row` is put.
     fn content_of<'b>(&'b self, rows: &'b dyn DigestRows, row: &InodeRow) -> Result<CommitDigests<'b>> {
-        let mut digests = self.digester.begin_anew(rows, self.block_size);
+        let mut digests = self.digester.rebuild(rows, self.block_size);
         let all = "SELECT idx FROM extents WHERE ino = ?1 ORDER BY idx";
         let mut statement = self.connection().prepare_cached(all).map_err(failed)?;
         let indices = statement.query_map((sql(row.ino.0),), |row| read::unsigned(row, 0)).map_err(failed)?;

@@ -12,7 +12,7 @@ use crate::batch::NewBlock;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::row::Place;
-use crate::store::Patience;
+use crate::store::ReadMode;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -207,12 +207,12 @@ impl Segments {
     }
 
     /// `length` bytes at `offset` of a segment; none if they would have to be waited for.
-    pub(super) fn read(&self, segment: u32, offset: u64, length: usize, patience: Patience) -> Result<Option<Block>> {
+    pub(super) fn read(&self, segment: u32, offset: u64, length: usize, mode: ReadMode) -> Result<Option<Block>> {
         let file = self.file(segment, false)?;
         let mut bytes = Buffer::any(length);
-        let flags = match patience {
-            Patience::None => ReadWriteFlags::NOWAIT,
-            Patience::Forever => ReadWriteFlags::empty(),
+        let flags = match mode {
+            ReadMode::CachedOnly => ReadWriteFlags::NOWAIT,
+            ReadMode::Blocking => ReadWriteFlags::empty(),
         };
         self.read_ahead(segment, &file, offset, length as u64);
         let mut at = 0;
@@ -223,7 +223,7 @@ impl Segments {
                 Ok(count) => at += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::OPNOTSUPP) if patience == Patience::None => return Ok(None),
+                Err(Errno::OPNOTSUPP) if mode == ReadMode::CachedOnly => return Ok(None),
                 Err(error) => return Err(self.io("cannot read", segment, error)),
             }
         }
@@ -436,7 +436,7 @@ mod tests {
             segments.punch(segment, offset, taken(lengths[dead] as u64)).expect("punched");
             for (i, (place, length)) in places.iter().zip(lengths).enumerate() {
                 let (segment, offset) = segment_of(*place);
-                let read = segments.read(segment, offset, length, Patience::Forever).expect("read").expect("waited");
+                let read = segments.read(segment, offset, length, ReadMode::Blocking).expect("read").expect("waited");
                 let byte = if i == dead { 0 } else { u8::try_from(i + 1).expect("few blocks") };
                 assert_eq!(read[..], vec![byte; length], "block {i} after {dead} was punched");
             }

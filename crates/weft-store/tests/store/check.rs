@@ -5,7 +5,7 @@ use crate::sample::{self, CLONE, DIRECTORY, LARGE, SMALL, SUBDIRECTORY};
 use std::path::{Path, PathBuf};
 use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, check, open};
-use weft_store::{BlockHome, Cookie, Ino, Name, Patience, Store, Timestamp, VolumeOptions};
+use weft_store::{BlockHome, Cookie, Ino, Name, ReadMode, Store, Timestamp, VolumeOptions};
 use weft_store::{CheckOptions, Finding, Outcome, Repair};
 use weft_testkit::Cluster;
 
@@ -161,7 +161,7 @@ fn the_content_of_what_was_lost_is_there_after_a_repair() {
         assert_eq!(found.len(), 2);
         for row in found {
             for (_, block) in store.extents(row.ino, 0..u64::MAX).expect("readable") {
-                store.read_block(&block, Patience::Forever).expect("whole");
+                store.read_block(&block, ReadMode::Blocking).expect("whole");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use weft_digest::Value;
-use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Nth, Patience, Result, Store};
+use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Nth, ReadMode, Result, Store};
 
 /// What can be read of a store. Where blocks lie is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub fn state(store: &dyn Store) -> Result<State> {
             together.push(read);
         })?;
         for ((index, block), again) in own.into_iter().zip(together) {
-            let bytes = store.read_block(&block, Patience::Forever)?.expect("waited for");
+            let bytes = store.read_block(&block, ReadMode::Blocking)?.expect("waited for");
             assert!(block.verify(&bytes), "bytes that are not what was written");
             assert!(again.expect("it could be read alone") == bytes, "read together it has other bytes");
             read_parts(store, &block, &bytes)?;
@@ -81,7 +81,7 @@ fn count_extents(store: &dyn Store, ino: Ino, own: &[(u64, BlockRef)]) -> Result
 fn read_parts(store: &dyn Store, block: &BlockRef, bytes: &[u8]) -> Result<()> {
     let len = bytes.len();
     for range in [0..1, len / 2..len / 2 + 1, len / 3..len / 3 + 5000, len - 1..len + 9] {
-        let (start, part) = store.read_part(block, range.clone(), Patience::Forever)?.expect("waited for");
+        let (start, part) = store.read_part(block, range.clone(), ReadMode::Blocking)?.expect("waited for");
         let end = start + part.len();
         assert!(start <= range.start && range.end.min(len) <= end, "{range:?} is not in {start}..{end}");
         assert!(part[..] == bytes[start..end], "{start}..{end} has other bytes");

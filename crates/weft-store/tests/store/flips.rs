@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use weft_store::sqlite::open;
-use weft_store::{BlockHome, ErrorKind, Ino, Patience, Place, Store};
+use weft_store::{BlockHome, ErrorKind, Ino, Place, ReadMode, Store};
 use weft_store::{Outcome, Repair};
 
 /// The bits of `bytes` bytes that are tried: one of `usual`.
@@ -26,19 +26,19 @@ fn no_bit_of_a_block_in_a_segment_is_read_flipped() {
     fill(&*store);
     let block = store.extents(Ino(LARGE), 0..1).expect("readable")[0].1;
     let Place::Segment { offset, .. } = block.place else { panic!("it lies in a segment") };
-    let whole = store.read_block(&block, Patience::Forever).expect("whole").expect("waited for");
+    let whole = store.read_block(&block, ReadMode::Blocking).expect("whole").expect("waited for");
     let file = fs::OpenOptions::new().write(true).open(path.join("segments/00000001.seg")).expect("there");
     for (byte, bit) in bits(whole.len(), 13) {
         file.write_all_at(&[whole[byte] ^ bit], offset + byte as u64).expect("flipped");
-        let read = store.read_part(&block, byte..byte + 1, Patience::Forever);
+        let read = store.read_part(&block, byte..byte + 1, ReadMode::Blocking);
         assert_eq!(read.map(drop).expect_err("damaged").kind(), ErrorKind::Corrupt, "bit {bit:#x} of byte {byte}");
         if byte % 512 == 0 {
-            let read = store.read_block(&block, Patience::Forever);
+            let read = store.read_block(&block, ReadMode::Blocking);
             assert_eq!(read.map(drop).expect_err("damaged").kind(), ErrorKind::Corrupt, "bit {bit:#x} of byte {byte}");
         }
         file.write_all_at(&whole[byte..=byte], offset + byte as u64).expect("set back");
     }
-    assert_eq!(*store.read_block(&block, Patience::Forever).expect("whole").expect("waited for"), *whole);
+    assert_eq!(*store.read_block(&block, ReadMode::Blocking).expect("whole").expect("waited for"), *whole);
 }
 
 /// Flips bits of `column` of the row of `table` that `which` tells, and sets them back.

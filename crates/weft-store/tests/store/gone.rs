@@ -94,7 +94,7 @@ fn row(store: &dyn Store, ino: u64) -> Option<InodeRow> {
 
 fn content(store: &dyn Store, ino: u64) -> Vec<(u64, Vec<u8>)> {
     let extents = store.extents(Ino(ino), 0..u64::MAX).expect("readable");
-    let read = |block| store.read_block(&block, Patience::Forever).expect("whole").expect("waited for").to_vec();
+    let read = |block| store.read_block(&block, ReadMode::Blocking).expect("whole").expect("waited for").to_vec();
     extents.into_iter().map(|(index, block)| (index, read(block))).collect()
 }
 

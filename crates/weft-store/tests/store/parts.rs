@@ -5,7 +5,7 @@ use crate::sample::LARGE;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use weft_store::sqlite::open;
-use weft_store::{BlockHome, BlockRef, ErrorKind, Ino, Patience, Place, Store};
+use weft_store::{BlockHome, BlockRef, ErrorKind, Ino, Place, ReadMode, Store};
 
 const PART: usize = weft_digest::PART_BYTES;
 
@@ -22,7 +22,7 @@ fn damage_of_one_part_is_an_error_there_and_nowhere_else() {
     let Place::Segment { offset, .. } = block.place else { panic!("it lies in a segment") };
     let file = fs::OpenOptions::new().write(true).open(path.join("segments/00000001.seg")).expect("there");
     file.write_all_at(b"\xee", offset + 2 * PART as u64 + 5).expect("damaged");
-    let read = |range: std::ops::Range<usize>| store.read_part(&block, range, Patience::Forever);
+    let read = |range: std::ops::Range<usize>| store.read_part(&block, range, ReadMode::Blocking);
     for part in [0, 1, 3] {
         let (start, bytes) = read(part * PART + 7..part * PART + 9).expect("whole").expect("waited for");
         assert_eq!((start, bytes.len()), (part * PART, PART));
@@ -45,6 +45,6 @@ fn without_what_verifies_parts_blocks_are_read_whole() {
     drop(connection);
     let store = open(&path).expect("opens").store;
     let (start, bytes) =
-        store.read_part(&first_block(&*store), 5..6, Patience::Forever).expect("whole").expect("waited for");
+        store.read_part(&first_block(&*store), 5..6, ReadMode::Blocking).expect("whole").expect("waited for");
     assert_eq!((start, bytes.len()), (0, 4 * PART));
 }

@@ -209,7 +209,7 @@ fn a_files_own_table_goes_with_its_file_and_waits_for_its_readers() {
     let store = open(&address);
     let lost = Ino(there[2].rsplit_once('_').expect("a number").1.parse().expect("a number"));
     let (_, block) = store.extents(lost, 0..1).expect("readable")[0];
-    assert_eq!(store.read_block(&block, Patience::Forever).expect_err("lost").kind(), ErrorKind::Corrupt);
+    assert_eq!(store.read_block(&block, ReadMode::Blocking).expect_err("lost").kind(), ErrorKind::Corrupt);
 }
 
 /// Rows of the log that are damaged or missing are neither applied nor passed over, nor removed.
@@ -662,7 +662,7 @@ fn a_block_of_a_large_file_among_small_ones_is_found_by_its_number() {
     let (small, large) = (of("1000 + n", "n + 50000"), of("2", "n + 100000"));
     cluster.run(&format!("SET search_path TO {schema}; {small}; {large}; ANALYZE blocks"));
     for _ in 0..12 {
-        store.read_block(&block, Patience::Forever).expect("readable");
+        store.read_block(&block, ReadMode::Blocking).expect("readable");
     }
     // The server counts at the latest when a connection has ended.
     drop(store);

@@ -47,7 +47,7 @@ fn read(store: &dyn Store, ino: u64) {
     let extents = store.extents(Ino(ino), 0..u64::MAX).expect("readable");
     assert_eq!(extents.len(), 3);
     for (_, block) in extents {
-        store.read_block(&block, Patience::Forever).expect("its bytes are there");
+        store.read_block(&block, ReadMode::Blocking).expect("its bytes are there");
     }
 }
 

@@ -93,7 +93,7 @@ const READINGS: &[(&str, Reading)] = &[
     ("extents", |store, _| store.extents(Ino(LARGE), 0..9).map(drop)),
     ("an extent", |store, _| store.nth_extent(Ino(LARGE), 0..9, Nth::FromEnd(0)).map(drop)),
     ("missing blocks", |store, _| store.refuse_missing_blocks(Ino(LARGE))),
-    ("a block", |store, block| store.read_block(block, Patience::Forever).map(drop)),
+    ("a block", |store, block| store.read_block(block, ReadMode::Blocking).map(drop)),
     ("blocks", |store, block| store.read_blocks(&[*block, *block], &mut |_, _| panic!("a block is told"))),
     ("attributes", |store, _| store.xattrs(Ino(LARGE)).map(drop)),
     ("orphans", |store, _| store.orphans().map(drop)),

@@ -22,7 +22,7 @@ pub fn contents(store: &dyn Store) -> Contents {
     let content = |row: InodeRow| {
         let extents = store.extents(row.ino, 0..u64::MAX).expect("readable");
         let read = |(index, block): (u64, BlockRef)| {
-            (index, store.read_block(&block, Patience::Forever).expect("whole").expect("waited for").to_vec())
+            (index, store.read_block(&block, ReadMode::Blocking).expect("whole").expect("waited for").to_vec())
         };
         let inline = row.inline.as_ref().map(|inline| inline.to_vec());
         (row.ino.0, (row.kind, inline, extents.into_iter().map(read).collect()))

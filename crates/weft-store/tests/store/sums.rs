@@ -26,7 +26,7 @@ pub fn answers(store: &dyn Store) -> Answers {
         put(format!("names in {}", ino.0), listed.map(|names| format!("{names:?}")));
         let read = store.extents(ino, 0..u64::MAX).and_then(|extents| {
             let bytes = |(index, block): &(u64, BlockRef)| {
-                let bytes = store.read_block(block, Patience::Forever)?.expect("waited for");
+                let bytes = store.read_block(block, ReadMode::Blocking)?.expect("waited for");
                 Ok(format!("{index}: {:?}", weft_digest::digest(&bytes)))
             };
             extents.iter().map(bytes).collect::<Result<Vec<_>>>()

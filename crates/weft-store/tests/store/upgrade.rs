@@ -156,7 +156,7 @@ pub fn has_what_the_old_program_wrote(store: &dyn Store) {
     for ino in [blocks.ino, name(name(directory, "below"), "clone")] {
         let extents = store.extents(ino, 0..u64::MAX).expect("readable");
         let read = |(_, block): &(u64, BlockRef)| {
-            store.read_block(block, Patience::Forever).expect("whole").expect("there").to_vec()
+            store.read_block(block, ReadMode::Blocking).expect("whole").expect("there").to_vec()
         };
         assert!(extents.iter().flat_map(read).eq(numbers.iter().copied()));
     }

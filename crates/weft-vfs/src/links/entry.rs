@@ -4,7 +4,7 @@
 
 use super::compiled::Link;
 use super::definition::Part;
-use super::unstored::is_unstored;
+use super::virtual_inodes::is_virtual;
 use crate::cache::Cached;
 use crate::error::{Error, ErrorKind};
 use crate::state::State;
@@ -130,12 +130,12 @@ impl State {
 
     /// True if `ino` is an entry of a view, and not a network that is pushed onto a file.
     pub(super) fn is_shown(&mut self, ino: Ino) -> Result<bool, Stop> {
-        Ok(is_unstored(ino) && !self.inode(ino)?.is_pushed())
+        Ok(is_virtual(ino) && !self.inode(ino)?.is_pushed())
     }
 
     /// The path of what `ino` shows, if it is an entry of a view.
     pub(crate) fn shown_target(&mut self, ino: Ino) -> Result<Option<Vec<u8>>, Stop> {
-        if !is_unstored(ino) || self.inode(ino)?.row.kind != Kind::Transformation {
+        if !is_virtual(ino) || self.inode(ino)?.row.kind != Kind::Transformation {
             return Ok(None);
         }
         Ok(Some(self.link_of(ino)?.data_path().to_vec()))

@@ -6,7 +6,7 @@ use super::entry::What;
 use super::reach::Maker;
 use super::rename::Names;
 use super::resolve::{DIGESTED_A_STEP, Resolved};
-use super::unstored::{is_unstored, symlink_number, unstored_number};
+use super::virtual_inodes::{is_virtual, symlink_number, virtual_number};
 use crate::attributes::{Attributes, DirEntry};
 use crate::blocking::{self, Wait};
 use crate::caller::Caller;
@@ -99,7 +99,7 @@ impl Vfs {
     }
 
     fn look_up_in_view(&self, caller: Caller, view: Ino, name: &Name) -> Result<Attributes> {
-        let give = |state: &mut State, ino| state.give_unstored(caller, ino);
+        let give = |state: &mut State, ino| state.give_virtual(caller, ino);
         let (source, renames) = match self.run(|state| state.source_of(view))? {
             Seen::Directory { source, renames } => (source, renames),
             Seen::Archive(archive) => return self.look_up_member(view, &archive, name, give),
@@ -132,7 +132,7 @@ impl Vfs {
             let Entry { name, source: DirEntry { name: within, kind, cookie, ino } } = shown;
             let number = self.run(|state| state.number_in_view(view, &within, kind, ino));
             // What is damaged is so to whoever looks it up.
-            let ino = number.unwrap_or_else(|_| unstored_number(view, within.as_bytes()));
+            let ino = number.unwrap_or_else(|_| virtual_number(view, within.as_bytes()));
             DirEntry { name, ino, kind, cookie }
         };
         if renames {
@@ -257,7 +257,7 @@ impl State {
             InodeRow { ino, generation, kind, permissions, nlink, size, inline, xattrs, parent, uid, gid, ..found };
         let mut inode = Inode::loaded(row);
         inode.shows = what.map(|what| self.shows(view, name, what)).transpose()?;
-        self.put_unstored(inode);
+        self.put_virtual(inode);
         Ok(ino)
     }
 
@@ -272,24 +272,24 @@ impl State {
     /// The number of what `view` shows of `name`, which is inode `found`.
     fn number_in_view(&mut self, view: Ino, name: &Name, kind: Kind, found: Ino) -> Result<Ino, Stop> {
         if kind != Kind::Symlink {
-            return Ok(unstored_number(view, name.as_bytes()));
+            return Ok(virtual_number(view, name.as_bytes()));
         }
         // That of one in a view tells which it is.
-        let changed = if is_unstored(found) { 0 } else { self.inode(found)?.row.ctime.0 };
+        let changed = if is_virtual(found) { 0 } else { self.inode(found)?.row.ctime.0 };
         let version = [&found.0.to_le_bytes()[..], &changed.to_le_bytes()].concat();
         Ok(symlink_number(view, name.as_bytes(), &version))
     }
 
     /// The view in the volume that is `view`, or of which that is an entry, at any depth.
     pub(super) fn stored_view(&mut self, view: Ino) -> Result<Ino, Stop> {
-        Ok(if is_unstored(view) { self.inode(view)?.row.parent } else { view })
+        Ok(if is_virtual(view) { self.inode(view)?.row.parent } else { view })
     }
 
     /// Whether `ino`, which appears in a view, is a view by way of the one in which it appears: it would show itself without an end.
     fn shows_again(&mut self, ino: Ino) -> Result<bool, Stop> {
         let mut at = ino;
         // Or what it shows does, which appears in a view, too.
-        while is_unstored(at) {
+        while is_virtual(at) {
             let row = &self.inode(at)?.row;
             let (kind, view) = (row.kind, row.parent);
             if kind != Kind::Transformation || !self.looks_like_directory(at)? {

@@ -4,7 +4,7 @@ use super::compiled::Link;
 use super::definition::{Looks, Part};
 use super::entry::What;
 use super::resolve::Resolved;
-use super::unstored::{symlink_number, unstored_number};
+use super::virtual_inodes::{symlink_number, virtual_number};
 use crate::attributes::DirEntry;
 use crate::blocking::{self, Wait};
 use crate::error::{ErrorKind, Result};
@@ -230,7 +230,7 @@ impl Node {
     fn number(&self, view: Ino, resolved: &Resolved, path: &[u8]) -> Ino {
         match self.kind {
             NodeKind::Symlink(_) => symlink_number(view, path, &resolved.source),
-            _ => unstored_number(view, path),
+            _ => virtual_number(view, path),
         }
     }
 }
@@ -480,7 +480,7 @@ impl State {
         let mut inode = Inode::loaded(row);
         let is_link = what.is_some();
         inode.shows = what.map(|what| self.shows(view, name, what)).transpose()?;
-        self.put_unstored(inode);
+        self.put_virtual(inode);
         if is_link {
             // Its network and the view's may make no sense together.
             self.link_of(ino)?;

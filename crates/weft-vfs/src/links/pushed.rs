@@ -6,7 +6,7 @@
 use super::compiled::Link;
 use super::definition::LinkDefinition;
 use super::ledger::{Charge, Ledger};
-use super::unstored::{is_unstored, unstored_number};
+use super::virtual_inodes::{is_virtual, virtual_number};
 use crate::attributes::{Attributes, SetAttributes};
 use crate::blocking::{self, Wait};
 use crate::caller::Caller;
@@ -121,7 +121,7 @@ impl Vfs {
 
     /// The file onto which `link` is pushed for everybody, if that is what it is.
     pub(super) fn pushed_onto(&self, link: Ino) -> Option<Ino> {
-        if !is_unstored(link) || self.stacks.count.load(Ordering::Acquire) == 0 {
+        if !is_virtual(link) || self.stacks.count.load(Ordering::Acquire) == 0 {
             return None;
         }
         self.stacks.table.lock().onto.get(&link).copied()
@@ -138,13 +138,13 @@ impl Vfs {
         let below = self.below(ino, scope)?;
         let charge = self.stacks.ledger.charge(caller.uid, definition)?;
         let number = self.stacks.pushed.fetch_add(1, Ordering::Relaxed);
-        let link = unstored_number(ino, format!("pushed/{number}").as_bytes());
+        let link = virtual_number(ino, format!("pushed/{number}").as_bytes());
         self.run(|state| {
             let row = state.inode(ino)?.row.clone();
             let (kind, permissions) = (Kind::Transformation, 0o7777);
             let row = InodeRow { ino: link, kind, permissions, inline: None, xattrs: 0, ..row };
             let made = Link::onto(charge.compiled().clone(), below);
-            state.put_unstored(Inode { link: Some(Arc::new(made)), ..Inode::loaded(row) });
+            state.put_virtual(Inode { link: Some(Arc::new(made)), ..Inode::loaded(row) });
             Ok(())
         })?;
         self.hold(link);

@@ -1,7 +1,7 @@
 //! Reading links.
 
 use super::drafts::{Content, Draft, Written};
-use super::is_unstored;
+use super::is_virtual;
 use super::reach::MAY_READ;
 use super::resolve::{READ, Resolved};
 use super::sources::Targets;
@@ -129,7 +129,7 @@ impl Vfs {
         };
         let bytes = match self.read(resolved.data(), start.saturating_add(offset), len) {
             // What appeared in a view is forgotten when many others did, and appears again.
-            Err(error) if error.kind() == ErrorKind::Stale && is_unstored(resolved.data()) => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Stale && is_virtual(resolved.data()) => return Ok(None),
             bytes => bytes?,
         };
         let mut files = Targets::new(self.me.clone(), ino, resolved);

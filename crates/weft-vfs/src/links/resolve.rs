@@ -3,7 +3,7 @@
 use super::causes::Causes;
 use super::definition::{Looks, Writing};
 use super::drafts::Drafted;
-use super::is_unstored;
+use super::is_virtual;
 use super::reach::{MAY_READ, MAY_SEARCH, MAY_WRITE, Maker, Step};
 use super::steps::Steps;
 use super::view::Failure;
@@ -146,7 +146,7 @@ impl State {
         }
         let attributes = inode.attributes();
         // It may be something else the next time.
-        Ok(Attributes { computed: is_unstored(ino).then_some(1), ..attributes })
+        Ok(Attributes { computed: is_virtual(ino).then_some(1), ..attributes })
     }
 
     /// The same for those who read no file beyond its length, whatever the link says of itself.
@@ -178,7 +178,7 @@ impl State {
     /// open.
     pub(crate) fn guarded_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         // An entry of a view has the permission bits of what it shows.
-        let own = if is_unstored(ino) { 0o777 } else { self.inode(ino)?.row.permissions };
+        let own = if is_virtual(ino) { 0o777 } else { self.inode(ino)?.row.permissions };
         Ok(Attributes {
             permissions: own & (READ | SEARCH | OWNERS_WRITE),
             reach: Reach::Some,
@@ -368,7 +368,7 @@ impl State {
         let link = self.link_of(ino)?;
         self.resolving.take(1 + link.definition.network.len() / DIGESTED_A_STEP)?;
         // Entries of views share those of the view.
-        if let Some(names) = link.names().filter(|_| !is_unstored(ino)) {
+        if let Some(names) = link.names().filter(|_| !is_virtual(ino)) {
             self.resolving.take(names.compile_steps())?;
         }
         let row = &self.inode(ino)?.row;
@@ -376,7 +376,7 @@ impl State {
         let mut content = Vec::new();
         let (mtime, ctime) = (row.mtime, row.ctime);
         // Of an entry of a view it was asked whose the view is.
-        if !is_unstored(ino) && !self.may_have(&link, owner.uid) {
+        if !is_virtual(ino) && !self.may_have(&link, owner.uid) {
             return Err(ErrorKind::NotPermitted.into());
         }
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());

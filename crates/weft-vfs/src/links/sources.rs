@@ -4,7 +4,7 @@
 //! on only its makers have to have that right.
 
 use super::resolve::Resolved;
-use super::{Link, Version, is_unstored};
+use super::{Link, Version, is_virtual};
 use crate::asker::Asker;
 use crate::error::{Error, ErrorKind};
 use crate::volume::Vfs;
@@ -92,7 +92,7 @@ impl Sources for Targets {
             vfs.run(|state| {
                 let row = &state.inode(self.ino)?.row;
                 // What a view shows is another's, who has not said what is done with it.
-                let maker = if is_unstored(self.ino) { row.parent } else { self.ino };
+                let maker = if is_virtual(self.ino) { row.parent } else { self.ino };
                 Ok(state.inode(maker)?.row.uid)
             })
         };
@@ -142,7 +142,7 @@ impl Files {
             let len = usize::try_from(self.part.end - *at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
             let rope = match vfs.read(*ino, *at, len) {
                 // What appeared in a view is forgotten when many others did, and appears again.
-                Err(error) if error.kind() == ErrorKind::Stale && is_unstored(*ino) => {
+                Err(error) if error.kind() == ErrorKind::Stale && is_virtual(*ino) => {
                     return Err(TargetError::Changed);
                 }
                 rope => rope?,

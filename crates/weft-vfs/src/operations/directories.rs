@@ -4,7 +4,7 @@ use crate::attributes::{Attributes, DirEntry};
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
 use crate::inode::{Added, Changed, LISTED_MAX};
-use crate::links::is_unstored;
+use crate::links::is_virtual;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::state::State;
 use crate::stop::Stop;
@@ -153,7 +153,7 @@ impl Vfs {
 impl State {
     /// As [`Vfs::listed_attributes`]. `Stale`, `Corrupt`.
     fn listed_attributes(&mut self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>, Stop> {
-        if is_unstored(entry.ino) {
+        if is_virtual(entry.ino) {
             return Ok(None);
         }
         let inode = self.inode(entry.ino)?;

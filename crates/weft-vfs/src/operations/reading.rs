@@ -10,7 +10,7 @@ use crate::volume::Vfs;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_block::{Block, Buffer, Rope, Slice};
-use weft_store::{BlockRef, Ino, Patience};
+use weft_store::{BlockRef, Ino, ReadMode};
 
 /// Bytes from the start of a file that are read together if they lie far away.
 const FIRST_BYTES: u64 = 512 << 10;
@@ -117,7 +117,7 @@ impl Vfs {
         if let Some(cached) = self.blocks.get(block.id) {
             return Ok(cached);
         }
-        let read = self.waiting_if_need_be(|patience| self.store.read_block(block, patience))?;
+        let read = self.waiting_if_need_be(|mode| self.store.read_block(block, mode))?;
         self.blocks.insert(block.id, read.clone());
         Ok(read)
     }
@@ -139,7 +139,7 @@ impl Vfs {
             Found::Before => Ok(self.block(block)?.slice(range)),
             Found::Nothing => {
                 let (start, bytes) =
-                    self.waiting_if_need_be(|patience| self.store.read_part(block, range.clone(), patience))?;
+                    self.waiting_if_need_be(|mode| self.store.read_part(block, range.clone(), mode))?;
                 let slice = bytes.slice(range.start - start..range.end - start);
                 if bytes.len() == block.length as usize {
                     self.blocks.insert(block.id, bytes);
@@ -177,7 +177,7 @@ impl Vfs {
             blocks.extend(more);
         }
         // What came along with something else need not be waited for.
-        blocks.retain(|block| match self.store.read_block(block, Patience::None) {
+        blocks.retain(|block| match self.store.read_block(block, ReadMode::CachedOnly) {
             Ok(Some(here)) => {
                 self.blocks.insert(block.id, here);
                 false
@@ -202,12 +202,12 @@ impl Vfs {
         Ok(true)
     }
 
-    fn waiting_if_need_be<T>(&self, read: impl Fn(Patience) -> weft_store::Result<Option<T>>) -> Result<T> {
-        if let Some(read) = read(Patience::None)? {
+    fn waiting_if_need_be<T>(&self, read: impl Fn(ReadMode) -> weft_store::Result<Option<T>>) -> Result<T> {
+        if let Some(read) = read(ReadMode::CachedOnly)? {
             return Ok(read);
         }
         self.may_wait(Wait::Read)?;
-        Ok(read(Patience::Forever)?.ok_or(ErrorKind::Io)?)
+        Ok(read(ReadMode::Blocking)?.ok_or(ErrorKind::Io)?)
     }
 }
 

@@ -39,7 +39,7 @@ const NAMES_READ: usize = 64;
 const COUNTED_MAX: u64 = 1 << 18;
 
 /// Inodes that were missing lately.
-pub(crate) struct Missing {
+pub(crate) struct Locality {
     last: Ino,
     /// How many were near the one before.
     near: u32,
@@ -47,13 +47,13 @@ pub(crate) struct Missing {
     read: usize,
 }
 
-impl Default for Missing {
-    fn default() -> Missing {
-        Missing { last: Ino(0), near: 0, read: INODES_READ }
+impl Default for Locality {
+    fn default() -> Locality {
+        Locality { last: Ino(0), near: 0, read: INODES_READ }
     }
 }
 
-impl Missing {
+impl Locality {
     /// Tells how many inodes to read at once now that `ino` is missing, from a store that is far away or not.
     fn miss(&mut self, ino: Ino, is_far: bool) -> usize {
         let last = std::mem::replace(&mut self.last, ino);
@@ -77,7 +77,7 @@ impl Vfs {
             Miss::Extents(ino, range) => {
                 self.load_extents(*ino, &self.first_extents(*ino, range)?)?;
                 if let Some(ahead) = self.read_ahead.as_ref().filter(|_| self.store.wants_more()) {
-                    ahead.bring_more();
+                    ahead.prefetch();
                 }
                 Ok(())
             }
@@ -202,7 +202,7 @@ impl Vfs {
 
     fn load_inodes(&self, ino: Ino) -> Result<()> {
         let mut found = false;
-        let count = self.state.lock().missing.miss(ino, self.store.is_remote());
+        let count = self.state.lock().locality.miss(ino, self.store.is_remote());
         self.learning(
             || {
                 let rows = self.store.inodes(ino, count)?;

@@ -5,7 +5,7 @@ use super::{Committer, Log, Vfs};
 use crate::apply::PART_BLOCKS;
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
-use crate::commit::Turn;
+use crate::commit::CommitState;
 use crate::computing::Computing;
 use crate::error::{ErrorKind, Result};
 use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turns, Views};
@@ -74,7 +74,7 @@ impl Vfs {
             blocks,
             zeros: Block::new(vec![0; header.options.block_size as usize]),
             block_size: header.options.block_size,
-            committing: Mutex::new(Turn::default()),
+            committing: Mutex::new(CommitState::default()),
             log: log.map(|file| Mutex::new(Log::new(file))),
             state: Mutex::new(state),
             store,
@@ -282,7 +282,7 @@ fn commit_loop(vfs: &Weak<Vfs>) {
             continue;
         }
         let until_next = vfs.options.commit_interval.saturating_mul(intervals + 1);
-        if !is_kicked && until_next <= vfs.options.put_off_max && vfs.put_off_commit() {
+        if !is_kicked && until_next <= vfs.options.defer_max && vfs.defer_commit() {
             intervals += 1;
             continue;
         }

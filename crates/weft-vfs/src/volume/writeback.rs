@@ -25,7 +25,7 @@ const RANGES_MAX: usize = 1 << 16;
 
 /// What is missing of one file.
 #[derive(Debug)]
-struct Missing {
+struct FailedRanges {
     ranges: Ranges,
     /// How the newest of these writes failed.
     kind: ErrorKind,
@@ -34,7 +34,7 @@ struct Missing {
 /// The bytes of files that the kernel could not pass on.
 #[derive(Debug, Default)]
 pub(crate) struct FailedWriteback {
-    files: FxHashMap<Ino, Missing>,
+    files: FxHashMap<Ino, FailedRanges>,
     /// Ranges of all of them.
     ranges: usize,
     /// True if one more file was to be noted than may be, until the end of the mount.
@@ -49,7 +49,7 @@ impl FailedWriteback {
             self.are_more = true;
             return false;
         }
-        let missing = self.files.entry(ino).or_insert_with(|| Missing { ranges: Ranges::default(), kind });
+        let missing = self.files.entry(ino).or_insert_with(|| FailedRanges { ranges: Ranges::default(), kind });
         missing.kind = kind;
         let before = missing.ranges.len();
         missing.ranges.add(range);

@@ -2,7 +2,7 @@
 
 use crate::{Volume, options, volume_options};
 use weft_store::ErrorKind as StoreError;
-use weft_testkit::{Calls, Doubt, Faults, check_rows};
+use weft_testkit::{Calls, Faults, InDoubt, check_rows};
 use weft_vfs::{Ino, Options, SetAttributes};
 
 /// A file of two blocks, a piece of the first written anew; nothing of what is stored is kept in memory.
@@ -21,7 +21,7 @@ fn resize(volume: &Volume, ino: Ino, size: u64) {
 }
 
 /// A commit of which its maker hears so is found by a later try: nothing is lost, nor taken for damage.
-fn is_found(doubt: Doubt) {
+fn is_found(doubt: InDoubt) {
     let (mut volume, ino) = written();
     volume.store.leave_in_doubt(doubt);
     volume.vfs.commit().expect("a later try finds it");
@@ -36,19 +36,19 @@ fn is_found(doubt: Doubt) {
 
 #[test]
 fn what_was_in_the_way_of_a_commit_that_happened_is_not_noticed() {
-    is_found(Doubt::Interrupted);
+    is_found(InDoubt::Interrupted);
 }
 
 /// The second try has begun by then, and finds its base gone: that is no damage.
 #[test]
 fn a_commit_that_happens_in_the_middle_of_the_next_try_is_found() {
-    is_found(Doubt::Late);
+    is_found(InDoubt::Late);
 }
 
 #[test]
 fn what_is_changed_after_a_commit_in_doubt_lies_over_it() {
     let (mut volume, ino) = written();
-    volume.store.leave_in_doubt(Doubt::Unheard);
+    volume.store.leave_in_doubt(InDoubt::Unheard);
     volume.vfs.commit().expect_err("nobody knows");
     // What the commit wrote beyond the new end must not come back.
     resize(&volume, ino, 150);

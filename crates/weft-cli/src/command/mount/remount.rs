@@ -12,14 +12,14 @@ use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use weft_fuse::{MountError, MountOptions, REFUSE_CHANGES, TAKE_CHANGES};
-use weft_store::{Location, Way};
+use weft_store::{Location, PathWalk};
 use weft_vfs::AtimePolicy;
 
 /// Changes options of the mount. Refusing changes begins when all is committed.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let named = arguments.directory.clone();
     // From here on all is told of, and done to, what is open.
-    let way = Way::to(&named).with_context(|| format!("cannot find {}", named.display()))?;
+    let way = PathWalk::to(&named).with_context(|| format!("cannot find {}", named.display()))?;
     let (directory, place) = (way.path.clone(), way.directory());
     let Some((mounted, owner)) = mounted::volume_of(place, &directory).filter(|_| way.is_to_directory()) else {
         bail!("no volume is mounted at {}; mount it first", directory.display());

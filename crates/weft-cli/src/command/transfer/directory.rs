@@ -1,7 +1,7 @@
 //! Directories outside of volumes, by descriptors: whoever renames directories or puts symbolic
 //! links in their place while a copy is at work leads it nowhere else.
 
-use super::way::{For, Trail, Way};
+use super::tree_path::{For, Trail, TreePath};
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use weft_store::parent_of;
 /// An open directory, and its path for people.
 pub struct Directory {
     fd: Arc<OwnedFd>,
-    way: Way,
+    way: TreePath,
 }
 
 /// The directory that the user named, and those below it.
@@ -34,7 +34,7 @@ impl Directory {
         let cannot = || format!("cannot open the directory {}", path.display());
         let gone = way_to(path).with_context(cannot)?;
         let fd = rustix::fs::openat(gone.directory(), ".", LISTED, Mode::empty()).with_context(cannot)?;
-        Ok(Directory { fd: Arc::new(fd), way: Way::top(path) })
+        Ok(Directory { fd: Arc::new(fd), way: TreePath::top(path) })
     }
 
     /// The path of `name` in it, for people.
@@ -43,7 +43,7 @@ impl Directory {
     }
 
     /// The way to it.
-    pub fn way(&self) -> &Way {
+    pub fn way(&self) -> &TreePath {
         &self.way
     }
 
@@ -93,7 +93,7 @@ impl Directories {
     }
 
     /// The directory at `way`, each of whose names must be a directory's and no link's.
-    pub fn open(&self, way: &Way) -> Result<Directory, Errno> {
+    pub fn open(&self, way: &TreePath) -> Result<Directory, Errno> {
         let open = |above: &Arc<OwnedFd>, name: &[u8], how| {
             let how = if how == For::Use { LISTED } else { PASSED };
             rustix::fs::openat(above, name, how | OFlags::NOFOLLOW, Mode::empty()).map(Arc::new)
@@ -113,8 +113,8 @@ impl AsFd for Directory {
 }
 
 /// The way to the directory that the user named, by links as of [`Directory::named`].
-pub fn way_to(path: &Path) -> Result<weft_store::Way> {
-    let way = weft_store::Way::to(path)?;
+pub fn way_to(path: &Path) -> Result<weft_store::PathWalk> {
+    let way = weft_store::PathWalk::to(path)?;
     ensure!(way.is_to_directory(), "{} is not a directory", path.display());
     way.refuse_links_of_others(way.directory_owner()?, path)?;
     Ok(way)

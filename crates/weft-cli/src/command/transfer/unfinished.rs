@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_store::sqlite::{Layout, Made, Making};
-use weft_store::{BlockHome, Way, parent_of, remove_below, rename_to_new};
+use weft_store::{BlockHome, PathWalk, parent_of, remove_below, rename_to_new};
 
 /// Tries to remove files that another thread may just be adding to.
 const TRIES: usize = 1000;
@@ -19,7 +19,7 @@ pub struct Unfinished {
     /// How far it is: only what is there by this process' work is removed.
     pub making: Making,
     /// The way to the directory that it lies in: whoever owns one on it leads nobody elsewhere.
-    way: Way,
+    way: PathWalk,
 }
 
 impl Unfinished {

@@ -2,10 +2,10 @@
 //!
 //! The kernel puts a request into an entry of the queue of the processor that the requester runs on. The
 //! queue's thread serves it there, so no other processor need be woken. What would wait goes to the queue's
-//! workers and comes back with its reply, unless the wait is shorter than that way ([`super::patience`]).
+//! workers and comes back with its reply, unless the wait is shorter than that way ([`super::inline_wait`]).
 
 use super::entry::Entry;
-use super::patience::Patience;
+use super::inline_wait::InlineWait;
 use super::restricted::{self, Ring};
 use super::workers::{Placed, Workers};
 use crate::dispatch::{Served, Server};
@@ -37,7 +37,7 @@ pub(super) struct Queue {
     workers: Workers,
     reply: Reply,
     seat: Option<Seat>,
-    patience: Rc<Patience>,
+    inline_wait: Rc<InlineWait>,
     /// Requests that would wait, until all others that came with them are served.
     waiting: Vec<Placed>,
     /// Kept for its memory.
@@ -51,13 +51,13 @@ impl Queue {
         let size = u32::try_from(entries + 1).expect("few entries").next_power_of_two();
         let ring = restricted::ring(device, size)?;
         let entries: Vec<_> = (0..entries).map(|_| Entry::new(DATA_BYTES_MAX).map(Some)).collect::<Result<_, _>>()?;
-        let patience = Rc::new(Patience::default());
-        let hook = patience.clone();
+        let inline_wait = Rc::new(InlineWait::default());
+        let hook = inline_wait.clone();
         set_hook(move |wait| hook.answer(wait));
         let workers = Workers::new(server.clone(), entries.len())?;
         let seat = server.scheduling.as_ref().map(Scheduling::seat);
         let (reply, waiting, completed) = (Reply::default(), Vec::new(), Vec::new());
-        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, seat, patience, waiting, completed })
+        Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, seat, inline_wait, waiting, completed })
     }
 
     /// Makes the queue known to the kernel, and serves it until the mount is gone.
@@ -171,9 +171,9 @@ impl Queue {
         if let Some(seat) = &mut self.seat {
             seat.request_came();
         }
-        let Queue { server, reply, patience, .. } = self;
+        let Queue { server, reply, inline_wait, .. } = self;
         let mut serve = || server.serve_entry(&mut entry, reply);
-        let served = if alone { patience.try_reading(serve) } else { serve() };
+        let served = if alone { inline_wait.try_reading(serve) } else { serve() };
         if served == Served::Done {
             return self.commit(place, entry);
         }
@@ -188,8 +188,8 @@ impl Queue {
         for (place, mut entry) in waiting.drain(..) {
             // Nobody waits for a reply while this thread waits.
             passing(self.ring.submit())?;
-            let Queue { server, reply, patience, .. } = self;
-            if patience.try_waiting(alone, || server.serve_entry(&mut entry, reply)) == Served::Done {
+            let Queue { server, reply, inline_wait, .. } = self;
+            if inline_wait.try_waiting(alone, || server.serve_entry(&mut entry, reply)) == Served::Done {
                 self.commit(place, entry)?;
                 continue;
             }
@@ -198,8 +198,8 @@ impl Queue {
                 seat.be_ordinary();
             }
             if let Err((place, mut entry)) = self.workers.hand((place, entry)) {
-                let Queue { server, reply, patience, .. } = self;
-                patience.wait(|| server.serve_entry(&mut entry, reply));
+                let Queue { server, reply, inline_wait, .. } = self;
+                inline_wait.wait(|| server.serve_entry(&mut entry, reply));
                 self.commit(place, entry)?;
             }
         }

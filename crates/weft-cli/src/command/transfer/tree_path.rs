@@ -7,31 +7,31 @@ use std::sync::Arc;
 /// The way to a directory from the one that the user named. Those of entries share it, so that each
 /// takes no more room in a deep tree than in a flat one.
 #[derive(Clone)]
-pub struct Way(Arc<Step>);
+pub struct TreePath(Arc<Step>);
 
 struct Step {
-    above: Option<Way>,
+    above: Option<TreePath>,
     name: Vec<u8>,
     depth: usize,
 }
 
-impl Way {
+impl TreePath {
     /// The way to the directory that the user named `path`.
-    pub fn top(path: &Path) -> Way {
+    pub fn top(path: &Path) -> TreePath {
         let name = path.as_os_str().as_encoded_bytes().to_vec();
-        Way(Arc::new(Step { above: None, name, depth: 0 }))
+        TreePath(Arc::new(Step { above: None, name, depth: 0 }))
     }
 
     /// The way to `name` in it.
-    pub fn below(&self, name: &[u8]) -> Way {
-        Way(Arc::new(Step { above: Some(self.clone()), name: name.to_vec(), depth: self.0.depth + 1 }))
+    pub fn below(&self, name: &[u8]) -> TreePath {
+        TreePath(Arc::new(Step { above: Some(self.clone()), name: name.to_vec(), depth: self.0.depth + 1 }))
     }
 
     /// The path, for people.
     pub fn path(&self) -> PathBuf {
         let mut names = Vec::new();
         let mut at = Some(self);
-        while let Some(Way(step)) = at {
+        while let Some(TreePath(step)) = at {
             names.push(os(&step.name));
             at = step.above.as_ref();
         }
@@ -44,7 +44,7 @@ impl Way {
     }
 
     /// True if both are the way to one directory of one walk.
-    pub fn is(&self, other: &Way) -> bool {
+    pub fn is(&self, other: &TreePath) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -53,7 +53,7 @@ impl Drop for Step {
     /// Drops one after the other what would be dropped one within the other, deeper than the stack.
     fn drop(&mut self) {
         let mut above = self.above.take();
-        while let Some(Way(step)) = above {
+        while let Some(TreePath(step)) = above {
             above = Arc::into_inner(step).and_then(|mut step| step.above.take());
         }
     }
@@ -64,7 +64,7 @@ impl Drop for Step {
 /// directories for each that it comes to, however deep that lies.
 pub struct Trail<D> {
     /// From the top down; the top itself always is one.
-    kept: Vec<(Way, D)>,
+    kept: Vec<(TreePath, D)>,
 }
 
 /// Directories that are kept of each stretch of as many as lie below it, about.
@@ -81,12 +81,12 @@ pub enum For {
 
 impl<D: Clone> Trail<D> {
     /// That of `top`, the directory that the user named.
-    pub fn new(top: (Way, D)) -> Trail<D> {
+    pub fn new(top: (TreePath, D)) -> Trail<D> {
         Trail { kept: vec![top] }
     }
 
     /// Goes to the directory at `way`, which is not the top. `open` opens a name in a directory.
-    pub fn go<E>(&mut self, way: &Way, mut open: impl FnMut(&D, &[u8], For) -> Result<D, E>) -> Result<D, E> {
+    pub fn go<E>(&mut self, way: &TreePath, mut open: impl FnMut(&D, &[u8], For) -> Result<D, E>) -> Result<D, E> {
         let mut steps = Vec::new();
         let mut at = way;
         while let Some(above) = &at.0.above {
@@ -108,12 +108,12 @@ impl<D: Clone> Trail<D> {
         Ok(self.last().1.clone())
     }
 
-    fn last(&self) -> &(Way, D) {
+    fn last(&self) -> &(TreePath, D) {
         self.kept.last().expect("the top is kept")
     }
 
     /// True if the last that is kept is not on the way to `at`, as far as depths tell.
-    fn is_off(&self, at: &Way) -> bool {
+    fn is_off(&self, at: &TreePath) -> bool {
         let (last, _) = self.last();
         last.0.depth > at.0.depth || last.0.depth == at.0.depth && !last.is(at)
     }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     /// Goes to `way`, counts what is opened, and looks that each is opened in the one above it.
-    fn go(trail: &mut Trail<usize>, way: &Way) -> usize {
+    fn go(trail: &mut Trail<usize>, way: &TreePath) -> usize {
         let mut count = 0;
         let reached = trail.go(way, |above, _, _| {
             count += 1;
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_walk_of_a_deep_tree_opens_a_few_directories_for_each() {
         const DEPTH: usize = 60_000;
-        let top = Way::top(Path::new("/top"));
+        let top = TreePath::top(Path::new("/top"));
         let mut ways = vec![top.clone()];
         let mut trail = Trail::new((top, 0));
         let (mut down, mut kept) = (0, 0);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_walk_goes_from_one_branch_to_another_by_what_is_above_both() {
-        let top = Way::top(Path::new("top"));
+        let top = TreePath::top(Path::new("top"));
         let [a, b] = [top.below(b"a"), top.below(b"b")];
         let [deep, other] = [a.below(b"x").below(b"y"), b.below(b"x")];
         let mut trail = Trail::new((top.clone(), 0));
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_leads_no_other_way_astray() {
-        let top = Way::top(Path::new("top"));
+        let top = TreePath::top(Path::new("top"));
         let way = top.below(b"a").below(b"b");
         let mut trail = Trail::new((top, 0));
         let refuse = |above: &usize, name: &[u8], _| if name == b"b" { Err(*above) } else { Ok(above + 1) };

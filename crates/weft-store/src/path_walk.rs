@@ -20,7 +20,7 @@ const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 
 /// A way, as it was gone.
 #[derive(Debug)]
-pub struct Way {
+pub struct PathWalk {
     /// The path without symbolic links of what it leads to.
     pub path: PathBuf,
     /// The directory that it leads to, or that the file lies in which it leads to.
@@ -32,12 +32,12 @@ pub struct Way {
     links: Vec<(OsString, Vec<u32>)>,
 }
 
-impl Way {
+impl PathWalk {
     /// The way to what lies at `path`, gone step by step, so that all that is told is of one way.
     ///
     /// # Errors
     /// Those of path_resolution(7).
-    pub fn to(path: &Path) -> io::Result<Way> {
+    pub fn to(path: &Path) -> io::Result<PathWalk> {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
@@ -68,7 +68,7 @@ impl Way {
         }
         let path = path_of(&directory)?;
         let path = file.as_ref().map_or(path.clone(), |file| path.join(file));
-        Ok(Way { path, directory, file, links })
+        Ok(PathWalk { path, directory, file, links })
     }
 
     /// True if it leads to a directory.
@@ -204,16 +204,16 @@ mod tests {
             ("c/up", 2),
             ("a/file", 0),
         ] {
-            let way = Way::to(&place.join(name)).expect("gone");
+            let way = PathWalk::to(&place.join(name)).expect("gone");
             assert_eq!(way.path, place.join(name).canonicalize().expect("there"), "{name}");
             assert_eq!(way.links.len(), links, "{name}");
         }
         for name in ["loop", "a/file/x", "none", "a/file/.", "a/file/"] {
-            let (way, kernel) = (Way::to(&place.join(name)), place.join(name).canonicalize());
+            let (way, kernel) = (PathWalk::to(&place.join(name)), place.join(name).canonicalize());
             let code = |error: io::Error| error.raw_os_error();
             assert_eq!(way.map(|way| way.path).map_err(code), kernel.map_err(code), "{name}");
         }
-        let here = Way::to(Path::new(".")).expect("gone");
+        let here = PathWalk::to(Path::new(".")).expect("gone");
         assert_eq!(here.path, std::env::current_dir().expect("there").canonicalize().expect("there"));
     }
 }

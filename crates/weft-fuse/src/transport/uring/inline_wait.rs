@@ -30,7 +30,7 @@ enum Stance {
 
 /// What one thread waits for.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct InlineWait {
     stance: Cell<Stance>,
     /// Whether the present request has waited.
     waited: Cell<bool>,
@@ -38,7 +38,7 @@ pub(super) struct Patience {
     rest: Cell<u32>,
 }
 
-impl Patience {
+impl InlineWait {
     /// What a request is told that is about to wait.
     pub(super) fn answer(&self, wait: Wait) -> Answer {
         let waits = match (self.stance.get(), wait) {
@@ -105,10 +105,10 @@ mod tests {
     use super::*;
 
     /// What a request is told that asks `wait`.
-    fn told(patience: &Patience, alone: bool, wait: Wait) -> Option<Answer> {
+    fn told(inline_wait: &InlineWait, alone: bool, wait: Wait) -> Option<Answer> {
         let mut told = None;
-        patience.try_waiting(alone, || {
-            told = Some(patience.answer(wait));
+        inline_wait.try_waiting(alone, || {
+            told = Some(inline_wait.answer(wait));
             Served::Done
         });
         told
@@ -116,26 +116,26 @@ mod tests {
 
     #[test]
     fn short_waits_are_waited_for_and_commits_are_not() {
-        let patience = Patience::default();
-        assert_eq!(patience.answer(Wait::Log), Answer::GiveUp, "while others wait to be served");
-        assert_eq!(told(&patience, false, Wait::Log), Some(Answer::Wait));
-        assert_eq!(told(&patience, false, Wait::Read), Some(Answer::GiveUp));
-        assert_eq!(told(&patience, true, Wait::Read), Some(Answer::Wait));
-        assert_eq!(told(&patience, true, Wait::Commit), Some(Answer::GiveUp));
-        patience.wait(|| {
-            assert_eq!(patience.answer(Wait::Commit), Answer::Wait);
+        let inline_wait = InlineWait::default();
+        assert_eq!(inline_wait.answer(Wait::Log), Answer::GiveUp, "while others wait to be served");
+        assert_eq!(told(&inline_wait, false, Wait::Log), Some(Answer::Wait));
+        assert_eq!(told(&inline_wait, false, Wait::Read), Some(Answer::GiveUp));
+        assert_eq!(told(&inline_wait, true, Wait::Read), Some(Answer::Wait));
+        assert_eq!(told(&inline_wait, true, Wait::Commit), Some(Answer::GiveUp));
+        inline_wait.wait(|| {
+            assert_eq!(inline_wait.answer(Wait::Commit), Answer::Wait);
             Served::Done
         });
-        assert_eq!(patience.answer(Wait::Log), Answer::GiveUp);
+        assert_eq!(inline_wait.answer(Wait::Log), Answer::GiveUp);
     }
 
     #[test]
     fn a_request_that_came_alone_is_read_for_at_once_unless_the_disk_is_slow() {
-        let patience = Patience::default();
+        let inline_wait = InlineWait::default();
         let told = |wait| {
             let mut told = None;
-            patience.try_reading(|| {
-                told = Some(patience.answer(wait));
+            inline_wait.try_reading(|| {
+                told = Some(inline_wait.answer(wait));
                 Served::Done
             });
             told
@@ -144,19 +144,19 @@ mod tests {
         assert_eq!(told(Wait::Log), Some(Answer::GiveUp));
         assert_eq!(told(Wait::Commit), Some(Answer::GiveUp));
         assert_eq!(told(Wait::Read), Some(Answer::Wait));
-        patience.waited.set(true);
-        patience.took(2 * SHORT);
+        inline_wait.waited.set(true);
+        inline_wait.took(2 * SHORT);
         assert_eq!(told(Wait::Read), Some(Answer::GiveUp));
     }
 
     #[test]
     fn after_a_long_wait_workers_do_the_waiting_for_a_while() {
-        let patience = Patience::default();
-        assert_eq!(told(&patience, true, Wait::Read), Some(Answer::Wait));
-        patience.took(2 * SHORT);
+        let inline_wait = InlineWait::default();
+        assert_eq!(told(&inline_wait, true, Wait::Read), Some(Answer::Wait));
+        inline_wait.took(2 * SHORT);
         for _ in 0..REST {
-            assert_eq!(told(&patience, true, Wait::Log), None);
+            assert_eq!(told(&inline_wait, true, Wait::Log), None);
         }
-        assert_eq!(told(&patience, true, Wait::Log), Some(Answer::Wait));
+        assert_eq!(told(&inline_wait, true, Wait::Log), Some(Answer::Wait));
     }
 }

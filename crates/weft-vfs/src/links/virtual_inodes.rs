@@ -17,12 +17,12 @@ pub(crate) const FIRST: u64 = 1 << 62;
 const UNHELD_MAX: usize = 1 << 14;
 
 /// Whether inode `ino` is in memory alone: an entry of a view.
-pub fn is_unstored(ino: Ino) -> bool {
+pub fn is_virtual(ino: Ino) -> bool {
     ino.0 >= FIRST
 }
 
 /// The number of what `view` shows of `name`, a name or path in what it looks into.
-pub(super) fn unstored_number(view: Ino, name: &[u8]) -> Ino {
+pub(super) fn virtual_number(view: Ino, name: &[u8]) -> Ino {
     let digest = weft_digest::digest(&[&view.0.to_le_bytes()[..], name].concat());
     let (first, _) = digest.split_first_chunk().expect("a digest is longer");
     Ino(FIRST | u64::from_le_bytes(*first) >> 2)
@@ -32,12 +32,12 @@ pub(super) fn unstored_number(view: Ino, name: &[u8]) -> Ino {
 /// keeps what one says, and whoever holds one is told its attributes. `version` tells which it is.
 pub(super) fn symlink_number(view: Ino, name: &[u8], version: &[u8]) -> Ino {
     // No entry is called so.
-    unstored_number(view, &[name, b"\0", version].concat())
+    virtual_number(view, &[name, b"\0", version].concat())
 }
 
 impl State {
     /// Puts `inode` where others are, unless one is there that is the same.
-    pub(super) fn put_unstored(&mut self, inode: Inode) {
+    pub(super) fn put_virtual(&mut self, inode: Inode) {
         let ino = inode.row.ino;
         let is_like = |known: &Inode| {
             let shows = match (&known.shows, &inode.shows) {
@@ -54,7 +54,7 @@ impl State {
     }
 
     /// Attributes of `ino`, for `caller`, who may hold it now.
-    pub(super) fn give_unstored(&mut self, caller: Caller, ino: Ino) -> Result<Attributes, Stop> {
+    pub(super) fn give_virtual(&mut self, caller: Caller, ino: Ino) -> Result<Attributes, Stop> {
         let is_told = caller.holds == Holds::Counted;
         let attributes = if is_told { self.attributes(ino) } else { self.attributes_measured(ino) }?;
         self.hold(caller, ino);

@@ -16,7 +16,7 @@ const ARENAS_MAX: usize = 4096;
 
 /// Places that a program may read. Dropped, nothing of them is ever written over, as the program may still read them, unless it has let go of everything.
 #[derive(Default)]
-pub(crate) struct Holdings {
+pub(crate) struct Leases {
     /// What keeps each as it is, and how often it was lent.
     places: HashMap<PlaceId, (Slice, u64)>,
     /// The arenas that it has.
@@ -41,7 +41,7 @@ pub(crate) struct Lending {
     pub(crate) new: Vec<Arc<Arena>>,
 }
 
-impl Holdings {
+impl Leases {
     /// Bytes of all arenas in which it holds anything: nobody else has any use of those.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -121,7 +121,7 @@ impl Holdings {
     }
 }
 
-impl Drop for Holdings {
+impl Drop for Leases {
     fn drop(&mut self) {
         if self.is_let_go {
             return;

@@ -1,7 +1,7 @@
 //! Notices when a thread takes long over a request.
 //!
 //! A network of stages is mostly done sooner than another thread could be woken on another processor, but nobody knows before. So a thread that begins with one says
-//! so, and goes on; if it is not back after a [`TICK`] or two, the lookout acts for it. Invariant: for each beginning either [`Lookout::end`] is true or the lookout
+//! so, and goes on; if it is not back after a [`TICK`] or two, the watchdog acts for it. Invariant: for each beginning either [`Watchdog::end`] is true or the watchdog
 //! has acted, and never both.
 
 use super::scheduling::be_ordinary;
@@ -15,11 +15,11 @@ use std::time::Duration;
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Looks at nobody after which the lookout sleeps.
+/// Looks at nobody after which the watchdog sleeps.
 const QUIET_TICKS: u32 = 20;
 
 /// Looks after one thread at a time.
-pub(super) struct Lookout {
+pub(super) struct Watchdog {
     /// The beginning of who is at work; 0 for nobody.
     at_work: AtomicU64,
     begun: AtomicU64,
@@ -35,9 +35,9 @@ struct State {
     has_ended: bool,
 }
 
-impl Lookout {
-    pub(super) fn new() -> Arc<Lookout> {
-        Arc::new(Lookout {
+impl Watchdog {
+    pub(super) fn new() -> Arc<Watchdog> {
+        Arc::new(Watchdog {
             at_work: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             sleeps: AtomicBool::new(true),
@@ -48,7 +48,7 @@ impl Lookout {
 
     /// The calling thread is at work from now on. None if nobody will look after it. The first one's `act` is called, on another thread, for whoever is not back
     /// in time.
-    pub(super) fn begin(self: &Arc<Lookout>, act: impl Fn() + Send + 'static) -> Option<NonZeroU64> {
+    pub(super) fn begin(self: &Arc<Watchdog>, act: impl Fn() + Send + 'static) -> Option<NonZeroU64> {
         let beginning = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         self.at_work.store(beginning, Ordering::SeqCst);
         if self.sleeps.load(Ordering::SeqCst) && !self.wake(act) {
@@ -58,11 +58,11 @@ impl Lookout {
         NonZeroU64::new(beginning)
     }
 
-    fn wake(self: &Arc<Lookout>, act: impl Fn() + Send + 'static) -> bool {
+    fn wake(self: &Arc<Watchdog>, act: impl Fn() + Send + 'static) -> bool {
         let mut state = self.state.lock();
         if !state.has_started {
-            let lookout = self.clone();
-            let started = thread::Builder::new().name("weft-lookout".into()).spawn(move || lookout.look(act));
+            let watchdog = self.clone();
+            let started = thread::Builder::new().name("weft-watchdog".into()).spawn(move || watchdog.look(act));
             state.has_started = started.is_ok();
         }
         let looks = state.has_started && !state.has_ended;
@@ -121,40 +121,40 @@ mod tests {
 
     #[test]
     fn whoever_is_not_back_is_acted_for_once_and_nobody_else() {
-        let lookout = Lookout::new();
+        let watchdog = Watchdog::new();
         let (acted, acts) = channel();
         let act = move || acted.send(()).expect("somebody hears it");
         for _ in 0..3 {
             for _ in 0..1000 {
-                let beginning = lookout.begin(act.clone()).expect("a thread");
+                let beginning = watchdog.begin(act.clone()).expect("a thread");
                 // It may have been taken off its processor for as long as that.
-                if !lookout.end(beginning) {
+                if !watchdog.end(beginning) {
                     acts.recv().expect("acted");
                 }
             }
-            let beginning = lookout.begin(act.clone()).expect("a thread");
+            let beginning = watchdog.begin(act.clone()).expect("a thread");
             acts.recv().expect("acted");
-            assert!(!lookout.end(beginning));
+            assert!(!watchdog.end(beginning));
         }
-        lookout.stop();
+        watchdog.stop();
         assert!(acts.try_recv().is_err());
     }
 
     #[test]
     fn it_wakes_from_its_sleep() {
-        let lookout = Lookout::new();
+        let watchdog = Watchdog::new();
         let (acted, acts) = channel();
         let act = move || acted.send(()).expect("somebody hears it");
-        assert!(lookout.end(lookout.begin(act.clone()).expect("a thread")) || acts.recv().is_ok());
-        while !lookout.sleeps.load(Ordering::SeqCst) {
+        assert!(watchdog.end(watchdog.begin(act.clone()).expect("a thread")) || acts.recv().is_ok());
+        while !watchdog.sleeps.load(Ordering::SeqCst) {
             thread::yield_now();
         }
-        assert!(lookout.begin(act.clone()).is_some());
+        assert!(watchdog.begin(act.clone()).is_some());
         acts.recv().expect("acted");
-        lookout.stop();
-        while !lookout.sleeps.load(Ordering::SeqCst) {
+        watchdog.stop();
+        while !watchdog.sleeps.load(Ordering::SeqCst) {
             thread::yield_now();
         }
-        assert!(lookout.begin(act).is_none());
+        assert!(watchdog.begin(act).is_none());
     }
 }

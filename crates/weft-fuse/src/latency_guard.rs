@@ -24,7 +24,7 @@ const UNBOUNDED: i32 = 2_000_000_000;
 const QUIET: Duration = Duration::from_millis(10);
 
 /// Lets go when dropped.
-pub(crate) struct Wakefulness {
+pub(crate) struct LatencyGuard {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -39,21 +39,21 @@ struct Shared {
     changed: Condvar,
 }
 
-impl Wakefulness {
+impl LatencyGuard {
     /// Ready, and not yet holding anything. Errors: the kernel lacks PM QoS, or no permission.
-    pub(crate) fn new() -> io::Result<Wakefulness> {
+    pub(crate) fn new() -> io::Result<LatencyGuard> {
         let file = OpenOptions::new().write(true).open(PATH)?;
-        Wakefulness::with(move |microseconds| (&file).write_all(&microseconds.to_ne_bytes()))
+        LatencyGuard::with(move |microseconds| (&file).write_all(&microseconds.to_ne_bytes()))
     }
 
     /// `bound` tells the kernel the longest time a processor may take to wake.
-    fn with(bound: impl Fn(i32) -> io::Result<()> + Send + 'static) -> io::Result<Wakefulness> {
+    fn with(bound: impl Fn(i32) -> io::Result<()> + Send + 'static) -> io::Result<LatencyGuard> {
         // Opening the file alone bounds it to nothing.
         bound(UNBOUNDED)?;
         let shared = Arc::new(Shared::default());
         let work = shared.clone();
         let thread = thread::Builder::new().name("weft-awake".into()).spawn(move || work.run(bound))?;
-        Ok(Wakefulness { shared, thread: Some(thread) })
+        Ok(LatencyGuard { shared, thread: Some(thread) })
     }
 
     /// A request came.
@@ -68,7 +68,7 @@ impl Wakefulness {
     }
 }
 
-impl Drop for Wakefulness {
+impl Drop for LatencyGuard {
     fn drop(&mut self) {
         *self.shared.ended.lock() = true;
         self.shared.changed.notify_one();
@@ -107,33 +107,33 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, channel};
 
-    fn recorded() -> (Wakefulness, Receiver<i32>) {
+    fn recorded() -> (LatencyGuard, Receiver<i32>) {
         let (told, bounds) = channel();
-        let wakefulness = Wakefulness::with(move |microseconds| told.send(microseconds).map_err(io::Error::other));
-        (wakefulness.expect("a thread"), bounds)
+        let latency_guard = LatencyGuard::with(move |microseconds| told.send(microseconds).map_err(io::Error::other));
+        (latency_guard.expect("a thread"), bounds)
     }
 
     #[test]
     fn processors_stay_awake_from_a_request_until_there_are_no_more() {
-        let (wakefulness, bounds) = recorded();
+        let (latency_guard, bounds) = recorded();
         assert_eq!(bounds.recv(), Ok(UNBOUNDED));
         for _ in 0..2 {
-            wakefulness.request_came();
+            latency_guard.request_came();
             assert_eq!(bounds.recv(), Ok(AWAKE));
             assert_eq!(bounds.recv(), Ok(UNBOUNDED));
-            while wakefulness.shared.active.load(Ordering::Acquire) {
+            while latency_guard.shared.active.load(Ordering::Acquire) {
                 thread::yield_now();
             }
         }
-        drop(wakefulness);
+        drop(latency_guard);
         assert!(bounds.recv().is_err(), "nothing was held meanwhile");
     }
 
     #[test]
     fn the_end_of_a_mount_lets_processors_sleep() {
-        let (wakefulness, bounds) = recorded();
-        wakefulness.request_came();
-        drop(wakefulness);
+        let (latency_guard, bounds) = recorded();
+        latency_guard.request_came();
+        drop(latency_guard);
         assert_eq!(bounds.iter().last(), Some(UNBOUNDED));
     }
 }

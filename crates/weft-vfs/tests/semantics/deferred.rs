@@ -39,8 +39,8 @@ impl Logged {
     fn open(store: Arc<CrashStore>, directory: TempDir, log_bytes: u64) -> Logged {
         let log = IntentLog::open(&directory.path().join("log"), log_bytes).expect("a log");
         let clock = Arc::new(ManualClock::default());
-        let (commit_interval, put_off_max) = (Duration::from_millis(2), Duration::from_millis(20));
-        let options = Options { background: true, commit_interval, put_off_max, ..options() };
+        let (commit_interval, defer_max) = (Duration::from_millis(2), Duration::from_millis(20));
+        let options = Options { background: true, commit_interval, defer_max, ..options() };
         let vfs = Vfs::open(store.clone(), Some(log.into()), options, clock.clone()).expect("opens");
         Logged { volume: Volume { store, clock, vfs }, directory, log_bytes }
     }

@@ -15,14 +15,14 @@ const AHEAD_MAX: usize = 4;
 type Handed = Result<Option<Rope>, RunError>;
 
 /// Reads what a thread makes. When this goes, the thread ends, also in the middle of something.
-struct Ahead {
+struct Prefetch {
     handed: Receiver<Handed>,
     /// Set when this goes.
     has_left: Arc<AtomicBool>,
 }
 
 /// Runs `pull` in a thread, if there is more than one processor.
-pub(crate) fn ahead(pull: Box<dyn Pull>) -> Result<Box<dyn Pull>, RunError> {
+pub(crate) fn prefetch(pull: Box<dyn Pull>) -> Result<Box<dyn Pull>, RunError> {
     if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
         Ok(pull)
     } else {
@@ -49,10 +49,10 @@ fn in_thread(mut pull: Box<dyn Pull>) -> Result<Box<dyn Pull>, RunError> {
         );
     };
     thread::Builder::new().name("weft-stage".into()).spawn(work).map_err(RunError::Thread)?;
-    Ok(Box::new(Ahead { handed: receiver, has_left }))
+    Ok(Box::new(Prefetch { handed: receiver, has_left }))
 }
 
-impl Pull for Ahead {
+impl Pull for Prefetch {
     fn pull(&mut self) -> Handed {
         loop {
             match self.handed.recv_timeout(PERIOD) {
@@ -66,7 +66,7 @@ impl Pull for Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for Prefetch {
     fn drop(&mut self) {
         self.has_left.store(true, Ordering::Relaxed);
     }

@@ -47,7 +47,7 @@ pub(super) const BLOCK_BYTES_MAX: i64 = 64 << 10;
 
 /// What came along.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct Prefetcher {
     state: Mutex<State>,
     /// Signalled when what was on its way is here, or does not come.
     arrived: Condvar,
@@ -125,7 +125,7 @@ impl Wanted {
     }
 }
 
-impl Ahead {
+impl Prefetcher {
     /// The extents of `ino` in `range`, if they came along; else which files are to come along with them, if any. Waits for those that somebody
     /// is bringing.
     pub(super) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>, Option<Wanted>> {
@@ -188,7 +188,7 @@ impl Ahead {
     /// Has `bring` ask for the files that are due, if there are any.
     pub(super) fn bring(&self, bring: impl FnOnce(&Wanted) -> Result<(Vec<Row>, Others)>) -> Result<()> {
         /// However bringing ends, nobody waits for it then.
-        struct Coming<'a>(&'a Ahead);
+        struct Coming<'a>(&'a Prefetcher);
         impl Drop for Coming<'_> {
             fn drop(&mut self) {
                 self.0.state.lock().coming = None;
@@ -308,8 +308,8 @@ mod tests {
 
     #[test]
     fn files_asked_for_in_order_bring_more_along_and_others_do_not() {
-        let ahead = Ahead::default();
-        let ask = |ino| ahead.extents(Ino(ino), &(0..10)).expect_err("nothing came along yet");
+        let prefetcher = Prefetcher::default();
+        let ask = |ino| prefetcher.extents(Ino(ino), &(0..10)).expect_err("nothing came along yet");
         for ino in [5, 4, 100, 99, 1000, 7] {
             assert!(ask(ino).is_none());
         }
@@ -326,19 +326,19 @@ mod tests {
 
     #[test]
     fn what_came_along_serves_once_and_not_beyond_a_commit() {
-        let ahead = Ahead::default();
+        let prefetcher = Prefetcher::default();
         let come = || {
-            let wanted = [7, 8, 9].map(|ino| ahead.extents(Ino(ino), &(0..10))).into_iter().next_back();
+            let wanted = [7, 8, 9].map(|ino| prefetcher.extents(Ino(ino), &(0..10))).into_iter().next_back();
             wanted.expect("asked").expect_err("not yet").expect("wanted")
         };
-        ahead.keep_extents(&come(), &[], &Others::new()).expect("taken");
-        assert_eq!(ahead.extents(Ino(10), &(0..10)).map_err(|_| ()), Ok(Vec::new()));
-        assert!(ahead.extents(Ino(10), &(0..10)).is_err(), "once");
-        ahead.forget();
-        assert!(ahead.extents(Ino(11), &(0..10)).is_err(), "a commit has ended");
+        prefetcher.keep_extents(&come(), &[], &Others::new()).expect("taken");
+        assert_eq!(prefetcher.extents(Ino(10), &(0..10)).map_err(|_| ()), Ok(Vec::new()));
+        assert!(prefetcher.extents(Ino(10), &(0..10)).is_err(), "once");
+        prefetcher.forget();
+        assert!(prefetcher.extents(Ino(11), &(0..10)).is_err(), "a commit has ended");
         let late = come();
-        ahead.forget();
-        ahead.keep_extents(&late, &[], &Others::new()).expect("taken");
-        assert!(ahead.extents(Ino(11), &(0..10)).is_err(), "it was read before the commit");
+        prefetcher.forget();
+        prefetcher.keep_extents(&late, &[], &Others::new()).expect("taken");
+        assert!(prefetcher.extents(Ino(11), &(0..10)).is_err(), "it was read before the commit");
     }
 }

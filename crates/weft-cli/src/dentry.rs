@@ -8,24 +8,24 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
-use weft_store::Way;
+use weft_store::PathWalk;
 
 /// A name in a directory.
-pub struct Spot {
-    way: Way,
+pub struct Dentry {
+    way: PathWalk,
     name: OsString,
 }
 
-impl Spot {
+impl Dentry {
     /// The last name of `path`, in the directory that the rest of it leads to now.
-    pub fn at(path: &Path) -> Result<Spot> {
+    pub fn at(path: &Path) -> Result<Dentry> {
         let Some(Component::Normal(name)) = path.components().next_back() else {
             anyhow::bail!("it is the root of the volume, or ends with '..'");
         };
         let parent = weft_store::parent_of(path);
-        let way = Way::to(parent).with_context(|| format!("there is no directory {}", parent.display()))?;
+        let way = PathWalk::to(parent).with_context(|| format!("there is no directory {}", parent.display()))?;
         anyhow::ensure!(way.is_to_directory(), "{} is no directory", parent.display());
-        Ok(Spot { way, name: name.to_owned() })
+        Ok(Dentry { way, name: name.to_owned() })
     }
 
     /// Its path from the root of the system, for people.
@@ -68,17 +68,17 @@ mod tests {
         fs::create_dir_all(at("others/d")).unwrap();
         fs::write(at("own/d/link"), "own").unwrap();
         fs::write(at("others/d/link"), "others").unwrap();
-        let spot = Spot::at(&at("own/d/link")).unwrap();
-        let open = spot.open().unwrap();
+        let dentry = Dentry::at(&at("own/d/link")).unwrap();
+        let open = dentry.open().unwrap();
         fs::rename(at("own"), at("gone")).unwrap();
         symlink(at("others"), at("own")).unwrap();
-        assert_eq!(fs::read_to_string(spot.here()).unwrap(), "own");
-        fs::rename(spot.beside(OsStr::new("link")), spot.beside(OsStr::new("new"))).unwrap();
+        assert_eq!(fs::read_to_string(dentry.here()).unwrap(), "own");
+        fs::rename(dentry.beside(OsStr::new("link")), dentry.beside(OsStr::new("new"))).unwrap();
         assert_eq!(fs::read_to_string(at("gone/d/new")).unwrap(), "own");
         // Another file of that name.
         fs::rename(at("others/d/link"), at("gone/d/link")).unwrap();
         assert_eq!(fs::read_to_string(proc_path(&open)).unwrap(), "own");
-        assert!(Spot::at(&at("own/d/link")).unwrap().open().is_err(), "a new look goes the new way");
-        assert!(Spot::at(Path::new("/")).is_err() && Spot::at(&at("gone/d/new/link")).is_err());
+        assert!(Dentry::at(&at("own/d/link")).unwrap().open().is_err(), "a new look goes the new way");
+        assert!(Dentry::at(Path::new("/")).is_err() && Dentry::at(&at("gone/d/new/link")).is_err());
     }
 }

@@ -20,14 +20,14 @@ const VOLUME: &str = "WEFT_VOLUME_BEFORE";
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether this process served already, and waits for its volume.
-pub fn is_begun_anew() -> bool {
+pub fn is_reexec() -> bool {
     std::env::var(VARIABLE).is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
 /// True if the volume with this id may be served: it is the one that this process served before it
 /// began anew, if it did. Another one that got the name meanwhile is not what programs have open.
 pub fn may_serve(uuid: &[u8]) -> bool {
-    !is_begun_anew() || std::env::var(VOLUME).map_or(true, |before| before == hex(uuid))
+    !is_reexec() || std::env::var(VOLUME).map_or(true, |before| before == hex(uuid))
 }
 
 fn hex(uuid: &[u8]) -> String {
@@ -44,16 +44,16 @@ pub fn may_pass(error: &anyhow::Error) -> bool {
 
 /// Where the program was called: its arguments may say where things lie from there.
 #[derive(Clone)]
-pub struct Place(Option<PathBuf>);
+pub struct StartDirectory(Option<PathBuf>);
 
-impl Place {
+impl StartDirectory {
     /// This one.
-    pub fn here() -> Place {
-        Place(std::env::current_dir().ok())
+    pub fn here() -> StartDirectory {
+        StartDirectory(std::env::current_dir().ok())
     }
 
     /// Begins anew, for the volume of this id. Gives why not if that cannot be.
-    pub fn begin_anew(&self, uuid: &[u8]) -> anyhow::Error {
+    pub fn reexec(&self, uuid: &[u8]) -> anyhow::Error {
         self.execute(&[(VOLUME, hex(uuid))])
     }
 
@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// Begins anew after a while.
-    pub fn begin_anew_later(&self) -> anyhow::Error {
+    pub fn reexec_later(&self) -> anyhow::Error {
         #[expect(clippy::disallowed_methods, reason = "no server tells when it can be reached again")]
         std::thread::sleep(PAUSE);
         // Which volume it was is still there to be read.
@@ -99,6 +99,6 @@ mod tests {
 
     #[test]
     fn a_process_that_was_started_has_not_begun_anew() {
-        assert!(!is_begun_anew());
+        assert!(!is_reexec());
     }
 }
